@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from filters import FILTERS
 from gateway import proxy as running
 from gateway.proxy import OPERATOR, Proxy, free_port, settings
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import requests
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits, requests
 
 #: A model of each cluster: one with TLS and a key, one without; the third is a fallback of the second's kind.
 BIG, SMALL = "org/big-model", "small"
@@ -242,6 +243,17 @@ def test_every_other_path_and_method_is_closed(world: World, alice: str) -> None
             answer = world.proxy.ask(path, b"{}" if method == "POST" else None, key, method)
             assert (answer.status, "The gateway does not have this path" in answer.text) == (404, True), (path, method)
     assert len(world.backends[BIG].bodies) == before
+
+
+def test_connections_that_never_begin_tls_stop_nobody(world: World, alice: str) -> None:
+    port = int(world.proxy.url.rpartition(":")[2])
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(limits.MOST_OF_SOURCE + 100)]
+        assert world.proxy.ask("/health").seconds < 1
+        assert world.proxy.chat(SMALL, alice).status == 200
+        clients[0].settimeout(5)
+        with suppress(ConnectionError):
+            assert clients[0].recv(1) == b"", "the oldest one has ended"
 
 
 def test_only_the_operator_reads_the_report(world: World, alice: str) -> None:
