@@ -12,6 +12,7 @@ import itertools
 import logging
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ except ImportError:
 _STOP_SECONDS, _LINGER_SECONDS = 30.0, 2.0
 #: Connections that are accepted before other work goes on.
 _AT_ONCE = 64
+#: Bytes of the buffer of a connection with TLS.
+_TLS_BUFFER = 32 << 10
 #: Headers of the gateway's own answers. The library would add its version.
 SERVER, JSON = {"Server": "gb10"}, {"Content-Type": "application/json"}
 
@@ -100,6 +103,8 @@ class Listener:
 
     async def serve(self, host: str, port: int, secured: ssl.SSLContext | None) -> None:
         """Accept connections until the task is cancelled."""
+        # Each connection with TLS has this buffer from its beginning. asyncio's own 256 KiB for each would be 1 GB in all.
+        sslproto.SSLProtocol.max_size = _TLS_BUFFER
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=host == "::") as listener:
             listener.setblocking(False)
