@@ -22,7 +22,7 @@ import sys
 import time
 import traceback
 import urllib.parse
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -135,7 +135,7 @@ class Gateway:
             raise RefusedError(requests.UNKNOWN_ROUTE)
         began, record = time.monotonic(), Record(name, path)
         try:
-            with limits.share(self.budget, name) as share:
+            with limits.Share(self.budget, name) as share:
                 return await self._model(request, route, client, record, share, shared)
         except RefusedError as error:
             record.status, record.model = error.refusal.status, record.model or error.refusal.model
@@ -234,7 +234,10 @@ class Gateway:
         """Pass an answer to the client. A client that reads slowly holds back the server."""
         headers = forward.response_headers(answer.headers) | shared
         if answer.content_length is not None and answer.content_length <= _WHOLE:
-            content = await self._next(answer.read(), record)
+            try:
+                content = await answer.read()
+            except aiohttp.ClientError as error:
+                raise RefusedError(self._ended(error, record)) from error
             record.status = answer.status
             record.tokens = forward.whole(content) if answer.status == _OK else record.tokens
             return web.Response(body=content, status=answer.status, headers=headers)
@@ -242,30 +245,30 @@ class Gateway:
         response = web.StreamResponse(status=answer.status, headers=headers)
         await response.prepare(request)
         try:
-            while data := await self._next(answer.content.readany(), record):
+            while data := await answer.content.readany():
                 if kept := reader.feed(data):
                     await self._write(request, response, kept)
             await self._write(request, response, reader.end())
-        except RefusedError as error:
-            record.status = error.refusal.status
+        except aiohttp.ClientConnectionResetError:
+            # The client left. Only writing to it raises this error.
+            raise
+        except aiohttp.ClientError as error:
+            refusal = self._ended(error, record)
+            record.status = refusal.status
             if isinstance(reader, forward.Plain):
                 request.protocol.end()
                 return response
-            await self._write(request, response, requests.refusal_event(error.refusal, record.path))
+            await self._write(request, response, requests.refusal_event(refusal, record.path))
         finally:
             record.tokens = reader.tokens if answer.status == _OK else record.tokens
         await response.write_eof()
         return response
 
-    async def _next(self, reading: Awaitable[bytes], record: Record) -> bytes:
-        """Return what a server sends next. Raises RefusedError without it."""
-        try:
-            return await reading
-        except aiohttp.ClientError as error:
-            self.state.wake.set()
-            say(f"{record.answered}: an answer ended early: {type(error).__name__}")
-            silent = isinstance(error, aiohttp.SocketTimeoutError)
-            raise RefusedError(requests.silent(record.model, self._silence) if silent else requests.BROKEN) from error
+    def _ended(self, error: Exception, record: Record) -> Refusal:
+        """Return the refusal in place of the rest of an answer."""
+        self.state.wake.set()
+        say(f"{record.answered}: an answer ended early: {type(error).__name__}")
+        return requests.silent(record.model, self._silence) if isinstance(error, aiohttp.SocketTimeoutError) else requests.BROKEN
 
     async def _write(self, request: Any, response: Any, data: bytes) -> None:
         """Write to the client. One that reads nothing for the time limit is disconnected. Raises ConnectionError."""

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
+import functools
 import ipaddress
-from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -74,6 +74,14 @@ class Share:
         self.size = size
         return True
 
+    def __enter__(self) -> Share:
+        """Begin the request."""
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Release all bytes at the request's end."""
+        self.release()
+
     def release(self) -> None:
         """Release all bytes. A second time does nothing."""
         if self.size:
@@ -81,16 +89,7 @@ class Share:
             self.size = 0
 
 
-@contextmanager
-def share(budget: Budget, client: str) -> Iterator[Share]:
-    """Give a request its part of the budget, and take it back at its end."""
-    found = Share(budget, client)
-    try:
-        yield found
-    finally:
-        found.release()
-
-
+@functools.lru_cache(maxsize=1024)
 def source(address: str) -> str:
     """Return what counts as one source: an IPv4 address, or the network of an IPv6 address, which a host can choose from."""
     found = ipaddress.ip_address(address.partition("%")[0])

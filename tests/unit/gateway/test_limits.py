@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.limits import Budget, Sources
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.limits import Budget, Share, Sources
 
 
 def test_marks_are_the_characters_that_begin_an_element() -> None:
@@ -15,11 +15,11 @@ def test_marks_are_the_characters_that_begin_an_element() -> None:
 
 def test_one_client_leaves_room_for_others() -> None:
     budget = Budget()
-    with limits.share(budget, "alice") as first, limits.share(budget, "alice") as second, limits.share(budget, "bob") as other:
+    with Share(budget, "alice") as first, Share(budget, "alice") as second, Share(budget, "bob") as other:
         assert first.grow(64 << 20) and second.grow(64 << 20) and not second.grow((64 << 20) + 1)
         assert other.grow(64 << 20) and other.grow(128 << 20)
         assert budget.total == 256 << 20
-        with limits.share(budget, "carol") as small:
+        with Share(budget, "carol") as small:
             assert small.grow(limits.FREE) and not small.grow(limits.FREE + 1), "small bodies always have room"
         first.release()
         assert budget.held == {"alice": 64 << 20, "bob": 128 << 20}
