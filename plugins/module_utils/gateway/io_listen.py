@@ -33,7 +33,7 @@ except ImportError:
 #: Seconds for running requests when the service stops, and for the rest of a refused body.
 _STOP_SECONDS, _LINGER_SECONDS = 30.0, 2.0
 #: Connections that are accepted before other work goes on.
-_AT_ONCE = 64
+_AT_ONCE = 8
 #: Bytes of the buffer of a connection with TLS.
 _TLS_BUFFER = 32 << 10
 #: Headers of the gateway's own answers. The library would add its version.
