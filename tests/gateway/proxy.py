@@ -31,6 +31,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway import client
 LOCK = ROOT / "roles/gateway/files/gateway.lock"
 PACKAGE = "ansible_collections/gb10/cluster/plugins/module_utils"
 OPERATOR = "sk-operator"
+#: After this time the program knows a changed list of clients.
+_KNOWN_SECONDS = 0.15
 _NEW_NETWORK = 0x40000000
 
 
@@ -149,6 +151,7 @@ class Proxy:
         temporary = self.folder / "new"
         temporary.write_text(clients.text(known), encoding="utf-8")
         temporary.replace(self.folder / "clients.json")
+        time.sleep(_KNOWN_SECONDS)
 
     def report(self) -> Any:
         return self.ask("/gb10/report", key=OPERATOR).data

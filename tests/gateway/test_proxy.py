@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -144,6 +145,7 @@ def test_a_revoked_key_is_refused_at_once(world: World) -> None:
 
 def test_a_damaged_list_of_clients_lets_nobody_in(world: World, alice: str) -> None:
     (world.proxy.folder / "clients.json").write_text("{", encoding="utf-8")
+    time.sleep(0.15)
     assert world.proxy.chat(SMALL, alice).status == 401
     world.proxy.write(world.proxy.known)
     assert world.proxy.chat(SMALL, alice).status == 200
