@@ -166,14 +166,16 @@ class Gateway:
         self, request: Any, route: requests.Route, client: clients.Client | None, record: Record, share: limits.Share, shared: dict[str, str]
     ) -> Any:
         """Forward a request to a model."""
-        body = await _body(request, share)
-        if len(body) > _LARGE:
-            # One at a time, so that the requests of others go on between them.
+        parts = await _body(request, share)
+        if share.size > _LARGE:
+            # One at a time and in two steps, so that the requests of others go on between them.
             async with self._reading:
-                found = requests.accept(self.state.gateway, route, body, client, self.state.servers())
+                parts[:] = [b"".join(parts)]
+                await asyncio.sleep(0)
+                found = requests.accept(self.state.gateway, route, parts[0], client, self.state.servers())
         else:
-            found = requests.accept(self.state.gateway, route, body, client, self.state.servers())
-        del body
+            found = requests.accept(self.state.gateway, route, b"".join(parts), client, self.state.servers())
+        del parts
         if isinstance(found, Refusal):
             raise RefusedError(found)
         record.model = found.model
@@ -284,8 +286,8 @@ class Gateway:
             raise ConnectionResetError("the client reads nothing") from None
 
 
-async def _body(request: Any, share: limits.Share) -> bytes:
-    """Return the whole body. Raises RefusedError beyond a limit, before the rest is read."""
+async def _body(request: Any, share: limits.Share) -> list[bytes]:
+    """Return the parts of the body. Raises RefusedError beyond a limit, before the rest is read."""
     length = request.content_length
     if length is not None and length > limits.MOST_BODY:
         raise RefusedError(requests.TOO_LARGE)
@@ -299,7 +301,7 @@ async def _body(request: Any, share: limits.Share) -> bytes:
         parts.append(content.read_nowait())
         size, marks = len(parts[0]), limits.marks(parts[0])
         _allow(size, marks, share)
-        return bytes(parts[0])
+        return parts
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.BODY_SECONDS
     try:
@@ -314,7 +316,7 @@ async def _body(request: Any, share: limits.Share) -> bytes:
         raise RefusedError(requests.TOO_SLOW) from error
     except PayloadError as error:
         raise RefusedError(requests.NOT_HTTP) from error
-    return b"".join(parts)
+    return parts
 
 
 def _allow(size: int, marks: int, share: limits.Share) -> None:
