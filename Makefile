@@ -114,7 +114,7 @@ patch: setup ## Test the patches and the table of arguments on published vLLM re
 locks: setup ## Install each lock for its platform and test the GPU code of its wheels (4.5 GB each, 1 GB kept in ~/.cache/gb10-lab)
 	$(bin)/pytest tests/locks --junit-xml=build/junit/locks.xml $(PYTEST_ARGS)
 
-gateway: setup ## Test the gateway with the locked LiteLLM, in a network of its own as root (250 MB, kept in ~/.cache/gb10-lab)
+gateway: setup ## Test the gateway with its locked packages, in a network of its own as root (50 MB, kept in ~/.cache/gb10-lab)
 	$(bin)/pytest tests/gateway --junit-xml=build/junit/gateway.xml $(PYTEST_ARGS)
 
 nccl-source: setup ## Test the claims about NCCL's sources on Debian's copy (downloads 1 MB into ~/.cache/gb10-lab)

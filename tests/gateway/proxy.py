@@ -1,4 +1,4 @@
-"""Runs the gateway's program with the locked LiteLLM, as the unit does, and sends it requests."""
+"""Runs the gateway's program with the locked packages, as the unit does, and sends it requests."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -27,9 +28,11 @@ from repository import ROOT, load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, schema
 
-LOCK = ROOT / "roles/gateway/files/litellm.lock"
+LOCK = ROOT / "roles/gateway/files/gateway.lock"
 PACKAGE = "ansible_collections/gb10/cluster/plugins/module_utils"
 OPERATOR = "sk-operator"
+#: After this time the program knows a changed list of clients.
+_KNOWN_SECONDS = 0.15
 _NEW_NETWORK = 0x40000000
 
 
@@ -47,7 +50,7 @@ def python() -> Path:
             sync = [uv, "pip", "sync", "--quiet", "--require-hashes", "--compile-bytecode", "--python", found, LOCK]
             subprocess.run(sync, check=True, capture_output=True, text=True)
         except (subprocess.CalledProcessError, OSError) as error:
-            pytest.skip(f"LiteLLM cannot be downloaded: {getattr(error, 'stderr', None) or error}")
+            pytest.skip(f"the packages of the lock cannot be downloaded: {getattr(error, 'stderr', None) or error}")
         (folder / ".complete").touch()
     return found
 
@@ -67,6 +70,18 @@ def closed_network() -> Iterator[None]:
             yield
         finally:
             libc.setns(before.fileno(), 0)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def settings(port: int, **more: Any) -> dict[str, Any]:
+    """Return the settings of a gateway on loopback."""
+    place = {"host": "127.0.0.1", "port": port, "name": "", "address": "127.0.0.1", "allow_plain_http": False}
+    return place | {"fallbacks": {}, "silence_timeout": 30, "health_interval": 3, "origins": []} | more
 
 
 @dataclass
@@ -96,6 +111,7 @@ class Proxy:
     url: str
     folder: Path
     ca: str = ""
+    pid: int = 0
     keys: dict[str, str] = field(default_factory=dict)
     known: clients.Clients = field(default_factory=clients.Clients)
 
@@ -110,7 +126,8 @@ class Proxy:
         except urllib.error.HTTPError as error:
             answer = error
         with answer:
-            return Answer(answer.status, answer.read().decode(), dict(answer.headers), time.monotonic() - began)
+            found = {name.lower(): value for name, value in answer.headers.items()}
+            return Answer(answer.status, answer.read().decode(), found, time.monotonic() - began)
 
     def _handlers(self) -> list[urllib.request.BaseHandler]:
         secured = [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.ca))] if self.ca else []
@@ -134,9 +151,15 @@ class Proxy:
         temporary = self.folder / "new"
         temporary.write_text(clients.text(known), encoding="utf-8")
         temporary.replace(self.folder / "clients.json")
+        time.sleep(_KNOWN_SECONDS)
 
     def report(self) -> Any:
         return self.ask("/gb10/report", key=OPERATOR).data
+
+    def memory(self) -> int:
+        """Return the program's memory in MB."""
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) // 1024
 
     def log(self) -> str:
         return (self.folder / "log").read_text(encoding="utf-8")
@@ -155,9 +178,7 @@ def started(planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, p
     """Run the program with the files that the role writes. Only the paths of the files differ."""
     proxy = Proxy(planned["place"]["url"], folder, ca)
     proxy.write(clients.with_operator(proxy.known, OPERATOR))
-    for name, content in (("litellm.yaml", planned["config"]), ("settings.json", planned["settings"]), ("ca.pem", planned["ca"])):
-        text = content.replace(schema.CLIENTS, str(folder / "clients.json")).replace(schema.CA, str(folder / "ca.pem"))
-        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "settings.json").write_text(planned["settings"].replace(schema.CLIENTS, str(folder / "clients.json")), encoding="utf-8")
     for name in load_yaml(read("roles/gateway/vars/main.yml"))["_gateway_modules"]:
         place = folder / "program" / PACKAGE / name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -167,9 +188,10 @@ def started(planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, p
     variables = {planned["variables"][cluster]: key for cluster, key in keys.items()}
     environment = {"PATH": os.defpath, "HOME": str(state), "PYTHONPATH": str(folder / "program"), **variables}
     module = f"{PACKAGE.replace('/', '.')}.gateway.io_proxy"
-    command = [python(), "-B", "-m", module, folder / "settings.json", folder / "litellm.yaml", state, *(pair or ())]
+    command = [python(), "-B", "-m", module, folder / "settings.json", state, *(pair or ())]
     with (folder / "log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd="/", env=environment, stdout=log, stderr=log)
+    proxy.pid = process.pid
     try:
         _await(proxy, process)
         yield proxy
@@ -179,7 +201,7 @@ def started(planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, p
 
 
 def _await(proxy: Proxy, process: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + 240
+    until = time.monotonic() + 60
     while True:
         try:
             assert proxy.ask("/health").status == 200

@@ -1,12 +1,12 @@
-"""The gateway's program with the locked LiteLLM, between clients and two servers that imitate vLLM's API."""
+"""The gateway's program with the locked packages, between clients and two servers that imitate vLLM's API."""
 
 from __future__ import annotations
 
 import json
 import socket
-import subprocess
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,9 @@ from certificates import authority
 from fake_backend import USAGE, Backend, serve
 from filters import FILTERS
 from gateway import proxy as running
-from gateway.proxy import OPERATOR, Proxy
+from gateway.proxy import OPERATOR, Proxy, free_port, settings
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import requests
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits, requests
 
 #: A model of each cluster: one with TLS and a key, one without; the third is a fallback of the second's kind.
 BIG, SMALL = "org/big-model", "small"
@@ -53,17 +53,6 @@ class World:
             self.proxy.wait(lambda report: all(model["healthy"] for model in report["models"]))
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def settings(port: int, **more: Any) -> dict[str, Any]:
-    place = {"host": "127.0.0.1", "port": port, "name": "", "address": "127.0.0.1", "allow_plain_http": False}
-    return place | {"fallbacks": {SMALL: [BIG]}, "request_timeout": 30, "health_interval": 3, "cooldown": 5} | more
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     running.python()
@@ -80,7 +69,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             {"name": SMALL, "url": f"http://127.0.0.1:{found.backends[SMALL].port}/v1", "cluster": "south"},
         ]
         tls = {part: Path(path).read_text(encoding="ascii") for part, path in zip(("certificate", "key"), gateway, strict=True)}
-        planned = FILTERS["gateway_plan"](models, settings(free_port()), KEYS, tls)
+        planned = FILTERS["gateway_plan"](models, settings(free_port(), fallbacks={SMALL: [BIG]}), KEYS, tls)
         assert planned["report"] == ""
         with running.started(planned, KEYS, folder, gateway, str(folder / "trusted.pem")) as found.proxy:
             yield found
@@ -93,11 +82,6 @@ def alice(world: World) -> str:
     return world.proxy.add("alice")
 
 
-def sent(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body without defaults that LiteLLM adds."""
-    return {name: value for name, value in body.items() if (name, value) != ("stream", False)}
-
-
 def used(world: World, client: str) -> Any:
     return world.proxy.report()["usage"].get(client, {}).get("models", {})
 
@@ -107,8 +91,8 @@ def test_a_request_reaches_the_server_of_its_model(world: World, alice: str) -> 
         answer = world.proxy.chat(name, alice)
         assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{name}: one two three")
         path, body = backend.bodies[-1]
-        assert (path, sent(body)) == ("/v1/chat/completions", {"model": name, "messages": HELLO})
-        assert backend.headers[-1].get("authorization") in (f"Bearer {backend.key}", "Bearer none")
+        assert (path, body) == ("/v1/chat/completions", {"model": name, "messages": HELLO})
+        assert backend.headers[-1].get("authorization") == (f"Bearer {backend.key}" if backend.key else None)
         assert alice not in json.dumps(backend.headers)
 
 
@@ -117,22 +101,20 @@ def test_a_request_reaches_the_server_of_its_model(world: World, alice: str) -> 
     [
         ("/v1/completions", {"prompt": "Hello"}, "/v1/completions"),
         ("/completions", {"prompt": "Hello"}, "/v1/completions"),
-        ("/v1/embeddings", {"input": ["Hello", "you"]}, "/v1/embeddings"),
-        ("/v1/rerank", {"query": "Hello", "documents": ["a", "b"]}, "/v1/rerank"),
-        ("/v2/rerank", {"query": "Hello", "documents": ["a", "b"]}, "/v1/rerank"),
-        ("/v1/responses", {"input": "Hello"}, "/v1/responses"),
-        ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "/v1/chat/completions"),
+        ("/v1/responses", {"input": "Hello", "max_output_tokens": 8, "user": "x", "verbosity": "low", "priority": 1}, "/v1/responses"),
+        ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "/v1/messages"),
+        ("/v1/messages/count_tokens", {"messages": HELLO}, "/v1/messages/count_tokens"),
     ],
 )
 def test_each_path_of_the_api(world: World, alice: str, path: str, body: dict[str, Any], upstream: str) -> None:
     answer = world.proxy.ask(path, {"model": BIG, **body}, alice)
     assert answer.status == 200, answer.text
-    found, given = world.backends[BIG].bodies[-1]
-    assert (found, given["model"]) == (upstream, BIG)
+    # The server gets what the client wrote.
+    assert world.backends[BIG].bodies[-1] == (upstream, {"model": BIG, **body})
 
 
 def test_claude_code_gets_anthropics_format(world: World, alice: str) -> None:
-    body = {"model": BIG, "messages": HELLO, "max_tokens": 9, "system": "Be brief.", "metadata": {"user_id": "x"}}
+    body: Any = {"model": BIG, "messages": HELLO, "max_tokens": 9, "system": "Be brief.", "metadata": {"user_id": "x"}}
     version = {"anthropic-version": "2023-06-01"}
     answer = world.proxy.ask("/v1/messages?beta=true", body, **{"x-api-key": alice}, **version)
     assert answer.data["content"] == [{"type": "text", "text": f"{BIG}: one two three"}]
@@ -142,7 +124,7 @@ def test_claude_code_gets_anthropics_format(world: World, alice: str) -> None:
     assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
     assert "".join(event["delta"].get("text", "") for event in stream.events if event["type"] == "content_block_delta") == "one two three"
     counted = world.proxy.ask("/v1/messages/count_tokens", {"model": BIG, "messages": HELLO}, alice)
-    assert counted.data["input_tokens"] > 0
+    assert counted.data == {"input_tokens": 6}, "the model's own count"
     refused = world.proxy.ask("/v1/messages", body, "sk-wrong", **version)
     assert (refused.status, refused.data["type"], refused.data["error"]["type"]) == (401, "error", "authentication_error")
 
@@ -163,6 +145,7 @@ def test_a_revoked_key_is_refused_at_once(world: World) -> None:
 
 def test_a_damaged_list_of_clients_lets_nobody_in(world: World, alice: str) -> None:
     (world.proxy.folder / "clients.json").write_text("{", encoding="utf-8")
+    time.sleep(0.15)
     assert world.proxy.chat(SMALL, alice).status == 401
     world.proxy.write(world.proxy.known)
     assert world.proxy.chat(SMALL, alice).status == 200
@@ -176,12 +159,6 @@ def test_a_client_uses_and_sees_only_its_models(world: World, alice: str) -> Non
     answer = world.proxy.chat(BIG, key)
     assert (answer.status, answer.data["error"]["code"]) == (404, "model_not_found")
     assert world.proxy.chat(SMALL, key).status == 200
-    # Fields that would choose another model, server or answer.
-    controls = {"fallbacks": [BIG], "api_base": "http://127.0.0.1:1", "mock_response": "x", "user_config": {}, "extra_body": {"model": BIG}}
-    for field in ({name: value} for name, value in controls.items()):
-        answer = world.proxy.chat(SMALL, key, **field)
-        assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{SMALL}: one two three"), field
-        assert sent(world.backends[SMALL].bodies[-1][1]) == {"model": SMALL, "messages": HELLO}
     world.proxy.revoke("bob")
 
 
@@ -192,10 +169,11 @@ def test_the_use_is_counted_for_plain_requests_and_streams(world: World) -> None
             ("/v1/chat/completions", {"messages": HELLO}),
             ("/v1/completions", {"prompt": "Hello"}),
             ("/v1/messages", {"messages": HELLO, "max_tokens": 9}),
+            ("/v1/responses", {"input": "Hello"}),
         ):
             assert world.proxy.ask(path, {"model": SMALL, "stream": stream, **body}, key).status == 200
     assert world.proxy.chat("unknown", key).status == 404
-    expected = {"requests": 6, "failures": 0, "prompt_tokens": 6 * USAGE["prompt_tokens"], "completion_tokens": 6 * USAGE["completion_tokens"]}
+    expected = {"requests": 8, "failures": 0, "prompt_tokens": 8 * USAGE["prompt_tokens"], "completion_tokens": 8 * USAGE["completion_tokens"]}
     world.proxy.wait(lambda report: report["usage"]["counter"]["models"] == {SMALL: expected})
     # A stream shows its usage only to a client that requests it.
     assert not any("usage" in event and event["usage"] for event in world.proxy.chat(SMALL, key, stream=True).events)
@@ -205,7 +183,7 @@ def test_the_use_is_counted_for_plain_requests_and_streams(world: World) -> None
 def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str) -> None:
     with world.without(BIG):
         # The check has not seen it yet, or just has.
-        assert world.proxy.chat(BIG, alice).status in (500, 503)
+        assert world.proxy.chat(BIG, alice).status == 503
         report = world.proxy.wait(lambda report: not report["models"][0]["healthy"])
         assert (report["models"][0]["id"], report["models"][1]["healthy"]) == (f"north/{BIG}", True)
         assert "refused" in report["models"][0]["error"]
@@ -221,7 +199,7 @@ def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str
 def test_a_fallback_answers_for_a_dead_server(world: World, alice: str) -> None:
     key = world.proxy.add("small-only", SMALL)
     with world.without(SMALL):
-        # At once by LiteLLM, and after the check without a connection to the dead server.
+        # At once, because nothing was sent, and after the check without a connection to the dead server.
         for _when in ("before", "after"):
             answer = world.proxy.chat(SMALL, alice)
             assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{BIG}: one two three")
@@ -257,33 +235,28 @@ def test_a_wrong_key_or_model_of_a_server_is_reported(world: World, alice: str) 
         world.proxy.wait(lambda report: all(model["healthy"] for model in report["models"]))
 
 
-ROUTES = """
-import json, os
-os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True")
-from litellm.proxy.proxy_server import app
-from litellm.proxy._lazy_features import LAZY_FEATURES
-found = {(prefix.rstrip("/"), "GET") for feature in LAZY_FEATURES for prefix in feature.path_prefixes}
-found |= {(path, method.upper()) for path, methods in app.openapi()["paths"].items() for method in methods if method != "parameters"}
-print(json.dumps(sorted(found)))
-"""
-
-
-def test_every_other_route_of_this_litellm_is_closed(world: World, alice: str) -> None:
-    found = subprocess.run([running.python(), "-c", ROUTES], check=True, capture_output=True, text=True, cwd="/").stdout
-    routes = [tuple(route) for route in json.loads(found.splitlines()[-1])]
-    assert len(routes) > 300
-    accepted = {(path, "POST") for path in requests.ROUTES} | {(path, "GET") for path in (*requests.LISTS, requests.ALIVE)}
-    closed = [(path, method) for path, method in routes if (path, method) not in accepted]
-    assert {("/key/generate", "POST"), ("/model/new", "POST"), ("/v1/files", "POST"), ("/health/readiness", "GET")} <= set(closed)
-    unlisted = [(path, "GET") for path in ("/docs", "/redoc", "/openapi.json", "/ui", "/ui/", "/metrics", "/mcp", "//v1/models")]
-    wrong = {}
-    for path, method in [*closed, *unlisted, ("/config/update", "POST")]:
-        concrete = path.replace("{", "").replace("}", "").replace(":path", "") or "/"
+def test_every_other_path_and_method_is_closed(world: World, alice: str) -> None:
+    own = [(path, "GET") for path in requests.ROUTES] + [(path, "POST") for path in (*requests.LISTS, requests.ALIVE, requests.REPORT)]
+    others = ["/", "/docs", "/openapi.json", "/metrics", "/version", "/tokenize", "/v1/files", "//v1/models"]
+    others += ["/v1/chat/completions/", "/v1/../metrics", "/v1/chat%2Fcompletions"]
+    before = len(world.backends[BIG].bodies)
+    for path, method in [*own, *((path, method) for path in others for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"))]:
         for key in (alice, OPERATOR):
-            answer = world.proxy.ask(concrete, None if method in ("GET", "HEAD") else b"{}", key, method)
-            if answer.status != 404 or (method != "HEAD" and "The gateway does not have this path" not in answer.text):
-                wrong[f"{method} {path}"] = (answer.status, answer.text[:100])
-    assert wrong == {}
+            answer = world.proxy.ask(path, b"{}" if method == "POST" else None, key, method)
+            assert (answer.status, "The gateway does not have this path" in answer.text) == (404, True), (path, method)
+    assert len(world.backends[BIG].bodies) == before
+
+
+def test_connections_that_never_begin_tls_stop_nobody(world: World, alice: str) -> None:
+    port, before = int(world.proxy.url.rpartition(":")[2]), world.proxy.memory()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(limits.MOST_OF_SOURCE + 100)]
+        assert world.proxy.ask("/health").seconds < 2, "after all these connections, and with TLS"
+        assert world.proxy.chat(SMALL, alice).status == 200
+        assert (world.proxy.memory() - before) * limits.MOST_CONNECTIONS / limits.MOST_OF_SOURCE < 700, "all of them fit"
+        clients[0].settimeout(5)
+        with suppress(ConnectionError):
+            assert clients[0].recv(1) == b"", "the oldest one has ended"
 
 
 def test_only_the_operator_reads_the_report(world: World, alice: str) -> None:
@@ -312,7 +285,7 @@ def test_the_counts_survive_a_restart_and_nothing_else_was_contacted(world: Worl
     world.proxy.wait(lambda report: "alice" in report["usage"])
     before = used(world, "alice")
     log = world.proxy.log()
-    assert [line for line in log.splitlines() if "refused an attempt" in line or "Failed to fetch" in line] == []
+    assert [line for line in log.splitlines() if "refused an attempt" in line or "internal error" in line] == []
     secrets = [alice, KEYS["north"], OPERATOR, *world.proxy.keys.values()]
     assert not [secret for secret in secrets if secret in log]
     usage = world.proxy.folder / "state/usage.json"
@@ -324,7 +297,7 @@ def test_the_counts_survive_a_restart_and_nothing_else_was_contacted(world: Worl
 def test_the_program_starts_with_the_counts_of_its_last_run(tmp_path: Path) -> None:
     with running.closed_network(), serve(Backend(SMALL)) as backend:
         models = [{"name": SMALL, "url": f"http://127.0.0.1:{backend.port}/v1", "cluster": "south"}]
-        planned = FILTERS["gateway_plan"](models, settings(free_port(), fallbacks={}), {}, {"certificate": "", "key": ""})
+        planned = FILTERS["gateway_plan"](models, settings(free_port()), {}, {"certificate": "", "key": ""})
         for count in (1, 2):
             with running.started(planned, {}, tmp_path) as proxy:
                 key = proxy.add("alice")

@@ -18,7 +18,7 @@ def rendered(plans: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, 
     """Render every template of a unit for each plan, in one run. Returns name of the plan -> unit -> text."""
     files = [str(path) for name in ("defaults", "vars") for path in sorted(ROOT.glob(f"roles/*/{name}/main.yml"))]
     looked = ", ".join(f"'{path.name.removesuffix('.service.j2')}': lookup('ansible.builtin.template', '{path}')" for path in TEMPLATES)
-    gateway = {"variables": {"GB10_KEY_A": "x"}, "certificate": "", "config": "", "settings": "", "ca": ""}
+    gateway = {"variables": {"GB10_KEY_A": "x"}, "certificate": "", "settings": ""}
     plays = []
     for name, plan in plans.items():
         given = {"gb10_plan": plan, "__gateway_plan": gateway, "_gateway_environment": "/opt/gb10/gateway/x"}

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import RENAMED
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import REMOVED, RENAMED
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Refused, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -141,6 +141,8 @@ def _check_variable(path: str, node: str, name: str, names: set[str], prefixes: 
     """Return the problem of a variable outside ``names``, None for a variable of another program."""
     if new := RENAMED.get(name):
         return Problem(path, f"{name}, set for {node}, is the former name of {new}", new, f"rename it to {new}")
+    if reason := REMOVED.get(name):
+        return Problem(path, f"{name}, set for {node}, was removed: {reason}", "no such variable", "remove it")
     ours = name.startswith(prefixes)
     # The role's prefix may be misspelled too. Then only a very similar name counts.
     close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6 if ours else 0.9)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Former names of variables, from checkouts before the first release, with their current names."""
+"""Former names of variables, from checkouts before the first release, with their current names, and removed variables."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ RENAMED: Mapping[str, str] = {
     "gb10_serve_args": "gb10_vllm_extra_args",
     "gb10_user": "gb10_service_user",
     "gb10_writable": "gb10_service_read_write_paths",
+    "gateway_request_timeout": "gateway_silence_timeout",
     "model_store_environment": "model_store_env",
     "model_store_reserve": "model_store_min_free_bytes",
     "model_store_streams": "model_store_max_connections",
@@ -36,3 +37,6 @@ RENAMED: Mapping[str, str] = {
     "vllm_serve_memory_timeout": "vllm_serve_memory_wait_timeout",
     "vllm_serve_restore": "vllm_serve_rollback",
 }
+
+#: Removed variable -> why.
+REMOVED: Mapping[str, str] = {"gateway_cooldown": "a failed request takes no server away any more; the health checks decide"}

@@ -14,22 +14,21 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import MODES, Model, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, requests
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import KINDS, Model, Settings
 
-#: LiteLLM reads a comma as a list, an asterisk as a pattern, and os.environ/ as the name of a variable.
-_NAME = re.compile(r"(?!os\.environ/)[A-Za-z0-9][A-Za-z0-9._/:+-]{0,199}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,199}")
 _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _PEM = re.compile(r"\s*(?:-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+")
 #: Seconds: the least and the most of each time.
-_TIMES: Mapping[str, tuple[int, int]] = {"request_timeout": (1, 86400), "health_interval": (2, 3600), "cooldown": (1, 3600)}
+_TIMES: Mapping[str, tuple[int, int]] = {"silence_timeout": (1, 86400), "health_interval": (2, 3600)}
 _PORTS = "1 to 65535"
 
 
 def problems(given: Settings) -> list[Problem]:
     """Return every problem of the inputs."""
-    return [*_models(given.models), *_fallbacks(given), *_listener(given), *_times(given)]
+    return [*_models(given.models), *_fallbacks(given), *_listener(given), *_times(given), *_origins(given)]
 
 
 def of_keys(keys: Mapping[Any, Any], models: Sequence[Model]) -> list[Problem]:
@@ -76,7 +75,7 @@ def _models(models: Sequence[Model]) -> Iterator[Problem]:
     for index, model in enumerate(models):
         place = f"gateway_models[{index}]"
         if not _NAME.fullmatch(model.name):
-            expected = "letters, digits and . _ / : + -, without wildcards and without os.environ/ at the beginning"
+            expected = "letters, digits and . _ / : + -, without wildcards"
             yield Problem(f"{place}.name", repr(model.name), expected, "correct the name: it is the model's name in requests")
         if not _CLUSTER.fullmatch(model.cluster):
             yield Problem(f"{place}.cluster", repr(model.cluster), "letters, digits and . _ -", "name the cluster")
@@ -88,8 +87,8 @@ def _models(models: Sequence[Model]) -> Iterator[Problem]:
         elif not model.ca and model.url.startswith("https:"):
             expected = "the CA, or the certificate itself"
             yield Problem(f"{place}.ca", "it is empty, but the URL has TLS", expected, "set the text of the CA's certificate")
-        if model.kind not in MODES:
-            yield Problem(f"{place}.kind", repr(model.kind), ", ".join(MODES), f"correct {place}.kind")
+        if model.kind not in KINDS:
+            yield Problem(f"{place}.kind", repr(model.kind), ", ".join(KINDS), f"correct {place}.kind")
         elif kinds.setdefault(model.name, model.kind) != model.kind:
             fix = "correct one of them, or rename a model"
             yield Problem(f"{place}.kind", f"{model.kind}, but another entry of {model.name} has {kinds[model.name]}", "replicas of one kind", fix)
@@ -165,3 +164,10 @@ def _times(given: Settings) -> Iterator[Problem]:
         value = getattr(given, name)
         if not least <= value <= most:
             yield Problem(f"gateway_{name}", str(value), f"{least} to {most} seconds", f"correct gateway_{name}")
+
+
+def _origins(given: Settings) -> Iterator[Problem]:
+    for index, origin in enumerate(given.origins):
+        if not requests.valid_origin(origin):
+            expected = "the origin of a page, such as https://chat.example.com, or * for all pages"
+            yield Problem(f"gateway_origins[{index}]", repr(origin), expected, "write scheme, host and port, without a path")

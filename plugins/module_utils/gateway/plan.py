@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The gateway's inputs to LiteLLM's configuration and to the settings of the gateway's program."""
+"""The gateway's inputs to the settings of its program."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import CA, CLIENTS, MODES, Model, Settings
-
-#: The program's functions, by the names that LiteLLM imports.
-_MODULE = "ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_proxy"
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import CLIENTS, Model, Settings
 
 
 def models_of(entries: Sequence[Mapping[str, Any]]) -> list[Model]:
@@ -53,11 +50,11 @@ def of_clusters(heads: Mapping[str, str], plans: Mapping[str, Mapping[str, Any]]
 
 
 def plan(given: Settings, keys: Mapping[str, str], tls: Mapping[str, Any], certificate: str = "") -> dict[str, Any]:
-    """Return {report, warnings, config, settings, ca, certificate, variables, place}; only {report} with problems.
+    """Return {report, warnings, settings, certificate, variables, place}; only {report} with problems.
 
     No result has a key. ``tls``: the certificate's facts from plugin_utils/certificate.py; ``certificate``: its text.
-    ``config``, ``settings``, ``ca`` and ``certificate`` are texts of files. ``variables`` maps each cluster with a key to
-    its environment variable. ``place`` is from access.place.
+    ``settings`` and ``certificate`` are texts of files. ``variables`` maps each cluster with a key to its environment
+    variable. ``place`` is from access.place.
     """
     found = [*checks.problems(given), *checks.of_keys(keys, given.models), *map(_of_gateway, tls.get("problems", ()))]
     if found:
@@ -66,9 +63,7 @@ def plan(given: Settings, keys: Mapping[str, str], tls: Mapping[str, Any], certi
     return {
         "report": "",
         "warnings": [warning.replace("gb10_api_tls", "gateway_tls") for warning in tls.get("warnings", ())],
-        "config": json.dumps(config(given), indent=2) + "\n",
         "settings": json.dumps(settings(given), indent=2) + "\n",
-        "ca": "".join(dict.fromkeys(f"{model.ca.strip()}\n" for model in given.models if model.ca)),
         "certificate": f"{certificate.strip()}\n" if certificate else "",
         "variables": {cluster: checks.variable(cluster) for cluster in given.keyed},
         "place": place,
@@ -84,63 +79,17 @@ def _of_gateway(problem: Mapping[str, str]) -> Problem:
     return Problem(**texts)
 
 
-def config(given: Settings) -> dict[str, Any]:
-    """Return LiteLLM's configuration. Source: litellm 1.106, docs/proxy/config_settings."""
-    return {
-        "model_list": [_deployment(model, given) for model in given.models],
-        "router_settings": {
-            "routing_strategy": "simple-shuffle",
-            # A repeated request to the same server would only fail later.
-            "num_retries": int(len({model.name for model in given.models}) < len(given.models)),
-            "retry_after": 0,
-            "cooldown_time": given.cooldown,
-            "timeout": given.request_timeout,
-            "fallbacks": [{name: list(others)} for name, others in given.fallbacks.items() if others],
-        },
-        "litellm_settings": {
-            "callbacks": f"{_MODULE}.logger",
-            "drop_params": True,
-            "telemetry": False,
-            "turn_off_message_logging": True,
-            # Without it, LiteLLM translates Anthropic's requests to /v1/responses only for OpenAI's own models.
-            "use_chat_completions_url_for_anthropic_messages": True,
-        },
-        "general_settings": {
-            "custom_auth": f"{_MODULE}.authenticate",
-            # The program's own checks set the state of each entry.
-            "enable_health_check_routing": True,
-            "health_check_staleness_threshold": 4 * given.health_interval + 60,
-            "disable_spend_logs": True,
-            "disable_model_info_refresh": True,
-            "forward_client_headers_to_llm_api": False,
-        },
-    }
-
-
-def _deployment(model: Model, given: Settings) -> dict[str, Any]:
-    key = f"os.environ/{checks.variable(model.cluster)}" if model.cluster in given.keyed else "none"
-    costs = {"input_cost_per_token": 0, "output_cost_per_token": 0}
-    sizes = {"max_input_tokens": model.context} if model.context else {}
-    return {
-        "model_name": model.name,
-        "litellm_params": {"model": f"hosted_vllm/{model.name}", "api_base": model.url, "api_key": key, "max_retries": 0},
-        "model_info": {"id": model.id, "mode": MODES[model.kind], **costs, **sizes},
-    }
-
-
 def settings(given: Settings) -> dict[str, Any]:
     """Return the settings of the program."""
     return {
         "host": given.host,
         "port": given.port,
-        "models": [
-            {**{key: value for key, value in asdict(model).items() if key != "ca"}, "id": model.id, "variable": _variable(model, given)}
-            for model in given.models
-        ],
+        "models": [{**asdict(model), "id": model.id, "variable": _variable(model, given)} for model in given.models],
         "fallbacks": {name: list(others) for name, others in given.fallbacks.items()},
         "health_interval": given.health_interval,
+        "silence_timeout": given.silence_timeout,
+        "origins": list(given.origins),
         "clients": CLIENTS,
-        "ca": CA,
     }
 
 

@@ -2,44 +2,47 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which requests the gateway accepts, and their bodies for LiteLLM.
-
-LiteLLM has hundreds of routes, and with custom authentication it leaves their protection to that. So only the listed
-routes and headers reach it, and a body keeps no field that controls LiteLLM itself.
-"""
+"""Which requests the gateway accepts, which servers may answer them, and the refusals of all others."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.clients import OPERATOR, Client
 
-#: Path that clients use -> LiteLLM's path. Each takes POST with a model in a JSON body.
-ROUTES: Mapping[str, str] = {
-    f"{prefix}{path}": f"/v1{path}"
-    for prefix in ("/v1", "")
-    for path in ("/chat/completions", "/completions", "/embeddings", "/rerank", "/responses", "/messages", "/messages/count_tokens")
-} | {"/v2/rerank": "/v2/rerank"}
-#: Answered without LiteLLM: the models of the client; whether the service runs, without a key; the report, for the operator alone.
+
+@dataclass(frozen=True)
+class Route:
+    """A path of the model's server, and the kinds of models that have it."""
+
+    path: str
+    kinds: Sequence[str]
+
+
+#: Source: vLLM 0.18.1 to 0.33.0. An embedding model compares texts too.
+_KINDS: Mapping[str, Sequence[str]] = dict.fromkeys(
+    ("/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens"), ("generate",)
+) | {"/embeddings": ("embed",), "/rerank": ("rerank", "embed")}
+#: Path that clients use -> route. Each takes POST with a model in a JSON body.
+ROUTES: Mapping[str, Route] = {f"{prefix}{path}": Route(f"/v1{path}", kinds) for prefix in ("/v1", "") for path, kinds in _KINDS.items()} | {
+    "/v2/rerank": Route("/v2/rerank", _KINDS["/rerank"])
+}
+#: Answered by the gateway: the models of the client; whether the service runs, without a key; the report, for the operator alone.
 LISTS, ALIVE, REPORT = ("/v1/models", "/models"), "/health", "/gb10/report"
 #: The route whose format of errors is Anthropic's.
 _ANTHROPIC = "/messages"
-#: Headers that reach LiteLLM. Its own ones control retries, time limits, tags and keys.
-HEADERS = frozenset({b"content-type", b"accept", b"user-agent", b"anthropic-version", b"anthropic-beta"})
-#: Headers with a key: OpenAI's, and Anthropic's.
-_BEARER, _ANTHROPIC_KEY = b"authorization", b"x-api-key"
-#: Maximum bytes of a body. A request with images has some megabytes.
-MOST = 64 << 20
-#: Fields that control the proxy, in addition to LiteLLM's own list.
-_CONTROLS = frozenset(
-    "adapter_id api_base api_key api_version base_url context_window_fallbacks content_policy_fallbacks deployment_id disable_fallbacks"
-    " extra_body extra_headers extra_query fallbacks litellm_params max_retries num_retries policies request_timeout specific_deployment"
-    " timeout user_config".split()
-)
-_CONTROL_PREFIXES = ("_", "mock_", "litellm_", "user_api_key", "router_")
+#: The paths whose streams have usage only on request.
+_ON_REQUEST = (ROUTES["/chat/completions"].path, ROUTES["/completions"].path)
+_DOES = {"generate": "generates text", "embed": "makes embeddings", "rerank": "ranks texts"}
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9.\[\]:_-]+")
+#: json.dumps() would create one for each request.
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
+_NAMES = re.compile(r"[A-Za-z0-9_-]+(?:\s*,\s*[A-Za-z0-9_-]+)*")
 
 
 @dataclass(frozen=True)
@@ -60,70 +63,67 @@ class Refusal:
 
 
 @dataclass(frozen=True)
+class Target:
+    """A server that may answer: the entry's ID, and the model that it serves."""
+
+    id: str
+    model: str
+
+
+@dataclass
 class Accepted:
-    """A request for LiteLLM: its body, the requested model, and the model that answers."""
+    """A request for a model: its body for the first server, and the servers that may answer, the best first.
+
+    ``usage`` and ``usage_always``: whether the client requested the usage at the end of a stream, and in each event.
+    """
 
     body: bytes
     model: str
-    target: str
+    targets: Sequence[Target]
+    usage: bool = False
+    usage_always: bool = False
 
 
 @dataclass(frozen=True)
 class Gateway:
-    """The models by name, each with the IDs of its entries; fallbacks; seconds between two health checks."""
+    """The models by name: the IDs of their entries, and their kind; fallbacks; seconds between two health checks."""
 
     models: Mapping[str, Sequence[str]]
+    kinds: Mapping[str, str]
     fallbacks: Mapping[str, Sequence[str]]
     interval: int = 15
 
 
-UNKNOWN_KEY = Refusal(401, "invalid_request_error", "invalid_api_key", "The API key is missing, unknown or revoked.")
-UNKNOWN_ROUTE = Refusal(404, "invalid_request_error", "unknown_url", "The gateway does not have this path or method.")
-TOO_LARGE = Refusal(413, "invalid_request_error", "request_too_large", f"The request is larger than {MOST >> 20} MiB.")
+@dataclass(frozen=True)
+class Servers:
+    """The state of the entries by ID: the last error of each unhealthy one, and the open requests. ``turn`` breaks ties."""
+
+    errors: Mapping[str, str] = field(default_factory=dict)
+    busy: Mapping[str, int] = field(default_factory=dict)
+    turn: int = 0
+
+
+def _wrong(status: int, code: str, message: str) -> Refusal:
+    return Refusal(status, "invalid_request_error", code, message)
+
+
+UNKNOWN_KEY = _wrong(401, "invalid_api_key", "The API key is missing, unknown or revoked.")
+UNKNOWN_ROUTE = _wrong(404, "unknown_url", "The gateway does not have this path or method.")
+TOO_LARGE = _wrong(413, "request_too_large", f"The request is larger than {limits.MOST_BODY >> 20} MiB.")
+TOO_MANY_PARTS = _wrong(413, "request_too_complex", f"The JSON has more than {limits.MOST_MARKS} of the characters , : [ and {{.")
+TOO_SLOW = _wrong(408, "request_timeout", f"The rest of the request did not arrive within {limits.BODY_SILENCE:g} s.")
+ENCODED = _wrong(415, "unsupported_encoding", "The gateway takes no compressed bodies.")
+NOT_HTTP = _wrong(400, "invalid_request", "The request is not valid HTTP, or its head is too large.")
+FULL = Refusal(503, "server_error", "too_many_bodies", "The large requests in progress need all of the gateway's memory.", 5)
+BROKEN = Refusal(502, "server_error", "answer_incomplete", "The model's server ended its answer early.")
 FORBIDDEN = Refusal(403, "permission_error", "forbidden", "This key may not read the report.")
+FAILED = Refusal(500, "server_error", "internal_error", "The gateway failed. Its log has the reason.")
 
 
-def key_of(headers: Sequence[tuple[bytes, bytes]]) -> str:
-    """Return the key in a request's headers, "" without one."""
-    given = {name.lower(): value.strip() for name, value in headers}
-    scheme, _blank, token = given.get(_BEARER, b"").partition(b" ")
-    found = token.strip() if scheme.lower() == b"bearer" else given.get(_ANTHROPIC_KEY, b"")
-    return found.decode("utf-8", "surrogateescape")
-
-
-def accept(
-    gateway: Gateway, path: str, body: bytes, client: Client | None, errors: Mapping[str, str], owned: Callable[[str], bool]
-) -> Accepted | Refusal:
-    """Return the request for LiteLLM, or the refusal.
-
-    ``client``: None for the operator. ``errors``: the last error of each unhealthy entry by its ID. ``owned``: whether
-    LiteLLM has a meaning of its own for a field.
-    """
-    given = _parsed(body)
-    if isinstance(given, Refusal):
-        return given
-    model, names = given["model"], allowed(gateway.models, client)
-    if model not in names:
-        # The same answer for both, so that a key does not show the names of other models.
-        message = f"The model {model[:200]!r} does not exist for this key. Its models: {', '.join(names)}."
-        return Refusal(404, "invalid_request_error", "model_not_found", message)
-    candidates = [model, *(other for other in gateway.fallbacks.get(model, ()) if other in names)]
-    target = next((name for name in candidates if not _down(gateway, name, errors)), "")
-    if not target:
-        reasons = "; ".join(f"{id_}: {errors[id_]}" for name in candidates for id_ in gateway.models[name])
-        return Refusal(503, "server_error", "model_unavailable", f"No server of the model answers ({reasons}).", gateway.interval, model)
-    kept = {name: value for name, value in given.items() if not (_controls(name) or owned(name))} | {"model": target}
-    if not set(gateway.fallbacks.get(target, ())) <= set(names):
-        kept["disable_fallbacks"] = True
-    return Accepted(json.dumps(kept | _stream_options(kept, path)).encode(), model, target)
-
-
-def _stream_options(body: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Request the usage in a stream of completions. LiteLLM requests it itself for chats only."""
-    if body.get("stream") is not True or path != ROUTES["/completions"]:
-        return {}
-    options = body.get("stream_options")
-    return {"stream_options": {**(options if isinstance(options, dict) else {}), "include_usage": True}}
+def key_of(headers: Mapping[str, str]) -> str:
+    """Return the key in a request's headers, "" without one: OpenAI's header, else Anthropic's."""
+    scheme, _blank, token = headers.get("Authorization", "").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
 
 
 def allowed(models: Iterable[str], client: Client | None) -> list[str]:
@@ -131,42 +131,144 @@ def allowed(models: Iterable[str], client: Client | None) -> list[str]:
     return [name for name in models if client is None or client.may(name)]
 
 
+def accept(gateway: Gateway, route: Route, body: bytes, client: Client | None, servers: Servers) -> Accepted | Refusal:
+    """Return the request for a model's servers, or the refusal. ``client``: None for the operator."""
+    given = _parsed(body)
+    if isinstance(given, Refusal):
+        return given
+    model, names = given["model"], allowed(gateway.models, client)
+    if model not in names:
+        # The same answer for both, so that a key does not show the names of other models.
+        return _wrong(404, "model_not_found", f"The model {model[:200]!r} does not exist for this key. Its models: {', '.join(names)}.")
+    if gateway.kinds[model] not in route.kinds:
+        return _wrong(400, "wrong_path", _unfit(model, gateway.kinds[model]))
+    # Fallbacks of fallbacks do not follow, so a key limits all of them.
+    candidates = [model, *(other for other in gateway.fallbacks.get(model, ()) if other in names)]
+    targets = [target for name in candidates for target in _healthy(gateway, name, servers)]
+    if not targets:
+        return unanswered(gateway, model, {id_: servers.errors[id_] for name in candidates for id_ in gateway.models[name]})
+    return _encoded(given, route, targets)
+
+
+def _unfit(model: str, kind: str) -> str:
+    paths = [f"/v1{path}" for path, kinds in _KINDS.items() if kind in kinds]
+    return f"The model {model!r} {_DOES[kind]}, so it does not have this path. Its paths: {', '.join(paths)}."
+
+
+def _healthy(gateway: Gateway, name: str, servers: Servers) -> list[Target]:
+    """Return the healthy servers of a model, those with the fewest requests first."""
+    ids = gateway.models[name]
+    if len(ids) == 1:
+        return [] if ids[0] in servers.errors else [Target(ids[0], name)]
+    order = sorted(range(len(ids)), key=lambda index: (servers.busy.get(ids[index], 0), (index + servers.turn) % len(ids)))
+    return [Target(ids[index], name) for index in order if ids[index] not in servers.errors]
+
+
+def unanswered(gateway: Gateway, model: str, reasons: Mapping[str, str]) -> Refusal:
+    """Return the refusal of a request that no server can answer, with the reason of each."""
+    listed = "; ".join(f"{id_}: {reason}" for id_, reason in reasons.items())
+    return Refusal(503, "server_error", "model_unavailable", f"No server of the model answers ({listed}).", gateway.interval, model)
+
+
+def silent(model: str, seconds: float) -> Refusal:
+    """Return the answer after the time limit."""
+    return Refusal(504, "server_error", "timeout", f"The model's server sent nothing for {seconds:g} s.", model=model)
+
+
+def _encoded(given: dict[str, Any], route: Route, targets: Sequence[Target]) -> Accepted | Refusal:
+    """Write the body again, so that a repeated name cannot mean another thing for the server."""
+    stream = given.get("stream")
+    if stream is not None and not isinstance(stream, bool):
+        return _wrong(400, "invalid_stream", "stream is neither true nor false.")
+    options = given.get("stream_options")
+    adds = bool(stream) and route.path in _ON_REQUEST and (options is None or isinstance(options, dict))
+    asked: dict[str, Any] = options if isinstance(options, dict) else {}
+    sent = {**given, "stream_options": {**asked, "include_usage": True, "continuous_usage_stats": True}} if adds else given
+    usage = asked.get("include_usage") is True
+    always = usage and asked.get("continuous_usage_stats") is True
+    # Targets of other models get their name later, if the first ones do not answer.
+    return Accepted(encoded(sent, targets[0].model), given["model"], targets, usage or not adds, always or not adds)
+
+
+def encoded(given: Mapping[str, Any], model: str) -> bytes:
+    """Return a body for a model."""
+    return _ENCODER.encode(given if given["model"] == model else {**given, "model": model}).encode()
+
+
 def _parsed(body: bytes) -> dict[str, Any] | Refusal:
     """Return a body with a model."""
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):
-        return Refusal(400, "invalid_request_error", "invalid_json", "The body is not JSON.")
+        return _wrong(400, "invalid_json", "The body is not JSON.")
     if not isinstance(given, dict) or not isinstance(given.get("model"), str):
-        return Refusal(400, "invalid_request_error", "missing_model", "The body has no model.")
+        return _wrong(400, "missing_model", "The body has no model.")
     return given
-
-
-def _controls(name: str) -> bool:
-    return name in _CONTROLS or name.startswith(_CONTROL_PREFIXES)
-
-
-def _down(gateway: Gateway, name: str, errors: Mapping[str, str]) -> bool:
-    return all(id_ in errors for id_ in gateway.models[name])
 
 
 def refusal_body(refusal: Refusal, path: str) -> bytes:
     """Return the body of a refusal, in the format of the API that the path belongs to."""
     if path.removeprefix("/v1").startswith(_ANTHROPIC):
-        kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 503: "overloaded_error"}
+        kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
+        kinds |= {500: "api_error", 503: "overloaded_error", 504: "timeout_error"}
         return json.dumps({"type": "error", "error": {"type": kinds.get(refusal.status, refusal.kind), "message": refusal.message}}).encode()
     return json.dumps({"error": {"message": refusal.message, "type": refusal.kind, "param": None, "code": refusal.code}}).encode()
 
 
-def listing(models: Sequence[Mapping[str, Any]], client: Client | None) -> bytes:
-    """Return the body of GET /v1/models: the client's models, each once, with its clusters and its context."""
+def refusal_headers(refusal: Refusal) -> dict[str, str]:
+    """Return the headers of a refusal. The clients of OpenAI and Anthropic read x-should-retry."""
+    found = {"WWW-Authenticate": "Bearer"} if refusal.status == UNKNOWN_KEY.status else {}
+    found |= {"Retry-After": str(refusal.retry)} if refusal.retry else {}
+    return found | ({"x-should-retry": "false"} if refusal.code == "timeout" else {})
+
+
+def refusal_event(refusal: Refusal, path: str) -> bytes:
+    """Return a refusal as the last event of a stream that has begun."""
+    name = b"event: error\n" if path.removeprefix("/v1").startswith((_ANTHROPIC, "/responses")) else b""
+    return name + b"data: " + refusal_body(refusal, path) + b"\n\n"
+
+
+def listing(models: Sequence[Mapping[str, Any]], client: Client | None) -> dict[str, dict[str, Any]]:
+    """Return the client's models by name, each with its cluster and its context, as in GET /v1/models."""
     rows: dict[str, dict[str, Any]] = {}
     names = allowed((model["name"] for model in models), client)
     for model in (model for model in models if model["name"] in names):
         row = rows.setdefault(model["name"], {"id": model["name"], "object": "model", "created": 0, "owned_by": model["cluster"]})
         if model["context"]:
             row["max_model_len"] = min(model["context"], row.get("max_model_len", model["context"]))
-    return json.dumps({"object": "list", "data": list(rows.values())}).encode()
+    return rows
+
+
+def listed(rows: Mapping[str, Mapping[str, Any]], path: str) -> bytes | Refusal | None:
+    """Return the answer to GET of the list or of one model, None for another path. A name may have slashes."""
+    if path in LISTS:
+        return json.dumps({"object": "list", "data": list(rows.values())}).encode()
+    name = next((path.removeprefix(f"{prefix}/") for prefix in LISTS if path.startswith(f"{prefix}/")), None)
+    if name is None:
+        return None
+    if name not in rows:
+        return _wrong(404, "model_not_found", f"The model {name[:200]!r} does not exist for this key. Its models: {', '.join(rows)}.")
+    return json.dumps(rows[name]).encode()
+
+
+def valid_origin(origin: str) -> bool:
+    """Return whether this is the origin of a page, or * for every page."""
+    return origin == "*" or bool(_ORIGIN.fullmatch(origin))
+
+
+def shared(headers: Mapping[str, str], origins: Sequence[str]) -> dict[str, str]:
+    """Return the headers that let the page of a browser read an answer, none for other origins than the listed ones."""
+    origin = headers.get("Origin", "")
+    if not origin or not (origin in origins or "*" in origins):
+        return {}
+    return {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": "Retry-After", "Vary": "Origin"}
+
+
+def preflight(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return what a browser may send to a listed origin's request. Keys are in headers, so any name is harmless."""
+    asked = headers.get("Access-Control-Request-Headers", "").strip()
+    names = asked if _NAMES.fullmatch(asked) and len(asked) <= 1000 else "authorization, content-type, x-api-key"
+    return {"Access-Control-Allow-Methods": "GET, POST", "Access-Control-Allow-Headers": names, "Access-Control-Max-Age": "600"}
 
 
 def counted(client: str) -> bool:

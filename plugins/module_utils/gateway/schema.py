@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 
-CONFIG, SETTINGS, CLIENTS = (f"{paths.GATEWAY_FOLDER}/{name}" for name in ("litellm.yaml", "settings.json", "clients.json"))
-#: The CAs of the models' APIs; the gateway's own certificate; the host's own key, which only root can read.
-CA, CERTIFICATE, OPERATOR_KEY = (f"{paths.GATEWAY_FOLDER}/{name}" for name in ("ca.pem", "tls.crt", "operator.key"))
+SETTINGS, CLIENTS = (f"{paths.GATEWAY_FOLDER}/{name}" for name in ("settings.json", "clients.json"))
+#: The gateway's own certificate; the host's own key, which only root can read.
+CERTIFICATE, OPERATOR_KEY = (f"{paths.GATEWAY_FOLDER}/{name}" for name in ("tls.crt", "operator.key"))
 
-#: LiteLLM's name of each kind. Source: litellm/types/utils.py, ModelInfo.mode.
-MODES: Mapping[str, str] = {"generate": "chat", "embed": "embedding", "rerank": "rerank"}
+#: The kinds of models.
+KINDS = ("generate", "embed", "rerank")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Model:
 
     @property
     def id(self) -> str:
-        """The entry's identifier in messages, reports and LiteLLM's configuration."""
+        """The entry's identifier in messages and reports."""
         return f"{self.cluster}/{self.name}"
 
 
@@ -50,6 +50,7 @@ class Settings:
     tls: bool
     allow_plain_http: bool
     fallbacks: Mapping[str, Sequence[str]]
-    request_timeout: int
+    silence_timeout: int
     health_interval: int
-    cooldown: int
+    #: The origins of web pages that may use the gateway from a browser.
+    origins: Sequence[str] = ()

@@ -223,6 +223,13 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "gb10_vllm_extra_args",
         "rename it to gb10_vllm_extra_args",
     ),
+    "removed": (
+        lambda: change(pair(), 0, variables=["gateway_cooldown"]),
+        "nodes[0].gateway_cooldown",
+        "gateway_cooldown, set for spark1, was removed: a failed request takes no server away any more; the health checks decide",
+        "no such variable",
+        "remove it",
+    ),
     "renamed, without a role's name": (
         lambda: change(pair(), 0, variables=["plan_record"]),
         "nodes[0].plan_record",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ MODELS = [
     {"name": "small", "url": "http://10.0.0.6:8000/v1", "cluster": "south"},
 ]
 PLACE: dict[str, Any] = {"host": "127.0.0.1", "port": 4000, "name": "", "address": "10.0.0.9", "allow_plain_http": False}
-SETTINGS = PLACE | {"fallbacks": {}, "request_timeout": 600, "health_interval": 15, "cooldown": 30}
+SETTINGS = PLACE | {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
 KEY = "secret-key-0123456789"
 PLAIN = {"certificate": "", "key": ""}
 
@@ -37,14 +38,13 @@ def test_good_inputs_have_no_problem() -> None:
     assert (result["report"], result["warnings"]) == ("", [])
     assert result["place"] == {"url": "http://127.0.0.1:4000", "server_name": "", "endpoint": "http://127.0.0.1:4000/v1", "client": "127.0.0.1"}
     assert result["variables"] == {"north": "GB10_GATEWAY_KEY_NORTH"}
-    assert '"api_key": "os.environ/GB10_GATEWAY_KEY_NORTH"' in result["config"]
-    assert result["ca"].strip() == CA.text.strip()
+    settings = json.loads(result["settings"])
+    assert [(model["variable"], model["ca"]) for model in settings["models"]] == [("GB10_GATEWAY_KEY_NORTH", CA.text), ("", "")]
 
 
 @pytest.mark.parametrize(
     ("values", "place", "found"),
     [
-        ({"name": "os.environ/HOME"}, "gateway_models[1].name", "os.environ/HOME"),
         ({"name": "gpt-*"}, "gateway_models[1].name", "gpt-*"),
         ({"name": "a,b"}, "gateway_models[1].name", "a,b"),
         ({"name": ""}, "gateway_models[1].name", "''"),
@@ -74,8 +74,8 @@ def test_a_wrong_model(values: dict[str, Any], place: str, found: str) -> None:
 
 def test_replicas_are_entries_of_one_name_in_several_clusters() -> None:
     result = planned(changed(1, name="org/big"))
-    assert result["report"] == "" and '"num_retries": 1' in result["config"]
-    assert '"num_retries": 0' in planned()["config"]
+    assert result["report"] == ""
+    assert [model["id"] for model in json.loads(result["settings"])["models"]] == ["north/org/big", "south/org/big"]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +86,10 @@ def test_replicas_are_entries_of_one_name_in_several_clusters() -> None:
         ({"port": 0}, "gateway_port"),
         ({"port": 70000}, "gateway_port"),
         ({"name": "a b"}, "gateway_name"),
-        ({"request_timeout": 0}, "gateway_request_timeout"),
+        ({"silence_timeout": 0}, "gateway_silence_timeout"),
         ({"health_interval": 1}, "gateway_health_interval"),
-        ({"cooldown": 9999}, "gateway_cooldown"),
+        ({"origins": ["https://chat.example.com", "chat.example.com"]}, "gateway_origins[1]"),
+        ({"origins": ["https://chat.example.com/"]}, "gateway_origins[0]"),
         ({"fallbacks": {"none": ["small"]}}, "gateway_fallbacks.none"),
         ({"fallbacks": {"small": ["none"]}}, "gateway_fallbacks.small[0]"),
         ({"fallbacks": {"small": ["small"]}}, "gateway_fallbacks.small[0]"),

@@ -160,9 +160,12 @@ def test_the_settings_of_clients_have_no_key() -> None:
 
 CONNECT = """
 import socket, sys
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_proxy
-io_proxy.confine([{"url": "http://127.0.0.1:9/v1"}, {"url": "https://node.example:8443/v1"}])
-for attempt in (lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: socket.create_connection(("127.0.0.1", 10), 1),
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_state
+places = io_state.Places(["http://127.0.0.1:9/v1", "https://node.example:8443/v1"])
+places.know("node.example", ["127.0.0.3"])
+places.confine()
+for attempt in (lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: socket.create_connection(("127.0.0.3", 8443), 1),
+                lambda: socket.create_connection(("127.0.0.1", 10), 1), lambda: socket.create_connection(("127.0.0.7", 8443), 1),
                 lambda: socket.create_connection(("192.0.2.1", 443), 1), lambda: socket.getaddrinfo("other.example", 443)):
     try:
         attempt()
@@ -174,8 +177,9 @@ for attempt in (lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: s
 def test_the_program_connects_to_its_models_only() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT / ".collections")}
     done = subprocess.run([sys.executable, "-c", CONNECT], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["ConnectionRefusedError", "PermissionError", "PermissionError", "PermissionError"]
-    attempts = ("connect to 127.0.0.1 port 10", "connect to 192.0.2.1 port 443", "look up other.example")
+    assert done.stdout.split() == ["ConnectionRefusedError"] * 2 + ["PermissionError"] * 4
+    # Another host with the port of a server that has a name, too.
+    attempts = ("connect to 127.0.0.1 port 10", "connect to 127.0.0.7 port 8443", "connect to 192.0.2.1 port 443", "look up other.example")
     assert done.stderr.splitlines() == [f"refused an attempt to {attempt}" for attempt in attempts]
 
 
@@ -185,7 +189,7 @@ def test_the_role_writes_where_the_core_reads() -> None:
     expected = [paths.GATEWAY_UNIT, paths.GATEWAY_USER, paths.GATEWAY_FOLDER, paths.GATEWAY_ENVIRONMENT, paths.GATEWAY_PROGRAM]
     assert [variables[f"_gateway_{name}"] for name in names] == expected
     folder = paths.GATEWAY_FOLDER
-    places = {schema.CONFIG: "litellm.yaml", schema.SETTINGS: "settings.json", schema.CLIENTS: "clients.json", schema.CA: "ca.pem"}
+    places = {schema.SETTINGS: "settings.json", schema.CLIENTS: "clients.json"}
     places |= {schema.CERTIFICATE: "tls.crt", schema.OPERATOR_KEY: "operator.key"}
     assert {path: f"{folder}/{name}" for path, name in places.items()} == {path: path for path in places}
     text = read("roles/gateway/vars/main.yml") + read("roles/gateway/templates/gb10-gateway.service.j2")

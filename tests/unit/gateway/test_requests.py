@@ -1,4 +1,4 @@
-"""The decision about each request: its key, model, fallback, and the body for LiteLLM."""
+"""The decision about each request: its key, model, path, servers, and the body for the server."""
 
 from __future__ import annotations
 
@@ -9,81 +9,191 @@ import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import requests
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.clients import Client
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests import Accepted, Gateway, Refusal
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests import Accepted, Gateway, Refusal, Servers
 
-GATEWAY = Gateway({"big": ["n/big", "s/big"], "small": ["s/small"], "vector": ["n/vector"]}, {"small": ["big"]}, 15)
+GATEWAY = Gateway(
+    {"big": ["n/big", "s/big"], "small": ["s/small"], "vector": ["n/vector"], "order": ["n/order"]},
+    {"big": "generate", "small": "generate", "vector": "embed", "order": "rerank"},
+    {"small": ["big"]},
+    15,
+)
 ALL, SMALL = Client("", 0), Client("", 0, ("small",))
+CHAT = "/v1/chat/completions"
 
 
-def accept(body: Any, client: Client | None = ALL, errors: Any = None, path: str = "/v1/chat/completions") -> Accepted | Refusal:
-    return requests.accept(GATEWAY, path, json.dumps(body).encode(), client, errors or {}, lambda name: name == "metadata")
+def accept(
+    body: Any, client: Client | None = ALL, servers: Servers | None = None, path: str = CHAT, gateway: Gateway = GATEWAY
+) -> Accepted | Refusal:
+    return requests.accept(gateway, requests.ROUTES[path], json.dumps(body).encode(), client, servers or Servers())
 
 
-def sent(body: Any, *arguments: Any) -> Any:
+def accepted(body: Any, *arguments: Any) -> Accepted:
     found = accept(body, *arguments)
-    assert isinstance(found, Accepted)
-    return json.loads(found.body)
+    assert isinstance(found, Accepted), found
+    return found
+
+
+def refused(body: Any, *arguments: Any) -> Refusal:
+    found = accept(body, *arguments)
+    assert isinstance(found, Refusal), found
+    return found
+
+
+def down(**errors: str) -> Servers:
+    return Servers({name.replace("_", "/"): reason for name, reason in errors.items()})
 
 
 @pytest.mark.parametrize(
     ("headers", "key"),
     [
-        ([], ""),
-        ([(b"authorization", b"Bearer sk-1")], "sk-1"),
-        ([(b"Authorization", b"bearer  sk-1 ")], "sk-1"),
-        ([(b"authorization", b"Basic sk-1")], ""),
-        ([(b"x-api-key", b"sk-2")], "sk-2"),
-        ([(b"authorization", b"Bearer sk-1"), (b"x-api-key", b"sk-2")], "sk-1"),
-        ([(b"x-litellm-api-key", b"sk-3")], ""),
-        ([(b"authorization", b"Bearer \xff")], "\udcff"),
+        ({}, ""),
+        ({"Authorization": "Bearer sk-1"}, "sk-1"),
+        ({"Authorization": "bearer  sk-1 "}, "sk-1"),
+        ({"Authorization": "Basic sk-1"}, ""),
+        ({"x-api-key": "sk-2"}, "sk-2"),
+        ({"Authorization": "Bearer sk-1", "x-api-key": "sk-2"}, "sk-1"),
+        ({"Authorization": "Basic sk-1", "x-api-key": "sk-2"}, "sk-2"),
+        ({"x-litellm-api-key": "sk-3"}, ""),
+        ({"Authorization": "Bearer \udcff"}, "\udcff"),
     ],
 )
-def test_the_key_of_a_request(headers: list[tuple[bytes, bytes]], key: str) -> None:
+def test_the_key_of_a_request(headers: dict[str, str], key: str) -> None:
     assert requests.key_of(headers) == key
 
 
-def test_fields_that_control_litellm_do_not_reach_it() -> None:
-    given = {"model": "small", "messages": [], "top_k": 5, "metadata": {}, "fallbacks": ["big"], "mock_response": "x", "api_base": "x", "_x": 1}
-    assert sent(given) == {"model": "small", "messages": [], "top_k": 5}
+def test_the_server_gets_each_field_of_the_client() -> None:
+    given = {"model": "small", "messages": [], "top_k": 5, "metadata": {}, "user": "x", "priority": 1, "stream": False}
+    assert json.loads(accepted(given).body) == given
+    # A server cannot read another one of two fields with the same name.
+    twice = b'{"model": "big", "user": 1, "user": 2, "model": "small"}'
+    found = requests.accept(GATEWAY, requests.ROUTES[CHAT], twice, SMALL, Servers())
+    assert isinstance(found, Accepted) and found.body == b'{"model":"small","user":2}'
 
 
-def test_a_stream_of_completions_requests_its_usage() -> None:
-    body = {"model": "small", "prompt": "x", "stream": True, "stream_options": {"include_usage": False, "x": 1}}
-    assert sent(body, ALL, {}, "/v1/completions")["stream_options"] == {"include_usage": True, "x": 1}
-    assert sent(body)["stream_options"] == body["stream_options"], "for chats LiteLLM does it"
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+@pytest.mark.parametrize(
+    ("options", "usage", "always"),
+    [
+        (None, False, False),
+        ({"include_usage": False, "x": 1}, False, False),
+        ({"include_usage": True}, True, False),
+        ({"include_usage": True, "continuous_usage_stats": True}, True, True),
+    ],
+)
+def test_a_stream_of_completions_reports_its_usage_in_each_event(path: str, options: Any, usage: bool, always: bool) -> None:
+    found = accepted({"model": "small", "stream": True} | ({"stream_options": options} if options else {}), ALL, None, path)
+    assert json.loads(found.body)["stream_options"] == {**(options or {}), "include_usage": True, "continuous_usage_stats": True}
+    assert (found.usage, found.usage_always) == (usage, always)
+
+
+@pytest.mark.parametrize(("path", "stream"), [("/v1/messages", True), ("/v1/responses", True), (CHAT, False)])
+def test_other_requests_stay_as_they_are(path: str, stream: bool) -> None:
+    assert "stream_options" not in json.loads(accepted({"model": "small", "stream": stream}, ALL, None, path).body)
+
+
+def test_a_stream_is_true_or_false_so_that_its_tokens_are_counted() -> None:
+    """The server would take the text true, and send a stream without usage."""
+    for value in ("true", 1, [True]):
+        assert refused({"model": "small", "stream": value}).code == "invalid_stream"
+    assert accepted({"model": "small", "stream": None}).model == "small"
 
 
 def test_a_client_gets_its_models_only() -> None:
-    assert sent({"model": "small"}, SMALL) == {"model": "small", "disable_fallbacks": True}
-    found = accept({"model": "big"}, SMALL)
-    assert isinstance(found, Refusal) and found.status == 404 and "big" in found.message and "vector" not in found.message
-    unknown = accept({"model": "none"}, SMALL)
-    assert isinstance(unknown, Refusal) and unknown.message == found.message.replace("big", "none")
-    assert sent({"model": "big"}, None) == {"model": "big"}
+    assert [target.id for target in accepted({"model": "small"}, SMALL).targets] == ["s/small"]
+    found, unknown = refused({"model": "big"}, SMALL), refused({"model": "none"}, SMALL)
+    assert found.status == 404 and "big" in found.message and "vector" not in found.message
+    assert unknown.message == found.message.replace("big", "none")
+    assert accepted({"model": "big"}, None).model == "big"
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "sentence"),
+    [
+        ("small", "/v1/embeddings", "'small' generates text, so it does not have this path. Its paths: /v1/chat/completions, /v1/completions,"),
+        ("small", "/v1/rerank", "generates text"),
+        ("vector", CHAT, "The model 'vector' makes embeddings, so it does not have this path. Its paths: /v1/embeddings, /v1/rerank."),
+        ("order", "/v1/embeddings", "The model 'order' ranks texts, so it does not have this path. Its paths: /v1/rerank."),
+    ],
+)
+def test_a_path_that_the_kind_of_the_model_does_not_have(model: str, path: str, sentence: str) -> None:
+    found = refused({"model": model}, ALL, None, path)
+    assert (found.status, found.code) == (400, "wrong_path") and sentence in found.message
+
+
+def test_an_embedding_model_also_compares_texts() -> None:
+    assert accepted({"model": "vector"}, ALL, None, "/v2/rerank").model == "vector"
 
 
 def test_a_replica_or_a_fallback_answers_for_a_dead_server() -> None:
-    assert sent({"model": "big"}, ALL, {"n/big": "refused"}) == {"model": "big"}
-    found = accept({"model": "small"}, ALL, {"s/small": "refused"})
-    assert isinstance(found, Accepted) and (found.model, found.target, json.loads(found.body)) == ("small", "big", {"model": "big"})
+    assert [target.id for target in accepted({"model": "big"}, ALL, down(n_big="refused")).targets] == ["s/big"]
+    found = accepted({"model": "small"}, ALL, down(s_small="refused"))
+    assert (found.model, found.targets[0].model, json.loads(found.body)) == ("small", "big", {"model": "big"})
 
 
-@pytest.mark.parametrize(("client", "errors"), [(SMALL, {"s/small": "refused"}), (ALL, {"s/small": "refused", "n/big": "x", "s/big": "y"})])
-def test_without_a_server_the_reason_is_the_answer(client: Client, errors: dict[str, str]) -> None:
-    found = accept({"model": "small"}, client, errors)
-    assert isinstance(found, Refusal) and (found.status, found.code, found.retry) == (503, "model_unavailable", 15)
+def test_the_replica_with_fewest_requests_is_first() -> None:
+    assert [target.id for target in accepted({"model": "big"}, ALL, Servers(busy={"n/big": 2, "s/big": 1})).targets] == ["s/big", "n/big"]
+    firsts = {accepted({"model": "big"}, ALL, Servers(turn=turn)).targets[0].id for turn in (1, 2)}
+    assert firsts == {"n/big", "s/big"}, "equal ones take turns"
+
+
+def test_a_chain_of_fallbacks_never_leaves_the_models_of_the_key() -> None:
+    """M1: beta's own fallback is not one of alpha's, with any key."""
+    names = ("alpha", "beta", "secret")
+    gateway = Gateway({name: [f"c/{name}"] for name in names}, dict.fromkeys(names, "generate"), {"alpha": ["beta"], "beta": ["secret"]})
+    client = Client("", 0, ("alpha", "beta"))
+    found = accept({"model": "alpha"}, client, None, CHAT, gateway)
+    assert isinstance(found, Accepted) and [target.model for target in found.targets] == ["alpha", "beta"]
+    assert isinstance(accept({"model": "alpha"}, client, down(c_alpha="x", c_beta="x"), CHAT, gateway), Refusal)
+    assert isinstance(accept({"model": "beta"}, client, down(c_beta="x"), CHAT, gateway), Refusal)
+
+
+@pytest.mark.parametrize(("client", "servers"), [(SMALL, down(s_small="refused")), (ALL, down(s_small="refused", n_big="x", s_big="y"))])
+def test_without_a_server_the_reason_is_the_answer(client: Client, servers: Servers) -> None:
+    found = refused({"model": "small"}, client, servers)
+    assert (found.status, found.code, found.retry, found.model) == (503, "model_unavailable", 15, "small")
     assert "s/small: refused" in found.message
 
 
 def test_refusals_have_the_format_of_their_api() -> None:
-    assert json.loads(requests.refusal_body(requests.UNKNOWN_KEY, "/v1/chat/completions"))["error"]["code"] == "invalid_api_key"
+    assert json.loads(requests.refusal_body(requests.UNKNOWN_KEY, CHAT))["error"]["code"] == "invalid_api_key"
     for path in ("/v1/messages", "/messages", "/v1/messages/count_tokens"):
         assert json.loads(requests.refusal_body(requests.UNKNOWN_KEY, path))["error"]["type"] == "authentication_error"
+    assert requests.refusal_event(requests.BROKEN, "/v1/messages").startswith(b'event: error\ndata: {"type": "error"')
+    assert requests.refusal_event(requests.BROKEN, CHAT).startswith(b'data: {"error"')
+
+
+def test_a_client_does_not_repeat_what_took_too_long() -> None:
+    """The official clients repeat a 504 twice, unless this header says no."""
+    assert requests.refusal_headers(requests.silent("big", 600)) == {"x-should-retry": "false"}
+    assert requests.refusal_headers(requests.UNKNOWN_KEY) == {"WWW-Authenticate": "Bearer"}
 
 
 def test_the_list_of_models_has_each_name_once() -> None:
-    contexts = (("big", "n", 8), ("big", "s", 4), ("small", "s", 0))
+    contexts = (("org/big", "n", 8), ("org/big", "s", 4), ("small", "s", 0))
     entries = [{"name": name, "cluster": cluster, "context": context} for name, cluster, context in contexts]
-    rows = json.loads(requests.listing(entries, ALL))["data"]
-    assert [(row["id"], row.get("max_model_len")) for row in rows] == [("big", 4), ("small", None)]
-    assert [row["id"] for row in json.loads(requests.listing(entries, SMALL))["data"]] == ["small"]
+    rows = requests.listing(entries, ALL)
+    answer = requests.listed(rows, "/v1/models")
+    assert isinstance(answer, bytes)
+    assert [(row["id"], row.get("max_model_len")) for row in json.loads(answer)["data"]] == [("org/big", 4), ("small", None)]
+    one = requests.listed(rows, "/models/org/big")
+    assert isinstance(one, bytes) and json.loads(one) == rows["org/big"]
+    assert list(requests.listing(entries, SMALL)) == ["small"]
+    hidden = requests.listed(requests.listing(entries, SMALL), "/v1/models/org/big")
+    assert isinstance(hidden, Refusal) and hidden.code == "model_not_found"
+    assert requests.listed(rows, "/v1/other") is None
+
+
+def test_only_listed_origins_share_an_answer() -> None:
+    page = {"Origin": "https://chat.example.com"}
+    assert requests.shared(page, ["https://chat.example.com"])["Access-Control-Allow-Origin"] == "https://chat.example.com"
+    assert requests.shared(page, ["*"])["Vary"] == "Origin"
+    assert requests.shared(page, ["https://chat.example.org"]) == requests.shared({}, ["*"]) == {}
+    asked = {"Access-Control-Request-Headers": "authorization,x-stainless-os"}
+    assert requests.preflight(asked)["Access-Control-Allow-Headers"] == "authorization,x-stainless-os"
+    assert "stainless" not in requests.preflight({"Access-Control-Request-Headers": "x-stainless-os\r\nX: 1"})["Access-Control-Allow-Headers"]
+
+
+@pytest.mark.parametrize("origin", ["*", "https://chat.example.com", "http://localhost:3000", "app://obsidian.md", "http://[::1]:3000"])
+def test_the_origin_of_a_page(origin: str) -> None:
+    assert requests.valid_origin(origin)
+    assert not requests.valid_origin(f"{origin}/ ")

@@ -173,7 +173,7 @@ def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["roles/gb10/files/vllm-0.32.0-cu130-aarch64-py312.lock", "inventories/lab/requirements.txt", "roles/gateway/files/litellm.lock"]
+    "path", ["roles/gb10/files/vllm-0.32.0-cu130-aarch64-py312.lock", "inventories/lab/requirements.txt", "roles/gateway/files/gateway.lock"]
 )
 def test_uv_is_taken_out_of_the_lock_with_its_hashes(path: str) -> None:
     expression = load_yaml(read("roles/common/vars/main.yml"))["_common_environment_uv"]

@@ -1,0 +1,196 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What passes between a client and a model's server: headers, the answer, and the server's report of tokens."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+#: Headers of a client that the server gets.
+_REQUEST = ("Accept", "anthropic-version", "anthropic-beta")
+#: Headers of the server that the client gets.
+_RESPONSE = ("Content-Type", "Retry-After", "Cache-Control")
+#: A server's answers after which another server gets the request, and the one to a wrong key.
+FAILED, DENIED = (500, 502, 503, 504), 401
+#: Maximum bytes of an incomplete line of a stream, of a line that is read as JSON, and of each end of a long answer.
+_MOST_LINE, _MOST_EVENT, _END = 4 << 20, 1 << 20, 8 << 10
+#: In JSON a text cannot contain these bytes: its quotation marks are escaped.
+_NAME = b'"usage"'
+_USAGE = re.compile(rb',\s*"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})')
+_LAST = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+#: The end of the name of an event with a part of the answer, in Anthropic's API and in /v1/responses.
+_DELTA = b"delta\n"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens that a server reported."""
+
+    prompt: int = 0
+    completion: int = 0
+
+
+def request_headers(given: Mapping[str, str], key: str) -> dict[str, str]:
+    """Return the headers for the server. The client's key does not reach it."""
+    found = {name: given[name] for name in _REQUEST if name in given}
+    found |= {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+    return found | ({"Authorization": f"Bearer {key}"} if key else {})
+
+
+def response_headers(given: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers for the client. All others are internal."""
+    return {name: given[name] for name in _RESPONSE if name in given}
+
+
+def tokens_of(usage: Any) -> Tokens:
+    """Return the tokens of a usage in OpenAI's or Anthropic's form. A reranker reports only a total."""
+    if not isinstance(usage, dict):
+        return Tokens()
+    prompt = _first(usage, "prompt_tokens", "input_tokens", "total_tokens")
+    return Tokens(prompt, _first(usage, "completion_tokens", "output_tokens"))
+
+
+def _first(usage: Mapping[str, Any], *names: str) -> int:
+    found = (usage.get(name) for name in names)
+    return next((value for value in found if isinstance(value, int) and not isinstance(value, bool) and value >= 0), 0)
+
+
+class Plain:
+    """An answer that is no stream. It passes unchanged."""
+
+    def __init__(self) -> None:
+        self._head = self._tail = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the same bytes."""
+        if len(self._head) < _END:
+            self._head += data[: _END - len(self._head)]
+        self._tail = data[-_END:] if len(data) >= _END else (self._tail + data)[-_END:]
+        return data
+
+    def end(self) -> bytes:
+        """Return what is left at the end."""
+        return b""
+
+    @property
+    def tokens(self) -> Tokens:
+        """The last usage near the end, else the first one at the beginning: a reranker writes it before its results."""
+        found = _USAGE.findall(self._tail)[-1:] or _USAGE.findall(self._head)[:1]
+        return tokens_of(_json(found[0])) if found else Tokens()
+
+
+def whole(data: bytes) -> Tokens:
+    """Return the tokens of a complete answer."""
+    if _NAME not in data:
+        return Tokens()
+    found = _json(data)
+    return tokens_of(found.get("usage")) if isinstance(found, dict) else Tokens()
+
+
+class Completions:
+    """A stream of /v1/chat/completions or /v1/completions, in which each event has the usage until then.
+
+    ``usage`` and ``always``: whether the client gets it at the end, and in each event.
+    """
+
+    def __init__(self, usage: bool, always: bool) -> None:
+        self._usage, self._always = usage, always
+        self._rest = self._found = b""
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the complete lines for the client."""
+        if self._rest:
+            data, self._rest = self._rest + data, b""
+        if not data.endswith(b"\n"):
+            end = data.rfind(b"\n") + 1
+            if len(data) - end <= _MOST_LINE:
+                data, self._rest = data[:end], data[end:]
+        return self._read(data) if _NAME in data else data
+
+    def end(self) -> bytes:
+        """Return what is left of an incomplete line."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+    def _read(self, data: bytes) -> bytes:
+        lines = []
+        dropped = False
+        for line in data.split(b"\n"):
+            found = _USAGE.search(line)
+            if not found:
+                # The empty line after a dropped one belongs to it.
+                lines += [line] if line or not dropped else []
+                dropped = False
+                continue
+            self._found = found[1]
+            last = _LAST.search(line) is not None
+            dropped = last and not self._usage
+            if not dropped:
+                lines.append(line if last or self._always else line[: found.start()] + line[found.end() :])
+        return b"\n".join(lines)
+
+    @property
+    def tokens(self) -> Tokens:
+        """The last usage: exact also if the client left."""
+        return tokens_of(_json(self._found)) if self._found else Tokens()
+
+
+class Events:
+    """A stream of /v1/messages or /v1/responses. It passes unchanged, and reports its usage itself."""
+
+    def __init__(self) -> None:
+        self._rest, self._prompt, self._completion, self._deltas = b"", 0, 0, 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Return the same bytes."""
+        self._deltas += data.count(_DELTA)
+        end = data.rfind(b"\n") + 1
+        if _NAME in (lines := self._rest + data[:end]):
+            for line in lines.split(b"\n"):
+                if _NAME in line and len(line) <= _MOST_EVENT:
+                    self._read(_json(line.removeprefix(b"data:")))
+        rest = data[end:] if end else self._rest + data
+        self._rest = rest if len(rest) <= _MOST_EVENT else b""
+        return data
+
+    def end(self) -> bytes:
+        """Return what is left at the end."""
+        return b""
+
+    def _read(self, event: Any) -> None:
+        if not isinstance(event, dict):
+            return
+        begins = event.get("type") == "message_start"
+        inner = event.get("message") or event.get("response") or event
+        found = tokens_of(inner.get("usage") if isinstance(inner, dict) else None)
+        self._prompt = max(self._prompt, found.prompt)
+        # Anthropic's first event has a number that is no result.
+        self._completion = self._completion if begins else max(self._completion, found.completion)
+
+    @property
+    def tokens(self) -> Tokens:
+        """The reported tokens. Without a report, because the client left, each part of the answer counts as one."""
+        return Tokens(self._prompt, self._completion or self._deltas)
+
+
+Answer = Plain | Completions | Events
+
+
+def reader(path: str, headers: Mapping[str, str], usage: bool, always: bool) -> Answer:
+    """Return what reads an answer of a server's path."""
+    if not headers.get("Content-Type", "").startswith("text/event-stream"):
+        return Plain()
+    return Completions(usage, always) if path.endswith("completions") else Events()
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None

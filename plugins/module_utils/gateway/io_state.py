@@ -1,0 +1,254 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the gateway's program knows: its clients, the health of its models' servers, and the counts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import ssl
+import sys
+import time
+import urllib.parse
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, requests, usage
+
+#: Seconds: the limit of one health check, the least time between two, and the time between two writes of the usage.
+_PROBE_SECONDS, _LEAST_SECONDS, _SAVE_SECONDS = 5.0, 2.0, 5.0
+#: Seconds until the clients' file is looked at again.
+KNOWN_SECONDS = 0.1
+#: Maximum bytes of a server's list of models.
+MOST_LISTING = 1 << 20
+#: Reads a path of a server: status and body. Raises OSError and ValueError, with the reason.
+Read = Callable[["Entry", str, str], Awaitable[tuple[int, bytes]]]
+
+
+def say(text: str) -> None:
+    """Write a line to the journal. A server's text does not begin another one."""
+    sys.stderr.write(" ".join(text.splitlines()) + "\n")
+    sys.stderr.flush()
+
+
+def notify(text: str) -> None:
+    """Report to systemd. Source: sd_notify(3)."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+            channel.sendto(text.encode(), f"\0{address[1:]}" if address.startswith("@") else address)
+
+
+class Known:
+    """The clients' file, read again when it changes. An unreadable file leaves no client."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._seen, self._found, self._next = path, (0, 0, 0), clients.Clients(), 0.0
+
+    def now(self) -> clients.Clients:
+        """Return the clients, at most a moment old: looking at the file is a tenth of the time of a new connection."""
+        if (now := time.monotonic()) < self._next:
+            return self._found
+        self._next = now + KNOWN_SECONDS
+        try:
+            status = os.stat(self._path)
+            seen = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if seen != self._seen:
+                self._found, self._seen = clients.parse(io_file.read_bounded(self._path, clients.MOST)), seen
+        except (OSError, ValueError) as error:
+            say(f"no client can use the gateway: {self._path}: {error}")
+            self._found, self._seen = clients.Clients(), (0, 0, 0)
+        return self._found
+
+
+class Entry:
+    """A model of one server, its key, and its own trust: a CA is not trusted for another server."""
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self.given = given
+        self.id, self.name = str(given["id"]), str(given["name"])
+        self.base = str(given["url"]).removesuffix("/v1")
+        self.key = os.environ.get(given["variable"], "") if given["variable"] else ""
+        self.tls = context(given["ca"]) if given["ca"] else None
+
+
+def context(ca: str) -> ssl.SSLContext:
+    """Return the settings of a connection that trusts certificates in PEM alone. A server's own one may be the only one."""
+    found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    found.load_verify_locations(cadata=ca)
+    found.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return found
+
+
+class State:
+    """Everything that the parts of the program share."""
+
+    def __init__(self, settings: Mapping[str, Any], folder: str) -> None:
+        self.settings = settings
+        self.entries = {model["id"]: Entry(model) for model in settings["models"]}
+        ids: dict[str, list[str]] = {}
+        for entry in self.entries.values():
+            ids.setdefault(entry.name, []).append(entry.id)
+        kinds = {model["name"]: model["kind"] for model in settings["models"]}
+        self.gateway = requests.Gateway(ids, kinds, settings["fallbacks"], settings["health_interval"])
+        self.known = Known(settings["clients"])
+        #: The last error of each unhealthy entry, when each was checked last, and the open requests of each.
+        self.errors: dict[str, str] = {}
+        self.checked: dict[str, int] = {}
+        self.busy = dict.fromkeys(self.entries, 0)
+        self.wake = asyncio.Event()
+        self._turn = 0
+        self._path = f"{folder}/usage.json"
+        self._dirty = False
+        try:
+            self.usage = usage.parse(io_file.read_bounded(self._path, usage.MOST))
+        except (OSError, ValueError) as error:
+            say(f"the counts start at zero: {self._path}: {error}")
+            self.usage = usage.Usage()
+
+    def servers(self) -> requests.Servers:
+        """Return the state of the servers for the next request."""
+        self._turn += 1
+        return requests.Servers(self.errors, self.busy, self._turn)
+
+    def count(self, client: str, model: str, answered: str, failed: bool, tokens: forward.Tokens) -> None:
+        """Add a request to the usage, which the next save writes: the request to its model, tokens to the model that answered."""
+        if client and requests.counted(client):
+            now = int(time.time())
+            counts = {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion}
+            same = answered in ("", model)
+            self.usage.add(client, model, now, requests=1, failures=int(failed), **(counts if same else {}))
+            if not same:
+                self.usage.add(client, answered, now, **counts)
+            self._dirty = True
+
+    async def save(self) -> None:
+        """Write the usage if it changed."""
+        if self._dirty:
+            self._dirty = False
+            text = usage.text(self.usage)
+            await asyncio.to_thread(io_file.write_file, self._path, text, 0o600)
+
+    def report(self) -> bytes:
+        """Return the state of each model, and the use of each client."""
+        rows = [
+            {key: model[key] for key in ("id", "name", "cluster", "kind")}
+            | {"healthy": model["id"] not in self.errors, "error": self.errors.get(model["id"], ""), "checked": self.checked.get(model["id"], 0)}
+            for model in self.settings["models"]
+        ]
+        return json.dumps({"models": rows, "usage": asdict(self.usage)["clients"]}).encode()
+
+
+async def watch(state: State, read: Read) -> None:
+    """Check all models regularly, and soon after a failed request."""
+    while True:
+        await asyncio.sleep(_LEAST_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(state.wake.wait(), max(0.0, state.settings["health_interval"] - _LEAST_SECONDS))
+        state.wake.clear()
+        await check(state, read)
+
+
+async def keep(state: State) -> None:
+    """Write the usage regularly."""
+    while True:
+        await asyncio.sleep(_SAVE_SECONDS)
+        try:
+            await state.save()
+        except OSError as error:
+            say(f"the counts were not saved: {error}")
+
+
+async def check(state: State, read: Read) -> None:
+    """Check all models at the same time."""
+    entries = list(state.entries.values())
+    results = await asyncio.gather(*(_checked(entry, read) for entry in entries))
+    found = {entry.id: error for entry, error in zip(entries, results, strict=True) if error}
+    for name in state.errors.keys() | found.keys():
+        if state.errors.get(name) != found.get(name):
+            say(f"{name}: {found.get(name, 'healthy again')}")
+    state.errors, state.checked = found, dict.fromkeys(state.entries, int(time.time()))
+
+
+async def _checked(entry: Entry, read: Read) -> str:
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            return await probe(entry, read)
+    except TimeoutError:
+        return "timed out"
+
+
+async def probe(entry: Entry, read: Read) -> str:
+    """Return why a model's server cannot be used, "" if it can: it is healthy, takes the key, and serves the model.
+
+    A request to the model itself would wait behind those of its users.
+    """
+    try:
+        listed: Any = None
+        for path, key in (("/health", ""), ("/v1/models", entry.key)):
+            status, body = await read(entry, path, key)
+            if status != 200:
+                return f"HTTP {status} from {path}" + (": the API key is wrong" if status == 401 else "")
+            listed = body
+        if len(listed) > MOST_LISTING:
+            return "its list of models is too long"
+        listed = bounded_json.load(listed.decode("utf-8", "replace"), MOST_LISTING)
+    except OSError as error:
+        return str(error)
+    except ValueError as error:
+        return f"its list of models is not valid: {error}"
+    names = [item.get("id") for item in bounded_json.mappings(listed.get("data") if isinstance(listed, dict) else None)]
+    return "" if entry.name in names else f"it does not serve this model, but {', '.join(str(name)[:100] for name in names[:5]) or 'none'}"
+
+
+class Places:
+    """The only places that the process connects to: the addresses and ports of the models' servers.
+
+    The process has no reason for another connection, so this only limits the damage of a defect in a library.
+    """
+
+    def __init__(self, urls: list[str]) -> None:
+        self._hosts: dict[str, set[int]] = {}
+        self._places: set[tuple[str, int]] = set()
+        for parts in map(urllib.parse.urlsplit, urls):
+            self._hosts.setdefault(parts.hostname or "", set()).add(parts.port or 0)
+        for host in self._hosts:
+            if _is_address(host):
+                self.know(host, [host])
+
+    def know(self, host: str, addresses: list[str]) -> None:
+        """Note the addresses of a server's name."""
+        self._places |= {(address, port) for address in addresses for port in self._hosts.get(host, ())}
+
+    def confine(self) -> None:
+        """Refuse all other connections of this process, and look up no other names."""
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "socket.getaddrinfo":
+            host = arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]
+            if host is not None and host not in self._hosts and not _is_address(host):
+                raise _refused(f"look up {host}")
+        elif event == "socket.connect" and isinstance(arguments[1], tuple) and arguments[0].family in (socket.AF_INET, socket.AF_INET6):
+            place = (arguments[1][0], arguments[1][1])
+            if place not in self._places:
+                raise _refused(f"connect to {place[0]} port {place[1]}")
+
+
+def _refused(attempt: str) -> PermissionError:
+    say(f"refused an attempt to {attempt}")
+    return PermissionError(f"the gateway does not {attempt}")
+
+
+def _is_address(host: str) -> bool:
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):
+            socket.inet_pton(family, host)
+            return True
+    return False

@@ -1,0 +1,128 @@
+"""What passes between a client and a server, and the tokens that the server reports."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import forward
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.forward import Completions, Events, Plain, Tokens
+
+
+def event(**data: Any) -> bytes:
+    return b"data: " + json.dumps(data, separators=(",", ":")).encode() + b"\n\n"
+
+
+def usage(completion: int, **more: Any) -> dict[str, Any]:
+    return {"prompt_tokens": 7, "total_tokens": 7 + completion, "completion_tokens": completion, **more}
+
+
+WORDS = [event(id="c", choices=[{"delta": {"content": word}}]) for word in ("one", 'a "usage":{"x":1},"choices":[] text')]
+STREAM = [event(id="c", choices=[{"delta": {"content": word}}], usage=usage(index + 1)) for index, word in enumerate(("one", "two"))]
+LAST = event(id="c", choices=[], usage=usage(2, prompt_tokens_details={"cached_tokens": 3}))
+DONE = b"data: [DONE]\n\n"
+PLAIN = [event(id="c", choices=[{"delta": {"content": word}}]) for word in ("one", "two")]
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 100_000])
+@pytest.mark.parametrize(
+    ("asked", "always", "expected"),
+    [(False, False, [*PLAIN, DONE]), (True, False, [*PLAIN, LAST, DONE]), (True, True, [*STREAM, LAST, DONE])],
+)
+def test_a_client_gets_the_usage_that_it_requested(size: int, asked: bool, always: bool, expected: list[bytes]) -> None:
+    whole, reader = b"".join([*STREAM, LAST, DONE]), Completions(asked, always)
+    got = b"".join(reader.feed(whole[begin : begin + size]) for begin in range(0, len(whole), size)) + reader.end()
+    assert [line for line in got.split(b"\n") if line] == [line for line in b"".join(expected).split(b"\n") if line]
+    assert reader.tokens == Tokens(7, 2)
+
+
+def test_a_dropped_event_leaves_nothing() -> None:
+    reader = Completions(usage=False, always=False)
+    assert reader.feed(b"".join([*STREAM, LAST, DONE])) == b"".join([*PLAIN, DONE])
+
+
+def test_the_text_of_an_answer_is_no_usage() -> None:
+    reader = Completions(usage=False, always=False)
+    assert reader.feed(b"".join(WORDS)) == b"".join(WORDS)
+    assert reader.tokens == Tokens()
+
+
+def test_a_stream_that_its_client_left_counts_what_the_server_has_reported() -> None:
+    reader = Completions(usage=False, always=False)
+    reader.feed(STREAM[0])
+    assert reader.tokens == Tokens(7, 1)
+
+
+def test_an_endless_line_passes() -> None:
+    reader = Completions(usage=False, always=False)
+    sent = b"x" * (1 << 20)
+    assert sum(len(reader.feed(sent)) for _ in range(6)) + len(reader.end()) == 6 << 20
+
+
+ANTHROPIC = [
+    b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":1}}}\n\n',
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"one"}}\n\n',
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"two"}}\n\n',
+    b'event: message_delta\ndata: {"type":"message_delta","delta":{},"usage":{"output_tokens":5}}\n\n',
+]
+RESPONSES = [
+    b'event: response.created\ndata: {"type":"response.created","response":{"usage":null}}\n\n',
+    b'event: response.output_text.delta\ndata: {"type":"response.output_text.delta","delta":"one"}\n\n',
+    b'event: response.completed\ndata: {"type":"response.completed","response":{"tools":[{"usage":{"input_tokens":9}}],'
+    b'"usage":{"input_tokens":7,"output_tokens":5}}}\n\n',
+]
+
+
+@pytest.mark.parametrize("size", [1, 50, 100_000])
+@pytest.mark.parametrize("stream", [ANTHROPIC, RESPONSES])
+def test_other_streams_report_their_usage_and_pass_unchanged(size: int, stream: list[bytes]) -> None:
+    whole, reader = b"".join(stream), Events()
+    assert b"".join(reader.feed(whole[begin : begin + size]) for begin in range(0, len(whole), size)) == whole
+    assert reader.tokens == Tokens(7, 5)
+
+
+def test_without_a_report_each_part_of_another_stream_is_a_token() -> None:
+    reader = Events()
+    reader.feed(b"".join(ANTHROPIC[:3]))
+    assert reader.tokens == Tokens(7, 2)
+
+
+@pytest.mark.parametrize(
+    ("answer", "tokens"),
+    [
+        ({"id": "x", "choices": [{"text": '"usage":{"prompt_tokens":1}'}], "usage": usage(3)}, Tokens(7, 3)),
+        ({"id": "x", "usage": {"input_tokens": 7, "output_tokens": 3}, "tools": [{"usage": {"input_tokens": 1}}]}, Tokens(7, 3)),
+        ({"id": "x", "usage": {"total_tokens": 10}, "results": []}, Tokens(10, 0)),
+        ({"id": "x", "usage": {"prompt_tokens": True, "completion_tokens": -1}}, Tokens()),
+        ({"id": "x", "usage": None}, Tokens()),
+        ([], Tokens()),
+    ],
+)
+def test_the_tokens_of_a_plain_answer(answer: Any, tokens: Tokens) -> None:
+    assert forward.whole(json.dumps(answer).encode()) == tokens
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_tokens_of_a_long_answer(first: bool) -> None:
+    long = {"data": [0.5] * 100_000}
+    answer = {"id": "x", "usage": {"total_tokens": 10}, **long} if first else {"id": "x", **long, "usage": {"prompt_tokens": 10}}
+    text, reader = json.dumps(answer).encode(), Plain()
+    assert b"".join(reader.feed(text[begin : begin + 5000]) for begin in range(0, len(text), 5000)) == text
+    assert reader.tokens == Tokens(10)
+
+
+def test_the_headers_that_pass() -> None:
+    given = {"Accept": "x", "Authorization": "Bearer client", "Cookie": "a", "anthropic-version": "1", "Host": "gateway", "x-api-key": "client"}
+    sent = forward.request_headers(given, "key")
+    assert sent == {
+        "Accept": "x",
+        "anthropic-version": "1",
+        "Content-Type": "application/json",
+        "Accept-Encoding": "identity",
+        "Authorization": "Bearer key",
+    }
+    assert "Authorization" not in forward.request_headers(given, "")
+    answer = {"Content-Type": "a", "Retry-After": "1", "Server": "uvicorn", "x-request-id": "1", "Set-Cookie": "a", "Cache-Control": "no-store"}
+    assert forward.response_headers(answer) == {"Content-Type": "a", "Retry-After": "1", "Cache-Control": "no-store"}
