@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, requests
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import KINDS, Model, Settings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,199}")
@@ -28,7 +28,7 @@ _PORTS = "1 to 65535"
 
 def problems(given: Settings) -> list[Problem]:
     """Return every problem of the inputs."""
-    return [*_models(given.models), *_fallbacks(given), *_listener(given), *_times(given), *_origins(given)]
+    return [*_models(given.models), *_fallbacks(given), *_listener(given), *_times(given), *access.origin_problems("gateway_origins", given.origins)]
 
 
 def of_keys(keys: Mapping[Any, Any], models: Sequence[Model]) -> list[Problem]:
@@ -164,10 +164,3 @@ def _times(given: Settings) -> Iterator[Problem]:
         value = getattr(given, name)
         if not least <= value <= most:
             yield Problem(f"gateway_{name}", str(value), f"{least} to {most} seconds", f"correct gateway_{name}")
-
-
-def _origins(given: Settings) -> Iterator[Problem]:
-    for index, origin in enumerate(given.origins):
-        if not requests.valid_origin(origin):
-            expected = "the origin of a page, such as https://chat.example.com, or * for all pages"
-            yield Problem(f"gateway_origins[{index}]", repr(origin), expected, "write scheme, host and port, without a path")

@@ -39,7 +39,6 @@ _ANTHROPIC = "/messages"
 #: The paths whose streams have usage only on request.
 _ON_REQUEST = (ROUTES["/chat/completions"].path, ROUTES["/completions"].path)
 _DOES = {"generate": "generates text", "embed": "makes embeddings", "rerank": "ranks texts"}
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9.\[\]:_-]+")
 #: json.dumps() would create one for each request.
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _NAMES = re.compile(r"[A-Za-z0-9_-]+(?:\s*,\s*[A-Za-z0-9_-]+)*")
@@ -249,11 +248,6 @@ def listed(rows: Mapping[str, Mapping[str, Any]], path: str) -> bytes | Refusal 
     if name not in rows:
         return _wrong(404, "model_not_found", f"The model {name[:200]!r} does not exist for this key. Its models: {', '.join(rows)}.")
     return json.dumps(rows[name]).encode()
-
-
-def valid_origin(origin: str) -> bool:
-    """Return whether this is the origin of a page, or * for every page."""
-    return origin == "*" or bool(_ORIGIN.fullmatch(origin))
 
 
 def shared(headers: Mapping[str, str], origins: Sequence[str]) -> dict[str, str]:

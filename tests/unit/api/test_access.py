@@ -46,6 +46,11 @@ def test_settings_that_would_open_the_api_are_refused(settings: dict[str, Any], 
     assert KEY not in "".join(map(str, problems))
 
 
+@pytest.mark.parametrize("origin", ["*", "https://chat.example.com", "http://localhost:3000", "app://obsidian.md", "http://[::1]:3000"])
+def test_the_origin_of_a_page(origin: str) -> None:
+    assert [problem.path for problem in api_access.origin_problems("gb10_api_origins", [origin, f"{origin}/ "])] == ["gb10_api_origins[1]"]
+
+
 def test_a_bad_key_is_listed_with_the_rest() -> None:
     node = {**spark(1, "head"), "key_problem": "it has 5 characters"}
     assert [problem.path for problem in mistakes([node])] == ["gb10_api_key"]
