@@ -423,6 +423,15 @@ def test_netplan_judges_the_files_of_the_host_with_ours(netplan_folder: Path, tm
     assert (answer, seen) == (f"netplan rejects {netplan_folder}/60.yaml: line 1: bad", {"01-host.yaml": "host", "60.yaml": "ours"})
 
 
+def test_without_files_netplan_is_not_asked(netplan_folder: Path) -> None:
+    (netplan_folder / "01-host.yaml").unlink()
+    assert io_netplan_files.rejected(lambda _argv: (1, "", "never asked")) == []
+
+
+def test_the_programs_of_the_timer_report_their_status() -> None:
+    assert io_netplan._subprocess(["sh", "-c", "echo out; echo wrong >&2; exit 3"]) == (3, "out\n", "wrong\n")
+
+
 def test_one_file_is_enough_to_be_rejected(netplan_folder: Path) -> None:
     def run(argv: list[str]) -> tuple[int, str, str]:
         return 1, "", f"{argv[-1]}{netplan_folder}/01-host.yaml:1:1: bad\n"

@@ -204,6 +204,7 @@ ETHERNET = "[connection]\nid=x\ntype=ethernet\n"
         pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=enp*;!enp1s0f1*;\n", "", id="one of the patterns, but excluded"),
         pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=!eth*;\n", "match", id="only not excluded"),
         pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=&enp*;&*np0;\n", "", id="not all of the patterns"),
+        pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=&enp1*;&*np1;\n", "match", id="all of the patterns"),
         pytest.param(WIFI, f"{ETHERNET}[match]\ninterface-name=*;\n", "", id="a pattern keeps to its type"),
         pytest.param(TWIN, "[connection]\nid=v\ntype=vlan\ninterface-name=v10\n[vlan]\nid=10\nparent=enp1s0f1np1\n", "member", id="VLAN"),
     ],

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces as typed
@@ -402,3 +403,17 @@ def test_why_a_management_address_is_needed(topology: str, count: int, why: str)
     nodes = [FabricNode(f"spark{number}", (0, 1)) for number in range(count)]
     found = [problem.expected for problem in mistakes(*nodes, cabling=Fabric(topology=topology)) if problem.path.endswith(".address")]
     assert found == [f"an IPv4 address of one of its interfaces, because {why}"] * count
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, "roce"),
+        ({"NCCL_IB_DISABLE": "0"}, "roce"),
+        ({"NCCL_IB_DISABLE": "1"}, "socket"),
+        ({"NCCL_NET": "Socket"}, "socket"),
+        ({"NCCL_NET": "IB"}, "roce"),
+    ],
+)
+def test_the_transport_that_variables_select(variables: dict[str, str], expected: str) -> None:
+    assert environment.transport(variables) == expected

@@ -65,6 +65,8 @@ def test_ray_on_the_head() -> None:
     assert option(argv, "address") is None
     assert (option(argv, "port"), option(argv, "ray-client-server-port")) == ("6379", "6386")
     assert (option(argv, "node-ip-address"), option(argv, "num-gpus"), option(argv, "object-store-memory")) == ("10.110.0.1", "1", "100000000")
+    # docs/security.md lists these ports.
+    assert (option(argv, "min-worker-port"), option(argv, "max-worker-port")) == ("20000", "20999")
     # The dashboard can start jobs, so no other host may reach it.
     assert (option(argv, "dashboard-host"), option(argv, "dashboard-port")) == ("127.0.0.1", "8265")
 

@@ -267,6 +267,23 @@ def test_a_wrong_mtu_of_a_real_interface_is_found(installed: Installed) -> None:
     assert (done.returncode, "spark1.gates.fabric.lo: MTU 65536. Expected: MTU 9000" in done.stdout) == (1, True)
 
 
+def test_ray_stays_a_child_and_vllm_replaces_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    path = tmp_path / "gates.json"
+    path.write_text(json.dumps({"peers": {"gb10-ray": [], "gb10-vllm": []}}), encoding="utf-8")
+    monkeypatch.setattr(io_gates, "wait", lambda _given, _unit: "")
+    monkeypatch.setattr(io_gates, "_clean", lambda: None)
+    monkeypatch.setattr(io_gates.io_ray_node, "run", lambda *arguments: started.append(arguments) or 0)
+    monkeypatch.setattr(io_gates.os, "execvp", lambda *arguments: started.append(arguments))
+    for unit in ("gb10-ray", "gb10-vllm"):
+        io_gates.main([f"--settings={path}", "--loaded", unit, "--", "true", unit])
+    assert started[:2] == [(["true", "gb10-ray"], "gb10-ray.service", None), ("true", ["true", "gb10-vllm"])]
+
+
+def test_the_output_of_a_command_is_text() -> None:
+    assert io_gates.run(["sh", "-c", "echo out; echo wrong >&2; exit 3"]) == (3, "out\n", "wrong\n")
+
+
 def test_without_settings_it_names_the_playbook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert io_gates.main([f"--settings={tmp_path}/none", "gb10-ray", "--", "true"]) == 1
     assert "Fix: run site.yml" in capsys.readouterr().out
@@ -290,7 +307,7 @@ def test_the_page_cache_is_dropped_only_on_request(tmp_path: Path, monkeypatch: 
     for wanted in (False, True):
         path.write_text(json.dumps({"drop_caches": wanted}), encoding="utf-8")
         assert io_gates.main([f"--settings={path}", "--drop-caches"]) == 0
-    assert dropped == [True]
+        assert dropped == [True] * wanted
 
 
 # --- the units
