@@ -29,10 +29,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of `make test`: the Python libraries of both APIs at the guard."""
+    """Mark the tests of `make test`: the examples, and the Python libraries of both APIs, at the guard."""
     for item in items:
         given = item.callspec.params if hasattr(item, "callspec") else {}
-        if given.get("door") != "gateway" and given.get("client") in ("openai", "anthropic", "anthropic-0.52"):
+        if given.get("door") != "gateway" and given.get("client", "example") in ("openai", "anthropic", "anthropic-0.52", "example"):
             item.add_marker("quick")
 
 
@@ -50,7 +50,9 @@ def isolated(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def pages(request: pytest.FixtureRequest, isolated: None) -> Iterator[list[raw.Browser]]:
+def pages(request: pytest.FixtureRequest) -> Iterator[list[raw.Browser]]:
+    # A thread and a process are in the network of the thread that starts them.
+    request.getfixturevalue("isolated")
     with raw.pages(PAGE_PORT if request.config.getoption("--url") else 0) as found:
         yield found
 

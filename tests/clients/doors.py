@@ -158,6 +158,6 @@ def gateway(folder: Path, origin: str, behind: Door) -> Iterator[Door]:
     given = proxy.settings(proxy.free_port(), origins=[origin])
     planned = FILTERS["gateway_plan"](models, given, keys, {"certificate": "", "key": ""})
     assert planned["report"] == ""
-    with proxy.started(planned, keys, folder) as started:
-        with Door("gateway", started.url, started.add("alice"), behind.model, behind.engine).clients() as door:
-            yield door
+    with proxy.started(planned, keys, folder) as started, Door("gateway", started.url, "", behind.model, behind.engine).clients() as door:
+        door.key = started.add("alice")
+        yield door

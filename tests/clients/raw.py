@@ -10,7 +10,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +19,16 @@ from typing import Any, Protocol
 
 PAGE = Path(__file__).parent / "programs/page.html"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+#: The sandbox does not work as root. Without a port for debugging, a browser without a window ends at once.
+OPTIONS = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-crash-reporter",
+    "--remote-debugging-port=0",
+)
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 _CITY: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
 _PLACE: Any = {**_CITY, "properties": {"city": {"type": "string"}, "people": {"type": "integer"}}, "required": ["city", "people"]}
@@ -113,7 +122,8 @@ class Curl:
 
     def send(self, job: Mapping[str, Any]) -> dict[str, Any]:
         body = job["body"]
-        lines = [f"url = {json.dumps(job['url'])}", f"request = {job['method']}", *(f'header = "{name}: {value}"' for name, value in job["headers"].items())]
+        lines = [f"url = {json.dumps(job['url'])}", f"request = {job['method']}"]
+        lines += [f'header = "{name}: {value}"' for name, value in job["headers"].items()]
         lines += [f"data-raw = {json.dumps(body)}"] if body else []
         command = ["curl", "--silent", "--show-error", "--no-buffer", "--write-out", "\n%{http_code}", "--config", "-"]
         patience = ["--max-time", "1"] if job["leave"] else []
@@ -195,8 +205,7 @@ def browser() -> str:
 def chromium(page: str) -> Iterator[None]:
     """Open a page in a browser without a window."""
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as folder:
-        options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-crash-reporter", "--remote-debugging-port=0"]
-        command = [browser(), *options, f"--user-data-dir={folder}", page]
+        command = [browser(), *OPTIONS, f"--user-data-dir={folder}", page]
         environment = {"PATH": os.defpath, "HOME": folder}
         with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
             try:

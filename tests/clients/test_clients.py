@@ -57,8 +57,9 @@ def test_a_stream_that_calls_a_tool(door: Door, client: Any) -> None:
 
 
 # The old version has no parameter for it.
+@pytest.mark.usefixtures("door")
 @each("anthropic-0.52")
-def test_an_answer_with_a_json_schema(door: Door, client: Any) -> None:
+def test_an_answer_with_a_json_schema(client: Any) -> None:
     found = client.ask("schema")
     assert {name: type(value) for name, value in found["data"].items()} == {"city": str, "people": int}, found
 
@@ -69,8 +70,9 @@ def test_the_list_of_models_and_one_of_them(door: Door, client: Any) -> None:
     assert door.model in found["models"] and found["one"] == door.model, found
 
 
+@pytest.mark.usefixtures("door")
 @each(only=ANTHROPIC)
-def test_tokens_are_counted(door: Door, client: Any) -> None:
+def test_tokens_are_counted(client: Any) -> None:
     assert client.ask("count")["usage"][0] > 0
 
 
