@@ -45,6 +45,7 @@ class Program:
     """A client's program, which runs until the end of the tests."""
 
     def __init__(self, name: str, door: Door) -> None:
+        self.name = name
         command, packages = PROGRAMS[name]
         environment = {"PYTHONPATH": packages, "NODE_PATH": str(PACKAGES / "node/node_modules"), **door.environment}
         self._process = subprocess.Popen(
@@ -90,7 +91,7 @@ class Door:
         return self.programs[name]
 
     def raw(self, sender: raw.Sender) -> raw.Raw:
-        return raw.Raw(sender, self.url, self.key, self.model)
+        return raw.Raw(type(sender).__name__, sender, self.url, self.key, self.model)
 
     def running(self) -> int:
         """Return the number of requests that the engine runs."""

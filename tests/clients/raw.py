@@ -57,6 +57,7 @@ class Sender(Protocol):
 class Raw:
     """A client that sends the cases to a server with OpenAI's API."""
 
+    name: str
     sender: Sender
     url: str
     key: str
