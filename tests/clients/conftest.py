@@ -22,6 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--model", default="", help="name of the model for --url")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--url"):
+        # Longer ones show the arguments of functions, and so your key.
+        config.option.tbstyle = "short"
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "door" in metafunc.fixturenames:
         names = ["server"] if metafunc.config.getoption("--url") else ["guard", "gateway"]

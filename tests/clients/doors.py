@@ -70,7 +70,7 @@ class Door:
 
     name: str
     url: str
-    key: str
+    key: str = field(repr=False)
     model: str
     engine: str = ""
     known: bool = True

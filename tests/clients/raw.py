@@ -17,6 +17,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Protocol
 
+from clients.programs.lines import CITY, HELLO, LONG, PLACE, RESULT, TOOL
+
 PAGE = Path(__file__).parent / "programs/page.html"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 #: The sandbox does not work as root. Without a port for debugging, a browser without a window ends at once.
@@ -29,19 +31,16 @@ OPTIONS = (
     "--disable-crash-reporter",
     "--remote-debugging-port=0",
 )
-HELLO: Any = [{"role": "user", "content": "Hello"}]
-_CITY: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"], "additionalProperties": False}
-_PLACE: Any = {**_CITY, "properties": {"city": {"type": "string"}, "people": {"type": "integer"}}, "required": ["city", "people"]}
-_TOOLS: Any = [{"type": "function", "function": {"name": "weather", "description": "The weather of a city.", "parameters": _CITY}}]
+_TOOLS: Any = [{"type": "function", "function": {"name": TOOL, "description": "The weather of a city.", "parameters": CITY}}]
 #: Fields of the body of each case with a chat request.
 CASES: Mapping[str, dict[str, Any]] = {
     "plain": {},
     "stream": {"stream": True, "stream_options": {"include_usage": True}},
     "tools": {"tools": _TOOLS},
     "tools_stream": {"tools": _TOOLS, "stream": True},
-    "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": _PLACE, "strict": True}}},
-    "leave": {"stream": True, "max_tokens": 1000},
-    "leave_plain": {"max_tokens": 1000},
+    "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": PLACE, "strict": True}}},
+    "leave": {"stream": True, "max_tokens": LONG},
+    "leave_plain": {"max_tokens": LONG},
     "unknown_model": {"model": "unknown"},
     "wrong_key": {},
 }
@@ -60,7 +59,7 @@ class Raw:
     name: str
     sender: Sender
     url: str
-    key: str
+    key: str = field(repr=False)
     model: str
 
     def ask(self, case: str) -> Any:
@@ -73,7 +72,7 @@ class Raw:
         found = self.send("POST", "/v1/chat/completions", body, "sk-wrong" if case == "wrong_key" else self.key, case.startswith("leave"))
         if case == "tools":
             call = found["choices"][0]["message"]
-            result = {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": "It rains."}
+            result = {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": RESULT}
             end = self.send("POST", "/v1/chat/completions", {**body, "messages": [*HELLO, call, result]})
             return called([call]) | {"text": end["choices"][0]["message"]["content"]}
         return seen(found)

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-MODEL = os.environ["MODEL"]
+MODEL = os.environ.get("MODEL", "")
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 #: Tokens of an answer that takes long, and the seconds that a client waits for it.
 LONG, PATIENCE = 1000, 1.0
@@ -36,7 +36,7 @@ async def each(stream: Any) -> AsyncIterator[Any]:
 
 
 def run(cases: Mapping[str, Callable[[], Awaitable[Any]]]) -> None:
-    """Answer each line. A case of the name "cases" returns the names of all."""
+    """Answer each line."""
     with asyncio.Runner() as runner:
         for line in sys.stdin:
             print(json.dumps(runner.run(_answer(cases, line.strip()))), flush=True)  # noqa: T201
