@@ -19,6 +19,8 @@ CORE ?= 2.21
 SCENARIO ?= default
 # Markers of the unit tests to run, by default all tests.
 UNIT_TESTS ?=
+# Markers of the clients to run, by default all.
+CLIENT_TESTS ?=
 # Parts of `make test` or `make test-all`, by default all.
 PARTS ?=
 # Packages of the core for `make mutants`, by default seven.
@@ -33,8 +35,11 @@ docs_bin := .venv-docs/bin
 docs_installed := .venv-docs/.installed
 mutants_bin := .venv-mutants/bin
 mutants_installed := .venv-mutants/.installed
+clients_bin := .venv-clients/bin
+clients_installed := .venv-clients/.installed
+node_installed := .venv-clients/node/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway nccl-source release-table collection docs release changelog-plugins molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -61,14 +66,31 @@ $(mutants_installed): requirements-mutants.txt | $(installed)
 	$(mutants_bin)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-mutants.txt
 	@touch $@
 
-requirements: ## Resolve the requirements-*.in into the .txt files again
+$(clients_installed): requirements-clients.txt requirements-clients-old.txt | $(installed)
+	$(PYTHON) -m venv .venv-clients
+	$(clients_bin)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-clients.txt
+	$(clients_bin)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --upgrade --target .venv-clients/old \
+	  -r requirements-clients-old.txt
+	@touch $@
+
+# Ubuntu has no package with this browser; then its tests are skipped.
+$(node_installed): tests/clients/package-lock.json | $(clients_installed)
+	@command -v npm >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends nodejs npm; }
+	@command -v chromium chromium-browser google-chrome >/dev/null || { apt-get update -q && apt-get install -qy --no-install-recommends chromium; } || true
+	mkdir -p $(@D)
+	cp tests/clients/package.json tests/clients/package-lock.json tests/clients/.npmrc $(@D)
+	npm ci --prefix $(@D) --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+requirements: ## Resolve the requirements-*.in and tests/clients/package.json into their locks again
 	rm -rf build/requirements
 	$(PYTHON) -m venv build/requirements
 	build/requirements/bin/pip install --quiet --disable-pip-version-check uv==0.13.8
-	for name in dev docs mutants; do \
+	for name in dev docs mutants clients; do \
 	  build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command 'make requirements' requirements-$$name.in --output-file requirements-$$name.txt; \
 	done
+	cd tests/clients && npm update --package-lock-only --no-audit --no-fund
 
 lint: yamllint ruff mypy complexity changelog ansible-lint ## Run all linters; each is also a target (make -k lint: all findings at once)
 yamllint: setup
@@ -116,6 +138,9 @@ locks: setup ## Install each lock for its platform and test the GPU code of its 
 
 gateway: setup ## Test the gateway with its locked packages, in a network of its own as root (50 MB, kept in ~/.cache/gb10-lab)
 	$(bin)/pytest tests/gateway --junit-xml=build/junit/gateway.xml $(PYTEST_ARGS)
+
+clients: setup $(clients_installed) $(if $(CLIENT_TESTS),,$(node_installed)) ## Test real clients at the API's guard and the gateway (PYTEST_ARGS="--url=URL --key-file=FILE --model=NAME": at a server of yours)
+	$(bin)/pytest tests/clients $(if $(CLIENT_TESTS),-m "$(CLIENT_TESTS)") --junit-xml=build/junit/clients.xml $(PYTEST_ARGS)
 
 nccl-source: setup ## Test the claims about NCCL's sources on Debian's copy (downloads 1 MB into ~/.cache/gb10-lab)
 	$(bin)/pytest tests/nccl --junit-xml=build/junit/nccl-source.xml $(PYTEST_ARGS)
@@ -192,7 +217,7 @@ bench-patch: setup ## Measure the CPU time of vllm_patch
 	$(bin)/python tests/benchmark/bench.py patch
 
 clean: ## Remove the other targets' files in this folder (demo-down removes the demo)
-	rm -rf .venv .venv-docs .venv-mutants .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output
+	rm -rf .venv .venv-docs .venv-mutants .venv-clients .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 root:

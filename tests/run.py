@@ -70,12 +70,13 @@ PARTS: Mapping[str, Part] = {
     "patch": Part(["patch"]),
     "locks": Part(["locks"]),
     "gateway": Part(["gateway"]),
+    "clients": Part(["clients"]),
 }
 #: Parts of `make test`; `make test-all` runs all parts, with every test of each.
-QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch")
+QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch", "clients")
 #: Variables of make and molecule for both targets.
 SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "test": {"RELEASES": "two", "UNIT_TESTS": "not slow"},
+    "test": {"RELEASES": "two", "UNIT_TESTS": "not slow", "CLIENT_TESTS": "quick"},
     "test-all": {"RELEASES": "all", "GB10_TESTS": "not slow or test_faults or test_executors"},
 }
 

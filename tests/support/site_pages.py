@@ -14,7 +14,7 @@ _COLLECTION = "Modules and plugins <collection/index>"
 #: Sections of the site with their pages. collection/index comes from antsibull-docs.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Use": [
-        *("guide", "access", "questions", "networking", "models", "recipes", "stacks", "building", "operations", "clusters", "gateway"),
+        *("guide", "clients", "access", "questions", "networking", "models", "recipes", "stacks", "building", "operations", "clusters", "gateway"),
         *("reliability", "troubleshooting", "upgrade", "kubernetes", "removal", "security", "left_out"),
     ],
     "Verify": ["verification", "golden", "benchmarking"],

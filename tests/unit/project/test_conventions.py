@@ -317,3 +317,9 @@ def test_the_check_can_fail(check: Callable[[str], Iterator[str]], bad: str, exp
 )
 def test_the_check_can_pass(check: Callable[[str], Iterator[str]], good: str) -> None:
     assert list(check(good)) == []
+
+
+def test_locks_name_no_host_of_a_registry() -> None:
+    # An owner's index has the same files. Hashes identify them.
+    locks = files("requirements*.txt", "tests/clients/package-lock.json")
+    assert [(path, line) for path in locks for line in re.findall(r".*://.*", read(path))] == []

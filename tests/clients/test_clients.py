@@ -1,0 +1,123 @@
+"""Real clients at the API's guard and at the gateway, in front of an imitated vLLM or of a server of yours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from clients.doors import PROGRAMS, Door
+from clients.raw import Browser
+
+CLIENTS = (*PROGRAMS, "curl", "browser")
+ANTHROPIC = ("anthropic", "anthropic-0.52")
+#: Seconds until the engine has ended a request whose client left.
+SOON = 1.0
+#: Errors of clients that leave, after a second.
+LEFT = ("APITimeoutError", "OpenAITimeoutError", "APIConnectionTimeoutError", "exit status 28", "AbortError")
+
+
+def each(*without: str, only: Sequence[str] = CLIENTS) -> pytest.MarkDecorator:
+    """Run a test with each client."""
+    return pytest.mark.parametrize("client", [name for name in only if name not in without], indirect=True)
+
+
+def says(door: Door, text: str) -> bool:
+    """Return whether this is the text of the imitated server, or any text of another one."""
+    return text == "one two three" if door.known else bool(text)
+
+
+def counts(door: Door, usage: list[int]) -> bool:
+    return usage == [7, 3] if door.known else all(count > 0 for count in usage)
+
+
+@each()
+def test_a_plain_answer_and_its_usage(door: Door, client: Any) -> None:
+    found = client.ask("plain")
+    assert says(door, found["text"]) and counts(door, found["usage"]), found
+
+
+@each()
+def test_a_stream_and_its_usage(door: Door, client: Any) -> None:
+    found = client.ask("stream")
+    assert says(door, found["text"]) and counts(door, found["usage"]) and found["parts"] > 1, found
+
+
+@each()
+def test_a_tool_is_called_and_its_result_answered(door: Door, client: Any) -> None:
+    found = client.ask("tools")
+    assert found["tool"] == "weather" and list(found["arguments"]) == ["city"] and says(door, found["text"]), found
+
+
+@each()
+def test_a_stream_that_calls_a_tool(door: Door, client: Any) -> None:
+    found = client.ask("tools_stream")
+    assert found == {"tool": "weather", "arguments": {"city": "Paris"}} if door.known else list(found["arguments"]) == ["city"], found
+
+
+# The old version has no parameter for it.
+@pytest.mark.usefixtures("door")
+@each("anthropic-0.52")
+def test_an_answer_with_a_json_schema(client: Any) -> None:
+    found = client.ask("schema")
+    assert {name: type(value) for name, value in found["data"].items()} == {"city": str, "people": int}, found
+
+
+@each("langchain")
+def test_the_list_of_models_and_one_of_them(door: Door, client: Any) -> None:
+    found = client.ask("models")
+    assert door.model in found["models"] and found["one"] == door.model, found
+
+
+@pytest.mark.usefixtures("door")
+@each(only=ANTHROPIC)
+def test_tokens_are_counted(client: Any) -> None:
+    assert client.ask("count")["usage"][0] > 0
+
+
+@each()
+@pytest.mark.parametrize("case", ["leave", "leave_plain"])
+def test_the_engine_ends_the_request_of_a_client_that_leaves(door: Door, client: Any, case: str) -> None:
+    if not door.engine:
+        pytest.skip("the server shows no metrics of vLLM")
+    before = door.running()
+    found = client.ask(case)
+    if not door.known and case == "leave_plain" and "error" not in found:
+        pytest.skip("the model answered before the client left")
+    left = time.monotonic()
+    while door.running() > before:
+        assert time.monotonic() - left < SOON, f"{door.running()} requests run"
+        time.sleep(0.02)
+    # The client received no whole answer, which would take a minute.
+    assert found.get("left") or found["error"] in LEFT, found
+
+
+@each()
+def test_a_wrong_key_and_then_the_right_one(door: Door, client: Any) -> None:
+    found = client.ask("wrong_key")
+    assert found["status"] == 401 and "key" in found["message"], found
+    error = found["body"].get("error", found["body"])
+    # Each API's own form. Anthropic's errors have no code.
+    assert (error["type"] == "authentication_error") if client.name in ANTHROPIC else (error["code"] == "invalid_api_key"), found
+    assert says(door, client.ask("plain")["text"])
+
+
+@each(*ANTHROPIC)
+def test_embeddings_of_a_model_that_makes_none(door: Door, client: Any) -> None:
+    found = client.ask("embeddings")
+    assert found["status"] in (400, 404), found
+    assert says(door, client.ask("plain")["text"])
+
+
+@each()
+def test_an_unknown_model_and_then_the_right_one(door: Door, client: Any) -> None:
+    found = client.ask("unknown_model")
+    assert found["status"] == 404 and "unknown" in found["message"] and "does not exist" in found["message"], found
+    assert says(door, client.ask("plain")["text"])
+
+
+def test_a_page_of_another_origin_sees_nothing(door: Door, browsers: list[Browser]) -> None:
+    other = browsers[1]
+    assert not door.allows(other.origin)
+    assert door.raw(other).ask("plain")["error"] == "TypeError"
