@@ -134,11 +134,16 @@ def lines(rows: Sequence[Row], nodes: int, label: str) -> list[str]:
     cells = [_cells(row, common) for row in rows]
     widths = [max(map(len, column)) for column in zip(_HEAD, *(each for each in cells if len(each) == len(_HEAD)), strict=True)]
     widths[:_START] = [max(map(len, column)) for column in zip(_HEAD[:_START], *(each[:_START] for each in cells), strict=True)]
-    judged = len(rows) - len(reasons)
-    title = f"{sum(row.fits is True for row in rows)} of {judged} models fit on {nodes} {'node' if nodes == 1 else 'nodes'}"
-    if reasons:
-        title = f"{title}, {len(reasons)} not judged" if judged else f"{len(reasons)} not judged: {common}"
+    title = _title(rows, nodes, len(reasons), common)
     return [f"{title} ({label})" if label else title, *(_line(each, widths) for each in (_HEAD, *cells)), *_LEGEND]
+
+
+def _title(rows: Sequence[Row], nodes: int, unjudged: int, common: str) -> str:
+    judged = len(rows) - unjudged
+    title = f"{sum(row.fits is True for row in rows)} of {judged} models fit on {nodes} {'node' if nodes == 1 else 'nodes'}"
+    if not unjudged:
+        return title
+    return f"{title}, {unjudged} not judged" if judged else f"{unjudged} not judged: {common}"
 
 
 def _cells(row: Row, common: str) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def client_settings(endpoint: str, models: Sequence[str]) -> list[str]:
         f"  export OPENAI_BASE_URL={endpoint} OPENAI_API_KEY={_PLACEHOLDER}",
         "Claude Code:",
         f"  export ANTHROPIC_BASE_URL={base} ANTHROPIC_AUTH_TOKEN={_PLACEHOLDER}",
-        f"  export ANTHROPIC_MODEL={model} ANTHROPIC_SMALL_FAST_MODEL={model}",
+        f"  export ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}",
         "OpenCode, in opencode.json:",
         '  {"provider": {"gb10": {"npm": "@ai-sdk/openai-compatible",',
         f'    "options": {{"baseURL": "{endpoint}", "apiKey": "{_PLACEHOLDER}"}},',

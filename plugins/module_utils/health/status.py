@@ -100,13 +100,16 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     result += _records(nodes)
     result += _images(nodes)
     result += _reboots(nodes)
-    result += symptoms.states(nodes)
+    return [*result, *symptoms.states(nodes), _last_error(nodes)]
+
+
+def _last_error(nodes: Sequence[Mapping[str, Any]]) -> str:
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
     if not errors:
         unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""
-        return [*result, f"last error: none since boot{unread}"]
+        return f"last error: none since boot{unread}"
     _age, name, error = min(errors, key=lambda entry: entry[0])
-    return [*result, f"last error: {spans.span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"]
+    return f"last error: {spans.span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"
 
 
 def _records(nodes: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import clean
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.checks_fabric import CONNECTX
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, Finding, Node
@@ -67,12 +68,7 @@ def _rail(node: Node, rail: str, found: Sequence[Finding]) -> diagram.Rail:
     own = [finding for finding in found if finding.node in ("", node.name) and _names(finding, node, named)]
     # The planned address draws the cable of a rail that is down.
     addresses = (interface.addresses if interface else ()) or node.rails[rail]
-    notes = []
-    state = "missing"
-    if interface:
-        notes = [f"{interface.speed / 1000:g} Gb/s"] if interface.speed else []
-        notes += [f"MTU {interface.mtu}"]
-        state = "up" if interface.up and interface.carrier else "no carrier" if interface.up else "down"
+    *notes, state = _state(interface) if interface else ["missing"]
     severity = worst(own)
     notes.append(f"{state}, {severity}" if severity else state)
     if interface and interface.driver != CONNECTX and not severity:
@@ -80,6 +76,13 @@ def _rail(node: Node, rail: str, found: Sequence[Finding]) -> diagram.Rail:
         notes += ["not a ConnectX:", "not checked"]
     name, hca = clean(rail, _NAME), clean(interface.hca if interface else "", _NAME)
     return diagram.Rail(name, hca, addresses[0] if addresses else "", tuple(notes), severity)
+
+
+def _state(interface: Interface) -> list[str]:
+    """Return the speed if it is known, the MTU, and whether the interface is up."""
+    speed = [f"{interface.speed / 1000:g} Gb/s"] if interface.speed else []
+    state = "up" if interface.up and interface.carrier else "no carrier" if interface.up else "down"
+    return [*speed, f"MTU {interface.mtu}", state]
 
 
 def _names(finding: Finding, node: Node, named: re.Pattern[str]) -> bool:

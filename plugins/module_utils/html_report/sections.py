@@ -212,26 +212,23 @@ def unread(known: Cluster) -> Markup | None:
     return terms((node.name, join(["not read: ", node.unreachable])) for node in found[:MOST]) if found else None
 
 
+def _answer(api: Mapping[str, Any]) -> str:
+    if api.get("answers"):
+        return f"answers in {api['answered_after'] * 1000:.0f} ms"
+    return "healthy, but it does not answer" if api.get("healthy") else "not ready"
+
+
 def overview(known: Cluster, found: Sequence[Finding]) -> Iterator[Markup]:
     """Yield the served model and the findings of each node, as text for readers without the drawing."""
     api: Mapping[str, Any] = next((node.part("api") for node in known.read if node.head and node.part("api")), {})
     if api:
-        served = api.get("model") or "no model"
-        answered = (
-            f"answers in {api['answered_after'] * 1000:.0f} ms"
-            if api.get("answers")
-            else "healthy, but it does not answer"
-            if api.get("healthy")
-            else "not ready"
-        )
         endpoint = next(node.endpoint for node in known.read if node.head) or api["url"]
-        load = status.activity(api) if api.get("healthy") else ""
         watchdog = status.watchdog({node.name: node.part("watchdog") for node in known.read if node.part("watchdog")})
         yield terms(
             [
-                ("Served model", served),
-                ("API", join([tag("code", endpoint), f" ({answered})"])),
-                ("Load", load),
+                ("Served model", api.get("model") or "no model"),
+                ("API", join([tag("code", endpoint), f" ({_answer(api)})"])),
+                ("Load", status.activity(api) if api.get("healthy") else ""),
                 ("Watchdog", watchdog),
             ]
         )
