@@ -57,6 +57,8 @@ def test_only_new_ranks_begin_a_start() -> None:
     assert look(served, {7, 8})[0].start == Start(300, frozenset({7, 8}))
     assert look(served, set())[0] == State(known=frozenset())
     assert look(look(served, set())[0], {7})[0].start, "the kernel may use an ID again"
+    grown = look(look(served, {7, 8})[0], {8, 9})[0]
+    assert grown.start == Start(300, frozenset({7, 8, 9})), "a rank that ended belongs to the start, too"
 
 
 def test_the_next_start_may_begin_between_two_looks() -> None:

@@ -476,6 +476,7 @@ def test_the_numbers_of_the_table() -> None:
     speeds = f"decode: at most {one.tokens_per_second:.1f} tokens/s for one sequence, {one.tokens_per_second_full:.1f} at {one.context} tokens"
     assert speeds in lines[-2]
     assert not [line for line in memory_plan.explain(one, generates=False) if "tokens/s" in line]
+    assert ["speculative" in "".join(memory_plan.explain(one, **more)) for more in ({}, {"speculative": True})] == [False, True]
     # A GiB less than what would fit is not worth a line.
     for more, expected in ((GIB, True), (GIB - memory_plan.MIB, False)):
         given = plan("gpt-oss-120b", MIDDLE, kv_cache_memory_bytes=plan("gpt-oss-120b", MIDDLE).nodes[0].left - more)
@@ -544,6 +545,12 @@ def test_each_rank_has_a_group_of_a_state(groups: int, tensor: int, expected: in
     assert kv_cache._state_bytes(spec, tensor, "bfloat16") == expected
 
 
+def test_an_encoder_without_cache_lacks_what_its_weights_need() -> None:
+    config = {**TINY, "model_type": "xlm-roberta", "architectures": ["XLMRobertaModel"], "type_vocab_size": 1, "max_position_embeddings": 514}
+    large, small = (planned(config, nodes=nodes(size), tensor=1, reserve=5 * GIB) for size in (LARGE, 5 * GIB))
+    assert (large.fits, large.short, small.fits, small.short > 0) == (True, 0, False, True)
+
+
 def test_what_vllm_takes_must_be_available() -> None:
     found = plan("Llama-3.1-8B", MIDDLE, LARGE)
     assert memory_plan.needs(found) == {node.name: node.weights + node.workspace + node.kv for node in found.nodes}
@@ -571,6 +578,9 @@ def test_the_sizes_that_divide_the_heads_are_listed() -> None:
     with pytest.raises(ProblemsError) as caught:
         plan("Llama-3.1-70B", LARGE, tensor=0, pipeline=0)
     assert [problem.path for problem in caught.value.problems] == ["gb10_tensor_parallel_size", "gb10_pipeline_parallel_size"]
+    with pytest.raises(ProblemsError) as caught:
+        plan("Llama-3.1-70B", LARGE, tensor=1, pipeline=0)
+    assert [problem.path for problem in caught.value.problems] == ["gb10_pipeline_parallel_size"]
     assert plan("Llama-3.1-70B", *[LARGE] * 2, max_model_len=131072).context == 131072
     with pytest.raises(ProblemsError, match="at most 131072"):
         plan("Llama-3.1-70B", *[LARGE] * 2, max_model_len=-1)

@@ -603,6 +603,18 @@ ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parall
         ("fp8-cutlass", {"release": "0.19.9", "model": DENSE_FP8}, {"release": "0.20.0", "model": DENSE_FP8}),
         ("idle-stall", {**MANY, "release": "0.27.0"}, {**MANY, "release": "0.26.9"}),
         ("thor-ptxas", {"release": "0.26.9", "node": THOR}, {"release": "0.26.9", "node": THOR, "arguments": {"--enforce-eager": True}}),
+        # Four ranks of a pipeline share the weights as those of tensor parallelism do.
+        (
+            "fastsafetensors-large",
+            {"arguments": LOADED, "model": {"weights_bytes": int(0.81 * 484 * GIB)}, "count": 4, "pipeline_parallel_size": 2},
+            {"arguments": LOADED, "model": {"weights_bytes": int(0.8 * 484 * GIB)}, "count": 4, "pipeline_parallel_size": 2},
+        ),
+        (
+            "max-tokens-reasoning",
+            {"arguments": {"--override-generation-config": {"max_new_tokens": 511}}},
+            {"arguments": {"--override-generation-config": {"max_new_tokens": 512}}},
+        ),
+        ("host-ip", {**MANY, "environment": {"VLLM_HOST_IP": None}}, MANY),
         ("ring-nccl", {"topology": "ring", "environment": RING, "nccl": "2.29.9"}, {"topology": "ring", "environment": RING, "nccl": "2.30.0"}),
         ("ray-missing", container("vllm/vllm-openai:v0.27.1"), container("vllm/vllm-openai:v0.27.0")),
         ("ray-missing", container("nvcr.io/nvidia/vllm:26.05-py3"), container("nvcr.io/nvidia/vllm:26.04-py3")),
@@ -719,3 +731,16 @@ def test_an_argument_as_text_and_as_a_number() -> None:
     assert [view.argument(f"--{name}") for name in "hijk"] == ["a 1", '{"a": 1}', "", ""]
     assert View(Situation(arguments={"--x": '{"a": false, "b": null}'}), ()).member("--x", "a") == "False"
     assert [View(Situation(arguments={"--x": text}), ()).member("--x", "b") for text in ('{"b": null}', "[]", "{", '"b"')] == [""] * 4
+
+
+def test_the_ranks_of_a_command_are_those_of_its_sizes() -> None:
+    sizes = [(1, 1, 1), (1, 2, 1), (1, 2, 2), (3, 1, 1)]
+    views = [View(situation(count=count, tensor_parallel_size=tensor, pipeline_parallel_size=stages), ()) for count, tensor, stages in sizes]
+    assert [(view.ranks, view.roce) for view in views] == [(1, False), (2, True), (4, True), (3, True)]
+    assert View(Situation(), ()).ranks == 1
+
+
+@pytest.mark.parametrize(("stages", "said"), [(1, ""), (2, ", with 2 pipeline stages")])
+def test_sockets_are_reported_with_the_stages_that_follow(stages: int, said: str) -> None:
+    (finding, *_others) = found("roce-disabled", environment={"NCCL_IB_DISABLE": "1"}, count=4, pipeline_parallel_size=stages)
+    assert finding.found.partition("spark1, spark1")[2] == said
