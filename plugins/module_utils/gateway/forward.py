@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 #: Headers of a client that the server gets.
 _REQUEST = ("Accept", "anthropic-version", "anthropic-beta")
@@ -179,7 +179,7 @@ class Events:
         return Tokens(self._prompt, self._completion or self._deltas)
 
 
-Answer = Plain | Completions | Events
+Answer: TypeAlias = "Plain | Completions | Events"
 
 
 def reader(path: str, headers: Mapping[str, str], usage: bool, always: bool) -> Answer:

@@ -222,7 +222,7 @@ def overview(known: Cluster, found: Sequence[Finding]) -> Iterator[Markup]:
     """Yield the served model and the findings of each node, as text for readers without the drawing."""
     api: Mapping[str, Any] = next((node.part("api") for node in known.read if node.head and node.part("api")), {})
     if api:
-        endpoint = next(node.endpoint for node in known.read if node.head) or api["url"]
+        endpoint = next((node.endpoint for node in known.read if node.head), "") or api["url"]
         watchdog = status.watchdog({node.name: node.part("watchdog") for node in known.read if node.part("watchdog")})
         yield terms(
             [

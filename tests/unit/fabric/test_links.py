@@ -47,6 +47,11 @@ def change(node: Node, port: int, *, twins: slice = slice(2), **facts: Any) -> N
         node["observed"]["interfaces"][twin.interface].update(copy.deepcopy(facts))
 
 
+def with_one_down(nodes: list[Node]) -> list[Node]:
+    change(nodes[-1], 0, twins=slice(1), **DOWN)
+    return nodes
+
+
 def planned(nodes: list[Node]) -> dict[str, Any]:
     plan, problems = cluster_plan(nodes)
     assert problems == [], report(problems)
@@ -268,6 +273,13 @@ def test_a_missing_cable_of_a_ring_is_found_at_both_ends() -> None:
             "no QSFP port of spark2 shows carrier; enp1s0f0np0, enP2p1s0f0np0, enp1s0f1np1, enP2p1s0f1np1 are down, so carrier is unknown",
             "`sudo ip link set dev enp1s0f0np0 up` for each, or list gb10_fabric_ports",
             id="down",
+        ),
+        pytest.param(
+            with_one_down(sparks((EMPTY, LIT), (EMPTY, EMPTY))),
+            "nodes[1].ports",
+            "no QSFP port of spark2 shows carrier; enp1s0f0np0 is down, so carrier is unknown",
+            "`sudo ip link set dev enp1s0f0np0 up` for each, or list gb10_fabric_ports",
+            id="one down",
         ),
         pytest.param(
             sparks((LIT, EMPTY), (EMPTY, LIT), (LIT, LIT), gb10_fabric_topology="switch"),

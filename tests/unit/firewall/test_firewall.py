@@ -68,6 +68,7 @@ def test_mp_meets_at_the_head() -> None:
         {"rendezvous": 29501, "the ranks' end": 29502},
         {},
     ]
+    assert firewall.of_plan(planned("spark1", spark(1, "head", gb10_distributed_executor_backend="mp")))["peer_ports"] == {}
 
 
 def test_the_rules_of_a_head() -> None:
@@ -342,6 +343,7 @@ def test_another_firewall_is_told_peers_ports_and_commands() -> None:
         "  sudo ufw allow in on enP2p1s0f1np1 from 10.110.1.2",
         "  sudo ufw allow proto tcp from 192.168.1.0/24 to any port 8000",
     ]
+    assert "  from all clients: TCP 8000 (the API)" in firewall.advice(both("ufw"), access(), {})
     assert firewall.advice(both("firewalld"), access(), {})[-2:] == [
         "  sudo firewall-cmd --permanent --add-port=8000/tcp",
         "  sudo firewall-cmd --reload",
@@ -852,6 +854,11 @@ def test_a_removal_killed_anywhere_is_completed(tmp_path: Path, monkeypatch: pyt
         host.left = None
         host.ask(state="absent")
         host.assert_open()
+
+
+def test_each_state_of_the_unit_is_named() -> None:
+    found = io_firewall.changed_files(lambda _argv: (0, "UnitFileState=disabled\nActiveState=active\n", ""), {})
+    assert found[-1] == f"{io_firewall.UNIT}: enabled"
 
 
 @pytest.mark.parametrize("damage", ["table", "rules", "unit", "drop_in", "boot", "service"])

@@ -40,6 +40,7 @@ def shown(ruleset_json: str, *iptables: str) -> list[str]:
         ("-d ::1/128 -p tcp -m tcp --dport 3001 -j DNAT --to-destination [fd00::2]:8081", []),
         ("-p tcp -j DNAT --to-destination 172.17.0.2", ["others, by a rule without port"]),
         ("-p tcp -m tcp ! --dport 22 -j DNAT --to-destination 172.17.0.2", ["others, by a rule without port"]),
+        ("-p tcp -m tcp --dport ssh:99 -j DNAT --to-destination 172.17.0.2", ["others, by a rule without port"]),
         ("-p tcp -m tcp --dport 77 -j REDIRECT --to-ports 78", []),
         ("-s 172.17.0.2/32 -j MASQUERADE", []),
     ],
@@ -90,6 +91,7 @@ def test_a_map_of_nftables() -> None:
 def test_a_map_of_nftables_whose_ports_are_not_read(mapping: dict[str, Any]) -> None:
     """As kube-proxy's nftables mode writes them."""
     assert shown(ruleset([{"dnat": {"family": "ip", "addr": {"map": mapping}}}])) == ["others, by a rule without port"]
+    assert shown(ruleset([{"dnat": {"family": "ip", "addr": {"concat": ["10.0.0.3", 9000]}}}])) == ["others, by a rule without port"]
 
 
 def test_the_text_of_iptables_is_more_exact_than_json() -> None:

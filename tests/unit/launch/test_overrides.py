@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_report
 
@@ -131,3 +132,10 @@ def test_a_patch_that_cannot_be_made_is_told_for_each_node() -> None:
     problems = patch_report.check({"spark1": result(patches=broken), "spark2": result(patches=broken)})
     assert [(problem.path, problem.found) for problem in problems] == [(f"spark{n}.w8a8", "a.py: expected f") for n in (1, 2)]
     assert "vllm_patch_patches" in problems[0].fix
+
+
+def test_the_recorded_overrides_are_those_of_the_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_overrides.paths, "OVERRIDES", str(tmp_path))
+    (tmp_path / "vllm_patch.json").write_text('{"runtime": "/opt/gb10/runtime/abc"}', encoding="utf-8")
+    (tmp_path / "nccl.json").write_text("{}", encoding="utf-8")
+    assert io_overrides.recorded_additions() == {"nccl": {}, "vllm_patch": {"runtime": "/opt/gb10/runtime/abc"}}

@@ -89,6 +89,14 @@ def test_the_holder_of_a_real_lock(tmp_path: Path, lock: str) -> None:
     assert io_packages.holder(str(tmp_path)) == {}
 
 
+def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
+    lock = tmp_path / "var/lib/dpkg/lock-frontend"
+    lock.parent.mkdir(parents=True)
+    lock.symlink_to(tmp_path)
+    with pytest.raises(OSError, match="symbolic links"):
+        io_packages.holder(str(tmp_path))
+
+
 def test_a_holder_without_a_number_here_is_a_process_that_is_not_visible(tmp_path: Path) -> None:
     """The kernel reports -1 for a lock of an open file, and 0 for a process of another PID namespace."""
     (tmp_path / "var/lib/dpkg").mkdir(parents=True)

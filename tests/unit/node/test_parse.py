@@ -150,6 +150,7 @@ TCP6 = """  sl  local_address                         remote_address            
         pytest.param("", [], id="unreadable"),
         pytest.param(TCP.splitlines()[0], [], id="header only"),
         pytest.param(TCP.partition(" 21034")[0], [], id="cut off"),
+        pytest.param(TCP.partition(" 1 0000")[0], [("127.0.0.1", 8000, 21034)], id="cut off after the inode"),
     ],
 )
 def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> None:
