@@ -1,11 +1,17 @@
-"""Measures the gateway against a fast server that imitates vLLM: .venv/bin/python tests/gateway/bench.py, as root on a quiet machine.
+"""Measures the gateway, as root on a quiet machine.
 
-One run measures the server directly and through the gateway: requests per second and latency with 1, 8 and 64
-connections, and 200 streams at once. Both programs, the server and the load share the machine.
+    .venv/bin/python tests/gateway/bench.py
+    .venv/bin/python tests/gateway/bench.py --url http://ADDRESS:8000 --key-file FILE --model NAME [--python PYTHON]
+
+The first form measures a fast server that imitates vLLM, and the second one a server of yours. One run measures the
+server directly and through the gateway: requests per second and latency with 1, 8 and 64 connections, and 200 streams
+at once, twice. Only the first ones open connections to the server. Gateway and load share the machine. PYTHON has the
+packages of the gateway's lock, for a machine without a network.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import resource
@@ -14,8 +20,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+import urllib.parse
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +31,26 @@ _TESTS = Path(__file__).parent.parent
 # The program's own folder would hide the package of the same name.
 sys.path[:1] = [str(_TESTS / "support"), str(_TESTS), str(_TESTS.parent / ".collections")]
 
-MODEL, SECONDS, STREAMS, WORDS, RATE = "bench", 4.0, 200, 32, 20.0
+SECONDS, STREAMS, WORDS, RATE = 4.0, 200, 32, 20.0
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-HELLO: Any = [{"role": "user", "content": "Hello"}]
-_PLAIN = json.dumps({"id": "x", "object": "chat.completion", "choices": [{"index": 0, "message": {"content": "one"}}], "usage": USAGE})
-_CHUNK = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": [{"index": 0, "delta": {"content": " one"}}]}
+_PLAIN = json.dumps({"id": "x", "object": "text_completion", "choices": [{"index": 0, "text": "one"}], "usage": USAGE})
+_CHUNK = {"id": "x", "object": "text_completion", "created": 1, "model": "fake", "choices": [{"index": 0, "text": " one"}]}
+
+
+@dataclass(frozen=True)
+class Target:
+    """A server of a model. ``fake``: each word of a stream is one event."""
+
+    host: str
+    port: int
+    model: str = "fake"
+    key: str = ""
+    fake: bool = True
+
+    def request(self, tokens: int, **more: Any) -> bytes:
+        body = json.dumps({"model": self.model, "prompt": [1, 2, 3], "max_tokens": tokens, "ignore_eos": True, **more})
+        head = "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json"
+        return f"{head}\r\nauthorization: Bearer {self.key}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
 
 
 class Fake(asyncio.Protocol):
@@ -45,7 +68,7 @@ class Fake(asyncio.Protocol):
             return
         self.data = body[size:]
         if head.startswith(b"GET"):
-            self.reply(json.dumps({"data": [{"id": MODEL}]}))
+            self.reply(json.dumps({"data": [{"id": "fake"}]}))
         elif b'"stream":true' in body.replace(b" ", b""):
             self.task = asyncio.ensure_future(self.stream(b"continuous_usage_stats" in body))
         else:
@@ -72,25 +95,19 @@ async def serve(port: int) -> None:
     await server.serve_forever()
 
 
-def request(key: str, **more: Any) -> bytes:
-    body = json.dumps({"model": MODEL, "messages": HELLO, **more})
-    head = "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json"
-    return f"{head}\r\nauthorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
-
-
 async def answer(reader: asyncio.StreamReader) -> None:
     head = (await reader.readuntil(b"\r\n\r\n")).lower()
     assert b" 200 " in head, head
     await reader.readexactly(int(head.partition(b"content-length:")[2].split()[0]))
 
 
-async def closed_loop(port: int, key: str, connections: int) -> list[float]:
+async def closed_loop(target: Target, connections: int) -> list[float]:
     """Return the seconds of each request. Each connection sends the next one after an answer."""
-    sent, times = request(key), list[float]()
+    sent, times = target.request(1), list[float]()
     until = time.perf_counter() + SECONDS
 
     async def one() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(target.host, target.port)
         while (began := time.perf_counter()) < until:
             writer.write(sent)
             await answer(reader)
@@ -101,71 +118,97 @@ async def closed_loop(port: int, key: str, connections: int) -> list[float]:
     return times
 
 
-async def streams(port: int, key: str) -> tuple[list[float], float]:
+async def streams(target: Target) -> tuple[list[float], float]:
     """Return the seconds until the first word of each stream, and the words per second of all."""
-    sent, firsts = request(key, stream=True), list[float]()
+    sent, firsts = target.request(WORDS, stream=True), list[float]()
     began = time.perf_counter()
 
     async def one() -> None:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(target.host, target.port)
         writer.write(sent)
         await reader.readuntil(b"data: {")
         firsts.append(time.perf_counter() - began)
         words = 1
         while b"[DONE]" not in (line := await reader.readline()):
-            words += line.startswith(b"data: {") and b'"delta"' in line
-        assert words == WORDS, words
+            assert line, "the stream ended early"
+            words += line.startswith(b"data: {") and b'"index"' in line
+        assert words == WORDS or not target.fake, words
         writer.close()
 
     await asyncio.gather(*(one() for _ in range(STREAMS)))
     return firsts, STREAMS * WORDS / (time.perf_counter() - began)
 
 
-async def measured(port: int, key: str) -> dict[str, str]:
+async def measured(target: Target) -> dict[str, str]:
     rows = {}
-    await closed_loop(port, key, 1)
+    await closed_loop(target, 1)
     for connections in (1, 8, 64):
-        times = sorted(await closed_loop(port, key, connections))
+        times = sorted(await closed_loop(target, connections))
         p50, p95 = (1000 * times[int(len(times) * part)] for part in (0.5, 0.95))
         rows[f"{connections} connections: requests/s; p50, p95"] = f"{len(times) / SECONDS:.0f}; {p50:.2f}, {p95:.2f} ms"
-    firsts, rate = await streams(port, key)
-    first = statistics.median(firsts)
-    rows[f"{STREAMS} streams: first token p50, p95; tokens/s"] = f"{first:.3f}, {sorted(firsts)[int(STREAMS * 0.95)]:.3f} s; {rate:.0f}"
+    for turn in ("for the first time", "again"):
+        firsts, rate = await streams(target)
+        first = statistics.median(firsts)
+        row = f"{STREAMS} streams {turn}: first token p50, p95; tokens/s"
+        rows[row] = f"{first:.3f}, {sorted(firsts)[int(STREAMS * 0.95)]:.3f} s; {rate:.0f}"
     return rows
 
 
 @contextmanager
-def fake(port: int) -> Any:
-    with subprocess.Popen([sys.executable, __file__, str(port)]) as process:
-        try:
-            yield process
-        finally:
-            process.terminate()
+def fake() -> Iterator[Target]:
+    """Yield the imitated server, in a network with loopback alone."""
+    from gateway import proxy  # noqa: PLC0415
+
+    with proxy.closed_network():
+        port = proxy.free_port()
+        with subprocess.Popen([sys.executable, __file__, "--serve", str(port)]) as process:
+            try:
+                yield Target("127.0.0.1", port)
+            finally:
+                process.terminate()
 
 
-def main() -> None:
+@contextmanager
+def yours(url: str, key_file: Path, model: str) -> Iterator[Target]:
+    """Yield a server that runs already."""
+    parts = urllib.parse.urlsplit(url)
+    yield Target(parts.hostname or "", parts.port or 80, model, key_file.read_text(encoding="utf-8").strip(), fake=False)
+
+
+def report(target: Target, python: Path) -> str:
     from filters import FILTERS  # noqa: PLC0415
     from gateway import proxy  # noqa: PLC0415
 
-    proxy.python()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
-    with tempfile.TemporaryDirectory() as folder, proxy.closed_network(), fake(port := proxy.free_port()):
-        models = [{"name": MODEL, "url": f"http://127.0.0.1:{port}/v1", "cluster": "south"}]
-        planned = FILTERS["gateway_plan"](models, proxy.settings(own := proxy.free_port()), {}, {"certificate": "", "key": ""})
+    models = [{"name": target.model, "url": f"http://{target.host}:{target.port}/v1", "cluster": "south"}]
+    planned = FILTERS["gateway_plan"](models, proxy.settings(port := proxy.free_port()), {}, {"certificate": "", "key": ""})
+    with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
-        with proxy.started(planned, {}, Path(folder)) as running:
-            start, key = time.monotonic() - began, running.add("bench")
+        with proxy.started(planned, {"south": target.key} if target.key else {}, Path(folder), own=python) as running:
+            start = time.monotonic() - began
+            own = replace(target, host="127.0.0.1", port=port, key=running.add("bench"))
             idle = running.memory()
-            run: Callable[[Awaitable[Any]], Any] = asyncio.run  # type: ignore[assignment]
-            direct = run(measured(port, ""))
-            through = run(measured(own, key))
+            direct, through = asyncio.run(measured(target)), asyncio.run(measured(own))
             memory = running.memory()
     rows = ["| | direct | gateway |", "|---|---|---|", *(f"| {name} | {value} | {through[name]} |" for name, value in direct.items())]
-    sys.stdout.write("\n".join([*rows, f"| memory at the start and now; start | | {idle}, {memory} MB; {start:.1f} s |", ""]))
+    return "\n".join([*rows, f"| memory at the start and now; start | | {idle}, {memory} MB; {start:.1f} s |", ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--serve", type=int, metavar="PORT", help=argparse.SUPPRESS)
+    for name, kind in (("url", str), ("key-file", Path), ("model", str), ("python", Path)):
+        parser.add_argument(f"--{name}", type=kind)
+    options = parser.parse_args()
+    if options.serve:
+        asyncio.run(serve(options.serve))
+        return
+    from gateway import proxy  # noqa: PLC0415
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
+    python = options.python or proxy.python()
+    with yours(options.url, options.key_file, options.model) if options.url else fake() as target:
+        sys.stdout.write(report(target, python))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        asyncio.run(serve(int(sys.argv[1])))
-    else:
-        main()
+    main()

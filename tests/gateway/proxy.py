@@ -174,8 +174,10 @@ class Proxy:
 
 
 @contextmanager
-def started(planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, pair: tuple[str, str] | None = None, ca: str = "") -> Iterator[Proxy]:
-    """Run the program with the files that the role writes. Only the paths of the files differ."""
+def started(
+    planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, pair: tuple[str, str] | None = None, ca: str = "", own: Path | None = None
+) -> Iterator[Proxy]:
+    """Run the program with the files that the role writes. Only the paths of the files differ. ``own``: an interpreter with the packages."""
     proxy = Proxy(planned["place"]["url"], folder, ca)
     proxy.write(clients.with_operator(proxy.known, OPERATOR))
     (folder / "settings.json").write_text(planned["settings"].replace(schema.CLIENTS, str(folder / "clients.json")), encoding="utf-8")
@@ -188,7 +190,7 @@ def started(planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, p
     variables = {planned["variables"][cluster]: key for cluster, key in keys.items()}
     environment = {"PATH": os.defpath, "HOME": str(state), "PYTHONPATH": str(folder / "program"), **variables}
     module = f"{PACKAGE.replace('/', '.')}.gateway.io_proxy"
-    command = [python(), "-B", "-m", module, folder / "settings.json", state, *(pair or ())]
+    command = [own or python(), "-B", "-m", module, folder / "settings.json", state, *(pair or ())]
     with (folder / "log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd="/", env=environment, stdout=log, stderr=log)
     proxy.pid = process.pid

@@ -251,7 +251,7 @@ def test_connections_that_never_begin_tls_stop_nobody(world: World, alice: str) 
     port, before = int(world.proxy.url.rpartition(":")[2]), world.proxy.memory()
     with ExitStack() as stack:
         clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(limits.MOST_OF_SOURCE + 100)]
-        assert world.proxy.ask("/health").seconds < 2, "after all these connections, and with TLS"
+        assert world.proxy.ask("/health").seconds < 1, "after all these connections, and with TLS"
         assert world.proxy.chat(SMALL, alice).status == 200
         assert (world.proxy.memory() - before) * limits.MOST_CONNECTIONS / limits.MOST_OF_SOURCE < 700, "all of them fit"
         clients[0].settimeout(5)

@@ -18,7 +18,7 @@ import asyncio
 import hmac
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 #: These reveal nothing about the requests and responses of other clients.
@@ -28,6 +28,8 @@ OPEN = frozenset({"/health", "/ping", "/metrics"})
 OPEN_REQUESTS = "x-gb10-open-requests"
 #: Maximum bytes of a body, and the seconds for it. A request with images has some megabytes.
 MOST_BODY, BODY_SECONDS = 64 << 20, 300.0
+#: Maximum bytes of the bodies of all open requests. vLLM keeps a body until its request ends.
+MOST_OF_ALL = 512 << 20
 _MODELS = "/v1/models"
 #: Type of error in Anthropic's API, and code in OpenAI's.
 _ERRORS: Mapping[int, tuple[str, str, str]] = {
@@ -35,6 +37,7 @@ _ERRORS: Mapping[int, tuple[str, str, str]] = {
     404: ("not_found_error", "model_not_found", "The server has no model of this name."),
     408: ("invalid_request_error", "request_timeout", f"The rest of the request did not arrive within {BODY_SECONDS:g} s."),
     413: ("request_too_large", "request_too_large", f"The request is larger than {MOST_BODY >> 20} MiB."),
+    503: ("overloaded_error", "server_overloaded", f"The open requests have more than {MOST_OF_ALL >> 20} MiB. Try again later."),
 }
 
 
@@ -44,7 +47,7 @@ class Guard:
     def __init__(self, app: Any) -> None:
         self._app = app
         self._key = os.environ["VLLM_API_KEY"].encode()
-        self._requests = 0
+        self._requests = self._held = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Forward a request, or refuse it."""
@@ -66,11 +69,21 @@ class Guard:
         if scope["method"] == "GET" and scope["path"].startswith(f"{_MODELS}/"):
             await self._model(scope, receive, send)
             return
-        parts = await _body(scope, receive) if scope["method"] == "POST" else []
-        if isinstance(parts, int):
-            await _refuse(parts, scope, send)
-            return
+        size = 0
 
+        def hold(more: int) -> int:
+            nonlocal size
+            size += more
+            self._held += more
+            return 413 if size > MOST_BODY else 503 if self._held > MOST_OF_ALL else 0
+
+        try:
+            parts = await _body(scope, receive, hold) if scope["method"] == "POST" else []
+            await (_refuse(parts, scope, send) if isinstance(parts, int) else self._forward(scope, parts, receive, send))
+        finally:
+            self._held -= size
+
+    async def _forward(self, scope: dict[str, Any], parts: list[dict[str, Any]], receive: Any, send: Any) -> None:
         async def replayed() -> Any:
             return parts.pop(0) if parts else await receive()
 
@@ -109,26 +122,23 @@ class Guard:
         return hmac.compare_digest(given.strip(), self._key)
 
 
-async def _body(scope: dict[str, Any], receive: Any) -> list[dict[str, Any]] | int:
+async def _body(scope: dict[str, Any], receive: Any, hold: Callable[[int], int]) -> list[dict[str, Any]] | int:
     """Return the messages with the whole body, or the status of the refusal."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     if length.isdigit() and int(length) > MOST_BODY:
         return 413
     try:
-        return await asyncio.wait_for(_received(receive), BODY_SECONDS) or 413
+        return await asyncio.wait_for(_received(receive, hold), BODY_SECONDS)
     except asyncio.TimeoutError:  # noqa: UP041  # Python 3.10 has two of them.
         return 408
 
 
-async def _received(receive: Any) -> list[dict[str, Any]]:
-    """Return the messages with the whole body, none if it is too large."""
+async def _received(receive: Any, hold: Callable[[int], int]) -> list[dict[str, Any]] | int:
     parts: list[dict[str, Any]] = []
-    size = 0
     while not parts or parts[-1].get("more_body", False):
         parts.append(await receive())
-        size += len(parts[-1].get("body", b""))
-        if size > MOST_BODY:
-            return []
+        if status := hold(len(parts[-1].get("body", b""))):
+            return status
     return parts
 
 

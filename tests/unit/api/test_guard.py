@@ -147,6 +147,40 @@ def test_a_half_sent_body_ends_and_is_no_open_request(monkeypatch: pytest.Monkey
     assert (api.bodies, status, body["error"]["type"]) == ([], 408, "invalid_request_error")
 
 
+def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_guard, "MOST_OF_ALL", 5)
+    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [(b"authorization", f"Bearer {KEY}".encode())]}
+
+    async def scenario() -> list[int]:
+        may_end, statuses = asyncio.Event(), list[int]()
+
+        async def api(_scope: dict[str, Any], receive: Any, send: Any) -> None:
+            await receive()
+            await may_end.wait()
+            await send({"type": "http.response.start", "status": 200})
+
+        async def note(message: dict[str, Any]) -> None:
+            statuses.extend([message["status"]] if "status" in message else [])
+
+        guard = io_guard.Guard(api)
+
+        async def request(body: bytes) -> None:
+            async def receive() -> dict[str, Any]:
+                return sent(body)[0]
+
+            await guard(scope, receive, note)
+
+        first = asyncio.create_task(request(b"abc"))
+        await asyncio.sleep(0)
+        await request(b"def")
+        may_end.set()
+        await first
+        await request(b"def")
+        return statuses
+
+    assert asyncio.run(scenario()) == [503, 200, 200]
+
+
 @pytest.mark.parametrize("failure", [None, ConnectionResetError("the client closed")])
 def test_open_requests_are_counted(failure: Exception | None) -> None:
     headers = [(b"authorization", f"Bearer {KEY}".encode())]
