@@ -179,11 +179,12 @@ def report(target: Target, python: Path) -> str:
     from filters import FILTERS  # noqa: PLC0415
     from gateway import proxy  # noqa: PLC0415
 
+    keys = {"south": target.key} if target.key else {}
     models = [{"name": target.model, "url": f"http://{target.host}:{target.port}/v1", "cluster": "south"}]
-    planned = FILTERS["gateway_plan"](models, proxy.settings(port := proxy.free_port()), {}, {"certificate": "", "key": ""})
+    planned = FILTERS["gateway_plan"](models, proxy.settings(port := proxy.free_port()), keys, {"certificate": "", "key": ""})
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
-        with proxy.started(planned, {"south": target.key} if target.key else {}, Path(folder), own=python) as running:
+        with proxy.started(planned, keys, Path(folder), own=python) as running:
             start = time.monotonic() - began
             own = replace(target, host="127.0.0.1", port=port, key=running.add("bench"))
             idle = running.memory()
