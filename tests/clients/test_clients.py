@@ -12,6 +12,8 @@ from clients.raw import Browser
 
 CLIENTS = (*PROGRAMS, "curl", "browser")
 ANTHROPIC = ("anthropic", "anthropic-0.52")
+#: The clients whose library has /v1/responses.
+RESPONSES = ("openai", "openai-async", "langchain", "node")
 #: Seconds until the engine has ended a request whose client left.
 SOON = 1.0
 #: Errors of clients that leave, after a second.
@@ -42,6 +44,13 @@ def test_a_plain_answer_and_its_usage(door: Door, client: Any) -> None:
 def test_a_stream_and_its_usage(door: Door, client: Any) -> None:
     found = client.ask("stream")
     assert says(door, found["text"]) and counts(door, found["usage"]) and found["parts"] > 1, found
+
+
+@each(only=RESPONSES)
+@pytest.mark.parametrize("case", ["responses", "responses_stream"])
+def test_an_answer_of_responses_and_its_usage(door: Door, client: Any, case: str) -> None:
+    found = client.ask(case)
+    assert says(door, found["text"]) and counts(door, found["usage"]) and found.get("parts", 2) > 1, found
 
 
 @each()
