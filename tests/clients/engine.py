@@ -1,16 +1,16 @@
-"""A fixture that imitates a vLLM server with the API's guard, for real clients. It runs no model: engine.py PORT MODEL [ORIGIN ...]
+"""A fixture that imitates a vLLM server with the API's guard, for real clients. It runs no model.
 
 Routes, middleware and answers have the form of vLLM 0.33.0. tests/support/fake_backend.py imitates faults of servers,
 and this one the protocol that clients parse. Without a tool, the text is "one two three". From 1,000 requested tokens on,
-an answer takes a minute. The environment has VLLM_API_KEY.
+an answer takes a minute. The environment has VLLM_API_KEY. --ssl-certfile and --ssl-keyfile are vLLM's own.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-MODEL = sys.argv[2]
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("port", type=int)
+parser.add_argument("model")
+parser.add_argument("origins", nargs="*")
+parser.add_argument("--ssl-certfile")
+parser.add_argument("--ssl-keyfile")
+given = parser.parse_args()
+MODEL = given.model
 PROMPT_TOKENS = 7
 #: Words of a long answer, and the seconds of each.
 LONG, PAUSE = 1200, 0.05
@@ -275,9 +282,9 @@ class Authentication:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        given = dict(scope.get("headers", ())).get(b"authorization")
+        key = dict(scope.get("headers", ())).get(b"authorization")
         guarded = scope["type"] == "http" and scope["method"] != "OPTIONS" and scope["path"].startswith("/v1")
-        wrong = guarded and given != f"Bearer {os.environ['VLLM_API_KEY']}".encode()
+        wrong = guarded and key != f"Bearer {os.environ['VLLM_API_KEY']}".encode()
         await (JSONResponse({"error": "Unauthorized"}, 401) if wrong else self._app)(scope, receive, send)
 
 
@@ -294,7 +301,8 @@ ROUTES = [
 if __name__ == "__main__":
     app = Starlette(routes=ROUTES, exception_handlers={404: unknown})
     # vLLM's order: each one is around those before it.
-    app.add_middleware(CORSMiddleware, allow_origins=sys.argv[3:], allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(CORSMiddleware, allow_origins=given.origins, allow_methods=["*"], allow_headers=["*"])
     app.add_middleware(Authentication)
     app.add_middleware(Guard)
-    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", timeout_graceful_shutdown=1)
+    tls = {"ssl_certfile": given.ssl_certfile, "ssl_keyfile": given.ssl_keyfile}
+    uvicorn.run(app, host="127.0.0.1", port=given.port, log_level="warning", timeout_graceful_shutdown=1, **tls)
