@@ -14,7 +14,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,7 +96,8 @@ class Program:
 class Door:
     """A server for clients. ``url`` is without /v1. ``engine``: the URL of vLLM's metrics, "" if unknown.
 
-    ``known``: its answers are known. ``ca``: the file of a private CA that clients trust, "" for none.
+    ``known``: its answers are known. ``ca``: the file of a private CA that clients trust, "" for none. ``counts`` returns the
+    gateway's counts of the key, by name.
     """
 
     name: str
@@ -106,6 +107,7 @@ class Door:
     engine: str = ""
     known: bool = True
     ca: str = ""
+    counts: Callable[[], dict[str, int]] = dict
     programs: dict[str, Program] = field(default_factory=dict)
 
     def environment(self, client: str = "") -> dict[str, str]:
@@ -202,4 +204,5 @@ def gateway(folder: Path, origin: str, behind: Door, secured: Tls | None = None)
         proxy.started(planned, keys, folder, secured and secured.pair, behind.ca) as started,
         Door("gateway", started.url, started.add("alice"), behind.model, behind.engine, ca=behind.ca).clients() as door,
     ):
+        door.counts = lambda: dict(started.report()["usage"].get("alice", {}).get("models", {}).get(behind.model, {}))
         yield door

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ ANTHROPIC = ("anthropic", "anthropic-0.52")
 RESPONSES = ("openai", "openai-async", "langchain", "node")
 #: A test also runs at servers with TLS of a private CA.
 WITH_TLS = pytest.mark.doors("guard", "gateway", "guard-tls", "gateway-tls")
-#: Seconds until the engine has ended a request whose client left.
+#: Seconds until the engine has ended a request whose client left, and until the gateway has counted one.
 SOON = 1.0
 #: Errors of clients that leave, after a second.
 LEFT = ("APITimeoutError", "OpenAITimeoutError", "APIConnectionTimeoutError", "exit status 28", "AbortError")
@@ -59,6 +60,22 @@ def test_a_stream_and_its_usage(door: Door, client: Any) -> None:
 def test_an_answer_of_responses_and_its_usage(door: Door, client: Any, case: str) -> None:
     found = client.ask(case)
     assert says(door, found["text"]) and counts(door, found["usage"]) and found.get("parts", 2) > 1, found
+
+
+@pytest.mark.doors("gateway")
+@each()
+def test_the_gateway_counts_what_the_client_sees(door: Door, client: Any) -> None:
+    if not door.known:
+        pytest.skip("the counts of a server of yours are not known")
+    cases = ["plain", "stream", *(["responses", "responses_stream"] if client.name in RESPONSES else [])]
+    before = Counter(door.counts())
+    usage = [client.ask(case)["usage"] for case in cases]
+    seen = {"requests": len(cases), "prompt_tokens": sum(prompt for prompt, _ in usage), "completion_tokens": sum(count for _, count in usage)}
+    until = time.monotonic() + SOON
+    # A client may see the end of a stream before the gateway does.
+    while (found := Counter(door.counts()) - before) != seen and time.monotonic() < until:
+        time.sleep(0.02)
+    assert found == seen
 
 
 @each()
