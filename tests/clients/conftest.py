@@ -12,6 +12,8 @@ from clients import doors, raw
 from clients.doors import Door
 from gateway import proxy
 
+#: The servers of most tests.
+PLAIN = ("guard", "gateway")
 #: Port of the page for a server of yours, whose origins have to be known before.
 PAGE_PORT = 8765
 
@@ -30,7 +32,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "door" in metafunc.fixturenames:
-        names = ["server"] if metafunc.config.getoption("--url") else ["guard", "gateway"]
+        marker = metafunc.definition.get_closest_marker("doors")
+        names = ["server"] if metafunc.config.getoption("--url") else marker.args if marker else PLAIN
         metafunc.parametrize("door", names, indirect=True, scope="session")
 
 
@@ -38,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of `make test`: the examples, and the Python libraries of both APIs, at the guard."""
     for item in items:
         given = item.callspec.params if hasattr(item, "callspec") else {}
-        if given.get("door") != "gateway" and given.get("client", "example") in ("openai", "anthropic", "anthropic-0.52", "example"):
+        if given.get("door", "guard") == "guard" and given.get("client", "example") in ("openai", "anthropic", "anthropic-0.52", "example"):
             item.add_marker("quick")
 
 
@@ -48,7 +51,7 @@ def isolated(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.config.getoption("--url"):
         yield
         return
-    if any(item.callspec.params.get("door") == "gateway" for item in request.session.items if hasattr(item, "callspec")):
+    if any("gateway" in item.callspec.params.get("door", "") for item in request.session.items if hasattr(item, "callspec")):
         # Its packages are downloaded.
         proxy.python()
     with proxy.closed_network():
@@ -64,33 +67,43 @@ def pages(request: pytest.FixtureRequest) -> Iterator[list[raw.Browser]]:
 
 
 @pytest.fixture(scope="session")
-def browsers(pages: list[raw.Browser]) -> Iterator[list[raw.Browser]]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> doors.Tls:
+    return doors.tls(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="session")
+def browsers(pages: list[raw.Browser], secured: doors.Tls) -> Iterator[list[raw.Browser]]:
     """Return the page with an allowed origin, and with another one."""
     if not raw.browser():
         pytest.skip(f"no browser is installed: {', '.join(raw.BROWSERS)}")
-    with raw.chromium(pages[0].origin):
+    with raw.chromium(pages[0].origin, secured.digest):
         yield pages
 
 
 @pytest.fixture(scope="session")
-def opened(request: pytest.FixtureRequest, pages: list[raw.Browser], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Door]]:
-    """Return a function that starts a server once."""
+def opened(
+    request: pytest.FixtureRequest, pages: list[raw.Browser], secured: doors.Tls, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], Door]]:
+    """Return a function that starts a server once: guard, gateway, guard-tls, gateway-tls, or server for one of yours."""
     found: dict[str, Door] = {}
     with ExitStack() as stack:
 
         def get(name: str) -> Door:
             if name not in found:
-                found[name] = stack.enter_context(_server(name, request.config, pages[0].origin, tmp_path_factory.mktemp(name), get))
+                folder, tls = tmp_path_factory.mktemp(name), secured if name.endswith("-tls") else None
+                if name == "server":
+                    started = _yours(request.config)
+                elif name.startswith("guard"):
+                    started = doors.guard(folder, pages[0].origin, tls)
+                else:
+                    started = doors.gateway(folder, pages[0].origin, get(name.replace("gateway", "guard")), tls)
+                found[name] = stack.enter_context(started)
             return found[name]
 
         yield get
 
 
-def _server(name: str, config: pytest.Config, origin: str, folder: Path, get: Callable[[str], Door]) -> Any:
-    if name == "guard":
-        return doors.guard(folder, origin)
-    if name == "gateway":
-        return doors.gateway(folder, origin, get("guard"))
+def _yours(config: pytest.Config) -> Any:
     url = config.getoption("--url").rstrip("/").removesuffix("/v1")
     key = Path(config.getoption("--key-file")).read_text(encoding="utf-8").strip()
     door = Door("server", url, key, config.getoption("--model"), url, known=False)
@@ -110,7 +123,7 @@ def door(request: pytest.FixtureRequest, opened: Callable[[str], Door]) -> Door:
 def client(request: pytest.FixtureRequest, door: Door) -> Any:
     """Return a client of the server, which answers ask(case)."""
     if request.param == "curl":
-        return door.raw(raw.Curl())
+        return door.curl()
     if request.param == "browser":
         page = request.getfixturevalue("browsers")[0]
         if not door.known and not door.allows(page.origin):

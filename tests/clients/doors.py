@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import re
 import select
 import shutil
+import ssl
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from certificates import authority
 from clients import raw
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from filters import FILTERS
 from gateway import proxy
 from repository import ROOT
@@ -37,8 +42,31 @@ PROGRAMS: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 #: Seconds for a case.
 PATIENCE = 120
-#: Variables of the runner that a client needs for a server with TLS of a private CA.
-TRUST = ("SSL_CERT_FILE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE")
+#: The variable with the file of a CA: of the clients in Python, and of the other ones.
+TRUST = "SSL_CERT_FILE"
+OTHERS: Mapping[str, str] = {"node": "NODE_EXTRA_CA_CERTS", "curl": "CURL_CA_BUNDLE"}
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The file of a private CA, the files of a server's certificate and key, and the digest of this key for Chromium."""
+
+    ca: str
+    pair: tuple[str, str]
+    digest: str
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the CA, the certificate and the key."""
+        return [Path(path).read_text(encoding="ascii") for path in (self.ca, *self.pair)]
+
+
+def tls(folder: Path) -> Tls:
+    """Make a private CA and a certificate of 127.0.0.1."""
+    ca = authority()
+    server = ca.issue("127.0.0.1")
+    digest = hashlib.sha256(server.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+    return Tls(ca.write(folder, "ca")[0], server.write(folder, "server"), base64.b64encode(digest).decode())
 
 
 class Program:
@@ -47,7 +75,7 @@ class Program:
     def __init__(self, name: str, door: Door) -> None:
         self.name = name
         command, packages = PROGRAMS[name]
-        environment = {"PYTHONPATH": packages, "NODE_PATH": str(PACKAGES / "node/node_modules"), **door.environment}
+        environment = {"PYTHONPATH": packages, "NODE_PATH": str(PACKAGES / "node/node_modules"), **door.environment(name)}
         self._process = subprocess.Popen(
             command, cwd=HERE / "programs", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -66,7 +94,11 @@ class Program:
 
 @dataclass
 class Door:
-    """A server for clients. ``url`` is without /v1. ``engine``: the URL of vLLM's metrics, "" if unknown. ``known``: its answers are known."""
+    """A server for clients. ``url`` is without /v1. ``engine``: the URL of vLLM's metrics, "" if unknown.
+
+    ``known``: its answers are known. ``ca``: the file of a private CA that clients trust, "" for none. ``counts`` returns the
+    gateway's counts of the key, by name.
+    """
 
     name: str
     url: str
@@ -74,15 +106,17 @@ class Door:
     model: str
     engine: str = ""
     known: bool = True
+    ca: str = ""
+    counts: Callable[[], dict[str, int]] = dict
     programs: dict[str, Program] = field(default_factory=dict)
 
-    @property
-    def environment(self) -> dict[str, str]:
-        """The variables that clients read."""
+    def environment(self, client: str = "") -> dict[str, str]:
+        """Return the variables that a client reads. For a server of yours, the runner's own ones have its CA."""
         variables = {f"{api}_API_KEY": self.key for api in ("OPENAI", "ANTHROPIC")}
         variables |= {"OPENAI_BASE_URL": f"{self.url}/v1", "ANTHROPIC_BASE_URL": self.url, "MODEL": self.model}
-        kept = {name: os.environ[name] for name in TRUST if name in os.environ}
-        return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANGSMITH_TRACING": "false", **kept, **variables}
+        trusted = {OTHERS.get(client, TRUST): self.ca} if self.known else {name: os.environ.get(name, "") for name in (TRUST, *OTHERS.values())}
+        variables |= {name: path for name, path in trusted.items() if path}
+        return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANGSMITH_TRACING": "false", **variables}
 
     def program(self, name: str) -> Program:
         """Return the program of a client, which is started once."""
@@ -90,12 +124,15 @@ class Door:
             self.programs[name] = Program(name, self)
         return self.programs[name]
 
+    def curl(self) -> raw.Raw:
+        return self.raw(raw.Curl(self.environment("curl")))
+
     def raw(self, sender: raw.Sender) -> raw.Raw:
         return raw.Raw(type(sender).__name__, sender, self.url, self.key, self.model)
 
     def running(self) -> int:
         """Return the number of requests that the engine runs."""
-        with opened(f"{self.engine}/metrics") as answer:
+        with opened(f"{self.engine}/metrics", ca=self.ca) as answer:
             return int(sum(float(value) for value in re.findall(r"(?m)^vllm:num_requests_running(?:\{.*\})? (\S+)$", answer.read().decode())))
 
     def allows(self, origin: str) -> bool:
@@ -117,33 +154,36 @@ class Door:
                 program.end()
 
 
-def opened(url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Any:
+def opened(url: str, headers: Mapping[str, str] | None = None, method: str = "GET", ca: str = "") -> Any:
     request = urllib.request.Request(url, headers=dict(headers or {}), method=method)
-    return urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10)
+    secured = [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca))] if ca else []
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), *secured).open(request, timeout=10)
 
 
 @contextmanager
-def guard(folder: Path, origin: str) -> Iterator[Door]:
+def guard(folder: Path, origin: str, secured: Tls | None = None) -> Iterator[Door]:
     """Run the imitated vLLM with the guard."""
     shutil.copyfile(ROOT / "plugins/module_utils/api/io_guard.py", folder / "io_guard.py")
     port = proxy.free_port()
-    door = Door("guard", f"http://127.0.0.1:{port}", KEY, MODEL, f"http://127.0.0.1:{port}")
+    url = f"{'https' if secured else 'http'}://127.0.0.1:{port}"
+    door = Door("guard", url, KEY, MODEL, url, ca=secured.ca if secured else "")
     environment = {"PYTHONPATH": str(folder), "VLLM_API_KEY": KEY}
     command = [PYTHON, HERE / "engine.py", str(port), MODEL, origin]
+    command += ["--ssl-certfile", secured.pair[0], "--ssl-keyfile", secured.pair[1]] if secured else []
     with (folder / "engine.log").open("wb") as log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process:
         try:
-            _await(process, f"{door.url}/health", folder / "engine.log")
+            _await(process, door, folder / "engine.log")
             with door.clients():
                 yield door
         finally:
             process.terminate()
 
 
-def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
+def _await(process: subprocess.Popen[bytes], door: Door, log: Path) -> None:
     until = time.monotonic() + 60
     while True:
         try:
-            opened(url).close()
+            opened(f"{door.url}/health", ca=door.ca).close()
         except OSError:
             assert process.poll() is None and time.monotonic() < until, log.read_text(encoding="utf-8")
             time.sleep(0.1)
@@ -152,13 +192,17 @@ def _await(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 
 @contextmanager
-def gateway(folder: Path, origin: str, behind: Door) -> Iterator[Door]:
+def gateway(folder: Path, origin: str, behind: Door, secured: Tls | None = None) -> Iterator[Door]:
     """Run the gateway's program, as its unit does, in front of the guard."""
-    models = [{"name": behind.model, "url": f"{behind.url}/v1", "cluster": "north"}]
-    keys = {"north": behind.key}
+    ca, certificate, key = secured.texts if secured else ["", "", ""]
+    models = [{"name": behind.model, "url": f"{behind.url}/v1", "cluster": "north", "ca": ca}]
     given = proxy.settings(proxy.free_port(), origins=[origin])
-    planned = FILTERS["gateway_plan"](models, given, keys, {"certificate": "", "key": ""})
+    keys = {"north": behind.key}
+    planned = FILTERS["gateway_plan"](models, given, keys, {"certificate": certificate, "key": key})
     assert planned["report"] == ""
-    with proxy.started(planned, keys, folder) as started, Door("gateway", started.url, "", behind.model, behind.engine).clients() as door:
-        door.key = started.add("alice")
+    with (
+        proxy.started(planned, keys, folder, secured and secured.pair, behind.ca) as started,
+        Door("gateway", started.url, started.add("alice"), behind.model, behind.engine, ca=behind.ca).clients() as door,
+    ):
+        door.counts = lambda: dict(started.report()["usage"].get("alice", {}).get("models", {}).get(behind.model, {}))
         yield door

@@ -1,16 +1,16 @@
-"""A fixture that imitates a vLLM server with the API's guard, for real clients. It runs no model: engine.py PORT MODEL [ORIGIN ...]
+"""A fixture that imitates a vLLM server with the API's guard, for real clients. It runs no model.
 
 Routes, middleware and answers have the form of vLLM 0.33.0. tests/support/fake_backend.py imitates faults of servers,
 and this one the protocol that clients parse. Without a tool, the text is "one two three". From 1,000 requested tokens on,
-an answer takes a minute. The environment has VLLM_API_KEY.
+an answer takes a minute. The environment has VLLM_API_KEY. --ssl-certfile and --ssl-keyfile are vLLM's own.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-MODEL = sys.argv[2]
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("port", type=int)
+parser.add_argument("model")
+parser.add_argument("origins", nargs="*")
+parser.add_argument("--ssl-certfile")
+parser.add_argument("--ssl-keyfile")
+given = parser.parse_args()
+MODEL = given.model
 PROMPT_TOKENS = 7
 #: Words of a long answer, and the seconds of each.
 LONG, PAUSE = 1200, 0.05
@@ -142,6 +149,55 @@ def message_events(found: Reply, _body: Mapping[str, Any]) -> Iterator[str]:
     yield event("message_stop")
 
 
+def response_reply(body: Mapping[str, Any]) -> Reply:
+    """Return the answer to a request of /v1/responses, here always text."""
+    return reply({"messages": [{"role": "user", "content": body["input"]}]}, {}, None)
+
+
+def response_answer(found: Reply) -> dict[str, Any]:
+    inputs = {"cached_tokens": 0, "cache_write_tokens": 0, "input_tokens_per_turn": [], "cached_tokens_per_turn": []}
+    outputs = {"reasoning_tokens": 0, "tool_output_tokens": 0, "output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
+    count = len(found.words)
+    usage = {
+        "input_tokens": PROMPT_TOKENS, "input_tokens_details": inputs, "output_tokens": count, "output_tokens_details": outputs,
+        "total_tokens": PROMPT_TOKENS + count,
+    }  # fmt: skip
+    part = {"annotations": [], "text": found.text, "type": "output_text", "logprobs": None}
+    message = {"id": "msg_1", "content": [part], "role": "assistant", "status": "completed", "type": "message"}
+    unset = (
+        "incomplete_details", "instructions", "metadata", "max_tool_calls", "previous_response_id", "prompt", "prompt_cache_options", "user", "text",
+        "prompt_cache_key", "prompt_cache_retention", "reasoning", "safety_identifier", "input_messages", "output_messages", "kv_transfer_params",
+        "ec_transfer_params", "top_logprobs",
+    )  # fmt: skip
+    return dict.fromkeys(unset) | {
+        "id": "resp_1", "created_at": 1, "model": MODEL, "object": "response", "output": [message], "parallel_tool_calls": True, "temperature": 1.0,
+        "tool_choice": "auto", "tools": [], "top_p": 1.0, "background": False, "max_output_tokens": 4089, "service_tier": "auto",
+        "status": "completed", "truncation": "disabled", "usage": usage, "presence_penalty": 0.0, "frequency_penalty": 0.0,
+    }  # fmt: skip
+
+
+def response_events(found: Reply, _body: Mapping[str, Any]) -> Iterator[str]:
+    whole = response_answer(found)
+    (message,) = whole["output"]
+    (part,) = message["content"]
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    item, place = {"output_index": 0}, {"output_index": 0, "item_id": "msg_1", "content_index": 0}
+    events: list[tuple[str, dict[str, Any]]] = [
+        ("created", {"response": begun}),
+        ("in_progress", {"response": begun}),
+        ("output_item.added", {**item, "item": {**message, "content": [], "status": "in_progress"}}),
+        ("content_part.added", {**place, "part": {**part, "text": "", "logprobs": []}}),
+        *(("output_text.delta", {**place, "delta": word, "logprobs": []}) for word in found.words),
+        ("output_text.done", {**place, "text": found.text, "logprobs": []}),
+        ("content_part.done", {**place, "part": part}),
+        ("output_item.done", {**item, "item": message}),
+        ("completed", {"response": whole}),
+    ]
+    for number, (kind, more) in enumerate(events):
+        data = {**more, "sequence_number": number, "type": f"response.{kind}"}
+        yield f"event: response.{kind}\ndata: {json.dumps(data)}\n\n"
+
+
 async def paced(events: Iterator[str], pause: float) -> AsyncIterator[str]:
     global _running  # noqa: PLW0603
     _running += 1
@@ -178,6 +234,10 @@ async def chat(request: Request) -> Response:
 
 async def messages(request: Request) -> Response:
     return await answer(request, message_reply, message_answer, message_events)
+
+
+async def responses(request: Request) -> Response:
+    return await answer(request, response_reply, response_answer, response_events)
 
 
 async def answer(request: Request, replied: Any, whole: Any, events: Any) -> Response:
@@ -222,9 +282,9 @@ class Authentication:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        given = dict(scope.get("headers", ())).get(b"authorization")
+        key = dict(scope.get("headers", ())).get(b"authorization")
         guarded = scope["type"] == "http" and scope["method"] != "OPTIONS" and scope["path"].startswith("/v1")
-        wrong = guarded and given != f"Bearer {os.environ['VLLM_API_KEY']}".encode()
+        wrong = guarded and key != f"Bearer {os.environ['VLLM_API_KEY']}".encode()
         await (JSONResponse({"error": "Unauthorized"}, 401) if wrong else self._app)(scope, receive, send)
 
 
@@ -233,6 +293,7 @@ ROUTES = [
     Route("/metrics", metrics),
     Route("/v1/models", models),
     Route("/v1/chat/completions", chat, methods=["POST"]),
+    Route("/v1/responses", responses, methods=["POST"]),
     Route("/v1/messages", messages, methods=["POST"]),
     Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
 ]
@@ -240,7 +301,8 @@ ROUTES = [
 if __name__ == "__main__":
     app = Starlette(routes=ROUTES, exception_handlers={404: unknown})
     # vLLM's order: each one is around those before it.
-    app.add_middleware(CORSMiddleware, allow_origins=sys.argv[3:], allow_methods=["*"], allow_headers=["*"])
+    app.add_middleware(CORSMiddleware, allow_origins=given.origins, allow_methods=["*"], allow_headers=["*"])
     app.add_middleware(Authentication)
     app.add_middleware(Guard)
-    uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[1]), log_level="warning", timeout_graceful_shutdown=1)
+    tls = {"ssl_certfile": given.ssl_certfile, "ssl_keyfile": given.ssl_keyfile}
+    uvicorn.run(app, host="127.0.0.1", port=given.port, log_level="warning", timeout_graceful_shutdown=1, **tls)

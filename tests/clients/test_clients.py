@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,10 +14,17 @@ from clients.raw import Browser
 
 CLIENTS = (*PROGRAMS, "curl", "browser")
 ANTHROPIC = ("anthropic", "anthropic-0.52")
-#: Seconds until the engine has ended a request whose client left.
+#: The clients whose library has /v1/responses.
+RESPONSES = ("openai", "openai-async", "langchain", "node")
+#: A test also runs at servers with TLS of a private CA.
+WITH_TLS = pytest.mark.doors("guard", "gateway", "guard-tls", "gateway-tls")
+#: Seconds until the engine has ended a request whose client left, and until the gateway has counted one.
 SOON = 1.0
 #: Errors of clients that leave, after a second.
 LEFT = ("APITimeoutError", "OpenAITimeoutError", "APIConnectionTimeoutError", "exit status 28", "AbortError")
+
+#: Errors of clients that do not trust the server's certificate.
+UNTRUSTED = ("APIConnectionError", "OpenAIConnectionError", "exit status 60")
 
 
 def each(*without: str, only: Sequence[str] = CLIENTS) -> pytest.MarkDecorator:
@@ -32,16 +41,41 @@ def counts(door: Door, usage: list[int]) -> bool:
     return usage == [7, 3] if door.known else all(count > 0 for count in usage)
 
 
+@WITH_TLS
 @each()
 def test_a_plain_answer_and_its_usage(door: Door, client: Any) -> None:
     found = client.ask("plain")
     assert says(door, found["text"]) and counts(door, found["usage"]), found
 
 
+@WITH_TLS
 @each()
 def test_a_stream_and_its_usage(door: Door, client: Any) -> None:
     found = client.ask("stream")
     assert says(door, found["text"]) and counts(door, found["usage"]) and found["parts"] > 1, found
+
+
+@each(only=RESPONSES)
+@pytest.mark.parametrize("case", ["responses", "responses_stream"])
+def test_an_answer_of_responses_and_its_usage(door: Door, client: Any, case: str) -> None:
+    found = client.ask(case)
+    assert says(door, found["text"]) and counts(door, found["usage"]) and found.get("parts", 2) > 1, found
+
+
+@pytest.mark.doors("gateway")
+@each()
+def test_the_gateway_counts_what_the_client_sees(door: Door, client: Any) -> None:
+    if not door.known:
+        pytest.skip("the counts of a server of yours are not known")
+    cases = ["plain", "stream", *(["responses", "responses_stream"] if client.name in RESPONSES else [])]
+    before = Counter(door.counts())
+    usage = [client.ask(case)["usage"] for case in cases]
+    seen = {"requests": len(cases), "prompt_tokens": sum(prompt for prompt, _ in usage), "completion_tokens": sum(count for _, count in usage)}
+    until = time.monotonic() + SOON
+    # A client may see the end of a stream before the gateway does.
+    while (found := Counter(door.counts()) - before) != seen and time.monotonic() < until:
+        time.sleep(0.02)
+    assert found == seen
 
 
 @each()
@@ -93,6 +127,7 @@ def test_the_engine_ends_the_request_of_a_client_that_leaves(door: Door, client:
     assert found.get("left") or found["error"] in LEFT, found
 
 
+@WITH_TLS
 @each()
 def test_a_wrong_key_and_then_the_right_one(door: Door, client: Any) -> None:
     found = client.ask("wrong_key")
@@ -101,6 +136,18 @@ def test_a_wrong_key_and_then_the_right_one(door: Door, client: Any) -> None:
     # Each API's own form. Anthropic's errors have no code.
     assert (error["type"] == "authentication_error") if client.name in ANTHROPIC else (error["code"] == "invalid_api_key"), found
     assert says(door, client.ask("plain")["text"])
+
+
+# The browser gets no CA, but the digest of the server's key.
+@pytest.mark.doors("gateway-tls")
+@pytest.mark.parametrize("name", [*PROGRAMS, "curl"])
+def test_a_client_without_the_ca_sends_nothing(door: Door, name: str) -> None:
+    if not door.known:
+        pytest.skip("only a private CA of the tests can be left out")
+    with replace(door, ca="", programs={}).clients() as stranger:
+        client = stranger.curl() if name == "curl" else stranger.program(name)
+        found = client.ask("plain")
+    assert found.get("error") in UNTRUSTED, found
 
 
 @each(*ANTHROPIC)

@@ -36,7 +36,8 @@ def run(door: Door, script: str) -> str:
     for old, new in ((URL, door.url), (MODEL, door.model), ("=KEY", f"={door.key}")):
         assert old in script
         script = script.replace(old, new)
-    variables = {**door.environment, "PATH": f"{PACKAGES / 'bin'}:{door.environment['PATH']}"}
+    variables = door.environment()
+    variables["PATH"] = f"{PACKAGES / 'bin'}:{variables['PATH']}"
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"):
         del variables[name]
     done = subprocess.run(["bash", "-eu"], input=script, env=variables, capture_output=True, text=True, timeout=120, check=False)

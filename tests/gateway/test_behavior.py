@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from certificates import authority
-from fake_backend import Backend, serve
+from fake_backend import USAGE, Backend, serve
 from filters import FILTERS
 from gateway import proxy as running
 from gateway.proxy import Answer, Proxy, free_port, settings
@@ -106,6 +106,12 @@ def until(holds: Any, seconds: float) -> float:
     return time.monotonic() - began
 
 
+def counted(world: World, client: str) -> dict[str, list[int]]:
+    """Return the requests, failures, prompt tokens and completion tokens of a client, by model."""
+    models = world.proxy.wait(lambda report: client in report["usage"])["usage"][client]["models"]
+    return {name: [count[key] for key in ("requests", "failures", "prompt_tokens", "completion_tokens")] for name, count in models.items()}
+
+
 def alive(world: World) -> float:
     """Return the seconds of an answer to /health."""
     answer = world.proxy.ask("/health")
@@ -131,13 +137,15 @@ def test_a_wrong_request_of_one_client_changes_nothing_for_others(world: World, 
 
 # Item 2.
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_request_ends_at_the_server_when_its_client_leaves(world: World, alice: str, stream: bool) -> None:
+def test_a_request_ends_at_the_server_when_its_client_leaves(world: World, stream: bool) -> None:
+    name = f"early-{stream}".lower()
     with world.changed("chat", pause=2.0, left=0) as server:
-        with connected(world, asked(alice, stream=stream)):
+        with connected(world, asked(world.proxy.add(name), stream=stream)):
             until(lambda: server.running == 1, 5)
             time.sleep(0.3)
         assert until(lambda: server.left == 1, 5) < 1
         assert server.running == 0
+    assert counted(world, name) == {"chat": [1, 0, 0, 0]}
 
 
 # Item 3.
@@ -333,16 +341,31 @@ def test_a_long_stream_needs_no_memory(world: World, alice: str) -> None:
     assert len(answer.events) == 20_001 and world.proxy.memory() - before < 5
 
 
-def test_a_stream_counts_exactly_when_its_client_leaves(world: World) -> None:
-    key = world.proxy.add("leaver")
+@pytest.mark.parametrize(("path", "prompt"), [(CHAT, 7), ("/v1/messages", 7), ("/v1/responses", 0)])
+def test_a_stream_counts_what_was_sent_when_its_client_leaves(world: World, path: str, prompt: int) -> None:
+    name = f"leaver-{path.rpartition('/')[2]}"
+    body = json.dumps({"model": "chat", "messages": HELLO, "stream": True}).encode()
     with world.changed("chat", pause=0.3, words=50):
-        client = connected(world, asked(key, stream=True))
+        client = connected(world, head(world.proxy.add(name), len(body), path) + body)
         seen = b""
         while b"three" not in seen:
             seen += client.recv(4096)
         client.close()
-        used = world.proxy.wait(lambda report: "leaver" in report["usage"])["usage"]["leaver"]["models"]["chat"]
-    assert (used["requests"], used["failures"], used["prompt_tokens"], used["completion_tokens"]) == (1, 0, 7, 3)
+        assert counted(world, name) == {"chat": [1, 0, prompt, 3]}
+
+
+def test_each_request_is_counted_once_and_errors_are_failures(world: World) -> None:
+    key = world.proxy.add("counted")
+    with world.changed("chat", refusal={**TOO_LONG, "usage": USAGE}):
+        assert world.proxy.chat("chat", key).status == 400
+    with world.changed("a", broken=500), world.changed("b", broken=503):
+        assert world.proxy.chat("twin", key).status in (500, 503)
+    with world.changed("a", broken=500):
+        assert [world.proxy.chat("twin", key).status for _ in range(2)] == [200, 200]
+    with world.changed("a", breaks=2), world.changed("b", breaks=2):
+        assert "error" in world.proxy.chat("twin", key, stream=True).text
+    assert world.proxy.chat("none", key).status == 404
+    assert counted(world, "counted") == {"chat": [1, 1, 0, 0], "twin": [4, 2, 3 * 7, 2 * 3 + 2]}
 
 
 # M1 of the security review.

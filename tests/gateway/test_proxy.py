@@ -172,8 +172,9 @@ def test_the_use_is_counted_for_plain_requests_and_streams(world: World) -> None
             ("/v1/responses", {"input": "Hello"}),
         ):
             assert world.proxy.ask(path, {"model": SMALL, "stream": stream, **body}, key).status == 200
+    assert world.proxy.ask("/v1/messages/count_tokens", {"model": SMALL, "messages": HELLO}, key).status == 200, "a request without tokens"
     assert world.proxy.chat("unknown", key).status == 404
-    expected = {"requests": 8, "failures": 0, "prompt_tokens": 8 * USAGE["prompt_tokens"], "completion_tokens": 8 * USAGE["completion_tokens"]}
+    expected = {"requests": 9, "failures": 0, "prompt_tokens": 8 * USAGE["prompt_tokens"], "completion_tokens": 8 * USAGE["completion_tokens"]}
     world.proxy.wait(lambda report: report["usage"]["counter"]["models"] == {SMALL: expected})
     # A stream shows its usage only to a client that requests it.
     assert not any("usage" in event and event["usage"] for event in world.proxy.chat(SMALL, key, stream=True).events)
@@ -196,15 +197,18 @@ def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str
     assert world.proxy.chat(BIG, alice).status == 200
 
 
-def test_a_fallback_answers_for_a_dead_server(world: World, alice: str) -> None:
-    key = world.proxy.add("small-only", SMALL)
+def test_a_fallback_answers_for_a_dead_server(world: World) -> None:
+    key, other = world.proxy.add("small-only", SMALL), world.proxy.add("other")
     with world.without(SMALL):
         # At once, because nothing was sent, and after the check without a connection to the dead server.
         for _when in ("before", "after"):
-            answer = world.proxy.chat(SMALL, alice)
+            answer = world.proxy.chat(SMALL, other)
             assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{BIG}: one two three")
             world.proxy.wait(lambda report: not report["models"][1]["healthy"])
-        assert world.proxy.chat(SMALL, alice).seconds < 1
+        assert world.proxy.chat(SMALL, other).seconds < 1
+        asked, answered = used(world, "other")[SMALL], used(world, "other")[BIG]
+        assert asked == {"requests": 3, "failures": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        assert answered == {"requests": 0, "failures": 0, "prompt_tokens": 3 * 7, "completion_tokens": 3 * 3}
         answer = world.proxy.chat(SMALL, key)
         assert (answer.status, answer.data["error"]["code"]) == (503, "model_unavailable"), "the fallback is not this client's"
     world.proxy.revoke("small-only")
@@ -261,6 +265,7 @@ def test_connections_that_never_begin_tls_stop_nobody(world: World, alice: str) 
 
 def test_only_the_operator_reads_the_report(world: World, alice: str) -> None:
     assert world.proxy.ask("/gb10/report", key=alice).status == 403
+    assert world.proxy.chat(SMALL, OPERATOR).status == 200, "a request of the role, which is not counted"
     report = world.proxy.report()
     assert [model["id"] for model in report["models"]] == [f"north/{BIG}", f"south/{SMALL}"]
     assert "operator" not in report["usage"]

@@ -19,17 +19,32 @@ def usage(found: Any) -> list[int]:
     return [found.usage_metadata["input_tokens"], found.usage_metadata["output_tokens"]]
 
 
-async def plain() -> Any:
-    found = model().invoke("Hello")
-    return {"text": found.content, "usage": usage(found)}
+def answered(found: Any) -> Any:
+    return {"text": found.text, "usage": usage(found)}
 
 
-async def stream() -> Any:
-    chunks = list(model().stream("Hello"))
+def streamed(found: Any) -> Any:
+    chunks = list(found)
     whole = chunks[0]
     for chunk in chunks[1:]:
         whole += chunk
-    return {"text": whole.content, "parts": sum(1 for chunk in chunks if chunk.content), "usage": usage(whole)}
+    return {**answered(whole), "parts": sum(1 for chunk in chunks if chunk.text)}
+
+
+async def plain() -> Any:
+    return answered(model().invoke("Hello"))
+
+
+async def stream() -> Any:
+    return streamed(model().stream("Hello"))
+
+
+async def responses() -> Any:
+    return answered(model(use_responses_api=True).invoke("Hello"))
+
+
+async def responses_stream() -> Any:
+    return streamed(model(use_responses_api=True).stream("Hello"))
 
 
 async def tools() -> Any:
@@ -78,4 +93,6 @@ async def wrong_key() -> Any:
     return model(api_key="sk-wrong").invoke("Hello")
 
 
-run({case.__name__: case for case in (plain, stream, tools, tools_stream, schema, leave, leave_plain, unknown_model, embeddings, wrong_key)})
+run({case.__name__: case for case in (
+    plain, stream, responses, responses_stream, tools, tools_stream, schema, leave, leave_plain, unknown_model, embeddings, wrong_key,
+)})  # fmt: skip

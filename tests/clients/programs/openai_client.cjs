@@ -46,6 +46,19 @@ const cases = {
     const wanted = { type: "json_schema", json_schema: { name: "place", schema: place, strict: true } };
     return { data: JSON.parse((await chat({ response_format: wanted })).choices[0].message.content) };
   },
+  async responses() {
+    const found = await client.responses.create({ model, input: "Hello" });
+    return { text: found.output_text, usage: [found.usage.input_tokens, found.usage.output_tokens] };
+  },
+  async responses_stream() {
+    const parts = [];
+    let end;
+    for await (const event of await client.responses.create({ model, input: "Hello", stream: true })) {
+      if (event.type === "response.output_text.delta") parts.push(event.delta);
+      end = event.response;
+    }
+    return { text: parts.join(""), parts: parts.length, usage: [end.usage.input_tokens, end.usage.output_tokens] };
+  },
   async leave() {
     const found = await chat({ stream: true, max_tokens: 1000 });
     for await (const chunk of found) break;

@@ -51,6 +51,22 @@ async def schema() -> Any:
     return {"data": json.loads((await chat(response_format=wanted)).choices[0].message.content)}
 
 
+async def respond(**more: Any) -> Any:
+    return await settled(client.responses.create(model=MODEL, input="Hello", **more))
+
+
+async def responses() -> Any:
+    found = await respond()
+    return {"text": found.output_text, "usage": [found.usage.input_tokens, found.usage.output_tokens]}
+
+
+async def responses_stream() -> Any:
+    events = [event async for event in each(await respond(stream=True))]
+    parts = [event.delta for event in events if event.type == "response.output_text.delta"]
+    end = events[-1].response
+    return {"text": "".join(parts), "parts": len(parts), "usage": [end.usage.input_tokens, end.usage.output_tokens]}
+
+
 async def leave() -> Any:
     found = await chat(stream=True, max_tokens=LONG)
     async for _chunk in each(found):
@@ -81,5 +97,5 @@ async def wrong_key() -> Any:
 
 
 run({case.__name__: case for case in (
-    plain, stream, tools, tools_stream, schema, leave, leave_plain, models, unknown_model, embeddings, wrong_key,
+    plain, stream, tools, tools_stream, schema, responses, responses_stream, leave, leave_plain, models, unknown_model, embeddings, wrong_key,
 )})  # fmt: skip
