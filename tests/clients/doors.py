@@ -76,9 +76,7 @@ class Program:
         self.name = name
         command, packages = PROGRAMS[name]
         environment = {"PYTHONPATH": packages, "NODE_PATH": str(PACKAGES / "node/node_modules"), **door.environment(name)}
-        self._process = subprocess.Popen(
-            command, cwd=HERE / "programs", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._process = subprocess.Popen(command, cwd=HERE / "programs", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def ask(self, case: str) -> Any:
         """Return what the client got in a case."""

@@ -70,7 +70,7 @@ class Raw:
             return self.send("POST", "/v1/embeddings", {"model": self.model, "input": "Hello"})
         body = {"model": self.model, "messages": HELLO, **CASES[case]}
         found = self.send("POST", "/v1/chat/completions", body, "sk-wrong" if case == "wrong_key" else self.key, case.startswith("leave"))
-        if case == "tools":
+        if case == "tools" and "choices" in found:
             call = found["choices"][0]["message"]
             result = {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": RESULT}
             end = self.send("POST", "/v1/chat/completions", {**body, "messages": [*HELLO, call, result]})
