@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common.program import content
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
@@ -22,7 +23,7 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         known, files = arguments.pop("known", {}), program.with_contents(arguments.get("files", []))
-        wanted = {str(entry.get("path")): entry.get("content") for entry in files}
+        wanted = {str(entry.get("path")): content(entry) for entry in files}
         if known and installed.has(known, arguments.get("directories", []), wanted):
             return {**result, "changed": False, "changed_paths": []}
         return result | self._execute_module(module_args={**arguments, "files": files}, task_vars=task_vars)

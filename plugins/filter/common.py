@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: systemd units and secret variables."""
+"""Filters: systemd units, programs on nodes, and secret variables."""
 
 from __future__ import annotations
 
@@ -14,12 +14,18 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, pla
 
 secrets = Core("common.secret_environment")
 systemd = Core("common.systemd")
+paths = Core("common.paths")
 
 
 def unit_with_digest(text: str, inputs: Sequence[Any], programs: Sequence[str] = ()) -> dict[str, str]:
     """Return {text, inputs}: the unit with the digest of all launch inputs in place of its placeholder."""
-    texts = [program.text(str(name)) for name in programs]
-    return systemd.unit_with_digest(str(text), [*plain_data(inputs), *texts])
+    sources = [value for name in programs for value in program.source(str(name)).values()]
+    return systemd.unit_with_digest(str(text), [*plain_data(inputs), *sources])
+
+
+def program_file(name: str) -> dict[str, str]:
+    """Return {path, program}: the entry of root_files that installs a packed program. Raises KeyError for an unknown name."""
+    return {"path": paths.program(name), "program": paths.PROGRAMS[name]}
 
 
 def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,4 +38,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"unit_with_digest": unit_with_digest, "secret_environment": secret_environment}
+        return {"unit_with_digest": unit_with_digest, "program_file": program_file, "secret_environment": secret_environment}

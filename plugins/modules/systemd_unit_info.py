@@ -55,6 +55,9 @@ options:
       program:
         description: A file of this collection, as in M(gb10.cluster.root_files), whose action plugin reads it.
         type: str
+      packed:
+        description: A packed program in Base64. The action plugin sets it.
+        type: str
   broken:
     description: Why a service with unchanged inputs must be restarted; empty for no restart.
     type: str
@@ -165,7 +168,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import install
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 _LOG_LINES = 300
-_FILE = {"path": {"type": "path", "required": True}, "content": {"type": "str"}, "program": {"type": "str"}}
+_SOURCES = ("content", "program", "packed")
+_FILE = {"path": {"type": "path", "required": True}, **{name: {"type": "str"} for name in _SOURCES}}
 
 
 def main() -> None:
@@ -181,8 +185,8 @@ def main() -> None:
                 "elements": "dict",
                 "default": [],
                 "options": _FILE,
-                "mutually_exclusive": [("content", "program")],
-                "required_one_of": [("content", "program")],
+                "mutually_exclusive": [_SOURCES],
+                "required_one_of": [_SOURCES],
             },
             "broken": {"type": "str", "default": ""},
             "known": {"type": "dict", "default": {}},
@@ -196,7 +200,7 @@ def main() -> None:
         compared = {}
         if planned:
             files = installed.unit_files(name, planned["text"], module.params["files"])
-            differs = any(io_file.differs(path, text) for path, text in files.items())
+            differs = any(io_file.differs(path, content) for path, content in files.items())
             differs = differs or not all(map(io_file.installed_folder, module.params["directories"]))
             compared = installed.compared(service, planned["inputs"], module.params["broken"], differs)
     except (ValueError, OSError) as error:

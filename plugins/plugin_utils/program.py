@@ -2,29 +2,45 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Programs of this collection that run on nodes, read on the controller."""
+"""Programs of this collection that run on nodes, read and packed on the controller."""
 
 from __future__ import annotations
 
+import base64
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
+
+packing = Core("common.program")
 _CORE = Path(__file__).resolve().parents[1] / "module_utils"
 
 
-def text(program: str) -> str:
-    """Return a program by its path below plugins/module_utils. Raises ValueError for any other file."""
-    path = (_CORE / program).resolve()
-    if _CORE not in path.parents or not path.is_file():
+@functools.cache
+def source(program: str) -> dict[str, str]:
+    """Return {content} of a file below plugins/module_utils, such as launch/io_ray.py, or {packed} of a program.
+
+    A program is named without the suffix, such as launch/io_gates, and has what it imports. Raises ValueError for
+    anything else.
+    """
+    name = program if program.endswith(".py") else f"{program}.py"
+    data = _read(name)
+    if data is None:
         raise ValueError(f"{program!r} is not a file of this collection below plugins/module_utils")
-    return path.read_text(encoding="utf-8")
+    return {"content": data.decode()} if program == name else {"packed": base64.b64encode(packing.pack(program, _read)).decode()}
+
+
+def _read(name: str) -> bytes | None:
+    path = (_CORE / name).resolve()
+    return path.read_bytes() if _CORE in path.parents and path.is_file() else None
 
 
 def with_contents(files: Any) -> list[dict[str, Any]]:
-    """Return the entries of a module's option files, with each program replaced by its content.
+    """Return the entries of a module's option files, with each program replaced by its content or packed.
 
     Raises AnsibleActionFail for other data than a list of mappings, and for a program that the collection does not have.
     """
@@ -37,7 +53,7 @@ def _with_content(entry: Mapping[str, Any]) -> dict[str, Any]:
     if "program" not in entry:
         return dict(entry)
     try:
-        content = text(str(entry["program"]))
+        found = source(str(entry["program"]))
     except ValueError as error:
         raise AnsibleActionFail(f"files: program: {error}") from error
-    return {**{key: value for key, value in entry.items() if key != "program"}, "content": content}
+    return {**{key: value for key, value in entry.items() if key != "program"}, **found}

@@ -23,13 +23,13 @@ from typing import Any
 
 import pytest
 from locks import installed
+from packed import install
 from patch.sources import CACHE
-from repository import ROOT, load_yaml, read
+from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, schema
 
 LOCK = ROOT / "roles/gateway/files/gateway.lock"
-PACKAGE = "ansible_collections/gb10/cluster/plugins/module_utils"
 OPERATOR = "sk-operator"
 #: After this time the program knows a changed list of clients.
 _KNOWN_SECONDS = 0.15
@@ -181,16 +181,11 @@ def started(
     proxy = Proxy(planned["place"]["url"], folder, ca)
     proxy.write(clients.with_operator(proxy.known, OPERATOR))
     (folder / "settings.json").write_text(planned["settings"].replace(schema.CLIENTS, str(folder / "clients.json")), encoding="utf-8")
-    for name in load_yaml(read("roles/gateway/vars/main.yml"))["_gateway_modules"]:
-        place = folder / "program" / PACKAGE / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(ROOT / "plugins/module_utils" / name, place)
     state = folder / "state"
     state.mkdir(exist_ok=True)
     variables = {planned["variables"][cluster]: key for cluster, key in keys.items()}
-    environment = {"PATH": os.defpath, "HOME": str(state), "PYTHONPATH": str(folder / "program"), **variables}
-    module = f"{PACKAGE.replace('/', '.')}.gateway.io_proxy"
-    command = [own or python(), "-B", "-m", module, folder / "settings.json", state, *(pair or ())]
+    environment = {"PATH": os.defpath, "HOME": str(state), **variables}
+    command = [own or python(), "-I", "-B", install("gateway", folder), folder / "settings.json", state, *(pair or ())]
     with (folder / "log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd="/", env=environment, stdout=log, stderr=log)
     proxy.pid = process.pid

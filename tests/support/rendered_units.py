@@ -1,4 +1,4 @@
-"""The units of all roles, rendered from plans as the roles do, and the programs that they start."""
+"""The units of all roles, rendered from plans as the roles do."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from repository import ROOT, load_yaml, read
+from repository import ROOT
 
 TEMPLATES = sorted(ROOT.glob("roles/*/templates/*.service.j2"))
 
@@ -31,11 +31,3 @@ def rendered(plans: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, 
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: json.loads((folder / name).read_text(encoding="utf-8")) for name in plans}
-
-
-def gates_program() -> dict[str, str]:
-    """Return the files of the gates' program by their path below its folder, as the role gb10 installs them."""
-    variables = load_yaml(read("roles/gb10/vars/main.yml"))
-    package = variables["_gb10_gate_package"]
-    main = variables["_gb10_gate_main"].replace("{{ _gb10_gate_package | replace('/', '.') }}", package.replace("/", "."))
-    return {"__main__.py": main, **{f"{package}/{name}": read(f"plugins/module_utils/{name}") for name in variables["_gb10_gate_modules"]}}

@@ -82,7 +82,7 @@ def write_file(path: str, content: str | bytes, mode: int, owner: tuple[int, int
     descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
+            file.write(_encoded(content))
             file.flush()
             if owner is not None:
                 os.fchown(file.fileno(), *owner)
@@ -94,6 +94,15 @@ def write_file(path: str, content: str | bytes, mode: int, owner: tuple[int, int
             os.unlink(temporary)
         raise
     sync_folder(folder)
+
+
+def _encoded(content: str | bytes) -> bytes:
+    return content.encode() if isinstance(content, str) else content
+
+
+def _bytes(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def owned(path: str) -> tuple[int, int, int] | None:
@@ -110,11 +119,11 @@ def installed_folder(path: str) -> bool:
     return owned(path) == (stat.S_IFDIR | SEARCHABLE, os.geteuid(), os.getegid())
 
 
-def differs(path: str, text: str | None) -> bool:
+def differs(path: str, content: str | bytes | None) -> bool:
     """Return whether install() would change the file. Raises OSError."""
-    if text is None:
+    if content is None:
         return os.path.lexists(path)
-    return owned(path) != (stat.S_IFREG | READABLE, os.geteuid(), os.getegid()) or read_file(path)[0] != text
+    return owned(path) != (stat.S_IFREG | READABLE, os.geteuid(), os.getegid()) or _bytes(path) != _encoded(content)
 
 
 def install_folder(path: str) -> None:
@@ -133,13 +142,13 @@ def install_folder(path: str) -> None:
         os.close(folder)
 
 
-def install(path: str, text: str | None) -> None:
-    """Replace a file by one of the caller's that every user may read, or remove it if ``text`` is None. Raises OSError."""
-    if text is None:
+def install(path: str, content: str | bytes | None) -> None:
+    """Replace a file by one of the caller's that every user may read, or remove it if ``content`` is None. Raises OSError."""
+    if content is None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
     else:
-        write_file(path, text, READABLE, (os.geteuid(), os.getegid()))
+        write_file(path, content, READABLE, (os.geteuid(), os.getegid()))
 
 
 @contextlib.contextmanager

@@ -34,22 +34,35 @@ WATCHDOG_TOKEN = "/etc/gb10/watchdog.token"
 WATCHDOG_WEBHOOK = "/etc/gb10/watchdog.webhook"
 WATCHDOG_STATE = "/var/lib/gb10-watchdog"
 WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
-#: The guard of the memory during a start: its unit and program; the last starts, the present one in memory, and the stop,
+#: The guard of the memory during a start: its unit; the last starts, the present one in memory, and the stop,
 #: while which the units do not start. Keep it equal to the conditions of the units.
-MEMORY_GUARD_UNIT, MEMORY_GUARD_PROGRAM = "gb10-memory-guard.service", "/usr/local/lib/gb10-memory-guard"
+MEMORY_GUARD_UNIT = "gb10-memory-guard.service"
 MEMORY_GUARD_STATE = "/var/lib/gb10-memory-guard"
 MEMORY_GUARD_STARTS, MEMORY_GUARD_STOP = f"{MEMORY_GUARD_STATE}/starts.json", f"{MEMORY_GUARD_STATE}/stop.json"
 MEMORY_GUARD_PRESENT = "/run/gb10-memory-guard/start.json"
-#: The gates before each start: their settings, and the folder of the program.
-GATES_SETTINGS, GATES_PROGRAM = "/etc/gb10/gates.json", "/usr/local/lib/gb10-gates"
-#: The gateway: its unit, program and settings, the API keys of its models, and its user, whose home has its counts.
-GATEWAY_UNIT, GATEWAY_USER = "gb10-gateway.service", "gb10-gateway"
-GATEWAY_PROGRAM, GATEWAY_FOLDER = "/usr/local/lib/gb10-gateway", "/etc/gb10/gateway"
+#: The settings of the gates before each start.
+GATES_SETTINGS = "/etc/gb10/gates.json"
+#: The gateway: its unit and settings, the API keys of its models, and its user, whose home has its counts.
+GATEWAY_UNIT, GATEWAY_USER, GATEWAY_FOLDER = "gb10-gateway.service", "gb10-gateway", "/etc/gb10/gateway"
 GATEWAY_ENVIRONMENT = "/etc/gb10/gateway.env"
+#: The packed programs: their folder, and the file below plugins/module_utils that starts each.
+PROGRAM_FOLDER = "/usr/local/lib"
+PROGRAMS = {
+    "gates": "launch/io_gates",
+    "gateway": "gateway/io_proxy",
+    "memory-guard": "memory/io_guard",
+    "model": "model_store/io_copy",
+    "watchdog": "watchdog/io_watch",
+}
 #: systemd's folder for the administrator's units.
 UNIT_FOLDER = "/etc/systemd/system"
 #: The services, in start order; they stop in reverse order.
 RAY_UNIT, VLLM_UNIT = UNITS = ("gb10-ray.service", "gb10-vllm.service")
+
+
+def program(name: str) -> str:
+    """Return the file of a packed program. It has the path of its former folder, which units in records of launches name."""
+    return f"{PROGRAM_FOLDER}/gb10-{name}"
 
 
 def home(user: str) -> str:

@@ -407,12 +407,12 @@ async def run(settings: str, folder: str, *pair: str) -> None:
         job.result()
 
 
-def main(arguments: list[str]) -> None:
+def main() -> None:
     """Run the program. Collecting garbage less often takes about a tenth off the time of many new connections."""
     gc.set_threshold(100_000, 20, 20)
     gc.freeze()
-    asyncio.run(run(*arguments))
+    asyncio.run(run(*sys.argv[1:]))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

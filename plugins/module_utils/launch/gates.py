@@ -45,7 +45,7 @@ def argv(unit: str, engine_file: str = "") -> list[str]:
     have no effect on Python.
     """
     given = [f"--engine-file={engine_file}"] if engine_file else []
-    return ["/usr/bin/python3", "-I", "-B", paths.GATES_PROGRAM, *given, unit, "--"]
+    return ["/usr/bin/python3", "-I", "-B", paths.program("gates"), *given, unit, "--"]
 
 
 def settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:

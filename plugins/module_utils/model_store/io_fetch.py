@@ -335,7 +335,7 @@ def _bytes(folder: str) -> int:
     return sum(_size(f"{place}/{name}") or 0 for place, _folders, names in os.walk(folder) for name in names)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read the arguments, list or fetch."""
     parser = argparse.ArgumentParser(description="Fetch a model to this node.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -351,7 +351,7 @@ def main() -> None:
     fetcher.add_argument("--status", required=True, help="the status file")
     fetcher.add_argument("--streams", type=int, default=4, help="number of parallel files")
     fetcher.add_argument("--verify", action="store_true", help="read every file again")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if options.command == "fetch":
         raise SystemExit(fetch(options))
     try:

@@ -30,7 +30,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -399,7 +399,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if status.state == "complete" else 1
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Parse the arguments and run."""
     parser = argparse.ArgumentParser(description="Receive a model from one node and send it to the next.")
     parser.add_argument("--folder", required=True)
@@ -411,7 +411,7 @@ def main() -> None:
     parser.add_argument("--upstream-address", default="")
     parser.add_argument("--streams", type=int, default=4, help="number of parallel files")
     parser.add_argument("--verify", action="store_true", help="read every file again")
-    raise SystemExit(run(parser.parse_args()))
+    raise SystemExit(run(parser.parse_args(arguments)))
 
 
 if __name__ == "__main__":

@@ -73,7 +73,7 @@ def _paths(roots: Sequence[str], users: Sequence[str]) -> dict[str, Found]:
 
 
 def _temporary() -> dict[str, list[str]]:
-    files = [place.path for place in _places() if place.kind == "file"]
+    files = [place.path for place in _places() if place.kind != "tree"]
     return {path: sorted(name for pattern in plan.patterns(path) for name in glob.iglob(pattern)) for path in files}
 
 

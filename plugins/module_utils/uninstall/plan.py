@@ -157,7 +157,7 @@ def _root(node: Node, root: str, exposed: str, models: bool) -> list[Step]:
 
 def _place(node: Node, place: Place) -> list[Step]:
     path, found = place.path, node.paths.get(place.path)
-    if place.kind == "tree":
+    if place.kind == "tree" or (place.kind == "program" and found and found.type == "folder"):
         return [] if found is None else _tree(node, place, found)
     steps = []
     if found is not None:

@@ -20,8 +20,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     SYSCTL_FILE,
 )
 
-#: file: a file or a link. tree: a folder whose whole content is the collection's.
-Kind = Literal["file", "tree"]
+#: file: a file or a link. tree: a folder whose whole content is the collection's. program: a file, of earlier releases a tree.
+Kind = Literal["file", "tree", "program"]
 RUNTIME_RECORD = f"{paths.OVERRIDES}/vllm_runtime.json"
 CONFIGURATION = "/etc/gb10"
 #: Keep equal to STATE in fabric/io_rollback.py, which is I/O.
@@ -82,7 +82,7 @@ STORE: Sequence[Place] = (
 NODE: Sequence[Place] = (
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.WATCHDOG_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.WATCHDOG_UNIT}", "unit", "file"),
-    Place("/usr/local/lib/gb10-watchdog", "the watchdog", "tree"),
+    Place(paths.program("watchdog"), "the watchdog", "program"),
     Place("/run/gb10-watchdog", "status of the watchdog", "tree"),
     Place(paths.WATCHDOG_STATE, "evidence of the watchdog", "tree"),
     Place(paths.WATCHDOG_SETTINGS, "settings of the watchdog", "file"),
@@ -90,22 +90,22 @@ NODE: Sequence[Place] = (
     Place(paths.WATCHDOG_WEBHOOK, "address of the watchdog's webhook", "file"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.MEMORY_GUARD_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.MEMORY_GUARD_UNIT}", "unit", "file"),
-    Place(paths.MEMORY_GUARD_PROGRAM, "the memory guard", "tree"),
+    Place(paths.program("memory-guard"), "the memory guard", "program"),
     Place("/run/gb10-memory-guard", "the present start", "tree"),
     Place(paths.MEMORY_GUARD_STATE, "records of the memory guard", "tree"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GATEWAY_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.GATEWAY_UNIT}", "unit", "file"),
-    Place(paths.GATEWAY_PROGRAM, "the gateway", "tree"),
+    Place(paths.program("gateway"), "the gateway", "program"),
     Place(paths.GATEWAY_FOLDER, "settings and clients of the gateway", "tree"),
     Place(paths.GATEWAY_ENVIRONMENT, "API keys of the gateway's models", "file"),
     *(Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{unit}", "start at boot", "file") for unit in paths.UNITS),
     *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in paths.UNITS),
     Place("/usr/local/lib/gb10", "the program that verifies the API key", "tree"),
-    Place("/usr/local/lib/gb10-model", "programs that copy models", "tree"),
+    Place(paths.program("model"), "the program that copies models", "program"),
     Place("/usr/local/lib/gb10-rank.py", "the program that starts ranks", "file"),
     Place("/usr/local/lib/gb10-wait-for-ray.py", "the program that waits for Ray", "file"),
     Place("/usr/local/bin/gb10-wait-for-ray", "the program that waits for Ray", "file"),
-    Place(paths.GATES_PROGRAM, "the gates before each start", "tree"),
+    Place(paths.program("gates"), "the gates before each start", "program"),
     Place(paths.GATES_SETTINGS, "settings of the gates", "file"),
     Place("/run/gb10-model", "status of a model copy", "tree"),
     Place("/var/lib/gb10-vllm-build", "link to the folder of the build of vLLM", "file"),

@@ -22,7 +22,8 @@ import pytest
 import root_file_system
 from cluster_nodes import cluster_plan, spark
 from live_cluster import Cluster
-from rendered_units import gates_program, rendered
+from packed import packed
+from rendered_units import rendered
 from repository import read
 from testinfra.host import Host
 
@@ -170,8 +171,7 @@ def host(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
         archive.addfile(entry, io.BytesIO(RANK.encode()))
     head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
     head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
-    for name, text in gates_program().items():
-        put(head, f"{paths.GATES_PROGRAM}/{name}", text)
+    put(head, paths.program("gates"), packed("gates"))
     put(head, "/usr/local/lib/gb10-rank.py", read("plugins/module_utils/launch/io_rank.py"))
     gates = {"node": "spark1", "seconds": 5, "drop_caches": False, "links": [], "gpu": False, "libraries": [], "memory": 0, "peers": {UNIT: []}}
     put(head, paths.GATES_SETTINGS, json.dumps(gates))
@@ -182,7 +182,7 @@ def host(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
     head.check_output(f"systemd-run --quiet --unit=planted python3 {PLANTED}/listeners.py")
     yield head
     head.run(f"systemctl stop {UNIT} planted; systemctl reset-failed; podman image rm --force {TAG}; userdel --remove gb10")
-    files = [PLANTED, MARKS, SOCKET, "/usr/bin/docker", paths.GATES_PROGRAM, paths.GATES_SETTINGS, "/usr/local/lib/gb10-rank.py"]
+    files = [PLANTED, MARKS, SOCKET, "/usr/bin/docker", paths.program("gates"), paths.GATES_SETTINGS, "/usr/local/lib/gb10-rank.py"]
     files += [paths.RANK_ENVIRONMENT, paths.SECRET_ENVIRONMENT, paths.API_KEY[1], f"{paths.UNIT_FOLDER}/{UNIT}.service"]
     head.check_output(f"rm -rf {' '.join(files)} && systemctl daemon-reload")
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from filters import FILTERS
-from rendered_units import gates_program
+from packed import install
 from repository import ROOT, load_yaml, read
 from run_module import program
 
@@ -198,11 +198,7 @@ Installed = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
     """Install the program as the role does, in a folder; return a function that runs it with given settings."""
-    folder = tmp_path / "program"
-    for name, text in gates_program().items():
-        target = folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
+    installed_program = install("gates", tmp_path)
 
     def run(*arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
         settings = {"node": "spark1", "seconds": 1, "drop_caches": False, "links": [], "gpu": False, "libraries": [], "memory": 0}
@@ -214,7 +210,7 @@ def installed(tmp_path: Path) -> Installed:
         credentials.mkdir(exist_ok=True)
         (credentials / "api.env").write_text(systemd.environment_file({"SECRET": "api", "VLLM_API_KEY": KEY}), encoding="utf-8")
         (credentials / "secret.env").write_text(f"# salt\n{systemd.environment_file({'SECRET': 'secret', 'HF_TOKEN': KEY})}", encoding="utf-8")
-        words = [sys.executable, *gates.argv("gb10-ray")[1:3], str(folder), f"--settings={path}", f"--environment={ranks}", *arguments]
+        words = [sys.executable, *gates.argv("gb10-ray")[1:3], str(installed_program), f"--settings={path}", f"--environment={ranks}", *arguments]
         environment = {**os.environ, "CREDENTIALS_DIRECTORY": str(credentials)}
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environment)
 
@@ -323,8 +319,8 @@ def test_both_services_start_behind_the_gates(executor: str) -> None:
 
 
 def test_the_role_installs_where_the_units_look() -> None:
-    variables = load_yaml(read("roles/gb10/vars/main.yml"))
-    assert (variables["_gb10_gate_program"], variables["_gb10_gate_settings"]) == (paths.GATES_PROGRAM, paths.GATES_SETTINGS)
+    files = load_yaml(read("roles/gb10/vars/main.yml"))["_gb10_gate_files"]
+    assert f"'path': '{paths.GATES_SETTINGS}'" in files and "'gates' | gb10.cluster.program_file" in files
 
 
 @pytest.mark.parametrize("unit", ["ray_cluster/templates/gb10-ray", "vllm_serve/templates/gb10-vllm"])
@@ -334,7 +330,7 @@ def test_restarts_are_bounded_by_the_plan(unit: str) -> None:
         lines
     )
     assert {"OOMScoreAdjust={{ gb10_plan.oom_score }}", "MemoryMax={{ gb10_plan.memory_max }}%"} <= set(lines)
-    assert f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.GATES_PROGRAM} --drop-caches" in lines
+    assert f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.program('gates')} --drop-caches" in lines
 
 
 def test_a_program_that_does_not_exist_has_the_status_of_a_shell() -> None:

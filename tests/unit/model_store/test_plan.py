@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 from collections.abc import Mapping
@@ -16,7 +15,6 @@ from filters import FILTERS
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
-from repository import load_yaml, read
 from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.action import model_store_wait
@@ -415,21 +413,3 @@ def test_what_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answers: list[Any],
 def test_a_connection_that_comes_back_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = AnsibleConnectionFailure("no route")
     assert waited(monkeypatch, [progress(), lost, lost, progress(), progress("complete")])[0]["reason"] == ""
-
-
-def imports(name: str) -> set[str]:
-    """Return a file of module_utils and all files that it imports; ``name`` is, for example, model_store/plan."""
-    found = {f"{name}.py"}
-    for node in ast.walk(ast.parse(read(f"plugins/module_utils/{name}.py"))):
-        if not isinstance(node, ast.ImportFrom) or ".module_utils." not in (node.module or ""):
-            continue
-        place = (node.module or "").partition(".module_utils.")[2].replace(".", "/")
-        for needed in [f"{place}/{alias.name}" for alias in node.names] if "/" not in place else [place]:
-            found |= imports(needed)
-    return found
-
-
-def test_the_programs_are_installed_with_all_that_they_import() -> None:
-    files = load_yaml(read("roles/model_store/vars/main.yml"))["_model_store_files"]
-    assert all(entry["path"].endswith(f"/{entry['program']}") for entry in files)
-    assert [entry["program"] for entry in files] == sorted(imports("model_store/io_fetch") | imports("model_store/io_relay"))

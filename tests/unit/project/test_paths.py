@@ -64,7 +64,6 @@ def test_roots_state_is_not_below_it() -> None:
         ("ray_cluster", "_ray_cluster_unit", paths.RAY_UNIT),
         ("vllm_serve", "_vllm_serve_api_environment", paths.API_KEY[1]),
         ("vllm_serve", "_vllm_serve_key_file", paths.API_KEY[0]),
-        ("vllm_serve", "_vllm_serve_memory_guard_program", paths.MEMORY_GUARD_PROGRAM),
         ("vllm_serve", "_vllm_serve_memory_guard_unit", paths.MEMORY_GUARD_UNIT),
         ("vllm_serve", "_vllm_serve_token_path", paths.RAY_TOKEN),
         ("vllm_serve", "_vllm_serve_unit", paths.VLLM_UNIT),

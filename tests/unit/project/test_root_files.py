@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,9 +12,13 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from packed import packed
 from repository import read
 from run_module import run_module
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.program import content, sources
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
 
@@ -122,13 +127,90 @@ def test_an_entry_has_one_source(tmp_path: Path, entry: dict[str, str]) -> None:
     assert install({"path": str(tmp_path / "x"), **entry})["failed"]
 
 
+def packed_file(path: Path, name: str = "gates") -> dict[str, str]:
+    return {"path": str(path), "packed": base64.b64encode(packed(name)).decode()}
+
+
+def test_a_packed_program_is_installed_once_and_its_difference_shows_the_changed_sources(tmp_path: Path) -> None:
+    path, given = tmp_path / "gb10-gates", packed_file(tmp_path / "gb10-gates")
+    planned = install(given, check=True)
+    assert planned["changed"] and not path.exists()
+    assert len(planned["diff"]) == len(sources(packed("gates"))) > 10
+    first = install(given)
+    assert (first["diff"], first["changed_paths"], path.read_bytes(), mode(path)) == (planned["diff"], [str(path)], packed("gates"), 0o644)
+    assert not install(given)["changed"]
+    path.write_bytes(program.packing.pack("a/start", {"a/start.py": b"import sys\n"}.get))
+    new = program.packing.pack("a/start", {"a/start.py": b"import os\n"}.get)
+    result = install({"path": str(path), "packed": base64.b64encode(new).decode()}, check=True)
+    name = f"{path}/ansible_collections/gb10/cluster/plugins/module_utils/a/start.py"
+    assert result["diff"] == [{"before_header": name, "after_header": name, "before": "import sys\n", "after": "import os\n"}]
+
+
+def former(path: Path, **changes: str) -> dict[str, str]:
+    """Write the folder of a program as earlier releases did. Returns its sources."""
+    found = sources(packed("gates")) | {"__main__.py": "from x import main\n"} | changes
+    for name, text in found.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(text, encoding="utf-8")
+    return found
+
+
+def test_a_packed_program_replaces_its_former_folder(tmp_path: Path) -> None:
+    path = tmp_path / "gb10-gates"
+    former(path)
+    planned = install(packed_file(path), check=True)
+    assert path.is_dir() and [entry["before_header"] for entry in planned["diff"]] == [f"{path}/__main__.py"]
+    assert planned["diff"][0]["before"] == "from x import main\n"
+    assert install(packed_file(path))["changed_paths"] == [str(path)]
+    assert path.read_bytes() == packed("gates") and [item.name for item in tmp_path.iterdir()] == ["gb10-gates"]
+    assert not install(packed_file(path))["changed"]
+
+
+@pytest.mark.parametrize("state", ["half", "none"])
+def test_a_run_that_was_killed_while_it_replaced_the_folder_converges(tmp_path: Path, state: str) -> None:
+    path = tmp_path / "gb10-gates"
+    if state == "half":
+        former(path)
+        (path / "__main__.py").unlink()
+    assert install(packed_file(path))["changed"] and path.read_bytes() == packed("gates")
+
+
+@pytest.mark.parametrize("kind", ["other file", "link"])
+def test_a_packed_program_replaces_no_other_folder(tmp_path: Path, kind: str) -> None:
+    path, folder = tmp_path / "gb10-gates", tmp_path / "elsewhere"
+    former(folder, **({"mine.py": "x\n"} if kind == "other file" else {}))
+    (path.symlink_to if kind == "link" else folder.rename)(folder if kind == "link" else path)
+    result = install(packed_file(path))
+    assert result.get("failed", False) is (kind == "other file")
+    assert ((path if kind == "other file" else folder) / "__main__.py").exists()
+
+
+def test_a_text_replaces_no_folder_of_a_program(tmp_path: Path) -> None:
+    former(tmp_path / "gb10-gates")
+    assert install({"path": str(tmp_path / "gb10-gates"), "content": "x"})["failed"]
+
+
+def test_a_program_without_a_suffix_is_packed() -> None:
+    (given,) = program.with_contents([{"path": "/x", "program": "launch/io_gates"}])
+    assert given == packed_file(Path("/x"))
+    assert content(given) == packed("gates")
+
+
+def test_the_digest_of_a_packed_program_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "gb10-gates"
+    install(packed_file(path))
+    known = {"files": {str(path): io_file.sha256(str(path))}}
+    assert installed.has(known, [], {str(path): packed("gates")})
+    assert not installed.has(known, [], {str(path): packed("watchdog")})
+
+
 def test_a_program_is_one_of_the_collection() -> None:
     given = [{"path": "/x", "program": "launch/io_ray.py"}, {"path": "/y", "state": "absent"}]
-    content = read("plugins/module_utils/launch/io_ray.py")
-    assert program.with_contents(given) == [{"path": "/x", "content": content}, {"path": "/y", "state": "absent"}]
+    text = read("plugins/module_utils/launch/io_ray.py")
+    assert program.with_contents(given) == [{"path": "/x", "content": text}, {"path": "/y", "state": "absent"}]
 
 
-@pytest.mark.parametrize("path", ["../modules/root_files.py", "launch", "launch/none.py", "/etc/passwd", ""])
+@pytest.mark.parametrize("path", ["../modules/root_files.py", "../modules/root_files", "launch", "launch/none.py", "launch/none", "/etc/passwd", ""])
 def test_another_program_is_refused(path: str) -> None:
     with pytest.raises(AnsibleActionFail, match="is not a file of this collection"):
         program.with_contents([{"path": "/x", "program": path}])

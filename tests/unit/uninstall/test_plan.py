@@ -50,6 +50,16 @@ def test_a_fresh_node_has_no_steps() -> None:
     assert plan.decide(node({}), models=True) == []
 
 
+@pytest.mark.parametrize(("found", "kind"), [(FOLDER, "tree"), (FILE, "file")])
+def test_a_program_goes_as_a_file_and_as_the_folder_of_an_earlier_release(found: Found, kind: str) -> None:
+    path, left = "/usr/local/lib/gb10-gates", "/usr/local/lib/.gb10-gates.x"
+    steps = decide(node({path: found}, temporary={path: [] if kind == "tree" else [left]}))
+    assert [(step.verb, step.kind, step.name) for step in steps.values()] == [
+        ("remove", kind, path),
+        *([("remove", "file", left)] if kind == "file" else []),
+    ]
+
+
 def test_everything_goes_in_order_and_models_stay() -> None:
     steps = decide(node(INSTALLED, units=["gb10-ray.service", "gb10-vllm.service"], users={"gb10": True}, firewall=["table inet gb10"]))
     assert list(steps) == [

@@ -85,6 +85,10 @@ def test_a_new_file_without_a_removal_is_found(name: str) -> None:
     assert missing(iter(PATH.findall(f"path: {name}") or UNIT.findall(f"unit: {name}")))
 
 
+def test_every_program_is_removed() -> None:
+    assert {paths.program(name) for name in paths.PROGRAMS} == {place.path for place in table.NODE if place.kind == "program"}
+
+
 def test_the_folders_below_the_installation_folder_are_all() -> None:
     text = "".join(read(path) for path in files("roles/*/vars/*.yml", "roles/*/tasks/*.yml"))
     assert {name.split("/")[0] for name in re.findall(r"gb10_plan\.root \}\}/([\w.-]+)", text)} <= {place.path for place in table.STORE}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT
+from packed import install
 from run_module import program
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
@@ -409,26 +409,18 @@ def test_old_evidence_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["20260101T000001Z", "20260101T000002Z"]
 
 
-def test_the_program_runs_from_its_installed_files(tmp_path: Path, server: tuple[str, type[Metrics]]) -> None:
-    """Only the files that the role installs, as in its variables, and systemd's notification socket."""
-    from repository import load_yaml, read  # noqa: PLC0415
-
-    variables = load_yaml(read("roles/vllm_watchdog/vars/main.yml"))
-    for name in variables["_vllm_watchdog_modules"]:
-        path = tmp_path / "lib" / "ansible_collections/gb10/cluster/plugins/module_utils" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text((ROOT / "plugins/module_utils" / name).read_text(encoding="utf-8"), encoding="utf-8")
+def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[str, type[Metrics]]) -> None:
+    """Only the file that the role installs, and systemd's notification socket."""
     cluster = Cluster(tmp_path, server[0])
     (tmp_path / "settings.json").write_text(json.dumps({**cluster.given["head"], "mode": "report"}), encoding="utf-8")
     (tmp_path / "token").write_text(KEY, encoding="utf-8")
-    module = "ansible_collections.gb10.cluster.plugins.module_utils.watchdog.io_watch"
     tools = program(tmp_path / "bin", "systemctl", "true")
-    environment = {"PATH": f"{tools}:{os.defpath}", "PYTHONPATH": str(tmp_path / "lib"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
+    environment = {"PATH": f"{tools}:{os.defpath}", "NOTIFY_SOCKET": str(tmp_path / "notify")}
     environment |= {"STATE_DIRECTORY": str(tmp_path), "RUNTIME_DIRECTORY": str(tmp_path)}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(20)
-        argv = [sys.executable, "-B", "-m", module, str(tmp_path / "settings.json"), str(tmp_path / "token")]
+        argv = [sys.executable, "-I", "-B", str(install("watchdog", tmp_path)), str(tmp_path / "settings.json"), str(tmp_path / "token")]
         with subprocess.Popen(argv, env=environment, cwd="/", stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert systemd.recv(100) == b"READY=1"

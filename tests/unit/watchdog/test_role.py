@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 from filters import FILTERS
-from repository import ROOT, load_yaml, read
+from packed import packed
+from repository import ROOT
 from run_module import program
 from run_playbook import Run, run
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_watch
 
 PLAN = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
@@ -82,16 +84,18 @@ def test_the_settings_are_those_of_the_program(tmp_path: Path, monkeypatch: pyte
     assert "planted" not in json.dumps([head, worker])
 
 
-PLACES = ("settings", "token_path", "webhook_path", "program", "unit_file")
+PLACES = ("settings", "token_path", "webhook_path", "unit_file")
 START = "Start the service, or restart it when its inputs changed"
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> dict[str, str]:
+def places(tmp_path: Path) -> dict[str, Any]:
     """Variables of the role that replace its paths by ones in a folder of each host."""
     for name in HOSTS:
         (tmp_path / name / "etc").mkdir(parents=True)
-    return {f"_vllm_watchdog_{place}": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/{place}" for place in PLACES}
+    found: dict[str, Any] = {f"_vllm_watchdog_{place}": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/{place}" for place in PLACES}
+    program_file = {"path": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/program", "program": paths.PROGRAMS["watchdog"]}
+    return {**found, "_vllm_watchdog_program": program_file}
 
 
 def inputs(folder: Path) -> str:
@@ -102,7 +106,7 @@ def inputs(folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the token belongs to root")
-def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path, places: dict[str, str]) -> None:
+def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path, places: dict[str, Any]) -> None:
     for name in HOSTS:
         show(tmp_path / name, "loaded", "inactive")
     done = play(tmp_path, "--diff", **places)
@@ -112,8 +116,7 @@ def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path, places: 
     assert {token.stat().st_mode & 0o777 for token in tokens} == {0o600}
     assert tokens[0].read_text(encoding="utf-8") not in done.output
     for name in HOSTS:
-        installed = tmp_path / name / "etc/program/ansible_collections/gb10/cluster/plugins/module_utils/watchdog/decide.py"
-        assert installed.read_text(encoding="utf-8") == read("plugins/module_utils/watchdog/decide.py")
+        assert (tmp_path / name / "etc/program").read_bytes() == packed("watchdog")
         assert " start gb10-watchdog.service" in (tmp_path / name / "calls").read_text(encoding="utf-8")
         show(tmp_path / name, "loaded", "activating", inputs(tmp_path / name))
     play(tmp_path, **places).assert_unchanged()
@@ -121,13 +124,13 @@ def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path, places: 
     # A run was killed between the files and the restart: the files are new, and the process has the former inputs.
     show(tmp_path / HOSTS[1], "loaded", "activating", "0" * 64)
     assert play(tmp_path, **places).changed_tasks() == {START}
-    # Another program alone, here in another order, is another input.
-    names = load_yaml(read("roles/vllm_watchdog/vars/main.yml"))["_vllm_watchdog_modules"]
-    assert START in play(tmp_path, "--check", _vllm_watchdog_modules=names[::-1], **places).changed_tasks()
+    # Another program alone is another input.
+    other = {"path": places["_vllm_watchdog_program"]["path"], "program": paths.PROGRAMS["gates"]}
+    assert START in play(tmp_path, "--check", **{**places, "_vllm_watchdog_program": other}).changed_tasks()
 
 
 def test_another_program_needs_a_restart() -> None:
-    names = load_yaml(read("roles/vllm_watchdog/vars/main.yml"))["_vllm_watchdog_modules"]
+    names = list(paths.PROGRAMS.values())
     digests = {FILTERS["unit_with_digest"]("@inputs@", [], programs)["inputs"] for programs in ([], names, names[1:])}
     assert len(digests) == 3
     with pytest.raises(ValueError, match="is not a file of this collection"):

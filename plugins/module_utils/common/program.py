@@ -1,0 +1,95 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Pack a program of this collection into one file that Python runs, like zipapp, with the same bytes on every controller."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import io
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+_PACKAGE = "ansible_collections.gb10.cluster.plugins.module_utils"
+_FOLDER = _PACKAGE.replace(".", "/")
+_MAIN = "from {package}.{module} import main\n\nraise SystemExit(main())\n"
+#: What a folder has in which earlier releases installed a program, at the path of its file.
+FORMER = frozenset(("__main__.py", _FOLDER.partition("/")[0]))
+#: Returns the content of a file by its path below plugins/module_utils, None if there is none.
+Read = Callable[[str], bytes | None]
+
+
+def pack(entry: str, read: Read) -> bytes:
+    """Return the program that runs the function main of ``entry``, such as launch/io_gates.
+
+    It has each file of the core that the entry imports, also indirectly or inside a function, and no other one. Raises
+    ValueError for an entry that does not exist, and for an import that a node cannot resolve.
+    """
+    files = {f"{_FOLDER}/{path}": data for path, data in _closure(f"{entry}.py", read).items()}
+    files["__main__.py"] = _MAIN.format(package=_PACKAGE, module=entry.replace("/", ".")).encode()
+    # Before 3.13, Python finds a package without __init__.py in an archive only by an entry for its folder.
+    folders = {path[: end + 1] for path in files for end, letter in enumerate(path) if letter == "/"}
+    packed = io.BytesIO()
+    # Not compressed: other releases of zlib would compress to other bytes.
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted({*files, *folders}):
+            # The time of an entry is 1980-01-01 by default, and its system that of the controller.
+            item = zipfile.ZipInfo(path)
+            item.create_system, item.external_attr = 3, (0o40755 if path in folders else 0o100644) << 16
+            archive.writestr(item, files.get(path, b""))
+    return packed.getvalue()
+
+
+def sources(packed: bytes) -> dict[str, str]:
+    """Return name -> text of the files in a packed program, {} for anything else."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            return {item.filename: archive.read(item).decode("utf-8", "replace") for item in archive.infolist() if not item.is_dir()}
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        return {}
+
+
+def content(entry: Mapping[str, Any]) -> str | bytes | None:
+    """Return what an entry of root_files installs: a text, a packed program, or None for a file that must not exist."""
+    return base64.b64decode(entry["packed"]) if entry.get("packed") else entry.get("content")
+
+
+def _closure(start: str, read: Read) -> dict[str, bytes]:
+    source = read(start)
+    if source is None:
+        raise ValueError(f"there is no file {start}")
+    found, waiting = {start: source}, [start]
+    while waiting:
+        path = waiting.pop()
+        for module, names in _imports(path, found[path]):
+            new = {file: data for file, data in _files(path, module, names, read).items() if file not in found}
+            found |= new
+            waiting += new
+    return found
+
+
+def _imports(path: str, source: bytes) -> Iterator[tuple[str, list[str]]]:
+    """Yield (module, imported names) of each import of Ansible and its collections. All others are the interpreter's."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and (node.level or not node.module):
+            raise ValueError(f"{path} has a relative import")
+        found: list[tuple[str, list[str]]] = []
+        if isinstance(node, ast.Import):
+            found = [(alias.name, []) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found = [(str(node.module), [alias.name for alias in node.names])]
+        yield from (each for each in found if each[0].partition(".")[0] in ("ansible", "ansible_collections"))
+
+
+def _files(path: str, module: str, names: list[str], read: Read) -> dict[str, bytes]:
+    """Return the file of an imported module, or those of the modules that are imported from a package."""
+    if module.startswith(f"{_PACKAGE}."):
+        place = module.removeprefix(f"{_PACKAGE}.").replace(".", "/")
+        for wanted in ([f"{place}.py"], [f"{place}/{name}.py" for name in names]):
+            found = {file: data for file in wanted if (data := read(file)) is not None}
+            if found and len(found) == len(wanted):
+                return found
+    raise ValueError(f"{path} imports {module}, which a node does not have")
