@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 import base64
-import io
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from typing import Any
 
 _PACKAGE = "ansible_collections.gb10.cluster.plugins.module_utils"
@@ -32,7 +32,7 @@ def pack(entry: str, read: Read) -> bytes:
     files["__main__.py"] = _MAIN.format(package=_PACKAGE, module=entry.replace("/", ".")).encode()
     # Before 3.13, Python finds a package without __init__.py in an archive only by an entry for its folder.
     folders = {path[: end + 1] for path in files for end, letter in enumerate(path) if letter == "/"}
-    packed = io.BytesIO()
+    packed = BytesIO()
     # Not compressed: other releases of zlib would compress to other bytes.
     with zipfile.ZipFile(packed, "w") as archive:
         for path in sorted({*files, *folders}):
@@ -46,7 +46,7 @@ def pack(entry: str, read: Read) -> bytes:
 def sources(packed: bytes) -> dict[str, str]:
     """Return name -> text of the files in a packed program, {} for anything else."""
     try:
-        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+        with zipfile.ZipFile(BytesIO(packed)) as archive:
             return {item.filename: archive.read(item).decode("utf-8", "replace") for item in archive.infolist() if not item.is_dir()}
     except (zipfile.BadZipFile, NotImplementedError, RuntimeError):
         return {}

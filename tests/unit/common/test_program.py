@@ -21,7 +21,7 @@ CORE = "ansible_collections.gb10.cluster.plugins.module_utils"
 FOLDER = CORE.replace(".", "/")
 #: Each form of an import, and one that no one names.
 FILES = {
-    "a/io_start.py": f"import json\nfrom {CORE}.a import one, two\nimport {CORE}.b.three\ndef main():\n    from {CORE}.b.four import x\n    return 3\n",
+    "a/io_start.py": f"from {CORE}.a import one, two\nimport {CORE}.b.three\ndef main():\n    from {CORE}.b.four import x\n    return 3\n",
     "a/one.py": f"from {CORE}.a.two import y\n",
     "a/two.py": f"y = 1\nif False:\n    from {CORE}.a import io_start\n",
     "b/three.py": "",
