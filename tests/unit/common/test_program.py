@@ -92,8 +92,16 @@ def test_an_entry_exists() -> None:
 
 def test_other_data_has_no_sources() -> None:
     packed_one = pack(FILES)
-    damaged = packed_one.replace(b"x = 1\n", b"x = 2\n")
-    assert [program.sources(data) for data in (b"", b"no archive", packed_one[:-30], damaged)] == [{}] * 4
+    wrong_sum = packed_one.replace(b"x = 1\n", b"x = 2\n")
+    assert [program.sources(data) for data in (b"", b"no archive", packed_one[:-30], wrong_sum)] == [{}] * 4
+
+
+def test_damaged_data_raises_nothing() -> None:
+    whole = pack(FILES)
+    for place in range(len(whole)):
+        data = bytearray(whole)
+        data[place] ^= 0xFF
+        program.sources(bytes(data))
 
 
 #: The cheapest call of each program: arguments, exit status, and what it prints.

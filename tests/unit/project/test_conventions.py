@@ -310,7 +310,8 @@ def test_the_check_can_fail(check: Callable[[str], Iterator[str]], bad: str, exp
 @pytest.mark.parametrize(
     ("check", "good"),
     [
-        (purity_problems, f"import re\nfrom io import BytesIO\nfrom pathlib import PurePosixPath\nfrom urllib.parse import quote\nfrom {MODULE_UTILS}.fabric import plan"),
+        (purity_problems, f"import re\nfrom pathlib import PurePosixPath\nfrom urllib.parse import quote\nfrom {MODULE_UTILS}.fabric import plan"),
+        (purity_problems, "from io import BytesIO"),
         (task_problems, "# Only nvidia-smi knows.\n" + COMMAND + "  changed_when: false\n"),
         (task_problems, COMMAND + "  changed_when: false  # only reads; no module does\n"),
         (fact_problems, "{{ ansible_host }} {{ ansible_managed | comment }}  # not ansible_hostname"),

@@ -24,7 +24,6 @@ SECRETS = ["HF_TOKEN"]
 OF_UNITS = {
     "GB10_INPUTS",
     "GB10_RANK_GROUP",
-    "PYTHONPATH",
     "RAY_ADDRESS",
     "RAY_AUTH_TOKEN_PATH",
     "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
@@ -82,8 +81,6 @@ def test_no_unit_gives_a_variable_of_the_ranks_to_root(units: dict[str, str]) ->
         of_root += 1
         assert "EnvironmentFile=" not in text and "PassEnvironment=" not in text, name
         assert {line.partition("=")[0] for line in values(text, "Environment")} <= OF_UNITS, name
-        for line in values(text, "Environment"):
-            assert not line.startswith("PYTHONPATH=") or line.startswith("PYTHONPATH=/usr/local/lib/gb10-"), name
     assert of_root > len(VARIANTS) * 4
 
 
