@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import exposed, read_file, write_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import differs, exposed, install, read_file, write_file
 
 
 def names(folder: Path) -> list[str]:
@@ -171,3 +171,12 @@ def test_the_folders_above_are_those_that_a_link_leads_to(tmp_path: Path) -> Non
     (tmp_path / "way").symlink_to(tmp_path / "theirs")
     os.chown(tmp_path / "theirs", 12345, 12345)
     assert exposed(str(tmp_path / "way/state")) == f"{tmp_path}/theirs belongs to user 12345"
+
+
+@pytest.mark.parametrize("content", ["a\r\nb\n", "\u00e9", b"\x00\xff\r\n", b"", ""])
+def test_an_installed_file_does_not_differ(tmp_path: Path, content: str | bytes) -> None:
+    path = str(tmp_path / "file")
+    assert differs(path, content)
+    install(path, content)
+    assert not differs(path, content)
+    assert differs(path, content + ("x" if isinstance(content, str) else b"x"))
