@@ -18,13 +18,12 @@ _FOLDER = _PACKAGE.replace(".", "/")
 _MAIN = "from {package}.{module} import main\n\nraise SystemExit(main())\n"
 #: What a folder has in which earlier releases installed a program, at the path of its file.
 FORMER = frozenset(("__main__.py", _FOLDER.partition("/")[0]))
-#: Returns the content of a file by its path below plugins/module_utils, None if there is none.
-Read = Callable[[str], bytes | None]
 
 
-def pack(entry: str, read: Read) -> bytes:
+def pack(entry: str, read: Callable[[str], bytes | None]) -> bytes:
     """Return the program that runs the function main of ``entry``, such as launch/io_gates.
 
+    ``read`` returns the content of a file by its path below plugins/module_utils, None if there is none.
     It has each file of the core that the entry imports, also indirectly or inside a function, and no other one. Raises
     ValueError for an entry that does not exist, and for an import that a node cannot resolve.
     """
@@ -57,7 +56,7 @@ def content(entry: Mapping[str, Any]) -> str | bytes | None:
     return base64.b64decode(entry["packed"]) if entry.get("packed") else entry.get("content")
 
 
-def _closure(start: str, read: Read) -> dict[str, bytes]:
+def _closure(start: str, read: Callable[[str], bytes | None]) -> dict[str, bytes]:
     source = read(start)
     if source is None:
         raise ValueError(f"there is no file {start}")
@@ -84,7 +83,7 @@ def _imports(path: str, source: bytes) -> Iterator[tuple[str, list[str]]]:
         yield from (each for each in found if each[0].partition(".")[0] in ("ansible", "ansible_collections"))
 
 
-def _files(path: str, module: str, names: list[str], read: Read) -> dict[str, bytes]:
+def _files(path: str, module: str, names: list[str], read: Callable[[str], bytes | None]) -> dict[str, bytes]:
     """Return the file of an imported module, or those of the modules that are imported from a package."""
     if module.startswith(f"{_PACKAGE}."):
         place = module.removeprefix(f"{_PACKAGE}.").replace(".", "/")
