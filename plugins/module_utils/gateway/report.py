@@ -6,9 +6,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
+from ansible_collections.gb10.cluster.plugins.module_utils.health.example import request
 
 _PLACEHOLDER = "YOUR_KEY"
 _GAP = "  "
@@ -45,6 +49,24 @@ def _time(seconds: int) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
+
+
+def example(found: Mapping[str, Any], endpoint: str, alone: str, inventories: Sequence[str]) -> list[str]:
+    """Return the models that answer at the endpoint, the command that creates a key, a request, and the others as warnings.
+
+    ``found``: as for lines(). ``alone``: the host whose clients alone reach the endpoint, "" for others. ``inventories``:
+    the files and folders of this run.
+    """
+    unanswered = found["unanswered"]
+    good = {model["name"]: model["kind"] for model in found["models"] if model["healthy"] and model["name"] not in unanswered}
+    verb = "answer" if len(good) > 1 else "answers"
+    place = f"{endpoint} (the gateway{f', only on {alone}' if alone else ''})"
+    result = [f"{', '.join(good) or 'no model'} {verb} at {place}"]
+    sources = [f"-i {shlex.quote(each)}" for each in inventories]
+    result += shell.folded(["key: ansible-playbook playbooks/gateway_keys.yml", *sources, "-e gateway_key_create=NAME"])
+    result += [line for name, kind in list(good.items())[:1] for line in request(endpoint, name, kind, True)]
+    result += [f"warning: {model['id']}: {model['error']}" for model in found["models"] if not model["healthy"]]
+    return [*result, *(f"warning: {name} does not answer: {reason}" for name, reason in unanswered.items())]
 
 
 def client_settings(endpoint: str, models: Sequence[str]) -> list[str]:
