@@ -263,13 +263,31 @@ def test_the_differences_are_a_table_with_links_to_the_findings() -> None:
         ({}, "Answers 6 equal, 1 near, 0 different Perplexity of the known text 4.231 (record 4.228) Accepted draft tokens 0.71"),
         ({"different": 2, "errors": ["chat: token 3 differs"]}, "The golden answers failed."),
         ({"errors": ["chat: token 3 differs"]}, "error chat: token 3 differs"),
+        ({"warnings": ["chat: the same token 18 times in a row"]}, "All answers agree with the record, but with 1 warning."),
         ({"record_date": None, "equal": 0, "near": 0}, "7 answers without a record: nothing was compared."),
+        ({"record_date": None, "warnings": ["chat: short"] * 2}, "7 answers without a record: nothing was compared, 2 warnings."),
         ({"perplexity": "low"}, "0 different Accepted draft tokens 0.71"),
         ({"format": 2}, "The file of the last result is ignored: it is not a document of format 1."),
     ],
 )
 def test_the_state_of_the_golden_answers(changes: dict[str, Any], expected: str) -> None:
     assert expected in parsed(page(pair(), golden=json.dumps({**GOLDEN, **changes}))).text
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "banner", "words"),
+    [
+        (pair, {}, "good", "checks passed"),
+        (pair, {"record_date": None}, "good", "checks passed"),
+        (pair, {"warnings": ["chat: the same token 18 times in a row"] * 5}, "warning", "checks passed, the last golden answers have 5 warnings"),
+        (pair, {"errors": ["chat: token 3 differs"], "warnings": ["chat: short"]}, "error", "checks passed, the last golden answers failed"),
+        (faulty, {"warnings": ["chat: short"]}, "error", "Worst severity: error (5 errors, 1 warning), the last golden answers have 1 warning"),
+    ],
+)
+def test_the_banner_names_the_messages_of_golden_answers(nodes: Callable[[], list[Facts]], changes: Facts, banner: str, words: str) -> None:
+    (found,) = re.findall(r'<p class="status (\w+)">(.*?)</p>', page(nodes(), golden=json.dumps({**GOLDEN, **changes})))
+    assert found[0] == banner and found[1].endswith(words)
+    assert found[1].startswith(sections.SYMBOLS[banner.replace("good", "")])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1e999}'])
