@@ -107,7 +107,7 @@ def _last_error(nodes: Sequence[Mapping[str, Any]]) -> str:
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
     if not errors:
         unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""
-        return f"last error: none since boot{unread}"
+        return f"last error: none of this launch since boot{unread}"
     _age, name, error = min(errors, key=lambda entry: entry[0])
     return f"last error: {spans.span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import example
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 #: Printed by vLLM 0.32.0, abridged; two engines.
 METRICS = """# TYPE vllm:num_requests_running gauge
@@ -212,7 +215,7 @@ def test_what_is_wrong_is_on_the_screen() -> None:
     assert said[7] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
     assert [line.rpartition("#")[2] for line in said[8:-1]] == ["engine-silent", "no-route"]
     assert "; fix: run 'ping 192.168.1.12'; " in said[9]
-    assert said[-1] == "last error: none since boot on the nodes that could be read"
+    assert said[-1] == "last error: none of this launch since boot on the nodes that could be read"
 
 
 def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
@@ -454,6 +457,23 @@ def test_status_info(tmp_path: Path) -> None:
     assert answer["temperature"] == 61.0
     assert 0 < answer["available"] < answer["total"]
     assert run_module("cluster_status_info", {}, path)["api"] == {}
+
+
+def test_an_error_before_the_current_launch_answered_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    when = time.clock_gettime(time.CLOCK_MONOTONIC) - 60
+    entry = json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": "ValueError: the old server's"})
+    answers = {"systemctl": (0, SHOWN, ""), "journalctl": (0, entry, "")}
+    monkeypatch.setattr(io_record, "FOLDER", str(tmp_path))
+
+    def found() -> dict[str, Any]:
+        error: dict[str, Any] = io_status.node(lambda argv: answers.get(argv[0], (0, "[]", "")))["error"]
+        return error
+
+    assert found()["text"].startswith("ValueError: the old server's")
+    (tmp_path / "current").symlink_to("a.json")
+    assert found() == {}
+    os.utime(tmp_path / "current", (time.time() - 120,) * 2, follow_symlinks=False)
+    assert found()["text"].startswith("ValueError: the old server's")
 
 
 def test_status_info_says_why_it_fails(tmp_path: Path) -> None:
