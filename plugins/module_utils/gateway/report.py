@@ -63,7 +63,7 @@ def example(found: Mapping[str, Any], endpoint: str, alone: str, inventories: Se
     place = f"{endpoint} (the gateway{f', only on {alone}' if alone else ''})"
     result = [f"{', '.join(good) or 'no model'} {verb} at {place}"]
     sources = [f"-i {shlex.quote(each)}" for each in inventories]
-    result += shell.folded(["key: ansible-playbook playbooks/gateway_keys.yml", *sources, "-e gateway_key_create=NAME"])
+    result += shell.folded(["key: ansible-playbook playbooks/gateway_keys.yml", *sources, "-e gateway_key_create=alice"])
     result += [line for name, kind in list(good.items())[:1] for line in request(endpoint, name, kind, True)]
     result += [f"warning: {model['id']}: {model['error']}" for model in found["models"] if not model["healthy"]]
     return [*result, *(f"warning: {name} does not answer: {reason}" for name, reason in unanswered.items())]

@@ -129,7 +129,7 @@ def test_the_end_of_a_run_has_the_gateways_models_the_command_for_a_key_and_a_re
     assert FILTERS["gateway_example"](FOUND, place, "spark1", ["inventories/my models"]) == [
         "big answers at https://llm.example.com:4000/v1 (the gateway)",
         "key: ansible-playbook playbooks/gateway_keys.yml \\",
-        "  -i 'inventories/my models' -e gateway_key_create=NAME",
+        "  -i 'inventories/my models' -e gateway_key_create=alice",
         "curl https://llm.example.com:4000/v1/chat/completions \\",
         '  --header "Authorization: Bearer $KEY" --json \\',
         """  '{"model":"big","messages":[{"role":"user","content":"Hi"}]}'""",

@@ -136,13 +136,13 @@ def test_the_screen() -> None:
         "curl http://192.168.1.11:8000/v1/chat/completions \\",
         '  --header "Authorization: Bearer $KEY" --json \\',
         """  '{"model":"tiny","messages":[{"role":"user","content":"Hi"}]}'""",
-        "12.3 tokens/s generated, requests: 3 running, 0 waiting, prefix cache hit rate 25%",
+        "12.3 tokens/s, 3 requests running, 0 waiting, prefix cache hit rate 25%",
         "model: /srv/models/tiny",
         "spark1  gb10-ray active for 1 h, gb10-vllm active for 1 min (2 restarts)",
-        "        rank pid 812 with 1.0 GiB; memory 100.0 of 120.0 GiB available",
+        "        rank pid 812: 1.0 GiB; 100.0 of 120.0 GiB available",
         "        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE",
         "spark2  gb10-ray active for 1 h",
-        "        no rank; memory 100.0 of 120.0 GiB available",
+        "        no rank; 100.0 of 120.0 GiB available",
         "        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE",
         "last error: 2 min ago, gb10-vllm.service on spark1: ValueError: bad",
     ]
@@ -151,7 +151,7 @@ def test_the_screen() -> None:
 def test_the_lowest_memory_of_the_last_start() -> None:
     starts = [{"minimum": 8 * GIB}, {"minimum": 31.4 * GIB}]
     shown = status_text.lines([node("spark1", api=API, memory_guard={"active": True, "starts": starts, "stop": {}})], "/srv/models/tiny")
-    assert any(line.endswith("; memory 100.0 of 120.0 GiB available, at least 31.4 GiB in the last start") for line in shown)
+    assert any(line.endswith("; 100.0 of 120.0 GiB available, lowest 31.4") for line in shown)
 
 
 KINDS = {"embed": "embeddings", "rerank": "reranker"}
@@ -163,7 +163,7 @@ def test_the_request_to_a_pooling_model(kind: str, word: str) -> None:
     assert said[0].startswith(f"tiny ({word}) answers in 310 ms at ")
     assert said[2].split()[1] == f"http://192.168.1.11:8000{probe.request(kind, 'tiny')[0]}"
     assert json.loads(shlex.split("".join(said[2:5]).replace("\\", ""))[-1]) == probe.request(kind, "tiny")[1]
-    assert "1.5 requests/s finished, requests: 3 running, 0 waiting, prefix cache hit rate 25%" in said
+    assert "1.5 requests/s, 3 requests running, 0 waiting, prefix cache hit rate 25%" in said
 
 
 def test_a_shell_reads_the_lines_of_the_request_as_one_command() -> None:
@@ -210,7 +210,7 @@ def test_what_is_wrong_is_on_the_screen() -> None:
     wedged = {**API, "answers": False, "reason": "no answer after 20 s", "tokens_per_second": None, "running": None, "prefix_cache_hit_rate": None}
     said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
     assert said[0] == "tiny DOES NOT ANSWER at http://192.168.1.11:8000/v1: no answer after 20 s"
-    assert said[1] == "unknown tokens/s generated, requests: unknown running, 0 waiting, prefix cache unused"
+    assert said[1] == "unknown tokens/s, unknown requests running, 0 waiting, prefix cache unused"
     assert said[3] == "the inventory specifies /srv/models/other: the next site.yml run switches to it"
     assert said[7] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
     assert [line.rpartition("#")[2] for line in said[8:-1]] == ["engine-silent", "no-route"]
@@ -284,6 +284,32 @@ def test_links_without_carrier_or_rdma_are_problems() -> None:
     problems = [line for line in said if line.startswith("problem: ")]
     assert [line.partition(";")[0] for line in problems] == [f"problem: spark1 has no link at {name}" for name in ("enp1s0f0np0", "enp1s0f1np1")]
     assert all(line.endswith("#link-down") for line in problems)
+
+
+def test_equal_links_are_one() -> None:
+    link = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
+    twin = {**link, "interface": "enP2p1s0f1np1", "hca": "roceP2p1s0f1"}
+    plain = {"hca": "", "state": ""}
+    for links, shown in (
+        ([link, twin], "2 links 200 Gb/s, RDMA ACTIVE"),
+        ([{**link, **plain}, {**twin, **plain}], "2 links 200 Gb/s"),
+        ([link, {**twin, "speed": 100000}], "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 100 Gb/s, roceP2p1s0f1 ACTIVE"),
+        ([link, {**twin, "carrier": False}], "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 NO CARRIER, roceP2p1s0f1 ACTIVE"),
+    ):
+        said = status_text.lines([node("spark1", api=API, links=links)], "/srv/models/tiny")
+        assert f"        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; {shown}" in said
+
+
+def test_the_lines_of_a_node_fit_80_columns() -> None:
+    starts = [{"minimum": 31.4 * GIB}]
+    links = [{"interface": name, "carrier": True, "speed": 200000, "hca": name, "state": "ACTIVE"} for name in ("enp1s0f1np1", "enP2p1s0f1np1")]
+    ranks = [{"pid": 1234567, "name": "VLLM::Worker_TP", "bytes": 45.1 * GIB}]
+    guarded = {"active": True, "starts": starts, "stop": {}}
+    said = status_text.lines([node("spark1", api=API, memory_guard=guarded, links=links, ranks=ranks)], "/srv/models/tiny")
+    (rank,) = [line for line in said if "lowest" in line]
+    assert rank == "        rank pid 1234567: 45.1 GiB; 100.0 of 120.0 GiB available, lowest 31.4"
+    # The module show indents them by two.
+    assert [line for line in said if len(line) > 77] == []
 
 
 def test_nothing_runs() -> None:

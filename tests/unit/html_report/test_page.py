@@ -448,7 +448,7 @@ def test_the_overview_has_the_url_for_clients_the_load_and_the_watchdog() -> Non
     head["facts"]["watchdog"] = {"active": True, "head": True, "mode": "report", "armed": True, "last_alarm": "", "restarts": 0}
     text = parsed(page(nodes)).text
     assert "API https://spark.example.com:8000/v1 (answers in 200 ms)" in text and "127.0.0.1" not in text
-    assert "Load 31.5 tokens/s generated, requests: 2 running, 0 waiting" in text
+    assert "Load 31.5 tokens/s, 2 requests running, 0 waiting" in text
     assert "Watchdog report, armed, no alarm, no restart in the last hour" in text
 
 
