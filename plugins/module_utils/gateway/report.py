@@ -27,7 +27,7 @@ def lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
     result += [f"error: {found['problem']}"] if found["problem"] else []
     rows = [(model["name"], model["cluster"], model["kind"], "healthy" if model["healthy"] else model["error"]) for model in models]
     result += _table(("model", "cluster", "kind", "state"), rows) if rows else []
-    return [*result, "", *(_clients(clients) if clients else ["No client has a key: -e gateway_key_create=NAME creates one."])]
+    return [*result, "", *(_clients(clients) if clients else ["No client has a key: playbooks/gateway_keys.yml -e gateway_key_create=alice"])]
 
 
 def _clients(clients: Sequence[Mapping[str, Any]]) -> list[str]:

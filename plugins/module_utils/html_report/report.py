@@ -54,7 +54,7 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     rows = [row for row in differences.rows(known) if row.check in checks]
     finished = max((node.finished for node in known.nodes), default=0.0)
     counting = [finding for finding in found if not finding.waived]
-    words = drawing.counted(counting) or "no finding"
+    words = ", ".join(filter(None, (drawing.counted(counting) or "no finding", model.golden_verdict(given.golden)[1])))
     drawn = diagram.svg(drawing.fabric(known, found), "cluster", clean(f"Nodes and rails of {given.cluster}"))
     content = _content(known, found, given, rows, drawn, len(checks))
     body = [tag("section", tag("h2", title, id=_anchor(title)), each) for title, each in content.items()]

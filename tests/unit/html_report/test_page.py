@@ -285,7 +285,10 @@ def test_the_state_of_the_golden_answers(changes: dict[str, Any], expected: str)
     ],
 )
 def test_the_banner_names_the_messages_of_golden_answers(nodes: Callable[[], list[Facts]], changes: Facts, banner: str, words: str) -> None:
-    (found,) = re.findall(r'<p class="status (\w+)">(.*?)</p>', page(nodes(), golden=json.dumps({**GOLDEN, **changes})))
+    text = page(nodes(), golden=json.dumps({**GOLDEN, **changes}))
+    (found,) = re.findall(r'<p class="status (\w+)">(.*?)</p>', text)
+    (title,) = re.findall("<title>(.*?)</title>", text)
+    assert (words.partition("the last")[2] in title) and ("golden" in title) == ("golden" in words)
     assert found[0] == banner and found[1].endswith(words)
     assert found[1].startswith(sections.SYMBOLS[banner.replace("good", "")])
 
