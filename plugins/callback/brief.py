@@ -255,11 +255,12 @@ class CallbackModule(Default):
             super().v2_playbook_on_stats(stats)
             return
         self._display.banner("PLAY RECAP")
+        width = max(map(len, stats.processed), default=0)
         for host in sorted(stats.processed):
             found = stats.summarize(host)
             counts = " ".join(f"{word}={found[key]}" for word, key in _COUNTS.items() if found[key] or word in ("ok", "changed"))
             state = "ERROR" if found["failures"] or found["unreachable"] else "CHANGED" if found["changed"] else "OK"
-            self._display.display(f"{host} : {counts}", color=getattr(constants, f"COLOR_{state}"))
+            self._display.display(f"{host:<{width}} : {counts}", color=getattr(constants, f"COLOR_{state}"))
         self._display.display("", screen_only=True)
 
     def _record(self, failures: Sequence[tuple[Sequence[str], str, Sequence[str]]]) -> None:
