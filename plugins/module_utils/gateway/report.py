@@ -31,19 +31,20 @@ def lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
 
 
 def _clients(clients: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the use of each client, and the models of the restricted ones. The table fits 80 columns."""
     rows = []
     for client in clients:
         used = client["usage"] or [{"model": "", "requests": 0, "failures": 0, "prompt_tokens": 0, "completion_tokens": 0}]
-        first = (client["name"], _time(client["created"]), _time(client["last"]), ", ".join(client["models"]) or "all")
+        first = (client["name"], _time(client["last"]) if client["last"] else f"never, key of {_time(client['created'])[:10]}")
         for index, count in enumerate(used):
             numbers = (str(count[name]) for name in ("requests", "failures", "prompt_tokens", "completion_tokens"))
             rows.append((*(first if index == 0 else ("",) * len(first)), count["model"], *numbers))
-    head = ("client", "created", "last use", "may use", "model", "requests", "failures", "prompt tokens", "completion tokens")
-    return _table(head, rows)
+    restricted = [f"{client['name']} may use only {', '.join(client['models'])}" for client in clients if client["models"]]
+    return [*_table(("client", "last use", "model", "requests", "failed", "tokens in", "out"), rows), *restricted]
 
 
 def _time(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds else "never"
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -117,7 +117,22 @@ def test_the_state_of_the_gateway(tmp_path: Path) -> None:
     lines = FILTERS["gateway_lines"](found, "http://x:4000/v1")
     assert lines[0] == "Gateway http://x:4000/v1: 1 of 2 model servers healthy, 1 client"
     assert lines[3].split() == ["small", "s", "generate", "refused"]
-    assert lines[-1].split()[0] == "alice" and lines[-1].split()[-5:] == ["big", "3", "1", "21", "9"]
+    assert lines[-2:] == [
+        "client  last use          model  requests  failed  tokens in  out",
+        "alice   2026-11-23 20:09  big    3         1       21         9",
+    ]
+
+
+def test_a_client_without_use_and_one_with_some_models() -> None:
+    count = {"requests": 1234567, "failures": 12345, "prompt_tokens": 123456789, "completion_tokens": 123456}
+    new = {"name": "bob", "created": 1795464567, "last": 0, "models": ["big"], "usage": []}
+    busy = {"name": "team-one", "created": 1, "last": 1795464567, "models": [], "usage": [{"model": "gpt-oss-120b", **count}]}
+    lines = FILTERS["gateway_lines"]({**FOUND, "clients": [busy]}, "http://x:4000/v1")
+    # The module show indents them by two.
+    assert max(map(len, lines[-2:])) <= 77
+    lines = FILTERS["gateway_lines"]({**FOUND, "clients": [new]}, "http://x:4000/v1")
+    assert lines[-2].split("  ")[-1] == "0" and "never, key of 2026-11-23" in lines[-2]
+    assert lines[-1] == "bob may use only big"
 
 
 FOUND = {"models": MODELS, "clients": [], "problem": "", "unanswered": {}}
