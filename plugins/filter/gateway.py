@@ -51,6 +51,12 @@ def gateway_lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
     return report.lines(plain_data(found), str(endpoint))
 
 
+def gateway_example(found: Mapping[str, Any], place: Mapping[str, str], host: str, inventories: Sequence[str]) -> list[str]:
+    """Return how clients reach the gateway as lines for people; see module_utils/gateway/report.py."""
+    alone = str(host) if access.loopback(str(place["client"])) else ""
+    return report.example(plain_data(found), str(place["endpoint"]), alone, [str(each) for each in inventories])
+
+
 def gateway_client_settings(models: Sequence[Mapping[str, Any]], endpoint: str) -> list[str]:
     """Return the settings of common clients, with a placeholder for the key."""
     generating = [str(model["name"]) for model in models if model.get("kind", "generate") == "generate"]
@@ -66,6 +72,7 @@ class FilterModule:
             "gateway_client_problems": gateway_client_problems,
             "gateway_client_settings": gateway_client_settings,
             "gateway_cluster_models": gateway_cluster_models,
+            "gateway_example": gateway_example,
             "gateway_lines": gateway_lines,
             "gateway_plan": gateway_plan,
         }
