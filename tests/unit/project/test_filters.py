@@ -16,7 +16,7 @@ from ansible.errors import AnsibleFilterError
 from filters import FILTERS, TESTS
 from repository import ROOT, files, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
 PLAN = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
