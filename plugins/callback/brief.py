@@ -72,6 +72,8 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
     """The default output, except for the names of tasks and for errors."""
 
     CALLBACK_NAME = "gb10.cluster.brief"
+    # The class above sets it.
+    _last_task_name: str | None
 
     def __init__(self) -> None:
         require()
