@@ -17,7 +17,9 @@ description:
     A terminal shows the name of the running task until the next line.
   - Prints what M(gb10.cluster.show) shows. A terminal gets lines that break between words.
   - With O(display_skipped_hosts=false), prints the name of a task that runs in any case before it runs, so that a long
-    task is visible. The default output then prints a name together with the first result.
+    task is visible. The default output then prints a name together with the first result. An include has no result, and so
+      no name.
+  - A terminal gets names of roles without the collection's, and a recap without zeros, which need not be broken.
   - Prints no validation of arguments that succeeds, no included file, and no play without hosts.
   - With C(-v), prints all of these and errors like the default output.
   - Records the last failed run of each playbook, redacted, in C(.gb10/last_failures.json) next to the inventory. A run without
@@ -45,9 +47,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible import constants, context
+from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
 from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color, printable
 
@@ -56,19 +58,22 @@ _NODES = "gb10_cluster"
 #: The action whose lines this plugin prints.
 _PRINTS = "gb10.cluster.show"
 _VALIDATES = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
+_COLLECTION = "gb10.cluster."
+#: The counts of a recap, by Ansible's word for each.
+_COUNTS = {word: word for word in ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")} | {"failed": "failures"}
 #: The variable of a play that only shows an answer.
 _ANSWER = "playbook_answer"
-_failure = Core("field_report.failure")
-_io_file = Core("common.io_file")
 #: The sequence of a terminal that clears the line.
 _CLEAR = "\x1b[K"
 _HINT = "Correct it, then run the same command again; it repeats no finished work. docs/troubleshooting.md lists known errors."
 
 
-class CallbackModule(Default):
+class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no types.
     """The default output, except for the names of tasks and for errors."""
 
     CALLBACK_NAME = "gb10.cluster.brief"
+    # The class above sets it.
+    _last_task_name: str | None
 
     def __init__(self) -> None:
         require()
@@ -129,8 +134,19 @@ class CallbackModule(Default):
             self._progress(task.get_name().rpartition(" : ")[2].strip())
             return
         super()._task_start(task, prefix)
-        if self._last_task_banner != task._uuid and (not task.when or task.action == _PRINTS):
+        if self._last_task_name and self._short():
+            self._last_task_name = self._last_task_name.removeprefix(_COLLECTION)
+        if self._last_task_banner != task._uuid and not (task.when or task.action == _PRINTS or isinstance(task, TaskInclude)):
             self._print_task_banner(task)
+
+    def _empty(self, result: Any) -> bool:
+        """Return whether a task that succeeds has nothing to show now: an include, or lines for the end of the run."""
+        last = result.task.action == _PRINTS and result.result.get("last")
+        return not self._display.verbosity and (bool(last) or isinstance(result.task, TaskInclude))
+
+    def _short(self) -> bool:
+        """Return whether a person reads the output, and did not ask for more."""
+        return sys.stdout.isatty() and not self._display.verbosity
 
     def _print_task_banner(self, task: Any) -> None:
         self._name_play()
@@ -144,15 +160,15 @@ class CallbackModule(Default):
 
     def v2_runner_on_ok(self, result: Any) -> None:
         if result.task.action == _PRINTS and not result.task.loop:
-            self._show(result.result)
-        if self._hidden(result.task):
+            self._show(result.task, result.result)
+        if self._hidden(result.task) or self._empty(result):
             self._handle_warnings_and_exception(result)
         else:
             super().v2_runner_on_ok(result)
 
     def v2_runner_item_on_ok(self, result: Any) -> None:
         if result.task.action == _PRINTS:
-            self._show(result.result)
+            self._show(result.task, result.result)
         if not self._hidden(result.task):
             super().v2_runner_item_on_ok(result)
 
@@ -164,12 +180,14 @@ class CallbackModule(Default):
         if not self._hidden(result.task):
             super().v2_runner_item_on_skipped(result)
 
-    def _show(self, result: Mapping[str, Any]) -> None:
+    def _show(self, task: Any, result: Mapping[str, Any]) -> None:
         """Print the lines of the action show, or keep them for the end of the run."""
         if result.get("last"):
             self._last += result["msg"]
             return
         self._progress()
+        if not self._hidden(task) and self._last_task_banner != task._uuid:
+            self._print_task_banner(task)
         for line in result["msg"]:
             self._display.display(self._wrapped(line), color=color(line))
 
@@ -212,12 +230,12 @@ class CallbackModule(Default):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._progress()
         places: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for host, (task, lines) in self._failed.items():
+        for host, (task, message) in self._failed.items():
             # The others were rescued.
             if host in stats.failures or host in stats.dark:
-                places.setdefault((task, tuple(lines)), []).append(host)
+                places.setdefault((task, tuple(message)), []).append(host)
         if places or not self._all_quiet:
-            super().v2_playbook_on_stats(stats)
+            self._recap(stats)
         self._record([(sorted(hosts), task, lines) for (task, lines), hosts in places.items()])
         for line in self._last:
             self._display.display(self._wrapped(line), color=color(line))
@@ -230,17 +248,35 @@ class CallbackModule(Default):
                 self._display.display(self._wrapped(line), color=constants.COLOR_ERROR)
         self._display.display(self._wrapped(_HINT))
 
+    def _recap(self, stats: Any) -> None:
+        """Print the counts of each host, on a terminal without zeros: Ansible's have more than 80 columns."""
+        if not self._short() or self.get_option("show_custom_stats") or self.get_option("check_mode_markers"):
+            super().v2_playbook_on_stats(stats)
+            return
+        self._display.banner("PLAY RECAP")
+        width = max(map(len, stats.processed), default=0)
+        for host in sorted(stats.processed):
+            found = stats.summarize(host)
+            counts = " ".join(f"{word}={found[key]}" for word, key in _COUNTS.items() if found[key] or word in ("ok", "changed"))
+            state = "ERROR" if found["failures"] or found["unreachable"] else "CHANGED" if found["changed"] else "OK"
+            self._display.display(f"{host:<{width}} : {counts}", color=getattr(constants, f"COLOR_{state}"))
+        self._display.display("", screen_only=True)
+
     def _record(self, failures: Sequence[tuple[Sequence[str], str, Sequence[str]]]) -> None:
         """Record the failures of this run for a field report, or remove those of an earlier run of the playbook."""
-        path = os.path.join(self._inventory, ".gb10", _failure.FILE)
+        # After the check of the release: an older Ansible may have a Python that cannot import the core.
+        from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+        from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure
+
+        path = os.path.join(self._inventory, ".gb10", failure.FILE)
         # A field report that fails has less to report than the run before it.
         if not self._inventory or context.CLIARGS.get("check") or self._playbook.startswith("field_report") or not (failures or os.path.exists(path)):
             return
         try:
-            text = (_io_file.read_bounded(path, _failure.MOST) or "") if os.path.exists(path) else ""
+            text = (io_file.read_bounded(path, failure.MOST) or "") if os.path.exists(path) else ""
             os.makedirs(os.path.dirname(path), exist_ok=True)
             date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            _io_file.write_file(path, _failure.recorded(text, self._playbook, date, failures), 0o600)
+            io_file.write_file(path, failure.recorded(text, self._playbook, date, failures), 0o600)
         except (OSError, ValueError) as error:
             self._display.v(f"The failure was not recorded: {error}")
 

@@ -10,27 +10,29 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-secrets = Core("common.secret_environment")
-systemd = Core("common.systemd")
-paths = Core("common.paths")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def unit_with_digest(text: str, inputs: Sequence[Any], programs: Sequence[str] = ()) -> dict[str, str]:
     """Return {text, inputs}: the unit with the digest of all launch inputs in place of its placeholder."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+
     sources = [value for name in programs for value in program.source(str(name)).values()]
     return systemd.unit_with_digest(str(text), [*plain_data(inputs), *sources])
 
 
 def program_file(name: str) -> dict[str, str]:
     """Return {path, program}: the entry of root_files that installs a packed program. Raises KeyError for an unknown name."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+
     return {"path": paths.program(name), "program": paths.PROGRAMS[name]}
 
 
 def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return secret variables' names and problems, without values; see module_utils/common/secret_environment.py."""
-    return secrets.verdict(plain_data(variables), plain_data(plain))
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.secret_environment import verdict
+
+    return verdict(plain_data(variables), plain_data(plain))
 
 
 class FilterModule:

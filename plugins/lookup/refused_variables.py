@@ -58,7 +58,7 @@ class LookupModule(LookupBase):
         found = []
         for name, option in options.items():
             try:
-                value = self._templar.template(variables[name])
+                value = self._templar.template(variables[name])  # type: ignore[union-attr]  # Ansible sets it.
             except AnsibleUndefinedVariable:
                 continue
             if errors := ArgumentSpecValidator({name: option}).validate({name: value}).error_messages:

@@ -11,8 +11,8 @@ module: cluster_status_info
 short_description: Read the status of a cluster node and its server
 version_added: 0.1.0
 description:
-  - Reads the services, the ranks with their memory, the driver, the fabric's links, and the last error since boot. With
-    O(url), queries the server too.
+  - Reads the services, the ranks with their memory, the driver, the fabric's links, and the last error. With O(url),
+    queries the server too.
   - Requests one token from that server, because a server that reports healthy may be wedged.
 options:
   url:
@@ -86,7 +86,9 @@ links:
   elements: dict
   sample: [{"interface": enp1s0f1np1, "carrier": true, "speed": 200000, "hca": rocep1s0f1, "state": ACTIVE}]
 error:
-  description: The last error in the journals since boot, with its unit and age in seconds; empty without one.
+  description: >-
+    The last error in the journals since boot and since the launch of the current record answered, with its unit and age in
+    seconds; empty without one.
   returned: success
   type: dict
 lock:

@@ -14,9 +14,6 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
-
-packing = Core("common.program")
 _CORE = Path(__file__).resolve().parents[1] / "module_utils"
 
 
@@ -27,11 +24,14 @@ def source(program: str) -> dict[str, str]:
     A program is named without the suffix, such as launch/io_gates, and has what it imports. Raises ValueError for
     anything else.
     """
+    # Ansible loads this file in nearly every task's process.
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.program import pack  # noqa: PLC0415
+
     name = program if program.endswith(".py") else f"{program}.py"
     data = _read(name)
     if data is None:
         raise ValueError(f"{program!r} is not a file of this collection below plugins/module_utils")
-    return {"content": data.decode()} if program == name else {"packed": base64.b64encode(packing.pack(program, _read)).decode()}
+    return {"content": data.decode()} if program == name else {"packed": base64.b64encode(pack(program, _read)).decode()}
 
 
 def _read(name: str) -> bytes | None:

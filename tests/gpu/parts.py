@@ -27,7 +27,7 @@ from typing import IO, Any
 from adhoc import ROOT
 
 #: Bytes of a part. A call to a machine may carry 64 MiB with the checkout.
-PART = 54_000_000
+PART = 50_000_000
 CHUNK = 1 << 20
 INVENTORY = ROOT / "tests/gpu/inventory"
 #: lab_prefix there.

@@ -23,6 +23,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 #: Maximum length of a reason. A terminal breaks its line between words.
 _MOST_REASON = 100
 _GAP = "  "
+#: Most rows below which the titles are still on a screen of 24 rows.
+_SHORT = 20
 _UNPLANNED = "memory is not planned: "
 #: Problems whose finding alone is a reason.
 _PLAIN = ("gb10_model", "gb10_stack")
@@ -128,14 +130,19 @@ def _reason(problem: Problem) -> str:
 
 
 def lines(rows: Sequence[Row], nodes: int, label: str) -> list[str]:
-    """Return the table as text. A reason takes the place of the numbers. ``label``: of the nodes' facts, "" without one."""
+    """Return the table as text. A reason takes the place of the numbers. ``label``: of the nodes' facts, "" without one.
+
+    The end stays on a screen, so it is the answer, and a long table has its titles there too.
+    """
     reasons = [row.reason for row in rows if row.fits is None]
     common = max(reasons, key=reasons.count) if len(reasons) == len(rows) else ""
     cells = [_cells(row, common) for row in rows]
     widths = [max(map(len, column)) for column in zip(_HEAD, *(each for each in cells if len(each) == len(_HEAD)), strict=True)]
     widths[:_START] = [max(map(len, column)) for column in zip(_HEAD[:_START], *(each[:_START] for each in cells), strict=True)]
     title = _title(rows, nodes, len(reasons), common)
-    return [f"{title} ({label})" if label else title, *(_line(each, widths) for each in (_HEAD, *cells)), *_LEGEND]
+    head = _line(_HEAD, widths)
+    foot = [head] if len(rows) > _SHORT else []
+    return [*_LEGEND, head, *(_line(each, widths) for each in cells), *foot, f"{title} ({label})" if label else title]
 
 
 def _title(rows: Sequence[Row], nodes: int, unjudged: int, common: str) -> str:

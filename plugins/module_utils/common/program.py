@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from typing import Any
 
-_PACKAGE = "ansible_collections.gb10.cluster.plugins.module_utils"
+_PACKAGE = __name__.rpartition(".common.")[0]
 _FOLDER = _PACKAGE.replace(".", "/")
 _MAIN = "from {package}.{module} import main\n\nraise SystemExit(main())\n"
 #: What a folder has in which earlier releases installed a program, at the path of its file.

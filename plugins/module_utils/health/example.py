@@ -25,9 +25,14 @@ def client(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
     """
     login = f"{api['user']}@{api['address']}" if api["user"] else api["address"]
     key = [f"key: ssh -t {login} sudo cat {api['key_file']}"] if api["key_file"] else []
+    return [*key, *request(api["endpoint"], model, kind, bool(key), api["ca_file"])]
+
+
+def request(endpoint: str, model: str, kind: str, keyed: bool, ca_file: str = "") -> list[str]:
+    """Return the lines of a request to a model of this kind at the URL for clients, with $KEY if ``keyed``."""
     path, body = _CHAT if kind == "generate" else probe.request(kind, model)
-    words = ["curl", api["endpoint"].removesuffix("/v1") + path]
-    words += [f"--cacert {shlex.quote(api['ca_file'])}"] if api["ca_file"] else []
-    words += ['--header "Authorization: Bearer $KEY"'] if key else []
+    words = ["curl", endpoint.removesuffix("/v1") + path]
+    words += [f"--cacert {shlex.quote(ca_file)}"] if ca_file else []
+    words += ['--header "Authorization: Bearer $KEY"'] if keyed else []
     words += ["--json", shlex.quote(json.dumps({"model": model, **body}, separators=(",", ":")))]
-    return [*key, *shell.folded(words)]
+    return shell.folded(words)

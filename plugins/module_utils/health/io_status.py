@@ -45,19 +45,21 @@ def node(run: Run) -> dict[str, Any]:
     ``driver`` is the GPU's, "" without one; ``temperature`` is its degrees Celsius, None if unknown.
     ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
-    since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
-    of the current launch record, or "". ``image`` is the image of the ranks and its ID, "" without containers.
+    since boot and since the launch of the current record answered, or {}. ``lock`` is {text, age} of the run that holds
+    the cluster's lock, or {}. ``record`` is the ID of the current launch record, or "". ``image`` is the image of the ranks
+    and its ID, "" without containers.
     ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
     {active, starts, stop} with the last starts of guard.entry(), the present one included, and {reason, text} of the guard's
     stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
+    since = now - (time.time() - io_record.current_since(io_record.FOLDER))
     errors: list[dict[str, Any]] = []
     for unit, service in zip(paths.UNITS, services, strict=True):
         entries = io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES)
         service["gate"] = gates.closed([text for _when, text in entries])[:_MOST_GATE]
-        when, text = status_text.last_error(entries)
+        when, text = status_text.last_error([entry for entry in entries if entry[0] >= since])
         errors += [{"unit": unit, "text": text, "age": max(0.0, round(now - when, 1))}] if text else []
     meminfo = io_file.read("/proc/meminfo")
     return {

@@ -107,7 +107,7 @@ def _last_error(nodes: Sequence[Mapping[str, Any]]) -> str:
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
     if not errors:
         unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""
-        return f"last error: none since boot{unread}"
+        return f"last error: none of this launch since boot{unread}"
     _age, name, error = min(errors, key=lambda entry: entry[0])
     return f"last error: {spans.span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"
 
@@ -177,10 +177,10 @@ def _since(status: Mapping[str, Any]) -> str:
 def activity(api: Mapping[str, Any]) -> str:
     pooling = api["kind"] in _KINDS
     measured = api["requests_per_second"] if pooling else api["tokens_per_second"]
-    speed = f"{'unknown' if measured is None else f'{measured:.1f}'} {'requests/s finished' if pooling else 'tokens/s generated'}"
+    speed = f"{'unknown' if measured is None else f'{measured:.1f}'} {'requests/s' if pooling else 'tokens/s'}"
     running, waiting = ("unknown" if api[name] is None else int(api[name]) for name in ("running", "waiting"))
     rate = api["prefix_cache_hit_rate"]
-    return f"{speed}, requests: {running} running, {waiting} waiting, prefix cache {'unused' if rate is None else f'hit rate {rate:.0%}'}"
+    return f"{speed}, {running} requests running, {waiting} waiting, prefix cache {'unused' if rate is None else f'hit rate {rate:.0%}'}"
 
 
 def _draft(api: Mapping[str, Any]) -> list[str]:
@@ -199,19 +199,32 @@ def _node(node: Mapping[str, Any]) -> list[str]:
     status = node["status"]
     services = [_service(service, status["uptime"]) for service in status["services"] if service["load"] != "not-found"]
     lowest = guard.lowest((status.get("memory_guard") or {}).get("starts") or ())
-    memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available{lowest}"
-    processes = ", ".join(f"pid {rank['pid']} with {rank['bytes'] / GIB:.1f} GiB" for rank in status["ranks"])
+    memory = f"{status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available{lowest}"
+    processes = ", ".join(f"pid {rank['pid']}: {rank['bytes'] / GIB:.1f} GiB" for rank in status["ranks"])
     driver = f"driver {status['driver']}" if status["driver"] else "no driver"
     heat = "" if status.get("temperature") is None else f", GPU {status['temperature']:.0f} \N{DEGREE SIGN}C"
     return [
         ", ".join(services) or "no service",
         f"{f'rank {processes}' if processes else 'no rank'}; {memory}",
-        "; ".join([driver + heat, *map(_link, status["links"])]),
+        "; ".join([driver + heat, *_links(status["links"])]),
     ]
 
 
+def _links(links: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return each link, or all of them as one if they are equal and up."""
+    kinds = {(link["carrier"], link["speed"], bool(link["hca"]), link["state"]) for link in links}
+    if len(links) < 2 or len(kinds) > 1 or not links[0]["carrier"]:
+        return [_link(link) for link in links]
+    rdma = f", RDMA {links[0]['state']}" if links[0]["hca"] else ""
+    return [f"{len(links)} links {_speed(links[0])}{rdma}"]
+
+
+def _speed(link: Mapping[str, Any]) -> str:
+    return f"{link['speed'] / 1000:g} Gb/s" if link["speed"] else "up"
+
+
 def _link(link: Mapping[str, Any]) -> str:
-    state = f"{link['speed'] / 1000:g} Gb/s" if link["carrier"] and link["speed"] else "up" if link["carrier"] else "NO CARRIER"
+    state = _speed(link) if link["carrier"] else "NO CARRIER"
     return f"{link['interface']} {state}" + (f", {link['hca']} {link['state']}" if link["hca"] else "")
 
 

@@ -57,12 +57,29 @@ def golden(text: str | None) -> Iterator[Markup]:
 
 def _status(found: parse.Golden) -> tuple[str, str]:
     """Return the severity, "" for none, and the result in words."""
-    answers = found.counts["answers"]
+    answers, warned = found.counts["answers"], _warnings(found)
     if found.errors:
         return "error", "The golden answers failed."
     if not found.record_date:
-        return "warning", f"{answers} answers without a record: nothing was compared."
-    return "", "All answers agree with the record." if answers else "No answer was compared."
+        return "warning", f"{answers} answers without a record: nothing was compared{f', {warned}' if warned else ''}."
+    words = "All answers agree with the record" if answers else "No answer was compared"
+    return ("warning", f"{words}, but with {warned}.") if warned else ("", f"{words}.")
+
+
+def _warnings(found: parse.Golden) -> str:
+    count = len(found.warnings)
+    return f"{count} warning{'s' if count > 1 else ''}" if count else ""
+
+
+def golden_verdict(text: str | None) -> tuple[str, str]:
+    """Return the severity of the last golden result and its words for the top of the page, both "" without a message."""
+    try:
+        found = parse.golden_result(text or "")
+    except ValueError:
+        return "", ""
+    if found.errors:
+        return "error", "the last golden answers failed"
+    return ("warning", f"the last golden answers have {_warnings(found)}") if found.warnings else ("", "")
 
 
 def _pair(now: float | None, before: float | None) -> str:

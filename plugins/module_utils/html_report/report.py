@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html impo
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.style_data import STYLE
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster, Finding
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Cluster, Finding
 
 _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = Markup(f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'")
@@ -54,13 +54,13 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     rows = [row for row in differences.rows(known) if row.check in checks]
     finished = max((node.finished for node in known.nodes), default=0.0)
     counting = [finding for finding in found if not finding.waived]
-    words = drawing.counted(counting) or "no finding"
+    words = ", ".join(filter(None, (drawing.counted(counting) or "no finding", model.golden_verdict(given.golden)[1])))
     drawn = diagram.svg(drawing.fabric(known, found), "cluster", clean(f"Nodes and rails of {given.cluster}"))
     content = _content(known, found, given, rows, drawn, len(checks))
     body = [tag("section", tag("h2", title, id=_anchor(title)), each) for title, each in content.items()]
     header = tag(
         "header",
-        *_header(known, given, _verdict(counting, len(checks)), _time(finished), len(found) - len(counting)),
+        *_header(known, given, _verdict(counting, len(checks), len(found) - len(counting), given.golden), _time(finished)),
         _contents(content),
     )
     head = tag(
@@ -99,13 +99,16 @@ def _content(
     return {title: each for title, each in content.items() if each}
 
 
-def _verdict(counting: Sequence[Finding], checks: int) -> tuple[str, str]:
-    """Return the worst severity, "" without a finding, and the result in words."""
+def _verdict(counting: Sequence[Finding], checks: int, waived: int, golden: str | None) -> tuple[str, str]:
+    """Return the worst severity of the checks and of the last golden result, "" for none, and the result in words."""
     worst = drawing.worst(counting)
-    return worst, f"Worst severity: {worst} ({drawing.counted(counting)})" if worst else f"All {checks} checks passed"
+    words = f"Worst severity: {worst} ({drawing.counted(counting)})" if worst else f"All {checks} checks passed"
+    severity, answers = model.golden_verdict(golden)
+    parts = (words, f"{waived} waived" if waived else "", answers)
+    return next((each for each in SEVERITIES if each in (worst, severity)), ""), ", ".join(filter(None, parts))
 
 
-def _header(known: Cluster, given: Inputs, verdict: tuple[str, str], time: str, waived: int) -> list[Markup]:
+def _header(known: Cluster, given: Inputs, verdict: tuple[str, str], time: str) -> list[Markup]:
     worst, words = verdict
     read = f"{len(known.read)} of {len(known.nodes)} nodes read"
     groups = "all groups of checks" if set(GROUPS) <= set(given.groups) else f"only {', '.join(given.groups)}"
@@ -116,7 +119,6 @@ def _header(known: Cluster, given: Inputs, verdict: tuple[str, str], time: str, 
         tag(
             "p",
             f"{sections.SYMBOLS[worst]} {words}",
-            f", {waived} waived" if waived else None,
             class_=f"status {worst or 'good'}",
         ),
     ]

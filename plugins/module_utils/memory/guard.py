@@ -95,4 +95,4 @@ def reason(stop: Mapping[str, Any]) -> str:
 
 def lowest(starts: Sequence[Mapping[str, Any]]) -> str:
     """Return the lowest available memory of the last start as the end of a sentence, "" without one."""
-    return f", at least {starts[-1]['minimum'] / GIB:.1f} GiB in the last start" if starts else ""
+    return f", lowest {starts[-1]['minimum'] / GIB:.1f}" if starts else ""

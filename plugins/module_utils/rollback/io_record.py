@@ -89,6 +89,12 @@ def current_id(folder: str) -> str:
     return os.path.basename(os.readlink(link)).removesuffix(".json") if os.path.islink(link) else ""
 
 
+def current_since(folder: str) -> float:
+    """Return when the launch of the current record answered, in seconds since 1970, 0.0 without a record. Raises OSError."""
+    link = f"{folder}/{_CURRENT}"
+    return os.lstat(link).st_mtime if os.path.islink(link) else 0.0
+
+
 def choices(folder: str, inputs: str) -> list[Mapping[str, Any]]:
     """Return the choices in the current record, [] unless it is of a vLLM with this digest of its launch inputs.
 

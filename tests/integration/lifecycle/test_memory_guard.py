@@ -66,7 +66,7 @@ def test_a_start_below_the_floor_stays_stopped_until_site_starts_it(
     cluster.serve("--extra-vars", json.dumps(given)).assert_ok()
     assert not any(host.file(f"{STATE}/stop.json").exists for host in nodes.values())
     assert "has its services stopped" not in (shown := status(cluster))
-    assert shown.count(" GiB in the last start") == len(nodes)
+    assert shown.count(" GiB available, lowest ") == len(nodes)
 
 
 def test_a_stopped_node_stays_stopped_after_a_boot(cluster: Cluster, head: Host) -> None:

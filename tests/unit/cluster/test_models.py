@@ -130,7 +130,9 @@ def test_problems_that_are_not_about_a_model_replace_the_table() -> None:
 def test_the_table_fits_80_columns_and_aligns_numbers() -> None:
     for count in (1, 2, 4):
         rows = list(surveyed(sparks(count)).values())
-        title, head, *table = models.lines(rows, count, "")
+        *legend, head = models.lines(rows, count, "")[:4]
+        *table, foot, title = models.lines(rows, count, "")[4:]
+        assert all(line.startswith(word) for line, word in zip(legend, ("GB:", "context:", "tokens/s:"), strict=True)) and foot == head
         assert title == f"{sum(row.fits is True for row in rows)} of {len(rows)} models fit on {count} node{'s' if count > 1 else ''}"
         numbers = [line.partition(" (others")[0] for line, row in zip(table, rows, strict=False) if row.fits]
         assert {len(line) for line in numbers} == {len(head)} and len(head) <= 78
@@ -141,10 +143,10 @@ def test_the_table_fits_80_columns_and_aligns_numbers() -> None:
 
 def test_models_that_cannot_be_judged_are_not_counted_as_too_large() -> None:
     rows = list(surveyed(sparks(2, gb10_stack="lab", gb10_models={"mine": {"hub": "owner/mine"}})).values())
-    title, _head, *table = models.lines(rows, 2, "")
+    *table, _foot, title = models.lines(rows, 2, "")[4:]
     assert title == f"{len(rows)} not judged: this stack (lab) has no memory plan; set gb10_stack: current"
     # The others do not repeat the reason.
-    assert [line.partition("not judged")[2] for line in table[: len(rows)]].count("") == len(rows) - 1
+    assert [line.partition("not judged")[2] for line in table].count("") == len(rows) - 1
     assert any(line.endswith("not judged: no config.json was read, and the catalog has none") for line in table)
 
 
@@ -155,10 +157,10 @@ def test_a_line_of_each_kind() -> None:
         Row("unread", 0, estimated=True, gated=False, fits=None, reason="no config.json was read"),
         Row("large", 10**12, estimated=False, gated=False, fits=False, reason="gb10_x: " + "long " * 30),
     ]
-    assert models.lines(rows, 1, "")[:5] == [
-        "1 of 2 models fit on 1 node, 1 not judged",
+    assert models.lines(rows, 1, "")[3:] == [
         "model       GB   context  split  tokens/s",
         "mine     ~15.0*     8192  2 x 1      10.0 (others: 5 to 5.5)",
         "unread       ?   not judged: no config.json was read",
         f"large   1000.0   does not fit: gb10_x: {'long ' * 15}…",
+        "1 of 2 models fit on 1 node, 1 not judged",
     ]

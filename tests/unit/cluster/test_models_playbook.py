@@ -22,8 +22,8 @@ def test_all_models_are_listed_without_the_nodes_and_without_a_valid_model(recor
     own = {"mine": {"hub": "owner/mine"}}
     lines = listed(recorded, gb10_model="gpt-oss-12b", gb10_recipe="missing", gb10_models=own).assert_unchanged().shown("Show the models")
     count = len(catalog.known())
-    assert lines[0] == f"{count - 1} of {count} models fit on 2 nodes, 1 not judged"
-    rows = {line.split()[0]: line.split()[1:] for line in lines[2 : count + 3]}
+    assert lines[-1] == f"{count - 1} of {count} models fit on 2 nodes, 1 not judged"
+    rows = {line.split()[0]: line.split()[1:] for line in lines[4:-2]}
     assert rows.keys() == catalog.known().keys() | {"mine"}
     assert rows["gpt-oss-120b"] == "65.2 131072 2 x 1 108.6".split()
     assert rows["llama-3.1-70b-instruct"][0] == "141.1*"

@@ -95,9 +95,17 @@ def test_no_node_is_contacted() -> None:
     assert any(line.startswith("fits: ") for line in lines)
 
 
+def test_the_end_of_a_plan_names_the_warnings_at_its_top() -> None:
+    output = play("playbooks/plan.yml", gb10_model="openai/gpt-oss-120").assert_unchanged().output
+    warning, last = "openai/gpt-oss-120 was not read and is not in the catalog", "warning: 1 of them at the top"
+    assert f"  warning: {warning}" in output.partition(f"{TYPICAL}:")[0]
+    assert f"  {last}\n" in output
+    assert "at the top" not in play("playbooks/plan.yml").output
+
+
 def test_models_are_listed_for_typical_nodes() -> None:
     lines = play("playbooks/models.yml").assert_unchanged().shown("Show the models")
-    assert lines[0] == f"33 of 34 models fit on 2 nodes ({TYPICAL})"
+    assert lines[-1] == f"33 of 34 models fit on 2 nodes ({TYPICAL})"
 
 
 def test_a_run_that_changes_nodes_refuses_typical_facts() -> None:

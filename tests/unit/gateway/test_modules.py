@@ -117,7 +117,57 @@ def test_the_state_of_the_gateway(tmp_path: Path) -> None:
     lines = FILTERS["gateway_lines"](found, "http://x:4000/v1")
     assert lines[0] == "Gateway http://x:4000/v1: 1 of 2 model servers healthy, 1 client"
     assert lines[3].split() == ["small", "s", "generate", "refused"]
-    assert lines[-1].split()[0] == "alice" and lines[-1].split()[-5:] == ["big", "3", "1", "21", "9"]
+    assert lines[-2:] == [
+        "client  last use          model  requests  failed  tokens in  out",
+        "alice   2026-11-23 20:09  big    3         1       21         9",
+    ]
+
+
+def test_a_client_without_use_and_one_with_some_models() -> None:
+    count = {"requests": 1234567, "failures": 12345, "prompt_tokens": 123456789, "completion_tokens": 123456}
+    new = {"name": "bob", "created": 1795464567, "last": 0, "models": ["big"], "usage": []}
+    busy = {"name": "team-one", "created": 1, "last": 1795464567, "models": [], "usage": [{"model": "gpt-oss-120b", **count}]}
+    lines = FILTERS["gateway_lines"]({**FOUND, "clients": [busy]}, "http://x:4000/v1")
+    # The module show indents them by two.
+    assert max(map(len, lines[-2:])) <= 77
+    lines = FILTERS["gateway_lines"]({**FOUND, "clients": [new]}, "http://x:4000/v1")
+    assert lines[-2].split("  ")[-1] == "0" and "never, key of 2026-11-23" in lines[-2]
+    assert lines[-1] == "bob may use only big"
+
+
+FOUND = {"models": MODELS, "clients": [], "problem": "", "unanswered": {}}
+LOOPBACK = {"endpoint": "http://127.0.0.1:4000/v1", "client": "127.0.0.1"}
+
+
+def test_the_end_of_a_run_has_the_gateways_models_the_command_for_a_key_and_a_request() -> None:
+    place = {"endpoint": "https://llm.example.com:4000/v1", "client": "llm.example.com"}
+    assert FILTERS["gateway_example"](FOUND, place, "spark1", ["inventories/my models"]) == [
+        "big answers at https://llm.example.com:4000/v1 (the gateway)",
+        "key: ansible-playbook playbooks/gateway_keys.yml \\",
+        "  -i 'inventories/my models' -e gateway_key_create=alice",
+        "curl https://llm.example.com:4000/v1/chat/completions \\",
+        '  --header "Authorization: Bearer $KEY" --json \\',
+        """  '{"model":"big","messages":[{"role":"user","content":"Hi"}]}'""",
+        "warning: s/small: refused",
+    ]
+
+
+def test_a_gateway_on_loopback_is_for_its_host_alone() -> None:
+    models = [{**model, "healthy": True, "kind": "embed"} for model in MODELS]
+    lines = FILTERS["gateway_example"]({**FOUND, "models": models}, LOOPBACK, "spark1", ["inventories/mine"])
+    assert lines[0] == "big, small answer at http://127.0.0.1:4000/v1 (the gateway, only on spark1)"
+    assert lines[3:] == [
+        "curl http://127.0.0.1:4000/v1/embeddings \\",
+        '  --header "Authorization: Bearer $KEY" --json \\',
+        """  '{"model":"big","input":"Hello"}'""",
+    ]
+
+
+def test_a_model_that_did_not_answer_is_no_example() -> None:
+    lines = FILTERS["gateway_example"]({**FOUND, "unanswered": {"big": "HTTP 500"}}, LOOPBACK, "spark1", ["inventories/mine"])
+    assert lines[0] == "no model answers at http://127.0.0.1:4000/v1 (the gateway, only on spark1)"
+    assert lines[-2:] == ["warning: s/small: refused", "warning: big does not answer: HTTP 500"]
+    assert not any(line.startswith("curl") for line in lines)
 
 
 def test_a_model_without_an_answer_is_named(tmp_path: Path) -> None:

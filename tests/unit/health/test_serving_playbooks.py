@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from repository import ROOT, load_yaml, read
@@ -42,25 +44,52 @@ def test_what_cannot_be_stopped_is_a_failure() -> None:
     assert run("playbooks/stop.yml", [*INVENTORY, *NOBODY]).status != 0
 
 
-@pytest.mark.parametrize("mode", [(), ("--check",)], ids=["run", "check mode"])
-def test_site_ends_with_the_endpoint_and_a_request(tmp_path: Path, mode: tuple[str, ...]) -> None:
-    task = load_yaml(read("playbooks/steps/roles.yml"))[-1]
-    api = {"endpoint": "http://192.168.1.11:8000/v1"}
-    plan = {"api": api, "api_key": True, "api_tls": {}, "served_model_name": "tiny", "kind": "generate", "node": {"head": True}}
+ENDS = {
+    "site": ("playbooks/steps/roles.yml", "ansible.builtin.import_role"),
+    "switch": ("playbooks/switch_model.yml", "ansible.builtin.import_role"),
+    "upgrade": ("roles/upgrade/tasks/switch.yml", "ansible.builtin.include_role"),
+    "rollback": ("roles/rollback/tasks/perform.yml", "ansible.builtin.include_role"),
+}
+
+
+def tasks(found: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of plays and blocks in order, without those that a block always runs."""
+    for each in found:
+        inner = [task for key in ("tasks", "block") for task in each.get(key, [])]
+        yield from tasks(inner) if inner else [each]
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_run_that_starts_a_model_ends_with_its_endpoint(name: str) -> None:
+    path, action = ENDS[name]
+    assert list(tasks(load_yaml(read(path))))[-1][action].items() >= {"name": "gb10.cluster.gb10", "tasks_from": "clients"}.items()
+
+
+@pytest.mark.parametrize(
+    ("mode", "url", "endpoint"),
+    [
+        ((), "http://127.0.0.1:8000", "http://192.168.1.11:8000"),
+        # A record may have another port than the inventory.
+        ((), "http://127.0.0.1:9000", "http://127.0.0.1:9000"),
+        (("--check",), "http://127.0.0.1:8000", ""),
+    ],
+    ids=["run", "another address", "check mode"],
+)
+def test_the_end_has_the_endpoint_and_a_request(tmp_path: Path, mode: tuple[str, ...], url: str, endpoint: str) -> None:
+    plan = {"api": {"url": url}, "served_model_name": "tiny", "kind": "generate", "node": {"head": True}}
     play = {
         "hosts": "spark1",
         "gather_facts": False,
         "vars": {"ansible_host": "192.168.1.11", "ansible_user": "nvidia", "gb10_plan": plan},
-        "vars_files": [str(ROOT / "roles/vllm_serve/vars/main.yml")],
-        "tasks": [task],
+        "tasks": [{"ansible.builtin.import_role": {"name": "gb10.cluster.gb10", "tasks_from": "clients"}}],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
     done = run(str(tmp_path / "play.yml"), ["-i", "spark1,", *mode]).assert_ok()
     expected = [
-        "  tiny answers at http://192.168.1.11:8000/v1",
+        f"  tiny answers at {endpoint}/v1",
         "  key: ssh -t nvidia@192.168.1.11 sudo cat /etc/gb10/api.key",
-        "  curl http://192.168.1.11:8000/v1/chat/completions \\",
+        f"  curl {endpoint}/v1/chat/completions \\",
         '    --header "Authorization: Bearer $KEY" --json \\',
         """    '{"model":"tiny","messages":[{"role":"user","content":"Hi"}]}'""",
     ]
-    assert (done.output.splitlines()[-5:] == expected) == (not mode)
+    assert done.output.splitlines()[-5:] == expected if endpoint else "answers at" not in done.output

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -19,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import example
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 #: Printed by vLLM 0.32.0, abridged; two engines.
 METRICS = """# TYPE vllm:num_requests_running gauge
@@ -133,13 +136,13 @@ def test_the_screen() -> None:
         "curl http://192.168.1.11:8000/v1/chat/completions \\",
         '  --header "Authorization: Bearer $KEY" --json \\',
         """  '{"model":"tiny","messages":[{"role":"user","content":"Hi"}]}'""",
-        "12.3 tokens/s generated, requests: 3 running, 0 waiting, prefix cache hit rate 25%",
+        "12.3 tokens/s, 3 requests running, 0 waiting, prefix cache hit rate 25%",
         "model: /srv/models/tiny",
         "spark1  gb10-ray active for 1 h, gb10-vllm active for 1 min (2 restarts)",
-        "        rank pid 812 with 1.0 GiB; memory 100.0 of 120.0 GiB available",
+        "        rank pid 812: 1.0 GiB; 100.0 of 120.0 GiB available",
         "        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE",
         "spark2  gb10-ray active for 1 h",
-        "        no rank; memory 100.0 of 120.0 GiB available",
+        "        no rank; 100.0 of 120.0 GiB available",
         "        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE",
         "last error: 2 min ago, gb10-vllm.service on spark1: ValueError: bad",
     ]
@@ -148,7 +151,7 @@ def test_the_screen() -> None:
 def test_the_lowest_memory_of_the_last_start() -> None:
     starts = [{"minimum": 8 * GIB}, {"minimum": 31.4 * GIB}]
     shown = status_text.lines([node("spark1", api=API, memory_guard={"active": True, "starts": starts, "stop": {}})], "/srv/models/tiny")
-    assert any(line.endswith("; memory 100.0 of 120.0 GiB available, at least 31.4 GiB in the last start") for line in shown)
+    assert any(line.endswith("; 100.0 of 120.0 GiB available, lowest 31.4") for line in shown)
 
 
 KINDS = {"embed": "embeddings", "rerank": "reranker"}
@@ -160,7 +163,7 @@ def test_the_request_to_a_pooling_model(kind: str, word: str) -> None:
     assert said[0].startswith(f"tiny ({word}) answers in 310 ms at ")
     assert said[2].split()[1] == f"http://192.168.1.11:8000{probe.request(kind, 'tiny')[0]}"
     assert json.loads(shlex.split("".join(said[2:5]).replace("\\", ""))[-1]) == probe.request(kind, "tiny")[1]
-    assert "1.5 requests/s finished, requests: 3 running, 0 waiting, prefix cache hit rate 25%" in said
+    assert "1.5 requests/s, 3 requests running, 0 waiting, prefix cache hit rate 25%" in said
 
 
 def test_a_shell_reads_the_lines_of_the_request_as_one_command() -> None:
@@ -207,12 +210,12 @@ def test_what_is_wrong_is_on_the_screen() -> None:
     wedged = {**API, "answers": False, "reason": "no answer after 20 s", "tokens_per_second": None, "running": None, "prefix_cache_hit_rate": None}
     said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
     assert said[0] == "tiny DOES NOT ANSWER at http://192.168.1.11:8000/v1: no answer after 20 s"
-    assert said[1] == "unknown tokens/s generated, requests: unknown running, 0 waiting, prefix cache unused"
+    assert said[1] == "unknown tokens/s, unknown requests running, 0 waiting, prefix cache unused"
     assert said[3] == "the inventory specifies /srv/models/other: the next site.yml run switches to it"
     assert said[7] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
     assert [line.rpartition("#")[2] for line in said[8:-1]] == ["engine-silent", "no-route"]
     assert "; fix: run 'ping 192.168.1.12'; " in said[9]
-    assert said[-1] == "last error: none since boot on the nodes that could be read"
+    assert said[-1] == "last error: none of this launch since boot on the nodes that could be read"
 
 
 def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
@@ -281,6 +284,32 @@ def test_links_without_carrier_or_rdma_are_problems() -> None:
     problems = [line for line in said if line.startswith("problem: ")]
     assert [line.partition(";")[0] for line in problems] == [f"problem: spark1 has no link at {name}" for name in ("enp1s0f0np0", "enp1s0f1np1")]
     assert all(line.endswith("#link-down") for line in problems)
+
+
+def test_equal_links_are_one() -> None:
+    link = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
+    twin = {**link, "interface": "enP2p1s0f1np1", "hca": "roceP2p1s0f1"}
+    plain = {"hca": "", "state": ""}
+    for links, shown in (
+        ([link, twin], "2 links 200 Gb/s, RDMA ACTIVE"),
+        ([{**link, **plain}, {**twin, **plain}], "2 links 200 Gb/s"),
+        ([link, {**twin, "speed": 100000}], "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 100 Gb/s, roceP2p1s0f1 ACTIVE"),
+        ([link, {**twin, "carrier": False}], "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 NO CARRIER, roceP2p1s0f1 ACTIVE"),
+    ):
+        said = status_text.lines([node("spark1", api=API, links=links)], "/srv/models/tiny")
+        assert f"        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; {shown}" in said
+
+
+def test_the_lines_of_a_node_fit_80_columns() -> None:
+    starts = [{"minimum": 31.4 * GIB}]
+    links = [{"interface": name, "carrier": True, "speed": 200000, "hca": name, "state": "ACTIVE"} for name in ("enp1s0f1np1", "enP2p1s0f1np1")]
+    ranks = [{"pid": 1234567, "name": "VLLM::Worker_TP", "bytes": 45.1 * GIB}]
+    guarded = {"active": True, "starts": starts, "stop": {}}
+    said = status_text.lines([node("spark1", api=API, memory_guard=guarded, links=links, ranks=ranks)], "/srv/models/tiny")
+    (rank,) = [line for line in said if "lowest" in line]
+    assert rank == "        rank pid 1234567: 45.1 GiB; 100.0 of 120.0 GiB available, lowest 31.4"
+    # The module show indents them by two.
+    assert [line for line in said if len(line) > 77] == []
 
 
 def test_nothing_runs() -> None:
@@ -454,6 +483,23 @@ def test_status_info(tmp_path: Path) -> None:
     assert answer["temperature"] == 61.0
     assert 0 < answer["available"] < answer["total"]
     assert run_module("cluster_status_info", {}, path)["api"] == {}
+
+
+def test_an_error_before_the_current_launch_answered_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    when = time.clock_gettime(time.CLOCK_MONOTONIC) - 60
+    entry = json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": "ValueError: the old server's"})
+    answers = {"systemctl": (0, SHOWN, ""), "journalctl": (0, entry, "")}
+    monkeypatch.setattr(io_record, "FOLDER", str(tmp_path))
+
+    def found() -> dict[str, Any]:
+        error: dict[str, Any] = io_status.node(lambda argv: answers.get(argv[0], (0, "[]", "")))["error"]
+        return error
+
+    assert found()["text"].startswith("ValueError: the old server's")
+    (tmp_path / "current").symlink_to("a.json")
+    assert found() == {}
+    os.utime(tmp_path / "current", (time.time() - 120,) * 2, follow_symlinks=False)
+    assert found()["text"].startswith("ValueError: the old server's")
 
 
 def test_status_info_says_why_it_fails(tmp_path: Path) -> None:

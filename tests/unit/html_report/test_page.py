@@ -263,13 +263,34 @@ def test_the_differences_are_a_table_with_links_to_the_findings() -> None:
         ({}, "Answers 6 equal, 1 near, 0 different Perplexity of the known text 4.231 (record 4.228) Accepted draft tokens 0.71"),
         ({"different": 2, "errors": ["chat: token 3 differs"]}, "The golden answers failed."),
         ({"errors": ["chat: token 3 differs"]}, "error chat: token 3 differs"),
+        ({"warnings": ["chat: the same token 18 times in a row"]}, "All answers agree with the record, but with 1 warning."),
         ({"record_date": None, "equal": 0, "near": 0}, "7 answers without a record: nothing was compared."),
+        ({"record_date": None, "warnings": ["chat: short"] * 2}, "7 answers without a record: nothing was compared, 2 warnings."),
         ({"perplexity": "low"}, "0 different Accepted draft tokens 0.71"),
         ({"format": 2}, "The file of the last result is ignored: it is not a document of format 1."),
     ],
 )
 def test_the_state_of_the_golden_answers(changes: dict[str, Any], expected: str) -> None:
     assert expected in parsed(page(pair(), golden=json.dumps({**GOLDEN, **changes}))).text
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "banner", "words"),
+    [
+        (pair, {}, "good", "checks passed"),
+        (pair, {"record_date": None}, "good", "checks passed"),
+        (pair, {"warnings": ["chat: the same token 18 times in a row"] * 5}, "warning", "checks passed, the last golden answers have 5 warnings"),
+        (pair, {"errors": ["chat: token 3 differs"], "warnings": ["chat: short"]}, "error", "checks passed, the last golden answers failed"),
+        (faulty, {"warnings": ["chat: short"]}, "error", "Worst severity: error (5 errors, 1 warning), the last golden answers have 1 warning"),
+    ],
+)
+def test_the_banner_names_the_messages_of_golden_answers(nodes: Callable[[], list[Facts]], changes: Facts, banner: str, words: str) -> None:
+    text = page(nodes(), golden=json.dumps({**GOLDEN, **changes}))
+    (found,) = re.findall(r'<p class="status (\w+)">(.*?)</p>', text)
+    (title,) = re.findall("<title>(.*?)</title>", text)
+    assert (words.partition("the last")[2] in title) and ("golden" in title) == ("golden" in words)
+    assert found[0] == banner and found[1].endswith(words)
+    assert found[1].startswith(sections.SYMBOLS[banner.replace("good", "")])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1e999}'])
@@ -430,7 +451,7 @@ def test_the_overview_has_the_url_for_clients_the_load_and_the_watchdog() -> Non
     head["facts"]["watchdog"] = {"active": True, "head": True, "mode": "report", "armed": True, "last_alarm": "", "restarts": 0}
     text = parsed(page(nodes)).text
     assert "API https://spark.example.com:8000/v1 (answers in 200 ms)" in text and "127.0.0.1" not in text
-    assert "Load 31.5 tokens/s generated, requests: 2 running, 0 waiting" in text
+    assert "Load 31.5 tokens/s, 2 requests running, 0 waiting" in text
     assert "Watchdog report, armed, no alarm, no restart in the last hour" in text
 
 

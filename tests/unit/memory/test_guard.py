@@ -75,7 +75,7 @@ def test_a_record_names_the_floor_and_the_time() -> None:
     )
     later = guard.entry(Start(100, frozenset({7}), 120), GIB, 2 * GIB, 130, 0)
     assert " 30 s after the start of the ranks, in the first requests, less than 2 GiB " in guard.reason(later)
-    assert guard.lowest([found]) == ", at least 1.0 GiB in the last start"
+    assert guard.lowest([found]) == ", lowest 1.0"
     assert guard.lowest([]) == ""
 
 

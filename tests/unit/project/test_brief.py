@@ -195,6 +195,29 @@ def test_the_last_lines_of_a_run_follow_its_recap(tmp_path: Path) -> None:
         assert said.endswith("\n  endpoint\n") == end
 
 
+def test_a_terminal_gets_short_names_and_a_recap_without_zeros(tmp_path: Path) -> None:
+    include = {"include_role": {"name": "gb10.cluster.common", "tasks_from": "service_start"}, "when": "later | default(false)", "loop": []}
+    absent = {"name": "Skip the lines", "gb10.cluster.show": {"lines": "absent"}, "when": "later | default(false)"}
+    named = {"name": "gb10.cluster.gb10 : Plan", "debug": {"msg": "done"}}
+    shown = {"name": "Keep the lines", "gb10.cluster.show": {"lines": ["endpoint"], "last": True}}
+    plain = {"name": "Include nothing", "include_tasks": "none.yml"}
+    (tmp_path / "none.yml").write_text("[]", encoding="utf-8")
+    plays = [{"hosts": "a", "gather_facts": False, "tasks": [{"name": "Include a role", **include}, plain, absent, named, shown]}]
+    (tmp_path / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(tmp_path / "play.yml"), "-i", "a,", "-c", "local"]
+    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
+    terminal = ["script", "--quiet", "--command", f"stty columns 80; {shlex.join(command)}", "/dev/null"]
+    lines, plain_lines = (
+        subprocess.run(each, cwd=ROOT, env=given, stdout=subprocess.PIPE, check=True).stdout.decode().replace("\r", "").splitlines()
+        for each in (terminal, command)
+    )
+    assert [line.partition("]")[0] for line in lines if line.startswith("TASK")] == ["TASK [gb10 : Plan"]
+    assert [line.partition("]")[0] for line in plain_lines if line.startswith("TASK")] == ["TASK [gb10.cluster.gb10 : Plan"]
+    assert [line.split() for line in lines if line.startswith("a ")] == [["a", ":", "ok=3", "changed=0", "skipped=2"]]
+    assert max(map(len, lines)) <= 80 and lines[-1] == "  endpoint"
+    assert any(line.startswith("a ") and "unreachable=0" in line for line in plain_lines)
+
+
 @pytest.mark.parametrize("name", ["history", "models", "plan", "status", "verify"])
 def test_every_play_of_a_playbook_that_shows_something_answers(name: str) -> None:
     assert all(play["vars"]["playbook_answer"] for play in load_yaml(read(f"playbooks/{name}.yml")))

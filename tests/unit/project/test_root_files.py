@@ -17,7 +17,7 @@ from repository import read
 from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.common.program import content, sources
+from ansible_collections.gb10.cluster.plugins.module_utils.common.program import content, pack, sources
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
@@ -139,8 +139,8 @@ def test_a_packed_program_is_installed_once_and_its_difference_shows_the_changed
     first = install(given)
     assert (first["diff"], first["changed_paths"], path.read_bytes(), mode(path)) == (planned["diff"], [str(path)], packed("gates"), 0o644)
     assert not install(given)["changed"]
-    path.write_bytes(program.packing.pack("a/start", {"a/start.py": b"import sys\n"}.get))
-    new = program.packing.pack("a/start", {"a/start.py": b"import os\n"}.get)
+    path.write_bytes(pack("a/start", {"a/start.py": b"import sys\n"}.get))
+    new = pack("a/start", {"a/start.py": b"import os\n"}.get)
     result = install({"path": str(path), "packed": base64.b64encode(new).decode()}, check=True)
     name = f"{path}/ansible_collections/gb10/cluster/plugins/module_utils/a/start.py"
     assert result["diff"] == [{"before_header": name, "after_header": name, "before": "import sys\n", "after": "import os\n"}]

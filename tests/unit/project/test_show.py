@@ -49,4 +49,4 @@ def test_a_line_cannot_change_the_terminal() -> None:
 def test_a_problem_is_red_and_a_warning_is_not() -> None:
     lines = ["problem: spark1 has no rank", "  error rule-a, args", "last error: 2 min ago", "  warning rule-b, args"]
     assert [color(line) for line in lines] == ["red", "red", "red", "bright purple"]
-    assert {color(line) for line in ("last error: none since boot", "error (waived: x) rule-a", "a problem: no", "errors")} == {None}
+    assert {color(line) for line in ("last error: none of this launch since boot", "error (waived: x) rule-a", "a problem: no", "errors")} == {None}
