@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run, static
 
@@ -25,7 +26,7 @@ problem_types = Core("common.problems")
 
 
 def cluster_plan(
-    nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()
+    nodes: Sequence[Any], lock: str, recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()
 ) -> dict[str, Any]:
     """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node.
 
@@ -38,7 +39,7 @@ def cluster_plan(
         data, refused = recipe_yaml.load(str(recipe["text"]), str(recipe["path"] or recipe["name"]))
         document = refused or data
     given = inputs.parse(plain_data(nodes), str(lock), document, plain_data(layers))
-    plan, problems = cluster.plan(given, plain_data(known_variables))
+    plan, problems = cluster.plan(given, argument_specs.known())
     return {
         "plan": plan.facts() if plan else {},
         "problems": [str(problem) for problem in problems],
@@ -47,10 +48,10 @@ def cluster_plan(
     }
 
 
-def cluster_models(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], layers: Sequence[Any] = ()) -> dict[str, Any]:
+def cluster_models(nodes: Sequence[Any], lock: str, layers: Sequence[Any] = ()) -> dict[str, Any]:
     """Return {lines, problems, report}: the table of all models on these nodes, or the problems of every plan."""
     given = inputs.parse(plain_data(nodes), str(lock), None, plain_data(layers))
-    rows, problems = models.survey(given, plain_data(known_variables))
+    rows, problems = models.survey(given, argument_specs.known())
     return {
         "lines": models.lines(rows, len(given.nodes), given.label) if rows else [],
         "problems": [str(problem) for problem in problems],
