@@ -25,9 +25,7 @@ plan_lines = Core("cluster.report")
 problem_types = Core("common.problems")
 
 
-def cluster_plan(
-    nodes: Sequence[Any], lock: str, recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()
-) -> dict[str, Any]:
+def cluster_plan(nodes: Sequence[Any], lock: str, recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()) -> dict[str, Any]:
     """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node.
 
     ``recipe``: {name, path, text} of gb10_recipe; without a name there is none. ``layers``: of the lookup image_layers.

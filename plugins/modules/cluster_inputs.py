@@ -17,8 +17,7 @@ description:
   - Runs on the controller. The action plugin of this name does the work.
 options: {}
 seealso:
-  - plugin: gb10.cluster.cluster_plan
-    plugin_type: filter
+  - module: gb10.cluster.node_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
