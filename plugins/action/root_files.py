@@ -25,4 +25,4 @@ class ActionModule(ActionBase):
         wanted = {str(entry.get("path")): entry.get("content") for entry in files}
         if known and installed.has(known, arguments.get("directories", []), wanted):
             return {**result, "changed": False, "changed_paths": []}
-        return result | self._execute_module(module_args={**arguments, "files": files}, task_vars=task_vars)
+        return {**result, **self._execute_module(module_args={**arguments, "files": files}, task_vars=task_vars)}

@@ -23,10 +23,9 @@ class ActionModule(ActionBase):
         arguments = dict(self._task.args)
         known, files = arguments.pop("known", {}), program.with_contents(arguments.get("files", []))
         name, unit = str(arguments.get("name")), arguments.get("unit")
-        service = known.get("services", {}).get(name) if unit else None
-        if service:
+        if unit and (service := known.get("services", {}).get(name)):
             planned = installed.unit_files(name, unit["text"], files)
             differs = not installed.has(known, arguments.get("directories", []), planned)
             compared = installed.compared(service, unit["inputs"], arguments.get("broken", ""), differs)
             return {**result, "changed": False, "service": service, "cause": "", **compared}
-        return result | self._execute_module(module_args={**arguments, "files": files}, task_vars=task_vars)
+        return {**result, **self._execute_module(module_args={**arguments, "files": files}, task_vars=task_vars)}

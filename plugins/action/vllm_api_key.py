@@ -27,4 +27,4 @@ class ActionModule(ActionBase):
             version = installed.key_version(known, ranks) if arguments.get("state", "present") == "present" else ""
             if version:
                 return {**result, "changed": False, "version": version}
-        return result | self._execute_module(module_args=arguments, task_vars=task_vars)
+        return {**result, **self._execute_module(module_args=arguments, task_vars=task_vars)}

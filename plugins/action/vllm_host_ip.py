@@ -27,7 +27,7 @@ class ActionModule(ActionBase):
         path = str(arguments.get("path", _FILE))
         if known and _unchanged(known, path, arguments):
             return {**result, "changed": False, "path": path}
-        return result | self._execute_module(module_args=arguments, task_vars=task_vars)
+        return {**result, **self._execute_module(module_args=arguments, task_vars=task_vars)}
 
 
 def _unchanged(known: dict[str, Any], path: str, arguments: dict[str, Any]) -> bool:
@@ -35,7 +35,8 @@ def _unchanged(known: dict[str, Any], path: str, arguments: dict[str, Any]) -> b
     names = ("node", "address", "interface", "ray_node_ip_address", "nodes")
     try:
         text = host_ip.text(arguments.get("environment", {}), arguments["address"])
-        problems = host_ip.check(*(arguments[name] for name in names), known["interfaces"])
+        node, address, interface, of_ray, nodes = (arguments[name] for name in names)
+        problems = host_ip.check(node, address, interface, of_ray, nodes, known["interfaces"])
     except (KeyError, ValueError):
         return False
     return not problems and installed.has(known, (), {path: text})

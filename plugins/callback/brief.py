@@ -50,7 +50,6 @@ from ansible import constants, context
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
 from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color, printable
 
@@ -64,17 +63,17 @@ _COLLECTION = "gb10.cluster."
 _COUNTS = {word: word for word in ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")} | {"failed": "failures"}
 #: The variable of a play that only shows an answer.
 _ANSWER = "playbook_answer"
-_failure = Core("field_report.failure")
-_io_file = Core("common.io_file")
 #: The sequence of a terminal that clears the line.
 _CLEAR = "\x1b[K"
 _HINT = "Correct it, then run the same command again; it repeats no finished work. docs/troubleshooting.md lists known errors."
 
 
-class CallbackModule(Default):
+class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no types.
     """The default output, except for the names of tasks and for errors."""
 
     CALLBACK_NAME = "gb10.cluster.brief"
+    # The class above sets it.
+    _last_task_name: str | None
 
     def __init__(self) -> None:
         require()
@@ -231,10 +230,10 @@ class CallbackModule(Default):
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._progress()
         places: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for host, (task, lines) in self._failed.items():
+        for host, (task, message) in self._failed.items():
             # The others were rescued.
             if host in stats.failures or host in stats.dark:
-                places.setdefault((task, tuple(lines)), []).append(host)
+                places.setdefault((task, tuple(message)), []).append(host)
         if places or not self._all_quiet:
             self._recap(stats)
         self._record([(sorted(hosts), task, lines) for (task, lines), hosts in places.items()])
@@ -265,15 +264,19 @@ class CallbackModule(Default):
 
     def _record(self, failures: Sequence[tuple[Sequence[str], str, Sequence[str]]]) -> None:
         """Record the failures of this run for a field report, or remove those of an earlier run of the playbook."""
-        path = os.path.join(self._inventory, ".gb10", _failure.FILE)
+        # After the check of the release: an older Ansible may have a Python that cannot import the core.
+        from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+        from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure
+
+        path = os.path.join(self._inventory, ".gb10", failure.FILE)
         # A field report that fails has less to report than the run before it.
         if not self._inventory or context.CLIARGS.get("check") or self._playbook.startswith("field_report") or not (failures or os.path.exists(path)):
             return
         try:
-            text = (_io_file.read_bounded(path, _failure.MOST) or "") if os.path.exists(path) else ""
+            text = (io_file.read_bounded(path, failure.MOST) or "") if os.path.exists(path) else ""
             os.makedirs(os.path.dirname(path), exist_ok=True)
             date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            _io_file.write_file(path, _failure.recorded(text, self._playbook, date, failures), 0o600)
+            io_file.write_file(path, failure.recorded(text, self._playbook, date, failures), 0o600)
         except (OSError, ValueError) as error:
             self._display.v(f"The failure was not recorded: {error}")
 

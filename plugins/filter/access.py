@@ -12,43 +12,48 @@ from typing import Any
 from ansible import context
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run
-
-access = Core("access.report")
-inventories = Core("discovery.inventory")
-problem_types = Core("common.problems")
-select = Core("cluster.select")
 
 
 def access_hosts(groups: Mapping[str, Any]) -> list[str]:
     """Return the hosts of the groups gb10_cluster and gateway; without them all hosts of the inventory. None is an error."""
     require_run()
+    from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, report
+
     plain = plain_data(groups)
     found = list(dict.fromkeys([*plain.get(select.ALL, []), *plain.get("gateway", [])])) or plain.get("all", [])
     if not found and not context.CLIARGS.get("syntax"):
-        problem = problem_types.Problem("inventory", "no host", "the addresses of the machines", "pass -i 192.168.1.11,192.168.1.12, -u nvidia")
-        raise AnsibleFilterError(problem_types.report([problem]))
+        problem = Problem("inventory", "no host", "the addresses of the machines", "pass -i 192.168.1.11,192.168.1.12, -u nvidia")
+        raise AnsibleFilterError(report([problem]))
     return found
 
 
 def access_host_keys(nodes: Sequence[Any]) -> dict[str, Any]:
     """Return {problems, report, unknown}; see module_utils/access/report.py for the shape of a node."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.access.report import host_key_problems, unknown
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+
     plain = plain_data(nodes)
-    problems = access.host_key_problems(plain)
-    return {**_texts(problems), "report": problem_types.report(problems), "unknown": access.unknown(plain)}
+    problems = host_key_problems(plain)
+    return {**_texts(problems), "report": report(problems), "unknown": unknown(plain)}
 
 
 def access_logins(nodes: Sequence[Any]) -> dict[str, Any]:
     """Return {problems, report, lines}."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.access.report import lines, login_problems, report
+
     plain = plain_data(nodes)
-    problems = access.login_problems(plain)
-    return {**_texts(problems), "report": access.report(problems, len(plain)), "lines": [] if problems else access.lines(plain)}
+    problems = login_problems(plain)
+    return {**_texts(problems), "report": report(problems, len(plain)), "lines": [] if problems else lines(plain)}
 
 
 def access_inventory(nodes: Sequence[Any]) -> str:
     """Return hosts.yml for these nodes."""
-    return str(inventories.of_addresses(plain_data(nodes)))
+    from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory
+
+    return inventory.of_addresses(plain_data(nodes))
 
 
 def _texts(problems: Sequence[Any]) -> dict[str, Any]:

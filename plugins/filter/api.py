@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-api_access = Core("api.access")
-certificate = Core("certificate", "plugin_utils")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def api_key_error(key: str) -> str:
     """Return the error in a key for the API, without the key; "" for a valid key."""
-    return api_access.key_problem(str(key))
+    from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+
+    return access.key_problem(str(key))
 
 
 def api_place(host: str, port: int, name: str, address: str, tls: bool) -> dict[str, str]:
     """Return {url, server_name, endpoint, client} of the API; see module_utils/api/access.py."""
-    return api_access.place(str(host), int(port), str(name), str(address), bool(tls))
+    from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+
+    return access.place(str(host), int(port), str(name), str(address), bool(tls))
 
 
 def api_tls(texts: Mapping[str, str], name: str) -> dict[str, Any]:
     """Return the facts and problems of the API's certificate, without its key; see module_utils/api/tls.py."""
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate
+
     return certificate.verdict(plain_data(texts), str(name))
 
 

@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-matrix = Core("benchmark.matrix")
-networks = Core("benchmark.network")
-plans = Core("benchmark.plan")
-reports = Core("benchmark.report")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def benchmark_plan(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return {runs, lines, problems} of a benchmark; see module_utils/benchmark/plan.py for the settings."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
+
     given, chosen = plain_data(plan), plans.Settings(**plain_data(settings))
     problems = plans.problems(given, chosen)
     runs = [] if problems else plans.runs(given, chosen)
@@ -30,13 +27,16 @@ def benchmark_plan(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> dict
 
 def benchmark_stem(name: str) -> str:
     """Return the first part of the file names of a model's benchmarks."""
-    stem: str = reports.stem(str(name))
-    return stem
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report
+
+    return report.stem(str(name))
 
 
 def benchmark_newest(paths: Sequence[str]) -> list[str]:
     """Return the path of each model's newest benchmark, the newest one first."""
-    return list(reports.newest(list(map(str, paths))))
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report
+
+    return report.newest(list(map(str, paths)))
 
 
 def benchmark_report(
@@ -47,41 +47,49 @@ def benchmark_report(
     tolerance: float,
 ) -> dict[str, Any]:
     """Return {document, file, lines, findings} of a benchmark; ``texts`` are earlier documents by file name."""
-    runs = [{**each["item"], **{key: each[key] for key in reports.MEASURED}} for each in plain_data(measured)]
-    found = reports.document(plain_data(plan), plain_data(facts), runs)
-    old, notes = reports.earlier(plain_data(texts), found)
-    findings = list(map(str, reports.findings(found, old, float(tolerance))))
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report
+
+    runs = [{**each["item"], **{key: each[key] for key in report.MEASURED}} for each in plain_data(measured)]
+    found = report.document(plain_data(plan), plain_data(facts), runs)
+    old, notes = report.earlier(plain_data(texts), found)
+    findings = list(map(str, report.findings(found, old, float(tolerance))))
     return {
         "document": {**found, "findings": findings},
-        "file": reports.file_name(found),
-        "lines": [*reports.lines(found, old), *notes],
+        "file": report.file_name(found),
+        "lines": [*report.lines(found, old), *notes],
         "findings": findings,
     }
 
 
 def benchmark_network(rtts: Sequence[Any], text: str) -> dict[str, Any]:
     """Return {rtts, bandwidth} of the network; ``text`` is the record of the last measured bandwidth."""
-    found: dict[str, Any] = networks.figures(plain_data(rtts), str(text))
-    return found
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
+
+    return network.figures(plain_data(rtts), str(text))
 
 
 def benchmark_folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
     """Return {name: folder} of the models in the catalog and in ``user_models``."""
-    found: dict[str, str] = matrix.folders(plain_data(user_models), str(root))
-    return found
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
+
+    return matrix.folders(plain_data(user_models), str(root))
 
 
 def benchmark_candidate(
     plan: Mapping[str, Any], name: str, settings: Mapping[str, Any], problem: str = ""
 ) -> dict[str, Any]:
     """Return {name, model, key, minutes, problem} of a model with its plan."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
+
     chosen = plans.Settings(**plain_data(settings))
-    found: dict[str, Any] = matrix.candidate(plain_data(plan), str(name), chosen, str(problem))
-    return found
+    return matrix.candidate(plain_data(plan), str(name), chosen, str(problem))
 
 
 def benchmark_begin(candidates: Sequence[Any], text: str, restart: bool, date: str, served: str) -> dict[str, Any]:
     """Return {record, due, lines} of a run over these candidates; ``text`` is the earlier record."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
+
     given = plain_data(candidates)
     record = matrix.begin(given, str(text), bool(restart), str(date))
     lines = matrix.announcement(given, record, str(served))
@@ -92,15 +100,16 @@ def benchmark_added(
     record: Mapping[str, Any], candidate: Mapping[str, Any], result: Mapping[str, Any], file: str, problem: str
 ) -> dict[str, Any]:
     """Return the record with a candidate's result."""
-    given = map(plain_data, (record, candidate, result))
-    found: dict[str, Any] = matrix.added(*given, str(file), str(problem))
-    return found
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
+
+    return matrix.added(plain_data(record), plain_data(candidate), plain_data(result), str(file), str(problem))
 
 
 def benchmark_table(record: Mapping[str, Any]) -> list[str]:
     """Return the table of a record."""
-    lines: list[str] = matrix.lines(plain_data(record))
-    return lines
+    from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
+
+    return matrix.lines(plain_data(record))
 
 
 class FilterModule:

@@ -7,22 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run, static
 
-cluster = Core("cluster.plan")
-recipe_yaml = Core("recipe_yaml", "plugin_utils")
-recipes = Core("recipe.parse")
-inputs = Core("cluster.parse")
-models = Core("cluster.models")
-select = Core("cluster.select")
-plan_lines = Core("cluster.report")
-problem_types = Core("common.problems")
+if TYPE_CHECKING:
+    from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe
 
 
 def cluster_plan(nodes: Sequence[Any], lock: str, recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()) -> dict[str, Any]:
@@ -32,28 +25,37 @@ def cluster_plan(nodes: Sequence[Any], lock: str, recipe: Mapping[str, str] | No
     """
     # For playbooks of others, with the role gb10.
     require_run()
+    from ansible_collections.gb10.cluster.plugins.module_utils.cluster import parse
+    from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, recipe_yaml
+
     document = None
     if recipe and recipe["name"]:
         data, refused = recipe_yaml.load(str(recipe["text"]), str(recipe["path"] or recipe["name"]))
         document = refused or data
-    given = inputs.parse(plain_data(nodes), str(lock), document, plain_data(layers))
+    given = parse.parse(plain_data(nodes), str(lock), document, plain_data(layers))
     plan, problems = cluster.plan(given, argument_specs.known())
     return {
         "plan": plan.facts() if plan else {},
         "problems": [str(problem) for problem in problems],
-        "report": problem_types.report(problems),
+        "report": report(problems),
         "warnings": cluster.warnings(given, plan),
     }
 
 
 def cluster_models(nodes: Sequence[Any], lock: str, layers: Sequence[Any] = ()) -> dict[str, Any]:
     """Return {lines, problems, report}: the table of all models on these nodes, or the problems of every plan."""
-    given = inputs.parse(plain_data(nodes), str(lock), None, plain_data(layers))
+    from ansible_collections.gb10.cluster.plugins.module_utils.cluster import models, parse
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
+
+    given = parse.parse(plain_data(nodes), str(lock), None, plain_data(layers))
     rows, problems = models.survey(given, argument_specs.known())
     return {
         "lines": models.lines(rows, len(given.nodes), given.label) if rows else [],
         "problems": [str(problem) for problem in problems],
-        "report": problem_types.report(problems),
+        "report": report(problems),
     }
 
 
@@ -64,11 +66,14 @@ def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, An
     ``clusters``: name -> nodes, ``heads``: name -> head. In a check of the syntax without an inventory, ``hosts`` is the group's name.
     """
     require_run()
+    from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+
     plain = plain_data(groups)
     try:
         empty = not plain.get(select.ALL) and static()
         found = () if empty else select.chosen(plain, str(only))
-    except problem_types.ProblemsError as error:
+    except ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
     return {
         "hosts": [node for cluster in found for node in cluster.nodes] or [select.ALL],
@@ -80,6 +85,8 @@ def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, An
 
 def node_cluster(groups: Mapping[str, Any], node: str) -> dict[str, Any]:
     """Return {name, nodes, heads, workers} of the node's cluster; the name of the only one is empty."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
+
     plain = plain_data(groups)
     cluster = select.of_node(plain, str(node))
     return {
@@ -95,14 +102,21 @@ def cluster_conflicts(clusters: Mapping[str, Any], plans: Mapping[str, Any]) -> 
 
     ``clusters``: name -> nodes. ``plans``: node -> gb10_plan, {} for a node with problems.
     """
-    found = {name: next((plain_data(plans[node]) for node in nodes if plans.get(node)), {}) for name, nodes in clusters.items()}
+    from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+
+    found: dict[str, dict[str, Any]] = {
+        name: next((plain_data(plans[node]) for node in nodes if plans.get(node)), {}) for name, nodes in clusters.items()
+    }
     problems = select.conflicts(found) if len(found) > 1 else []
-    return {"problems": [str(problem) for problem in problems], "report": problem_types.report(problems)}
+    return {"problems": [str(problem) for problem in problems], "report": report(problems)}
 
 
 def recipe_path(recipe: str, folder: str, inventory: str) -> str:
     """Return the file of gb10_recipe on the controller, "" without one."""
-    return recipes.place(str(recipe), str(folder), str(inventory)) if recipe else ""
+    from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse
+
+    return parse.place(str(recipe), str(folder), str(inventory)) if recipe else ""
 
 
 def recipe_model(text: str) -> str:
@@ -117,9 +131,12 @@ def recipe_mods(text: str) -> list[str]:
     return list(found.mods) if found else []
 
 
-def _recipe(text: str) -> Any:
+def _recipe(text: str) -> Recipe | None:
+    from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, recipe_yaml
+
     data, problems = recipe_yaml.load(str(text), "")
-    return None if problems else recipes.parse(data)[0]
+    return None if problems else parse.parse(data)[0]
 
 
 def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -132,7 +149,9 @@ def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     """Return the plan as text lines for people."""
-    return plan_lines.lines(plain_data(plan), int(object_store_memory))
+    from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
+
+    return report.lines(plain_data(plan), int(object_store_memory))
 
 
 class FilterModule:

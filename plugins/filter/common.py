@@ -10,21 +10,22 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-secrets = Core("common.secret_environment")
-systemd = Core("common.systemd")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def unit_with_digest(text: str, inputs: Sequence[Any], programs: Sequence[str] = ()) -> dict[str, str]:
     """Return {text, inputs}: the unit with the digest of all launch inputs in place of its placeholder."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+
     texts = [program.text(str(name)) for name in programs]
     return systemd.unit_with_digest(str(text), [*plain_data(inputs), *texts])
 
 
 def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
     """Return secret variables' names and problems, without values; see module_utils/common/secret_environment.py."""
-    return secrets.verdict(plain_data(variables), plain_data(plain))
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.secret_environment import verdict
+
+    return verdict(plain_data(variables), plain_data(plain))
 
 
 class FilterModule:

@@ -7,23 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
-
-discovery = Core("discovery.plan")
-discovery_answers = Core("discovery.answer")
-discovery_files = Core("discovery.inventory")
-problem_types = Core("common.problems")
 
 
 def _mac(value: str) -> str:
     """Return a MAC address in netaddr's format. Raises ValueError for anything else."""
     try:
-        netaddr = import_module("netaddr")
+        import netaddr  # type: ignore[import-untyped]  # The development tools have no types-netaddr.
     except ImportError as error:
         raise AnsibleFilterError("netaddr is not installed on the controller. Fix: pip install netaddr") from error
     try:
@@ -34,7 +26,9 @@ def _mac(value: str) -> str:
 
 def discovery_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
     """Return a machine with its valid facts and the problems in them."""
-    return discovery_answers.machine(machine, _mac)
+    from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer
+
+    return answer.machine(machine, _mac)
 
 
 def _machines(machines: Sequence[Any]) -> list[dict[str, Any]]:
@@ -44,38 +38,46 @@ def _machines(machines: Sequence[Any]) -> list[dict[str, Any]]:
 
 def discovery_pending_hosts(machines: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the machines on cables that were not queried yet."""
-    return discovery.pending_hosts(_machines(machines))
+    from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan
+
+    return plan.pending_hosts(_machines(machines))
 
 
 def discovery_ssh_files(machines: Sequence[Any], folder: str) -> dict[str, Any]:
     """Return {ssh_config, known_hosts, trusted}: the SSH configuration for the machines on cables."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+    from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory, plan
+
     known = _machines(machines)
-    new = [machine for machine in discovery.settled(known) if not (machine["observed"] or machine["unreachable"] or machine["invalid"])]
+    new = [machine for machine in plan.settled(known) if not (machine["observed"] or machine["unreachable"] or machine["invalid"])]
     try:
         return {
-            "ssh_config": discovery_files.ssh_config(known, str(folder)),
-            "known_hosts": discovery_files.known_hosts(known),
-            "trusted": discovery_files.trusted(new),
+            "ssh_config": inventory.ssh_config(known, str(folder)),
+            "known_hosts": inventory.known_hosts(known),
+            "trusted": inventory.trusted(new),
         }
-    except problem_types.ProblemsError as error:
+    except ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
 
 
 def discovery_result(machines: Sequence[Any], partial: bool, model: str = "") -> dict[str, Any]:
     """Return {topology, summary, notes, problems, report, files, trusted}."""
-    known = discovery.settled(_machines(machines))
-    found = discovery.discover(known, bool(partial))
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, report
+    from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory, plan
+
+    known = plan.settled(_machines(machines))
+    found = plan.discover(known, bool(partial))
     try:
         return {
             "topology": found.proposal.topology,
-            "summary": discovery_files.summary(known, found),
+            "summary": inventory.summary(known, found),
             "notes": [str(note) for note in found.notes],
             "problems": [str(problem) for problem in found.problems],
-            "report": problem_types.report(found.problems),
-            "files": discovery_files.files(known, found, str(model)),
-            "trusted": discovery_files.inventory(known, found)["trusted"],
+            "report": report(found.problems),
+            "files": inventory.files(known, found, str(model)),
+            "trusted": inventory.inventory(known, found)["trusted"],
         }
-    except problem_types.ProblemsError as error:
+    except ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
 
 

@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-checks = Core("export.checks")
-exported = Core("export.plan")
-problem_types = Core("common.problems")
-program = Core("program", "plugin_utils")
-render = Core("export.render")
-report = Core("export.report")
-schema = Core("export.schema")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def lws_export(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return {problems, report, text, lines}: the plan as YAML, and lines about it for people."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import problems as problem_types
+    from ansible_collections.gb10.cluster.plugins.module_utils.export import checks, render, report, schema
+    from ansible_collections.gb10.cluster.plugins.module_utils.export import plan as exported
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import program
+
     planned, given = plain_data(plan), schema.Settings(**plain_data(settings))
     problems = checks.problems(planned, given)
     result = {"problems": [str(problem) for problem in problems], "report": "", "text": "", "lines": []}

@@ -11,23 +11,23 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-report_lines = Core("fabric.report")
-fabric_schema = Core("fabric.schema")
-fabric_state = Core("fabric.rdma")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def fabric_report(outcomes: Sequence[Any], mtu: int) -> str:
     """Return a report of the fabric's problems on all nodes, "" without any; see module_utils/fabric/report.py."""
-    return report_lines.report(plain_data(outcomes), mtu)
+    from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report
+
+    return report.report(plain_data(outcomes), mtu)
 
 
 def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan of a node with its RDMA devices' current NCCL_IB_GID_INDEX in the environment."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.fabric import rdma, schema
+
     result = plain_data(plan)
     node, rails = result["node"], [(rail["hca"], rail["address"]) for rail in result["node"]["rails"]]
-    environment, problems = fabric_state.pinned(rails, fabric_schema.rdma_devices(plain_data(fabric_facts)["rdma"]))
+    environment, problems = rdma.pinned(rails, schema.rdma_devices(plain_data(fabric_facts)["rdma"]))
     if problems:
         raise AnsibleFilterError("; ".join(map(str, problems)))
     return {**result, "node": {**node, "environment": {**node["environment"], **environment}}}

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-reports = Core("field_report.report")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def field_report(
@@ -22,11 +20,12 @@ def field_report(
     site: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the report without names, addresses and keys; see module_utils/field_report/report.py."""
-    texts = reports.Records(**{name: str(text) for name, text in records.items()})
+    from ansible_collections.gb10.cluster.plugins.module_utils.field_report import report
+
+    texts = report.Records(**{name: str(text) for name, text in records.items()})
     # A node that was lost has no name.
     named = [{**plain_data(node), "name": str(name)} for name, node in zip(hosts, nodes, strict=True)]
-    found: dict[str, Any] = reports.document(plain_data(plan), named, plain_data(hosts), texts, str(date), reports.Site(**plain_data(site)))
-    return found
+    return report.document(plain_data(plan), named, plain_data(hosts), texts, str(date), report.Site(**plain_data(site)))
 
 
 class FilterModule:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-firewall = Core("firewall.plan")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def firewall_access(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return {peers, peer_ports, api_port, api_clients}: module peer_firewall's options for the plan's node."""
-    return firewall.of_plan(plain_data(plan))
+    from ansible_collections.gb10.cluster.plugins.module_utils.firewall.plan import of_plan
+
+    return of_plan(plain_data(plan))
 
 
 class FilterModule:

@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-checks = Core("golden.checks")
-records = Core("golden.record")
-report = Core("golden.report")
-schema = Core("golden.schema")
-problem_types = Core("common.problems")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def golden_path(plan: Mapping[str, Any], directory: str) -> str:
     """Return the path of the planned model's record on the controller."""
-    return str(records.file(plan, str(directory)))
+    from ansible_collections.gb10.cluster.plugins.module_utils.golden import record
+
+    return record.file(plan, str(directory))
 
 
 def golden_record_info(content: str | None, path: str, plan: Mapping[str, Any]) -> dict[str, str]:
@@ -28,14 +24,17 @@ def golden_record_info(content: str | None, path: str, plan: Mapping[str, Any]) 
 
     ``content``: null for no record.
     """
-    found = list(checks.arguments(plain_data(plan)))
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, report
+    from ansible_collections.gb10.cluster.plugins.module_utils.golden import checks, record
+
+    found = checks.arguments(plain_data(plan))
     prompts = ""
     try:
         if content is not None:
-            prompts = records.prompts(records.read(str(content), str(path), records.identity(plan)))
-    except problem_types.ProblemsError as error:
+            prompts = record.prompts(record.read(str(content), str(path), record.identity(plan)))
+    except ProblemsError as error:
         found = [*error.problems, *found]
-    return {"problem": problem_types.report(found) if found else "", "prompts": prompts}
+    return {"problem": report(found) if found else "", "prompts": prompts}
 
 
 def golden_verdict(
@@ -48,12 +47,14 @@ def golden_verdict(
     renew: bool = False,
 ) -> dict[str, Any]:
     """Return {lines, problem, record, result} of a run; see module_utils/golden/report.py. ``content``: null for no record."""
-    limits = {name: bool(value) if name == "strict" else float(value) for name, value in bounds.items()}
+    from ansible_collections.gb10.cluster.plugins.module_utils.golden import record, report, schema
+
+    limits: dict[str, Any] = {name: bool(value) if name == "strict" else float(value) for name, value in bounds.items()}
     return report.result(
         plain_data(run),
         None if content is None else str(content),
         schema.Bounds(**limits),
-        records.identity(plan),
+        record.identity(plan),
         str(date),
         str(path),
         bool(renew),

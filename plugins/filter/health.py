@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-example = Core("health.example")
-status_lines = Core("health.status")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
     """Return the cluster's status as text lines for people; see module_utils/health/status.py for a node's shape."""
-    return status_lines.lines(plain_data(nodes), str(wanted))
+    from ansible_collections.gb10.cluster.plugins.module_utils.health import status
+
+    return status.lines(plain_data(nodes), str(wanted))
 
 
 def client_example(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
     """Return the command that shows the key, and a request, as text lines; see module_utils/health/example.py."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.health import example
+
     return example.client(plain_data(api), str(model), str(kind))
 
 

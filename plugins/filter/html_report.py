@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-page = Core("html_report.report")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def html_report(nodes: Sequence[Any], inputs: Mapping[str, Any]) -> str:
     """Return the page; see module_utils/html_report/report.py for the inputs."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.html_report import report
+
     given = plain_data(inputs)
     given["waivers"] = {name: str(reason or "") for name, reason in given["waivers"].items()}
-    return str(page.document(plain_data(nodes), page.Inputs(**given)))
+    return report.document(plain_data(nodes), report.Inputs(**given))
 
 
 class FilterModule:

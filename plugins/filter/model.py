@@ -12,18 +12,17 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-catalog = Core("model.catalog")
-model_store = Core("model_store.plan")
-problem_types = Core("common.problems")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def model_entry(name: str, user_models: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return a model's catalog entry; see module_utils/model/catalog.py."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+    from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+
     try:
         return catalog.find(str(name), plain_data(user_models)).facts()
-    except problem_types.ProblemsError as error:
+    except ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
 
 
@@ -32,18 +31,25 @@ def model_path(name: str, user_models: Mapping[str, Any], root: str = "") -> str
 
     cluster_plan reports errors in the name and in ``user_models``.
     """
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+    from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+    from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan
+
     try:
         model = catalog.find(str(name), plain_data(user_models))
-    except problem_types.ProblemsError:
+    except ProblemsError:
         return str(name) if str(name).startswith("/") else ""
-    return model.path or (model_store.folder(str(root), model.hub, model.revision) if root and model.hub else "")
+    return model.path or (plan.folder(str(root), model.hub, model.revision) if root and model.hub else "")
 
 
 def hub_model(name: str, user_models: Mapping[str, Any]) -> dict[str, str]:
     """Return {name, revision} of a model on Hugging Face Hub, {} for one with a folder. cluster_plan reports errors."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+    from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+
     try:
         model = catalog.find(str(name), plain_data(user_models))
-    except problem_types.ProblemsError:
+    except ProblemsError:
         return {}
     return {"name": model.hub, "revision": model.revision or "main"} if model.hub and not model.path else {}
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-model_store = Core("model_store.plan")
-problem_types = Core("common.problems")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def model_store_plan(
     plan: Mapping[str, Any], item: Mapping[str, Any], found: Mapping[str, Any], listing: Mapping[str, Any], reserve: int, verify: bool
 ) -> dict[str, Any]:
     """Return {receivers, chain, problems, report} for the plan's model or draft ``item``; see module_utils/model_store/plan.py."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+    from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+
     given, nodes = plain_data(found), [plain_data(node) for node in plan["nodes"]]
     names = [node["name"] for node in nodes]
     # Before the head's download its digest is unknown. Then every node that differs from the listing receives.
@@ -29,7 +29,7 @@ def model_store_plan(
         "receivers": receivers,
         "chain": model_store.chain(nodes, receivers),
         "problems": [str(problem) for problem in problems],
-        "report": problem_types.report(problems),
+        "report": report(problems),
     }
 
 

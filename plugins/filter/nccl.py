@@ -9,35 +9,37 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-nccl_bandwidth = Core("nccl.bandwidth")
-nccl_choices = Core("nccl.choice")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def nccl_choice(plan: Mapping[str, Any], libraries: Mapping[str, Any]) -> dict[str, Any]:
     """Return the NCCL choice after installation; ``libraries`` are nccl_info's results by node, null if missing."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice
+
     given, found = plain_data(plan), {name: library or {} for name, library in plain_data(libraries).items()}
-    nodes = [nccl_choices.Node(node["name"], node["capability"] or "", found.get(node["name"])) for node in given["nodes"]]
-    facts: dict[str, Any] = nccl_choices.choose(given["nccl"]["wanted"], nccl_choices.Cluster(**given["nccl"]["cluster"]), nodes).facts()
-    return facts
+    nodes = [choice.Node(node["name"], node["capability"] or "", found.get(node["name"])) for node in given["nodes"]]
+    return choice.choose(given["nccl"]["wanted"], choice.Cluster(**given["nccl"]["cluster"]), nodes).facts()
 
 
 def bandwidth_runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any]]:
     """Return the runs that measure the bandwidth between nodes, as {name, environment} for the plan's node."""
-    return nccl_bandwidth.runs(plain_data(plan), str(backend), int(port))
+    from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth
+
+    return bandwidth.runs(plain_data(plan), str(backend), int(port))
 
 
 def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float) -> dict[str, Any]:
     """Return {lines, expected, findings, record}: the measurements by the run's name, and those that are too slow."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth
+
     measured, given = plain_data(results), plain_data(plan)
-    least = nccl_bandwidth.expected(given, str(backend), float(expected))
-    found = nccl_bandwidth.findings(measured, least)
+    least = bandwidth.expected(given, str(backend), float(expected))
+    found = bandwidth.findings(measured, least)
     return {
-        "lines": nccl_bandwidth.lines(measured),
+        "lines": bandwidth.lines(measured),
         "expected": least,
         "findings": list(map(str, found)),
-        "record": nccl_bandwidth.record(measured, given, str(backend), found),
+        "record": bandwidth.record(measured, given, str(backend), found),
     }
 
 

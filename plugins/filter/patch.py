@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-patch_checks = Core("patch.checks")
-problem_types = Core("common.problems")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def patch_report(results: Mapping[str, Any]) -> str:
     """Return the problems in the nodes' results of vllm_patch, by the node's name, "" if there are none."""
-    problems = patch_checks.check(plain_data(results))
-    return problem_types.report(problems) if problems else ""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+    from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks
+
+    problems = checks.check(plain_data(results))
+    return report(problems) if problems else ""
 
 
 class FilterModule:

@@ -9,36 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-history = Core("rollback.history")
-record = Core("rollback.record")
-rollback = Core("rollback.plan")
-upgrade = Core("rollback.upgrade")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def launch_start(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data to verify this launch; see module_utils/rollback/record.py."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
+
     return record.start(plain_data(plan))
 
 
 def launch_content(plan: Mapping[str, Any], launches: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of this launch's record. ``launches``: node -> launch of the module launch_record_info."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
+
     return record.content(plain_data(plan), plain_data(launches))
 
 
 def launch_id(plan: Mapping[str, Any], launches: Mapping[str, Any]) -> str:
     """Return the ID of this launch's record. ``launches``: as for launch_content."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
+
     return record.digest(launch_content(plan, launches))
 
 
 def launch_findings(plan: Mapping[str, Any]) -> list[str]:
     """Return the findings of the rules about this launch, for its record."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
+
     return record.findings(plain_data(plan))
 
 
 def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> dict[str, Any]:
     """Return {lines, problem}: the list of the records, or the difference between two, and the problem of an unknown ID."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history, record
+
     given = plain_data(nodes)
     try:
         return {"lines": history.compared(given, str(old), str(new)) if old or new else history.lines(given), "problem": ""}
@@ -48,21 +53,29 @@ def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> dict[s
 
 def rollback_target(nodes: Sequence[Any], wanted: str = "") -> dict[str, Any]:
     """Return {problems, id, former, former_start, plan, start, due, lines}; see module_utils/rollback/history.py."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
+
     return history.target(plain_data(nodes), str(wanted))
 
 
 def rollback_decision(nodes: Sequence[Any]) -> dict[str, Any]:
     """Return {failed, start, why_not} of a launch on all nodes; see module_utils/rollback/plan.py for its nodes."""
-    return rollback.judge(plain_data(nodes))
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan
+
+    return plan.judge(plain_data(nodes))
 
 
 def rollback_message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str = "") -> str:
     """Return the error message for a failed launch."""
-    return rollback.message(plain_data(verdict), str(model), bool(allowed), str(back))
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan
+
+    return plan.message(plain_data(verdict), str(model), bool(allowed), str(back))
 
 
 def upgrade_announcement(nodes: Sequence[Any], plan: Mapping[str, Any], prepared: bool = False) -> dict[str, Any]:
     """Return {problems, lines, same_runtime} of an upgrade to the plan; see module_utils/rollback/upgrade.py."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import upgrade
+
     return upgrade.announce(plain_data(nodes), plain_data(plan), bool(prepared))
 
 

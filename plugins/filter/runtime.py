@@ -9,18 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-
-stacks = Core("runtime.stacks")
-vllm_build = Core("vllm_build.choice")
-requirements = Core("vllm_build.requirements")
-wheel = Core("vllm_build.wheel")
-kernels = Core("kernels.plan")
-probe = Core("runtime.gpu_probe")
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def stack_lock(name: str) -> str:
     """Return the name of a stack's lock file in the role gb10, "" without a lock or for an unknown stack."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+
     stack = stacks.STACKS.get(str(name))
     return stack.lock if stack else ""
 
@@ -30,27 +25,37 @@ def runtime_digest(lock: str, build: Mapping[str, Any], nodes: Sequence[Mapping[
 
     ``build`` are the variables of the role vllm_build, ``nodes`` the results of vllm_build_info, [] without a build.
     """
-    return str(vllm_build.digest_of_lock(str(lock), plain_data(build), plain_data(nodes)))
+    from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice
+
+    return choice.digest_of_lock(str(lock), plain_data(build), plain_data(nodes))
 
 
 def build_requirements(lock: str, tools: str) -> str:
     """Return the requirements file of vLLM's build environment: torch from the runtime's lock, and the tools."""
-    return str(requirements.requirements(str(lock), str(tools)))
+    from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
+
+    return requirements.requirements(str(lock), str(tools))
 
 
 def build_text(stamp: Mapping[str, Any]) -> list[str]:
     """Return lines about a built wheel: its GPU code, its duration and the compiler cache."""
-    return list(wheel.text(plain_data(stamp)))
+    from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import wheel
+
+    return wheel.text(plain_data(stamp))
 
 
 def kernels_to_compile(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the kernels to compile on the plan's node; see module_utils/kernels/plan.py, of_node()."""
-    return dict(kernels.of_node(plain_data(plan)))
+    from ansible_collections.gb10.cluster.plugins.module_utils.kernels.plan import of_node
+
+    return of_node(plain_data(plan))
 
 
 def required_gpu_checks(quantization: str) -> list[str]:
     """Return the checks of the GPU probe that stop a run for a model of this quantization."""
-    return list(probe.required(str(quantization)))
+    from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
+
+    return gpu_probe.required(str(quantization))
 
 
 class FilterModule:

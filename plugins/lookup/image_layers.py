@@ -52,7 +52,7 @@ from typing import Any
 from ansible.plugins.lookup import LookupBase
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_layers
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 class LookupModule(LookupBase):

@@ -58,5 +58,5 @@ class LookupModule(LookupBase):
 
     def _value(self, given: Any, option: dict[str, Any]) -> Any:
         """Return a templated value; a text for a list, such as from the command line, is split as Ansible does."""
-        value = self._templar.template(given)
+        value = self._templar.template(given)  # type: ignore[union-attr]  # Ansible sets it.
         return [word.strip() for word in value.split(",")] if isinstance(value, str) and option.get("type") == "list" else value

@@ -152,6 +152,7 @@ nodes:
 """
 
 import os
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -159,7 +160,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab.io_build import L
 from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import Bind, LabError, actions, plan
 
 
-def present(module: AnsibleModule, builder: LabBuilder) -> dict:
+def present(module: AnsibleModule, builder: LabBuilder) -> dict[str, Any]:
     params = module.params
     lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"], params["thors"], params["emulated"])
     binds = [Bind(**bind) for bind in params["binds"]]
@@ -188,7 +189,7 @@ def present(module: AnsibleModule, builder: LabBuilder) -> dict:
     return {"actions": todo, "nodes": nodes}
 
 
-def absent(module: AnsibleModule, builder: LabBuilder) -> dict:
+def absent(module: AnsibleModule, builder: LabBuilder) -> dict[str, Any]:
     todo = dict.fromkeys(builder.observe(), "remove")
     there = builder.exists()
     if there and not module.check_mode:

@@ -200,7 +200,8 @@ def main() -> None:
         required_by={"requires": ("path",)},
         supports_check_mode=True,
     )
-    params, library, facts, problems = module.params, None, None, []
+    params, library, facts = module.params, None, None
+    problems: list[Problem] = []
     try:
         of_unit = io_nccl.pids(runner(module), params["unit"]) if params["unit"] else []
         processes = io_nccl.processes(of_unit, params["pids"] or [])

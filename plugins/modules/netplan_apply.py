@@ -98,6 +98,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -109,7 +110,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_roll
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError
 
 
-def change(run: io_netplan.Run, params: dict, target: dict, differences: Callable[[], list[str]]) -> tuple[str, str]:
+def change(run: io_netplan.Run, params: dict[str, Any], target: dict[str, Any], differences: Callable[[], list[str]]) -> tuple[str, str]:
     """Start the timer, apply the change and wait. Returns (identifier, ""), or ("", reason) after a rollback."""
     identifier = params["identifier"] or secrets.token_hex(8)
     # A rollback also restores the devices that the plan configures.

@@ -99,6 +99,7 @@ reason:
 """
 
 import time
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -139,7 +140,7 @@ def main() -> None:
     ((status, stdout, stderr),) = run_all([[*prefix, "-c", io_gpu_probe.program(), str(seconds)]])
     results = gpu_probe.results(stdout, stderr, status, time.monotonic() - begin >= seconds)
     found = gpu_probe.problems(results)
-    answer = {"checks": results, "report": [gpu_probe.described(each) for each in results], "reason": ""}
+    answer: dict[str, Any] = {"checks": results, "report": [gpu_probe.described(each) for each in results], "reason": ""}
     stopping = [problem for problem in found if problem.path in params["required"]]
     if stopping:
         module.fail_json(msg=problems.report(stopping), **answer)

@@ -127,6 +127,7 @@ release:
 """
 
 import os
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -192,7 +193,7 @@ def main() -> None:
         findings = serve_rules.on_host(serve_rules.lint(situation, {rule: str(reason or "") for rule, reason in params["waivers"].items()}))
     except (ProblemsError, ValueError) as error:
         module.fail_json(msg=str(error))
-    answer = {"findings": [finding.facts() for finding in findings], "report": serve_rules.report(findings), "release": release}
+    answer: dict[str, Any] = {"findings": [finding.facts() for finding in findings], "report": serve_rules.report(findings), "release": release}
     if params["fail_on"] != "none" and (stopping := serve_rules.stopping(findings, params["fail_on"])):
         module.fail_json(msg="\n".join(serve_rules.report(stopping)), **answer)
     module.exit_json(changed=False, **answer)

@@ -40,7 +40,7 @@ def _refused(text: str) -> str:
     """Return the first part of a YAML text that is refused, "" if there is none. It is parsed, but not constructed."""
     depth = nodes = documents = 0
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = f"line {event.start_mark.line + 1}"
+        line = f"line {event.start_mark.line + 1}" if event.start_mark else "the file"
         documents += isinstance(event, yaml.DocumentStartEvent)
         nodes += isinstance(event, yaml.NodeEvent)
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

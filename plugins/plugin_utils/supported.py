@@ -35,6 +35,7 @@ def require_run() -> None:
 
     Any result of a module can have facts. As variables they win over the inventory and the roles, so a node could name a
     file of the controller for a task that sends it. Every playbook chooses its hosts with a filter that calls this.
+    It imports the core only then: an old Ansible may have a Python that cannot import it.
     """
     require()
     if constants.INJECT_FACTS_AS_VARS and not static():

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
-
-stacks = Core("runtime.stacks")
-vllm_release = Core("vllm_release.checks")
-
 
 def known_release(lock: str) -> bool:
     """Whether the table of arguments has the vLLM of a lock file. Also true for a lock file without vLLM."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+    from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
+
     release = stacks.locked(str(lock)).get("vllm", "")
-    return not release or bool(vllm_release.known(release))
+    return not release or checks.known(release)
 
 
 class TestModule:

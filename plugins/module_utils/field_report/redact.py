@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 #: Text that may be a key.
@@ -105,7 +106,7 @@ def _redactor(known: Mapping[str, str]) -> Callable[[str], str]:
         for name, new in names:
             text = name.sub(new, text)
         for kind, pattern in _PATTERNS.items():
-            text = pattern.sub(lambda found, kind=kind: _replacement(kind, found), text)  # type: ignore[misc]
+            text = pattern.sub(partial(_replacement, kind), text)
         return text
 
     return change

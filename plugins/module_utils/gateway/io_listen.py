@@ -40,7 +40,7 @@ _TLS_BUFFER = 32 << 10
 SERVER, JSON = {"Server": "gb10"}, {"Content-Type": "application/json"}
 
 
-class Connection(_Handler):  # type: ignore[misc]
+class Connection(_Handler):  # type: ignore[misc]  # The development tools have no aiohttp.
     """A client's connection. One without a complete head has few bytes and little time."""
 
     def __init__(self, listener: Listener, **options: Any) -> None:

@@ -364,7 +364,7 @@ def _reason(error: Any) -> str:
 def _resolver(places: io_state.Places) -> Any:
     """Return what finds the addresses of the servers' names, and permits them."""
 
-    class Resolver(aiohttp.ThreadedResolver):  # type: ignore[misc]
+    class Resolver(aiohttp.ThreadedResolver):  # type: ignore[misc]  # The development tools have no aiohttp.
         async def resolve(self, host: str, port: int = 0, family: int = socket.AF_INET) -> Any:
             found = await super().resolve(host, port, family)
             places.know(host, [entry["host"] for entry in found])

@@ -25,7 +25,7 @@ from typing import Any
 Choices = Callable[[], Iterable[str]]
 _PARSERS = ("vllm.entrypoints.common.cli_args", "vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
 _KINDS = {"BooleanOptionalAction": "flag", "_StoreTrueAction": "flag", "_AppendAction": "append"}
-_ARITIES = {None: "value", "?": "optional", "+": "list", "*": "list"}
+_ARITIES: dict[int | str | None, str] = {None: "value", "?": "optional", "+": "list", "*": "list"}
 
 
 def program() -> str:
@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
 def described(action: argparse.Action) -> dict[str, Any]:
     """Return an option with the fields of lookup.Option. Raises ValueError for one with a fixed number of values."""
     name = next(flag for flag in action.option_strings if flag.startswith("--"))
-    kind = _KINDS.get(type(action).__name__) or _ARITIES.get(action.nargs)  # type: ignore[arg-type]
+    kind = _KINDS.get(type(action).__name__) or _ARITIES.get(action.nargs)
     if kind is None:
         raise ValueError(f"{name} takes {action.nargs} values, which this program does not support")
     # For an option that also accepts other text, vLLM's metavar contains the choices.

@@ -26,6 +26,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
@@ -281,7 +282,7 @@ class Head(Node):
         if decision.raised:
             self.last = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC: {decision.raised}"
             say(f"ALARM: {decision.raised}")
-            self.actions.put(lambda text=decision.raised: self._collect(text))  # type: ignore[misc]
+            self.actions.put(partial(self._collect, decision.raised))
         if decision.cleared:
             say("the alarm is over: the server progressed or ended")
         if decision.probe:
@@ -292,7 +293,7 @@ class Head(Node):
             self.actions.put(self._restart)
         if decision.refused:
             say(decision.refused)
-            self.actions.put(lambda text=decision.refused: self._notify("refused", text, ""))  # type: ignore[misc]
+            self.actions.put(partial(self._notify, "refused", decision.refused, ""))
         # Ray's own processes on the head outlive a restart of the server.
         if self.outlived() and self.given["follow_unit"] != self.given["server_unit"]:
             self.actions.put(lambda: restart(self.given["follow_unit"]))

@@ -54,6 +54,13 @@ def import_problems(line: int, module: str, name: str) -> Iterator[str]:
         yield f"line {line}: {module} {name} reaches outside the process; only io_*.py may do that"
 
 
+def named_module_problems(text: str) -> Iterator[str]:
+    """Find modules of this collection that a text names, which neither mypy nor an editor follows."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "ansible_collections." in node.value:
+            yield f"line {node.lineno}: {node.value} is the name of a module. Fix: import it"
+
+
 def header_problems(path: str, text: str) -> Iterator[str]:
     """Check for the license header in the first 20 lines. Modules have the shebang that ansible-test accepts, other files have none."""
     head = text.splitlines()[:20]
@@ -192,6 +199,11 @@ def test_plugin_header(path: str) -> None:
     assert list(header_problems(path, read(path))) == []
 
 
+@pytest.mark.parametrize("path", files("plugins/**/*.py"))
+def test_imports_are_statements(path: str) -> None:
+    assert list(named_module_problems(read(path))) == []
+
+
 @pytest.mark.parametrize("path", files("plugins/action/*.py"))
 def test_an_action_has_its_module(path: str) -> None:
     assert (ROOT / path.replace("/action/", "/modules/")).is_file()
@@ -273,6 +285,8 @@ INDEX = "https" + "://mirror.example/simple"
         (purity_problems, "from pathlib import Path", "reaches outside"),
         (purity_problems, "def f():\n    return open('x')", "open() is I/O"),
         (purity_problems, "def f(p):\n    return p.read_text()", ".read_text() is I/O"),
+        (named_module_problems, f"core = import_module('{MODULE_UTILS}.common')", "is the name of a module"),
+        (named_module_problems, f"core = import_module(f'{MODULE_UTILS}.{{topic}}')", "is the name of a module"),
         (task_problems, "- name: Ask\n  ansible.builtin.shell: x\n", "no shell"),
         (task_problems, "- hosts: all\n  tasks:\n    - name: Ask\n      block:\n        - name: Ask\n          shell: x\n", "line 5 (Ask): no shell"),
         (task_problems, COMMAND + "  # why\n", "without changed_when"),
@@ -308,6 +322,7 @@ def test_the_check_can_fail(check: Callable[[str], Iterator[str]], bad: str, exp
     ("check", "good"),
     [
         (purity_problems, f"import re\nfrom pathlib import PurePosixPath\nfrom urllib.parse import quote\nfrom {MODULE_UTILS}.fabric import plan"),
+        (named_module_problems, f"from {MODULE_UTILS} import common"),
         (task_problems, "# Only nvidia-smi knows.\n" + COMMAND + "  changed_when: false\n"),
         (task_problems, COMMAND + "  changed_when: false  # only reads; no module does\n"),
         (fact_problems, "{{ ansible_host }} {{ ansible_managed | comment }}  # not ansible_hostname"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from ansible.errors import AnsibleFilterError
 from filters import FILTERS, TESTS
 from repository import ROOT, files, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
 PLAN = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
@@ -47,6 +48,21 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
         assert option.get("required", False) is (parameter.default is inspect.Parameter.empty)
         empty = inspect.Parameter.empty
         assert option.get("default", empty) == (empty if option.get("required") else plain_data(parameter.default))
+
+
+@pytest.mark.parametrize(("call", "found"), [("", ""), ("filters.FILTERS['api_key_error']('key')", "module_utils.api.access")])
+def test_only_a_call_imports_the_core(call: str, found: str) -> None:
+    """Nearly every task's process loads all these files. The callback first checks Ansible's release."""
+    lines = [
+        "import sys, filters",
+        "from ansible_collections.gb10.cluster.plugins.callback import brief",
+        call,
+        "print(*(name for name in sys.modules if name.startswith('ansible_collections.') and '.module_utils.' in name))",
+    ]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in (".collections", "tests/support"))}
+    answer = subprocess.run([sys.executable, "-c", "\n".join(lines)], env=environment, capture_output=True, text=True, check=True)
+    assert found in answer.stdout
+    assert bool(answer.stdout.strip()) is bool(found), answer.stdout
 
 
 def test_node_plan_has_the_nodes_own_part() -> None:
