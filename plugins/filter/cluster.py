@@ -133,7 +133,7 @@ def recipe_mods(text: str) -> list[str]:
 
 def _recipe(text: str) -> Recipe | None:
     from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse
-    from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, recipe_yaml
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
 
     data, problems = recipe_yaml.load(str(text), "")
     return None if problems else parse.parse(data)[0]

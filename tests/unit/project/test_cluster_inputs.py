@@ -13,8 +13,10 @@ from repository import ROOT
 INVENTORY = """
 all:
   hosts:
-    spark1: {ansible_connection: local, ansible_python_interpreter: "{{ ansible_playbook_python }}", vllm_serve_smoke_tokens: 7, qsfp_netplan_state: gone}
+    spark1: {vllm_serve_smoke_tokens: 7, qsfp_netplan_state: gone}
   vars:
+    ansible_connection: local
+    ansible_python_interpreter: "{{ ansible_playbook_python }}"
     base: /srv
     model_store_source: "{{ base }}/models"
     model_store_hub_token: hf_secret
