@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe
 
 
-def cluster_plan(
-    nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()
-) -> dict[str, Any]:
+def cluster_plan(nodes: Sequence[Any], lock: str, recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()) -> dict[str, Any]:
     """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node.
 
     ``recipe``: {name, path, text} of gb10_recipe; without a name there is none. ``layers``: of the lookup image_layers.
@@ -30,14 +28,14 @@ def cluster_plan(
     from ansible_collections.gb10.cluster.plugins.module_utils.cluster import parse
     from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
-    from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, recipe_yaml
 
     document = None
     if recipe and recipe["name"]:
         data, refused = recipe_yaml.load(str(recipe["text"]), str(recipe["path"] or recipe["name"]))
         document = refused or data
     given = parse.parse(plain_data(nodes), str(lock), document, plain_data(layers))
-    plan, problems = cluster.plan(given, plain_data(known_variables))
+    plan, problems = cluster.plan(given, argument_specs.known())
     return {
         "plan": plan.facts() if plan else {},
         "problems": [str(problem) for problem in problems],
@@ -46,13 +44,14 @@ def cluster_plan(
     }
 
 
-def cluster_models(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], layers: Sequence[Any] = ()) -> dict[str, Any]:
+def cluster_models(nodes: Sequence[Any], lock: str, layers: Sequence[Any] = ()) -> dict[str, Any]:
     """Return {lines, problems, report}: the table of all models on these nodes, or the problems of every plan."""
     from ansible_collections.gb10.cluster.plugins.module_utils.cluster import models, parse
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
     given = parse.parse(plain_data(nodes), str(lock), None, plain_data(layers))
-    rows, problems = models.survey(given, plain_data(known_variables))
+    rows, problems = models.survey(given, argument_specs.known())
     return {
         "lines": models.lines(rows, len(given.nodes), given.label) if rows else [],
         "problems": [str(problem) for problem in problems],

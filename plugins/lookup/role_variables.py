@@ -22,8 +22,7 @@ options:
     type: str
     required: true
 seealso:
-  - plugin: gb10.cluster.public_variables
-    plugin_type: lookup
+  - module: gb10.cluster.cluster_inputs
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 """

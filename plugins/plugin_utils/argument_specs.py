@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,26 @@ import yaml
 from ansible.errors import AnsibleError
 
 _ROLES = Path(__file__).parents[2] / "roles"
+#: The roles of a cluster, whose variables the plan reads and whose prefixes are checked for typing errors. The lab is left
+#: out: its prefix is too common a word.
+CLUSTER = (
+    "gb10",
+    "qsfp_netplan",
+    "peer_firewall",
+    "vllm_build",
+    "vllm_runtime",
+    "vllm_patch",
+    "model_store",
+    "nccl_sm121_build",
+    "ray_cluster",
+    "vllm_serve",
+    "vllm_watchdog",
+    "golden",
+    "benchmark_model",
+    "benchmark_all",
+    "field_report",
+    "gateway",
+)
 # Python's own loader takes ten times as long, in each run.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -25,3 +46,20 @@ def read(role: str) -> dict[str, dict[str, Any]]:
         raise AnsibleError(f"argument specification not found: {error}") from error
     entries: dict[str, dict[str, Any]] = yaml.load(text, Loader=_LOADER)["argument_specs"]
     return entries
+
+
+def options() -> dict[str, dict[str, Any]]:
+    """Return the variables of all roles of a cluster. Required ones are inputs that other roles set."""
+    entries = (read(role)["main"].get("options", {}) for role in CLUSTER)
+    return {name: option for entry in entries for name, option in entry.items() if not option.get("required")}
+
+
+def default(option: Mapping[str, Any]) -> Any:
+    """Return the default of a variable, None for a template, which refers to the plan."""
+    value = option.get("default")
+    return None if isinstance(value, str) and "{{" in value else value
+
+
+def known() -> dict[str, list[str]]:
+    """Return role -> names of its public variables, of all entry points."""
+    return {role: sorted({name for entry in read(role).values() for name in entry.get("options", {})}) for role in CLUSTER}

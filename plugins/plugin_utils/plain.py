@@ -14,8 +14,12 @@ T = TypeVar("T")
 
 @overload
 def plain_data(data: Mapping[str, T]) -> dict[str, T]: ...
+
+
 @overload
 def plain_data(data: Sequence[T]) -> list[T]: ...
+
+
 def plain_data(data: Any) -> Any:
     """Copy Ansible's lazy and tagged containers to plain ones, which json and dataclasses accept."""
     if isinstance(data, Mapping):

@@ -6,12 +6,11 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from repository import load_yaml, read
-
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 Node = dict[str, Any]
 
@@ -31,16 +30,6 @@ BUILD = {
     "archives": {},
 }
 
-#: The variables of the role vllm_patch.
-PATCH = {
-    "state": "present",
-    "patches": ["w8a8", "w8a8_torch", "fp8_moe_oracle", "moe_config", "triton_ptxas"],
-    "mechanism": "auto",
-    "capability": "",
-    "quantization": "auto",
-    "image": "",
-}
-
 
 def lock_of(*pins: str) -> str:
     """Return a lock file with these pins, each with a hash."""
@@ -48,16 +37,9 @@ def lock_of(*pins: str) -> str:
 
 
 LOCK = lock_of("vllm==0.32.0", "ray==2.60.0")
-_VARS = load_yaml(read("roles/gb10/vars/main.yml"))
-_DEFAULTS = load_yaml(read("roles/gb10/defaults/main.yml"))
-KNOWN = {
-    role: sorted(
-        name
-        for entry in load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"].values()
-        for name in entry.get("options", {})
-    )
-    for role in _VARS["_gb10_roles"]
-}
+KNOWN = argument_specs.known()
+#: The settings of a node without a variable in its inventory.
+SETTINGS = {name: argument_specs.default(option) for name, option in argument_specs.options().items() if not option.get("no_log")}
 MODEL = "/srv/models/tiny"
 #: The controller's time when it read the nodes.
 READ = 1_790_000_000.0
@@ -115,25 +97,15 @@ def spark(number: int, group: str, **settings: Any) -> Node:
     """Return a valid node: the role's defaults, a model, and the case's settings. It is cabled at the ports in these settings."""
     address = f"192.168.1.{10 + number}"
     ports = settings.get("gb10_fabric_ports", (0, 1) if settings.get("gb10_fabric_topology") == "ring" else (1,))
-    defaults = {name: _DEFAULTS[name] for name in _VARS["_gb10_settings"] if name in _DEFAULTS}
     return {
         "name": f"spark{number}",
         "address": address,
         "user": "nvidia",
         "group": group,
-        "settings": copy.deepcopy({**defaults, "gb10_runtime_lock": "vllm.lock", "gb10_model": MODEL, **settings}),
+        "settings": copy.deepcopy({**SETTINGS, "gb10_runtime_lock": "vllm.lock", "gb10_model": MODEL, **settings}),
         "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
-        "nccl": "stack",
-        "nccl_wanted": "auto",
         "build": dict(BUILD),
         "queried": {},
-        "removing": False,
-        "store": {"enabled": True, "source": ""},
-        "smoke_tokens": 0,
-        "drop_caches": True,
-        "packages": {"vllm_runtime": ["g++", "python3-dev"], "vllm_build": ["ccache"], "model_store": ["python3-venv"], "nccl_sm121_build": ["make"]},
-        "image_python": "python3",
-        "patch": dict(PATCH),
         "refused": [],
         "key_problem": "",
         "tls": {},

@@ -53,27 +53,16 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
         {"name": str, "address": str,          # inventory name and management address
          "user": str,                           # the login user, "" if ssh chooses it
          "group": "head" | "worker" | "",
-         "settings": {"gb10_...": value},       # all public variables of the role gb10
+         "settings": {name: value},             # the variables of all roles without secrets, from the action cluster_inputs;
+                                                # None for a default that is a template of the plan
          "variables": [str],                    # the names of all inventory variables of this node
-         "refused": [{"name": str, "found": str, "expected": str}],   # values of other roles' variables, from the lookup
-                                                # refused_variables
-         "nccl": str,                           # the tag of the NCCL to build, "stack" for the stack's
-         "nccl_wanted": "auto" | "true" | "false",   # whether to build NCCL
-         "build": {"enabled": ..., ...},         # the variables of the role vllm_build; see vllm_build/parse.py
+         "refused": [{"name": str, "found": str, "expected": str}],   # values of other roles' variables, from the same
+         "build": {"enabled": ..., ...},         # the role vllm_build's variables and files; see vllm_build/parse.py
          "queried": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
-         "removing": bool,                      # whether to remove the fabric's configuration
          "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
          "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},
                                                 # api_tls.facts of the head's certificate, {} without TLS
          "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
-         "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
-         "drop_caches": bool,                   # whether each start drops the page cache
-         "image_python": str,                   # the interpreter inside the image that runs vLLM
-         "patch": {"state": str, "patches": [str], "mechanism": str, "capability": str, "quantization": str, "image": str},
-                                                # the variables of the role vllm_patch
-         "packages": {role: [str]},             # the Debian packages that each role needs
-         "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
-                                                # "" for Hugging Face Hub
          "unreachable": str,                    # the reason why the node could not be read, or ""
          "unrecorded": str,                     # the missing file of recorded facts, in an offline plan, or ""
          "typical": bool,                       # whether the plan assumes typical facts instead of reading the node
@@ -135,46 +124,53 @@ def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem])
 
 
 def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
-    tls, secrets, patch = given["tls"], given["secrets"], given["patch"]
+    tls, secrets, settings = given["tls"], given["secrets"], given["settings"]
     options, variables = _queried(given["queried"], path, problems)
-    observed = typical.observed(given["settings"], given["address"]) if given["typical"] else given["observed"]
+    observed = typical.observed(settings, given["address"]) if given["typical"] else given["observed"]
     return Node(
         name=given["name"],
         address=given["address"],
         user=given["user"],
         group=given["group"],
-        settings=_settings(given["settings"], path, problems),
+        settings=_settings(settings, path, problems),
         variables=tuple(given["variables"]),
         refused=tuple(Refused(**found) for found in given["refused"]),
-        nccl=given["nccl"],
-        nccl_wanted=given["nccl_wanted"],
+        nccl=settings["nccl_sm121_build_version"] or "stack",
+        nccl_wanted=str(settings["nccl_sm121_build_enabled"]).lower(),
         build=vllm_build.request(given["build"]),
         options=options,
         environment_variables=variables,
-        removing=given["removing"],
+        # A fabric that is removed may have lost its cable.
+        removing=settings["qsfp_netplan_state"] == "absent",
         key_problem=given["key_problem"],
         tls=Tls(tls["digest"], tls["until"], _problems(tls), tuple(tls["warnings"])) if tls else None,
         secrets=secrets["names"],
         secret_problems=_problems(secrets),
-        smoke_tokens=int(given["smoke_tokens"]),
-        drop_caches=_boolean(given["drop_caches"]),
-        image_python=given["image_python"],
-        patch=Options(
-            state=patch["state"],
-            # The argument specification refuses a text.
-            names=() if isinstance(patch["patches"], str) else tuple(map(str, patch["patches"])),
-            mechanism=patch["mechanism"],
-            capability=str(patch["capability"]),
-            quantization=patch["quantization"],
-            image=patch["image"],
-        ),
-        packages={role: tuple(map(str, names)) for role, names in given["packages"].items()},
-        store_enabled=given["store"]["enabled"],
-        store_source=given["store"]["source"],
+        smoke_tokens=settings["vllm_serve_smoke_tokens"],
+        drop_caches=_boolean(settings["vllm_serve_drop_caches"]),
+        image_python=settings["vllm_runtime_image_python"],
+        patch=_patch(settings),
+        packages=debian.of_roles(settings),
+        store_enabled=_boolean(settings["model_store_enabled"]),
+        store_source=settings["model_store_source"],
         unreachable=given["unreachable"],
         unrecorded=given["unrecorded"],
         typical=given["typical"],
         facts=replace(_facts(observed), clock_ahead=_clock(observed.get("clock"), given["read"])) if observed else None,
+    )
+
+
+def _patch(settings: Mapping[str, Any]) -> Options:
+    """Return the variables of the role vllm_patch."""
+    names = settings["vllm_patch_patches"]
+    return Options(
+        state=settings["vllm_patch_state"],
+        # The argument specification refuses a text.
+        names=() if isinstance(names, str) else tuple(map(str, names)),
+        mechanism=settings["vllm_patch_mechanism"],
+        capability=str(settings["vllm_patch_capability"]),
+        quantization=settings["vllm_patch_quantization"],
+        image=settings["vllm_patch_image"],
     )
 
 

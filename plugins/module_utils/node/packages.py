@@ -39,6 +39,13 @@ def parse(facts: Mapping[str, Any] | None) -> State:
     return State(tuple(map(str, facts.get("lacking", ()))), holder(facts.get("holder") or {}), packages)
 
 
+def of_roles(settings: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return the packages that each role needs, from the roles' variables."""
+    roles = ("vllm_runtime", "vllm_build", "nccl_sm121_build")
+    needed = {role: tuple(map(str, settings[f"{role}_packages"])) for role in roles}
+    return {**needed, "model_store": ("python3-venv",)}
+
+
 def lacking(wanted: Sequence[str], listing: str) -> list[str]:
     """Return the wanted packages that are not installed in the wanted version. ``listing``: output of dpkg-query in FORMAT."""
     versions: dict[str, list[str]] = {}

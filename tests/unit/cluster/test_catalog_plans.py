@@ -86,7 +86,8 @@ def test_no_published_speed_exceeds_the_plans_bound(count: int) -> None:
 def test_an_old_release_warns_only_if_starts_keep_the_page_cache() -> None:
     nodes = sparks(1, "phi-4", "vllm-0.18.1")
     assert planned(nodes, lock_of("vllm-0.18.1"))[1] == []
-    (warning,) = planned([{**nodes[0], "drop_caches": False}], lock_of("vllm-0.18.1"))[1]
+    nodes[0]["settings"]["vllm_serve_drop_caches"] = False
+    (warning,) = planned(nodes, lock_of("vllm-0.18.1"))[1]
     assert "page-cache-counted" in warning
 
 

@@ -97,7 +97,7 @@ def test_the_inventorys_model_may_be_wrong() -> None:
     for path in (None, "/srv/source", "/srv/models/tiny"):
         nodes = sparks(2, gb10_model="/srv/models/tiny")
         for node in nodes:
-            node["store"]["source"] = "/srv/source"
+            node["settings"]["model_store_source"] = "/srv/source"
             node["observed"] |= {"model": CONFIG, "model_bytes": 1, "model_at": path, "model_complete": True}
         assert surveyed(nodes) == expected
 

@@ -17,7 +17,12 @@ IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
 HOLDER = {"pid": 7, "process": "unattended-upgr", "unit": "apt-daily-upgrade.service"}
 
 
-def pair(lacking: list[str], changes: dict[str, Any] | None = None, **settings: Any) -> list[Node]:
+#: Few packages of each role.
+FEW = {"vllm_runtime_packages": ["g++", "python3-dev"], "vllm_build_packages": ["ccache"], "nccl_sm121_build_packages": ["make"]}
+
+
+def pair(lacking: list[str], changes: dict[str, Any] | None = None, **given: Any) -> list[Node]:
+    settings = {**FEW, **given}
     nodes = [spark(1, "head", **settings), spark(2, "worker", **settings)]
     for node in nodes:
         node.update(changes or {})
@@ -31,7 +36,7 @@ def pair(lacking: list[str], changes: dict[str, Any] | None = None, **settings: 
         ([], {}, {}, {}, {}),
         (["g++", "make"], {}, {}, {"vllm_runtime": ["g++"]}, {"vllm_runtime": ["g++"]}),
         (ALL, {}, {}, {"vllm_runtime": ["g++", "python3-dev"]}, {"vllm_runtime": ["g++", "python3-dev"]}),
-        (["make"], {"nccl_wanted": "true"}, {}, {"nccl_sm121_build": ["make"]}, {}),
+        (["make"], {}, {"nccl_sm121_build_enabled": "true"}, {"nccl_sm121_build": ["make"]}, {}),
         (["ccache"], {"build": {**BUILD, "enabled": True, "commit": "0" * 40}}, {}, {"vllm_build": ["ccache"]}, {}),
         # The image has the runtime. Only the head downloads, and only from the Hub.
         (ALL, {}, {"gb10_container_image": IMAGE, "gb10_runtime": "container"}, {}, {}),
@@ -66,7 +71,7 @@ def test_the_plan_shows_the_packages_to_install() -> None:
 
 
 def test_an_option_of_apt_is_no_package() -> None:
-    nodes = pair([], {"packages": {"vllm_runtime": ["g++", "-oDebug=1"], "vllm_build": [], "model_store": [], "nccl_sm121_build": []}})
+    nodes = pair([], vllm_runtime_packages=["g++", "-oDebug=1"])
     assert [problem.path for problem in mistakes(nodes)] == ["nodes[0].vllm_runtime_packages", "nodes[1].vllm_runtime_packages"]
 
 

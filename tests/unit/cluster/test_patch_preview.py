@@ -30,7 +30,7 @@ def nodes(root: Path, model: str, stack: str, additions: dict[str, Any], **patch
     settings = {"gb10_model": model, "gb10_stack": stack, "gb10_install_dir": str(root), "gb10_distributed_executor_backend": executor, **lock}
     found = [spark(number, "worker" if number > 1 else "head", **settings) for number in (1, 2)]
     for node in found:
-        node["patch"] |= patch
+        node["settings"] |= {f"vllm_patch_{name}": value for name, value in patch.items()}
         node["observed"] = {**typical.observed(node["settings"], node["address"]), "additions": additions}
     return found
 

@@ -125,7 +125,7 @@ def test_the_models_of_the_hub_are_not_looked_for_on_disk() -> None:
     nodes = pair(gb10_model="org/model")
     for node in nodes:
         node["observed"]["model"] = None
-        node["store"]["enabled"] = False
+        node["settings"]["model_store_enabled"] = False
     plan = planned(nodes)
     assert "HF_HUB_OFFLINE" not in plan["nodes"][0]["environment"]
     assert (plan["model"], plan["store"]) == ("org/model", {})
@@ -147,7 +147,7 @@ def test_a_folder_that_is_filled_from_another_need_not_be_there() -> None:
     nodes = pair()
     for node in nodes:
         node["observed"]["model"] = None
-        node["store"]["source"] = "/mnt/tiny"
+        node["settings"]["model_store_source"] = "/mnt/tiny"
     assert planned(nodes)["store"] == {"folder": MODEL, "hub": "", "revision": "", "source": "/mnt/tiny"}
 
 
@@ -174,7 +174,7 @@ def seen(nodes: list[Node], index: int, **changes: Any) -> list[Node]:
 
 
 def copied_from(source: str) -> list[Node]:
-    return [{**node, "store": {"enabled": True, "source": source}} for node in pair()]
+    return [{**node, "settings": {**node["settings"], "model_store_source": source}} for node in pair()]
 
 
 def listener(port: int, process: str = "nginx", unit: str = "nginx.service") -> dict[str, Any]:

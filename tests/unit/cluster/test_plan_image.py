@@ -79,7 +79,7 @@ def test_an_image_that_was_queried_without_its_nccl_is_queried_again() -> None:
 def test_the_hang_on_arm_is_found_in_an_image(nccl: str, found: bool) -> None:
     nodes = queried(pair(), nccl)
     for node in nodes:
-        node["nccl_wanted"] = "false"
+        node["settings"]["nccl_sm121_build_enabled"] = "false"
     assert fired(planned(nodes), "nccl-arm-hang") is found
 
 

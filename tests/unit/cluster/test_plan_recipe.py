@@ -190,7 +190,7 @@ def test_without_the_store_the_draft_keeps_its_name() -> None:
     given = ["--speculative-config", '{"model":"owner/draft"}']
     nodes = pair(gb10_vllm_extra_args=given)
     for node in nodes:
-        node["store"]["enabled"] = False
+        node["settings"]["model_store_enabled"] = False
     plan = planned(nodes)
     assert (plan["drafts"], plan["serve"]["user_args"]) == ([], given)
 

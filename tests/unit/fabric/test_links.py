@@ -340,7 +340,7 @@ def test_a_fabric_is_taken_away_without_a_cable() -> None:
     nodes = sparks((LOST, EMPTY), (LOST, EMPTY))
     assert [problem.path for problem in mistakes(nodes)] == ["nodes[0].ports[0]", "nodes[1].ports[0]"]
     for node in nodes:
-        node["removing"] = True
+        node["settings"]["qsfp_netplan_state"] = "absent"
         node["observed"]["rdma"] = {}
     assert taken(planned(nodes)) == [[0], [0]]
     for node in nodes:

@@ -104,7 +104,7 @@ NOT_THERE = {**io_model.NO_MODEL, "model_at": STORED}
 
 def pair(head: dict[str, Any], worker: dict[str, Any] | None = None, source: str = "", **settings: Any) -> list[Node]:
     nodes = [spark(number, "worker" if number > 1 else "head", **{"gb10_model": NAME, **settings}) for number in (1, 2)]
-    nodes[0]["store"]["source"] = source
+    nodes[0]["settings"]["model_store_source"] = source
     for node, answer in zip(nodes, (head, NOT_THERE if worker is None else worker), strict=True):
         node["observed"].update(answer)
     return nodes
@@ -218,7 +218,7 @@ def test_a_model_that_cannot_be_downloaded_is_a_problem_before_any_change(status
     # A refusal of another model, and a download by vLLM itself with its own token.
     assert planned(pair({**NOT_THERE, **told(None, "no", refused=status)}, gb10_model="org/other"))
     for node in nodes:
-        node["store"]["enabled"] = False
+        node["settings"]["model_store_enabled"] = False
     assert any("no" in line for line in planned(nodes)["serve"]["warnings"])
 
 

@@ -107,7 +107,7 @@ def test_the_choice(wanted: str, changes: dict[str, Any], libraries: list[Any], 
 def planned(wanted: str = "auto", library: dict[str, Any] | None = None, lock: str = LOCK) -> dict[str, Any]:
     nodes = [spark(1, "head"), spark(2, "worker")]
     for node in nodes:
-        node["nccl_wanted"] = wanted
+        node["settings"]["nccl_sm121_build_enabled"] = wanted
         node["observed"]["nccl"] = library
     plan, problems = cluster_plan(nodes, lock)
     assert problems == []
@@ -146,7 +146,7 @@ def test_the_role_decides_as_the_plan_did() -> None:
 
 @pytest.mark.parametrize("wanted", ["maybe", "yes", ""])
 def test_another_word_is_refused_before_anything_changes(wanted: str) -> None:
-    nodes = [{**spark(1, "head"), "nccl_wanted": wanted}, spark(2, "worker")]
+    nodes = [spark(1, "head", nccl_sm121_build_enabled=wanted), spark(2, "worker")]
     (problem,) = cluster_plan(nodes, NEW_LOCK)[1]
     assert (problem.path, problem.expected) == ("nccl_sm121_build_enabled", "auto or true or false")
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from repository import ROLES, ROOT, TASK_FILES, files, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.lookup import refused_variables
+from ansible_collections.gb10.cluster.plugins.action import cluster_inputs
 
 #: Facts of the role gb10 for the other roles, which may declare them as a required input under this name.
 SHARED_INPUTS = frozenset({"gb10_plan"})
@@ -171,5 +171,5 @@ def test_the_tasks_from_check_can_fail() -> None:
 
 def test_a_refused_secret_is_not_shown() -> None:
     option = load_yaml(read("roles/model_store/meta/argument_specs.yml"))["argument_specs"]["main"]["options"]["model_store_hub_token"]
-    assert "hf_abc" not in refused_variables._found(["hf_abc"], option, ["'hf_abc' cannot be converted"])
-    assert refused_variables._found("abc", {"type": "int"}, []) == "'abc'"
+    assert "hf_abc" not in cluster_inputs._found(["hf_abc"], option, ["'hf_abc' cannot be converted"])
+    assert cluster_inputs._found("abc", {"type": "int"}, []) == "'abc'"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, PATCH, Node, lock_of, spark
+from cluster_nodes import KNOWN, LOCK, Node, lock_of, spark
 from verified_nodes import pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
@@ -26,23 +26,23 @@ NGC = {"gb10_stack": "ngc-26.04", "gb10_distributed_executor_backend": "mp", "gb
 OTHER_NGC = {"gb10_runtime": "container", "gb10_container_image": "nvcr.io/nvidia/vllm:26.03-py3", "gb10_distributed_executor_backend": "mp"}
 IN_IMAGE = {"gb10_runtime": "container", "gb10_container_image": IMAGE}
 THOR = {"gpu": {"gpus": [{"name": "NVIDIA Thor", "capability": "11.0"}], "driver_version": "580.00", "memory_bytes": 128 * 10**9, "reason": ""}}
+STOCK_NCCL = {"nccl_sm121_build_enabled": "false"}
 SOCKETS = {"gb10_fabric_topology": "socket", "gb10_fabric_interface": "enp1s0f1np1"}
 
 
 @dataclass(frozen=True)
 class Case:
-    """A cluster: its variables, the facts of all nodes and of the second one, the pins of its lock, and other inputs of a node."""
+    """A cluster: its variables, the facts of all nodes and of the second one, and the pins of its lock."""
 
     settings: dict[str, Any] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     second: dict[str, Any] = field(default_factory=dict)
     count: int = 2
     lock: str = LOCK
-    node: dict[str, Any] = field(default_factory=dict)
 
     def nodes(self) -> list[Node]:
         settings = {"gb10_model": GPT_OSS, **self.settings}
-        nodes = [{**spark(number, "worker" if number > 1 else "head", **settings), **self.node} for number in range(1, self.count + 1)]
+        nodes = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, self.count + 1)]
         for index, node in enumerate(nodes):
             node["observed"] |= {"model": None, **self.facts, **(self.second if index == 1 else {})}
         return nodes
@@ -93,10 +93,10 @@ CASES: dict[str, Case] = {
     "expandable-segments": Case(EXPANDABLE),
     "expandable-segments-connector": Case({**EXPANDABLE, **args("--kv-offloading-size", "8")}),
     "swap-space": Case(lock=release("0.17.1")),
-    "page-cache-counted": Case(lock=release("0.19.0"), node={"drop_caches": False}),
+    "page-cache-counted": Case({"vllm_serve_drop_caches": False}, lock=release("0.19.0")),
     "load-pressure": Case(lock=release("0.22.0")),
     "enforce-eager": Case(args("--enforce-eager")),
-    "nccl-arm-hang": Case(lock=lock_of("vllm==0.32.0", "ray==2.60.0", "nvidia-nccl-cu13==2.28.9"), node={"nccl_wanted": "false"}),
+    "nccl-arm-hang": Case(STOCK_NCCL, lock=lock_of("vllm==0.32.0", "ray==2.60.0", "nvidia-nccl-cu13==2.28.9")),
     "breakable-cudagraph": Case(env(VLLM_USE_BREAKABLE_CUDAGRAPH="1")),
     "cudagraph-mode": Case(args("--compilation-config", '{"cudagraph_mode": "PIECEWISE"}')),
     "flashinfer-fp8": Case({"gb10_model": FP8, **args("--attention-backend", "FLASHINFER")}),
@@ -109,9 +109,9 @@ CASES: dict[str, Case] = {
     "linear-backend-strict": Case(args("--linear-backend", "triton"), lock=release("0.27.1")),
     "marlin-atomic-add": Case({**args("--moe-backend", "marlin"), **env(VLLM_MARLIN_USE_ATOMIC_ADD="0")}),
     "mxfp4-checkpoint": Case({"gb10_model": "qwen3.5-35b-a3b", **args("--quantization", "mxfp4")}),
-    "fp8-cutlass": Case({"gb10_model": FP8}, lock=release("0.19.0"), node={"patch": {**PATCH, "state": "absent"}}),
+    "fp8-cutlass": Case({"gb10_model": FP8, "vllm_patch_state": "absent"}, lock=release("0.19.0")),
     "speculative-decoding": Case(DRAFT),
-    "max-tokens-reasoning": Case(node={"smoke_tokens": 8}),
+    "max-tokens-reasoning": Case({"vllm_serve_smoke_tokens": 8}),
     "reasoning-parser": Case({"gb10_model": "own", "gb10_models": {"own": {"hub": UNREAD, "reasoning": True, "config": {"model_type": "qwen3"}}}}),
     "bridge-network": Case({**IN_IMAGE, "gb10_container_args": ["--network=bridge"]}),
     "nccl-ib-hca-unset": Case(env(NCCL_IB_HCA="")),
@@ -125,10 +125,9 @@ CASES: dict[str, Case] = {
     "pipeline-speed": Case({"gb10_pipeline_parallel_size": 2}),
     "ring-environment": Case({"gb10_fabric_topology": "ring", **env(NCCL_IB_MERGE_NICS="1")}, count=3),
     "ring-nccl": Case(
-        {"gb10_fabric_topology": "ring"},
+        {"gb10_fabric_topology": "ring", **STOCK_NCCL},
         count=3,
         lock=lock_of("vllm==0.32.0", "ray==2.60.0", "nvidia-nccl-cu13==2.29.7"),
-        node={"nccl_wanted": "false"},
     ),
     "socket-interface": Case(env(GLOO_SOCKET_IFNAME="")),
     "gpudirect-rdma": Case(env(NCCL_NET_GDR_LEVEL="SYS")),

@@ -175,7 +175,7 @@ def test_a_missing_compiler_is_a_problem_only_if_it_is_needed(toolkit: dict[str,
         settings = {"gb10_model": "gpt-oss-120b", "gb10_flashinfer": flashinfer}
         nodes = [spark(1, "head", **settings), spark(2, "worker", **settings)]
         for node in nodes:
-            node["packages"] |= {"vllm_runtime": packages} if packages else {}
+            node["settings"] |= {"vllm_runtime_packages": packages} if packages else {}
             node["observed"] |= {"toolkit": toolkit, "model": None, "model_bytes": None}
         plan, problems = cluster_plan(nodes, LOCK)
         assert [problem.path for problem in problems] == (found if flashinfer else [])

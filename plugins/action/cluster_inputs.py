@@ -1,0 +1,72 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action plugin of cluster_inputs, which documents it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleUndefinedVariable
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
+
+#: Types whose values the command line passes as text.
+_SCALARS = ("bool", "float", "int", "list", "str")
+
+
+class ActionModule(ActionBase):
+    """Reads variables on the controller, without a connection."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the settings of all roles on the host, and those that a role will refuse."""
+        super().run(tmp, task_vars)
+        self.validate_argument_spec(argument_spec={})
+        variables = task_vars or {}
+        settings, refused = {}, []
+        for name, option in argument_specs.options().items():
+            value, error = argument_specs.default(option), None
+            if name in variables:
+                value, error = self._value(name, option, variables)
+            if not option.get("no_log"):
+                settings[name] = value
+            # Ansible has validated the variables of the role that runs.
+            if error and not name.startswith("gb10_"):
+                refused.append(error)
+        names = sorted(variables["hostvars"][variables["inventory_hostname"]])
+        needed = sorted({name for each in packages.of_roles(settings).values() for name in each})
+        found = {"settings": settings, "refused": refused, "variables": names, "packages": needed}
+        return {"changed": False, **found, "_ansible_verbose_override": True}
+
+    def _value(self, name: str, option: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, dict[str, str] | None]:
+        """Return a variable's value in the type of its specification, and why the specification refuses it."""
+        try:
+            value = self._templar.template(variables[name])
+        except AnsibleUndefinedVariable:
+            if name.startswith("gb10_"):
+                raise
+            # A later task may define what it refers to. Otherwise its role reports it.
+            return argument_specs.default(option), None
+        result = ArgumentSpecValidator({name: option}).validate({name: value})
+        if result.error_messages:
+            return value, {"name": name, "found": _found(value, option, result.error_messages), "expected": _expected(option)}
+        scalar = option.get("type", "str") in _SCALARS and "options" not in option
+        return result.validated_parameters[name] if scalar else value, None
+
+
+def _found(value: Any, option: Mapping[str, Any], errors: list[str]) -> str:
+    if option.get("no_log"):
+        return "a value of another form"
+    return repr(value) if isinstance(value, str | int | float) else "; ".join(errors)
+
+
+def _expected(option: Mapping[str, Any]) -> str:
+    if option.get("choices"):
+        return f"one of {', '.join(map(str, option['choices']))}"
+    elements = f" of {option['elements']}" if "elements" in option else ""
+    return f"a value of type {option.get('type', 'str')}{elements}"

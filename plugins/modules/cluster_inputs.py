@@ -1,0 +1,59 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: cluster_inputs
+short_description: The values of all variables of this collection on a host
+version_added: 0.1.0
+description:
+  - Reads the names, types and defaults of all variables from C(meta/argument_specs.yml) of the roles, and their values from Ansible.
+  - Variables of the inventory, of the play, of C(--extra-vars) and of facts count. Parameters of a later role do not, because the
+    plan is made before.
+  - Runs on the controller. The action plugin of this name does the work.
+options: {}
+seealso:
+  - module: gb10.cluster.node_info
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Collect the values of all variables
+  gb10.cluster.cluster_inputs:
+  register: gb10_inputs
+
+- name: Show whether the model store is used
+  ansible.builtin.debug:
+    msg: "{{ gb10_inputs.settings.model_store_enabled }}"
+"""
+
+RETURN = r"""
+settings:
+  description: The value of each variable, otherwise its default. Variables with C(no_log) are not in it.
+  returned: success
+  type: dict
+refused:
+  description:
+    - Name, found and expected value of each variable that its role will refuse. A value with C(no_log) is not shown.
+    - A value that refers to an undefined variable is left to its role, because a later task may define it.
+  returned: success
+  type: list
+  elements: dict
+variables:
+  description: The names of all variables of the host, without defaults of roles.
+  returned: success
+  type: list
+  elements: str
+packages:
+  description: The Debian packages that the roles need.
+  returned: success
+  type: list
+  elements: str
+"""

@@ -1,0 +1,81 @@
+"""The action cluster_inputs in Ansible: every place of a variable, types, defaults, refusals and secrets."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+
+INVENTORY = """
+all:
+  hosts:
+    spark1: {vllm_serve_smoke_tokens: 7, qsfp_netplan_state: gone}
+  vars:
+    ansible_connection: local
+    ansible_python_interpreter: "{{ ansible_playbook_python }}"
+    base: /srv
+    model_store_source: "{{ base }}/models"
+    model_store_hub_token: hf_secret
+    vllm_runtime_index_url: "{{ gb10_plan.nothing }}"
+"""
+PLAY = """
+- hosts: all
+  gather_facts: false
+  vars: {gb10_ray_port: 7000}
+  tasks:
+    - gb10.cluster.cluster_inputs:
+      register: gb10_inputs
+    - ansible.builtin.copy:
+        content: "{{ gb10_inputs | to_json }}"
+        dest: "{{ result }}"
+        mode: "0600"
+"""
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("inputs")
+    (folder / "hosts.yml").write_text(INVENTORY, encoding="utf-8")
+    (folder / "play.yml").write_text(PLAY, encoding="utf-8")
+    extra = ["-e", "model_store_enabled=no", "-e", f"result={folder}/result.json", "-e", "benchmark_model_concurrencies=1,2"]
+    command = [str(ROOT / ".venv/bin/ansible-playbook"), str(folder / "play.yml"), "-i", str(folder / "hosts.yml"), *extra]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(Path(folder / "result.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("vllm_serve_smoke_tokens", 7),
+        ("gb10_ray_port", 7000),
+        ("model_store_enabled", False),
+        ("model_store_source", "/srv/models"),
+        ("benchmark_model_concurrencies", [1, 2]),
+        ("golden_enabled", True),
+        # It refers to the plan.
+        ("nccl_sm121_build_version", None),
+        # It refers to what a later task may define.
+        ("vllm_runtime_index_url", ""),
+    ],
+)
+def test_a_variable_has_its_value_or_its_default_in_the_type_of_its_role(found: Any, name: str, value: Any) -> None:
+    assert found["settings"][name] == value
+
+
+def test_a_value_that_its_role_will_refuse_is_reported(found: Any) -> None:
+    assert found["refused"] == [{"name": "qsfp_netplan_state", "found": "'gone'", "expected": "one of present, absent"}]
+
+
+def test_no_secret_is_a_result(found: Any) -> None:
+    assert "hf_secret" not in json.dumps(found) and "model_store_hub_token" not in found["settings"]
+
+
+def test_the_names_are_those_of_the_inventory_without_defaults_of_roles(found: Any) -> None:
+    assert {"base", "model_store_source", "vllm_serve_smoke_tokens"} <= set(found["variables"])
+    assert "golden_enabled" not in found["variables"] and "gb10_ray_port" not in found["variables"]
+    assert "ccache" in found["packages"]
