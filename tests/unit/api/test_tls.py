@@ -16,7 +16,7 @@ from typing import Any
 import certificates
 import pytest
 from ansible.errors import AnsibleFilterError
-from cluster_nodes import KNOWN, LOCK, cluster_plan, mistakes, spark
+from cluster_nodes import LOCK, cluster_plan, mistakes, spark
 from filters import FILTERS
 from repository import ROOT
 from run_module import run_module
@@ -144,7 +144,7 @@ def test_the_planner_lists_it_with_the_rest() -> None:
 
 def test_the_end_is_a_warning_of_the_plan() -> None:
     node = {**spark(1, "head"), "tls": FILTERS["api_tls"](texts(CA.issue("192.168.1.11", days=20)), "192.168.1.11")}
-    answer = FILTERS["cluster_plan"]([node], LOCK, KNOWN)
+    answer = FILTERS["cluster_plan"]([node], LOCK)
     assert answer["problems"] == []
     assert "gb10_api_tls_certificate expires on" in answer["warnings"][0]
 

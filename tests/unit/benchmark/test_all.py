@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cluster_nodes import SETTINGS
 from repository import ROOT, files, load_yaml, read
 from run_playbook import Run, run
 
@@ -37,10 +38,13 @@ def fails(condition: str, message: str) -> dict[str, Any]:
 
 LOGGED = {"name": "Log", "ansible.builtin.debug": {"msg": "STEP {{ role_name | split('.') | last }} {{ gb10_model }} {{ inventory_hostname }}"}}
 SET_PLAN = {"gb10_plan": "{{ plan | combine({'model': '/srv/models/' ~ gb10_model, 'node': plan.nodes[groups['all'].index(inventory_hostname)]}) }}"}
+MEASURED = {name: value for name, value in SETTINGS.items() if name.startswith("benchmark_model_")}
+INPUTS = {"settings": {**MEASURED, "gb10_models": "{{ gb10_models | default({}) }}"}}
 DOCUMENT = {"document": {"model": "/srv/models/{{ gb10_model }}", "runs": "{{ measured }}"}, "file": "{{ gb10_model }}.json"}
 ROLES: dict[str, list[dict[str, Any]]] = {
     "gb10/tasks/main.yml": [
         LOGGED,
+        {"name": "Collect", "ansible.builtin.set_fact": {"gb10_inputs": INPUTS}},
         fails("gb10_model == 'large'", "large does not fit"),
         {"name": "Set", "ansible.builtin.set_fact": SET_PLAN},
     ],

@@ -106,8 +106,7 @@ GATE = """\
       vars:
         __vllm_serve_service: {{start_needed: "{{{{ item.start }}}}"}}
         gb10_plan: "{{{{ plan | combine({{'node': {{'state': {{'last_good': item.last_good}}}}}}, recursive=true) }}}}"
-        golden_enabled: "{{{{ item.enabled }}}}"
-        golden_record: "{{{{ item.renew }}}}"
+        gb10_inputs: {{settings: {{golden_enabled: "{{{{ item.enabled }}}}", golden_record: "{{{{ item.renew }}}}"}}}}
       loop: "{{{{ cases }}}}"
 """
 

@@ -94,7 +94,7 @@ def test_an_unknown_model_is_an_error() -> None:
 
 
 def test_cluster_plan_reports_problems() -> None:
-    answer = FILTERS["cluster_plan"]([], "", {})
+    answer = FILTERS["cluster_plan"]([], "")
     assert answer["plan"] == {}
     assert len(answer["problems"]) == 1
     assert answer["problems"][0] in answer["report"]
