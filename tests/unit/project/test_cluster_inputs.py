@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT
+from repository import ROOT, files, read
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 INVENTORY = """
 all:
@@ -79,3 +82,19 @@ def test_the_names_are_those_of_the_inventory_without_defaults_of_roles(found: A
     assert {"base", "model_store_source", "vllm_serve_smoke_tokens"} <= set(found["variables"])
     assert "golden_enabled" not in found["variables"] and "gb10_ray_port" not in found["variables"]
     assert "ccache" in found["packages"]
+
+
+def test_roles_read_settings_with_a_value_before_the_plan_and_no_secret() -> None:
+    texts = map(read, files("roles/*/tasks/*.yml", "roles/*/vars/*.yml", "playbooks/**/*.yml"))
+    names = {name for text in texts for name in re.findall(r"gb10_inputs\.settings\.(\w+)", text)}
+    known = argument_specs.options()
+    assert len(names) > 20 and names <= known.keys()
+    assert not [name for name in names if known[name].get("no_log") or "{{" in str(known[name].get("default"))]
+
+
+def test_a_verbose_plan_shows_no_credentials() -> None:
+    variables = {"gb10_plan_offline": "typical", "vllm_watchdog_webhook": "https://x/hidden-1", "vllm_runtime_index_url": "https://hidden-2@x/"}
+    extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
+    command = [str(ROOT / ".venv/bin/ansible-playbook"), "-v", "playbooks/plan.yml", "-i", "inventories/two-spark", *extra]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "hidden-" not in done.stdout + done.stderr
