@@ -97,6 +97,7 @@ yamllint: setup
 	$(bin)/yamllint --strict .
 ruff: setup
 	$(bin)/ruff check
+	$(bin)/ruff format --check --quiet
 mypy: setup
 	$(bin)/mypy
 complexity: setup

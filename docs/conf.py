@@ -38,7 +38,9 @@ def anchor_names(_app: object, document: nodes.document) -> None:
     names = [(section, section[0].astext()) for section in document.findall(nodes.section)]
     for row in document.findall(nodes.row):
         cell = row.children[0]
-        names += [(row, literal.astext()) for literal in cell.findall(nodes.literal) if literal.astext() == cell.astext()]
+        names += [
+            (row, literal.astext()) for literal in cell.findall(nodes.literal) if literal.astext() == cell.astext()
+        ]
     for element, name in names:
         if " " not in name and name not in document.ids:
             element["ids"].insert(0, name)
@@ -48,7 +50,11 @@ def anchor_names(_app: object, document: nodes.document) -> None:
 def link_ansible(_app: object, _environment: object, node: nodes.Element, content: nodes.Node) -> nodes.Node | None:
     """Link a label or an environment variable of Ansible's documentation."""
     target = node["reftarget"]
-    page = f"{ANSIBLE['ansible_configuration_settings']}#envvar-{target}" if node["reftype"] == "envvar" else ANSIBLE.get(target)
+    page = (
+        f"{ANSIBLE['ansible_configuration_settings']}#envvar-{target}"
+        if node["reftype"] == "envvar"
+        else ANSIBLE.get(target)
+    )
     return nodes.reference("", "", content, refuri=f"https://docs.ansible.com/ansible/latest/{page}") if page else None
 
 

@@ -1,7 +1,9 @@
-"""Mutate packages of the core and run their unit tests: mutants.py [PACKAGE ...]. Exits with 1 if too many mutants survive.
+"""Mutate packages of the core and run their unit tests: mutants.py [PACKAGE ...]. Exits with 1 if too many mutants
+survive.
 
-Cosmic Ray makes the mutants, in a copy of the checkout for each package. Root's code can do anything once it is mutated, so
-the tests run in namespaces of their own: without the machine's network and processes, and with a read-only file system.
+Cosmic Ray makes the mutants, in a copy of the checkout for each package. Root's code can do anything once it is
+mutated, so the tests run in namespaces of their own: without the machine's network and processes, and with a read-only
+file system.
 """
 
 from __future__ import annotations
@@ -50,17 +52,29 @@ OPERATORS = re.compile(
 ORDER = re.compile("core/ReplaceComparisonOperator_(Eq|NotEq)_[LG]")
 SANDBOX = (
     *("unshare", "--fork", "--kill-child", "--pid", "--mount-proc", "--net", "sh", "-euc"),
-    'ip link set lo up; mount --bind . .; mount -t tmpfs tmpfs /dev/shm; mount -o remount,bind,ro /; cd "$PWD"; ulimit -v 4194304; exec "$@"',
+    (
+        "ip link set lo up; mount --bind . .; mount -t tmpfs tmpfs /dev/shm; mount -o remount,bind,ro /; cd "
+        '"$PWD"; ulimit -v 4194304; exec "$@"'
+    ),
     "sh",
 )
 #: Imported once. Otherwise these imports take most of the time of a mutant.
-IMPORTED = ("_hypothesis_pytestplugin", "hypothesis.internal.conjecture.engine", "jinja2", "yaml", "ansible.module_utils.basic")
+IMPORTED = (
+    "_hypothesis_pytestplugin",
+    "hypothesis.internal.conjecture.engine",
+    "jinja2",
+    "yaml",
+    "ansible.module_utils.basic",
+)
 SECONDS = Path("build/mutant_seconds.json")
 OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants", "-m", "not slow")
 
 
 def meaning(source: str) -> str:
-    """Return what a text does at run time. Annotations are not evaluated; `strict=` and decorators only report mistakes."""
+    """Return what a text does at run time.
+
+    Annotations are not evaluated; `strict=` and decorators only report mistakes.
+    """
     tree = ast.parse(source)
     for node in ast.walk(tree):
         for name, empty in {"annotation": None, "returns": None, "decorator_list": []}.items():
@@ -82,8 +96,11 @@ def mutations(path: Path) -> Iterator[tuple[Path, str, int, int]]:
 
 
 def mutants(package: str) -> Iterator[tuple[Path, str, str, int]]:
-    """Yield (file, old text, new text, line) in random order, without those that do not compile: `*args` has a sign, too."""
-    found = [mutation for path in sorted(Path("plugins/module_utils", package).glob("*.py")) for mutation in mutations(path)]
+    """Yield (file, old text, new text, line) in random order, without those that do not compile: `*args` has a sign,
+    too."""
+    found = [
+        mutation for path in sorted(Path("plugins/module_utils", package).glob("*.py")) for mutation in mutations(path)
+    ]
     random.Random(SEED).shuffle(found)
     for path, name, number, line in found:
         old = path.read_text(encoding="utf-8")
@@ -96,7 +113,10 @@ def mutants(package: str) -> Iterator[tuple[Path, str, str, int]]:
 
 
 class FastestFirst:
-    """A plugin of pytest: files in the order of their seconds without a mutation. Most mutants die in the first ones."""
+    """A plugin of pytest: files in the order of their seconds without a mutation.
+
+    Most mutants die in the first ones.
+    """
 
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
@@ -144,8 +164,13 @@ def inside(package: str) -> None:
         importlib.import_module(name)
     start = time.monotonic()
     if not passes(package, 600, 600):
-        sys.exit(f"the tests of {package} fail without a mutation:\n{Path('build/mutant.log').read_text(encoding='utf-8')}")
-    cpu, seconds = 10 + 2 * int(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])), 20 + 3 * int(time.monotonic() - start)
+        sys.exit(
+            f"the tests of {package} fail without a mutation:\n{Path('build/mutant.log').read_text(encoding='utf-8')}"
+        )
+    cpu, seconds = (
+        10 + 2 * int(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])),
+        20 + 3 * int(time.monotonic() - start),
+    )
     # Bytecode of one mutant would be that of the next: files of the same size and second look the same.
     sys.dont_write_bytecode = True
     survivors, count = [], 0
@@ -156,7 +181,9 @@ def inside(package: str) -> None:
             changed = next(pair for pair in zip(old.splitlines(), new.splitlines(), strict=False) if pair[0] != pair[1])
             survivors.append((f"{path}:{line}", *changed))
         path.write_text(old, encoding="utf-8")
-    print(json.dumps([count, survivors, time.monotonic() - start, sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])]))
+    print(
+        json.dumps([count, survivors, time.monotonic() - start, sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])])
+    )
 
 
 def outside(package: str) -> Any:
@@ -166,7 +193,9 @@ def outside(package: str) -> Any:
     (copy / "build").mkdir(parents=True)
     files = f"git ls-files -zco --exclude-standard | tar -c --null -T - | tar -xC {shlex.quote(str(copy))}"
     subprocess.run(["sh", "-c", files], cwd=ROOT, check=True)
-    done = subprocess.run([*SANDBOX, sys.executable, __file__, "--inside", package], cwd=copy, check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [*SANDBOX, sys.executable, __file__, "--inside", package], cwd=copy, check=False, capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
     return json.loads(done.stdout)
@@ -178,7 +207,10 @@ def main(packages: list[str]) -> int:
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for package, (count, survived, seconds, cpu) in zip(packages, pool.map(outside, packages), strict=True):
             killed = count - len(survived)
-            print(f"{package:10} {count:7} {killed:7} {len(survived):9} {killed / count:8.1%} {seconds:8.0f} {cpu:4.0f}", flush=True)
+            print(
+                f"{package:10} {count:7} {killed:7} {len(survived):9} {killed / count:8.1%} {seconds:8.0f} {cpu:4.0f}",
+                flush=True,
+            )
             failed |= killed / count < LEAST_KILLED
             survivors += survived
     for place, old, new in survivors:

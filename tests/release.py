@@ -1,4 +1,5 @@
-"""Write CHANGELOG.md for the version in galaxy.yml, build the package into build/release, and print the steps that publish it.
+"""Write CHANGELOG.md for the version in galaxy.yml, build the package into build/release, and print the steps that
+publish it.
 
 It publishes nothing. Exits with 1, and all reasons, if the checkout is not ready for a release. With the argument
 ``plugins`` it only updates the lists of modules, plugins and roles in the changelog.
@@ -39,7 +40,16 @@ def list_plugins(version: str) -> None:
     notes.rename(aside)
     notes.mkdir()
     try:
-        run("antsibull-changelog", "release", "--version", version, "--date", date, "--update-existing", "--reload-plugins")
+        run(
+            "antsibull-changelog",
+            "release",
+            "--version",
+            version,
+            "--date",
+            date,
+            "--update-existing",
+            "--reload-plugins",
+        )
         run("antsibull-changelog", "generate", "--reload-plugins", "--refresh-plugins", "allow-removal")
     finally:
         notes.rmdir()

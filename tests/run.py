@@ -1,6 +1,7 @@
 """Run parts of the tests, two at a time, and print a summary with the time of each: run.py test|test-all [PART ...]
 
-Each part is a target of the Makefile. Its output is in build/log/PART.log, and is also printed if it fails. Exits with 1 if a part fails.
+Each part is a target of the Makefile. Its output is in build/log/PART.log, and is also printed if it fails. Exits with
+1 if a part fails.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ class Part:
 
 
 def no_nccl() -> str:
-    return "" if Path("/usr/local/cuda/bin/nvcc").exists() else "it needs a CUDA toolkit in /usr/local/cuda, which does not exist"
+    return (
+        ""
+        if Path("/usr/local/cuda/bin/nvcc").exists()
+        else "it needs a CUDA toolkit in /usr/local/cuda, which does not exist"
+    )
 
 
 def no_other_machine() -> str:
@@ -111,7 +116,10 @@ def start(name: str, settings: Mapping[str, str], logs: Path) -> Run:
 
 
 def finish(running: list[Run]) -> Run:
-    """Wait for the next part to end, and remove it from the list. The CPU time is that of its processes, without the lab's hosts."""
+    """Wait for the next part to end, and remove it from the list.
+
+    The CPU time is that of its processes, without the lab's hosts.
+    """
     pid, status, usage = os.wait4(-1, 0)
     run = next(run for run in running if run.process.pid == pid)
     running.remove(run)
@@ -135,7 +143,10 @@ def run_all(names: Sequence[str], settings: Mapping[str, str], logs: Path) -> li
             if ready and len(running) < AT_ONCE:
                 waiting.remove(ready[0])
                 running.append(start(ready[0], settings, logs))
-                say(f"== {time.strftime('%T')} {ready[0]} begins; its output is in {logs.relative_to(ROOT)}/{ready[0]}.log")
+                say(
+                    f"== {time.strftime('%T')} {ready[0]} begins; its output is in "
+                    f"{logs.relative_to(ROOT)}/{ready[0]}.log"
+                )
                 continue
             run = finish(running)
             ended.append(run)

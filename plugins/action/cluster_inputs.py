@@ -43,7 +43,9 @@ class ActionModule(ActionBase):
         found = {"settings": settings, "refused": refused, "variables": names, "packages": needed}
         return {"changed": False, **found, "_ansible_verbose_override": True}
 
-    def _value(self, name: str, option: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, dict[str, str] | None]:
+    def _value(
+        self, name: str, option: Mapping[str, Any], variables: Mapping[str, Any]
+    ) -> tuple[Any, dict[str, str] | None]:
         """Return a variable's value in the type of its specification, and why the specification refuses it."""
         try:
             value = self._templar.template(variables[name])
@@ -54,7 +56,11 @@ class ActionModule(ActionBase):
             return argument_specs.default(option), None
         result = ArgumentSpecValidator({name: option}).validate({name: value})
         if result.error_messages:
-            return value, {"name": name, "found": _found(value, option, result.error_messages), "expected": _expected(option)}
+            return value, {
+                "name": name,
+                "found": _found(value, option, result.error_messages),
+                "expected": _expected(option),
+            }
         scalar = option.get("type", "str") in _SCALARS and "options" not in option
         return result.validated_parameters[name] if scalar else value, None
 

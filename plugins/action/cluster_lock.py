@@ -37,7 +37,13 @@ class ActionModule(ActionBase):
             if self._task.args.get("state") == "released":
                 return self._released(answer)
             if answer.get("failed"):
-                answer = {"changed": False, "held": False, "refused": answer.get("refused", False), "problem": str(answer.get("msg")), "holder": {}}
+                answer = {
+                    "changed": False,
+                    "held": False,
+                    "refused": answer.get("refused", False),
+                    "problem": str(answer.get("msg")),
+                    "holder": {},
+                }
                 break
             if not answer["holder"]:
                 return {**answer, "refused": False, "problem": ""}
@@ -69,7 +75,11 @@ class ActionModule(ActionBase):
 
 def _holder(reported: object) -> tuple[cluster_lock.Lock, float]:
     """Validate the head's answer; return another run's lock and its age in seconds. Raises LockError."""
-    if not isinstance(reported, dict) or type(reported.get("age")) not in (int, float) or not 0 <= reported["age"] <= 1e12:
+    if (
+        not isinstance(reported, dict)
+        or type(reported.get("age")) not in (int, float)
+        or not 0 <= reported["age"] <= 1e12
+    ):
         raise LockError("it has no age")
     return cluster_lock.lock({key: value for key, value in reported.items() if key != "age"}), float(reported["age"])
 
@@ -77,4 +87,6 @@ def _holder(reported: object) -> tuple[cluster_lock.Lock, float]:
 def _playbooks() -> str:
     """Return the playbook files on this run's command line."""
     given = context.CLIARGS.get("args") if context.CLIARGS else None
-    return "+".join(os.path.basename(path) for path in given) if isinstance(given, (tuple, list)) and given else "ansible"
+    return (
+        "+".join(os.path.basename(path) for path in given) if isinstance(given, (tuple, list)) and given else "ansible"
+    )

@@ -29,25 +29,35 @@ class ActionModule(ActionBase):
         """Return {changed, packages, diff}, or a failure with the reason."""
         super().run(tmp, task_vars)
         _result, arguments = self.validate_argument_spec(
-            argument_spec={"names": {"type": "list", "elements": "str", "required": True}, "timeout": {"type": "int", "required": True}}
+            argument_spec={
+                "names": {"type": "list", "elements": "str", "required": True},
+                "timeout": {"type": "int", "required": True},
+            }
         )
         timeout = arguments["timeout"]
         call = partial(
-            self._execute_module, module_name="gb10.cluster.debian_packages", module_args={"names": arguments["names"]}, task_vars=task_vars
+            self._execute_module,
+            module_name="gb10.cluster.debian_packages",
+            module_args={"names": arguments["names"]},
+            task_vars=task_vars,
         )
         poll, failure = Polling(call, task_vars, _SHOWN, _SILENCE), ""
         host = poll.host
         for found in poll:
             lacking = found.get("lacking", [])
-            done = {"changed": bool(lacking), "packages": lacking, "diff": {"before": "", "after": "".join(f"{name}\n" for name in lacking)}}
+            done = {
+                "changed": bool(lacking),
+                "packages": lacking,
+                "diff": {"before": "", "after": "".join(f"{name}\n" for name in lacking)},
+            }
             if found.get("failed") or not lacking or self._task.check_mode:
                 return found if found.get("failed") else done
             if holder := packages.holder(found["holder"]):
                 if poll.elapsed >= timeout:
                     return _failed(
                         f"{host}: apt is still locked by {holder} after {spans.span(poll.elapsed)}. "
-                        f"Expected: a free lock, to install {', '.join(lacking)}. Fix: wait until that process ends, then run again. "
-                        "To wait longer, raise gb10_apt_timeout"
+                        f"Expected: a free lock, to install {', '.join(lacking)}. Fix: wait until that process "
+                        "ends, then run again. To wait longer, raise gb10_apt_timeout"
                     )
                 # It took the lock before apt could.
                 failure = ""
@@ -70,10 +80,14 @@ class ActionModule(ActionBase):
         if failure:
             return (
                 f"{host}: apt cannot install {', '.join(lacking)}: {failure}{f' Before: {trouble}' if trouble else ''} "
-                f"Fix: resolve the error of `sudo apt-get update && sudo apt-get install {' '.join(lacking)}` on {host}, then run again"
+                f"Fix: resolve the error of `sudo apt-get update && sudo apt-get install {' '.join(lacking)}` "
+                f"on {host}, then run again"
             )
         if trouble:
-            Display().warning(f"{host}: the package lists could not be updated, and the packages were installed from old lists: {trouble}")
+            Display().warning(
+                f"{host}: the package lists could not be updated, and the packages were installed from old "
+                f"lists: {trouble}"
+            )
         return ""
 
     def _apt(self, arguments: dict[str, Any], task_vars: Any) -> str:

@@ -36,7 +36,9 @@ class ActionModule(ActionBase):
             }
         )
         asked = {key: arguments[key] for key in ("folder", "unit", "status")}
-        call = partial(self._execute_module, module_name="gb10.cluster.model_store_info", module_args=asked, task_vars=task_vars)
+        call = partial(
+            self._execute_module, module_name="gb10.cluster.model_store_info", module_args=asked, task_vars=task_vars
+        )
         poll = Polling(call, task_vars, _SHOWN, _SILENCE)
         try:
             reason = _wait(poll, arguments["unit"], arguments["timeout"])

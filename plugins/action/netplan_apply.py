@@ -42,7 +42,9 @@ class ActionModule(ActionBase):
             name = (task_vars or {}).get("inventory_hostname")
             lost = f"  {name}: connection lost during the change ({error})"
             Display().display(f"{lost}; waiting for its timer to restore the old configuration")
-            status = self._wait(identifier, begin + int(arguments.get("confirm_timeout", 120)) + _GRACE_SECONDS, task_vars)
+            status = self._wait(
+                identifier, begin + int(arguments.get("confirm_timeout", 120)) + _GRACE_SECONDS, task_vars
+            )
         if status.get("failed"):
             return status
         answer = {"changed": False, "differences": [], "pending": "", "problem": ""}
@@ -60,7 +62,9 @@ class ActionModule(ActionBase):
             try:
                 self._connection.reset()
                 status = self._execute_module(
-                    module_name="gb10.cluster.netplan_confirm", module_args={"state": "read", "identifier": identifier}, task_vars=task_vars
+                    module_name="gb10.cluster.netplan_confirm",
+                    module_args={"state": "read", "identifier": identifier},
+                    task_vars=task_vars,
                 )
             except AnsibleConnectionFailure:
                 if time.monotonic() > deadline:

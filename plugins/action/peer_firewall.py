@@ -46,7 +46,11 @@ class ActionModule(ActionBase):
                     "not set ControlMaster and ControlPath of SSH; Ansible sets them."
                 )
                 return {**answer, "changed": False, "pending": False, "failed": True, "msg": message}
-            confirmed = dict(self._execute_module(module_args={**self._task.args, "client": again[0], "confirm": True}, task_vars=task_vars))
+            confirmed = dict(
+                self._execute_module(
+                    module_args={**self._task.args, "client": again[0], "confirm": True}, task_vars=task_vars
+                )
+            )
         except AnsibleConnectionFailure as error:
             Display().display(
                 f"  no new connection to the host ({error}); waiting until it has rolled back the new rules"

@@ -29,13 +29,18 @@ class ActionModule(ActionBase):
         _result, arguments = self.validate_argument_spec(
             argument_spec={"store": {"type": "path", "required": True}, "name": {"type": "str", "required": True}}
         )
-        call = partial(self._execute_module, module_name="gb10.cluster.vllm_build_info", module_args=arguments, task_vars=task_vars)
+        call = partial(
+            self._execute_module, module_name="gb10.cluster.vllm_build_info", module_args=arguments, task_vars=task_vars
+        )
         poll = Polling(call, task_vars, _SHOWN, _SILENCE)
         try:
             return next(result for info in poll if (result := _result_of(info, poll, arguments["store"])))
         except AnsibleConnectionFailure as error:
             reason = " ".join(str(error).split())
-            return {"failed": True, "msg": f"{poll.host} is no longer reachable: {reason}. The build continues. Fix: run again"}
+            return {
+                "failed": True,
+                "msg": f"{poll.host} is no longer reachable: {reason}. The build continues. Fix: run again",
+            }
 
 
 def _result_of(info: dict[str, Any], poll: Polling, store: str) -> dict[str, Any]:
@@ -46,7 +51,10 @@ def _result_of(info: dict[str, Any], poll: Polling, store: str) -> dict[str, Any
     if progress["state"] == "finished":
         return {"changed": False, "line": progress["line"]}
     if progress["state"] != "running":
-        fix = f"Fix: see {store}/build.log on {poll.host}, then run again. Finished objects are reused; the runtime is unchanged"
+        fix = (
+            f"Fix: see {store}/build.log on {poll.host}, then run again. Finished objects are reused; the runtime "
+            "is unchanged"
+        )
         return {"failed": True, "msg": f"The build of vLLM on {poll.host} ended: {progress['reason']}\n{fix}."}
     if poll.due() is not None:
         poll.show(progress["line"])

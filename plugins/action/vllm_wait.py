@@ -74,8 +74,16 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         """Report the cause from the log of the failed start, because the current start has only begun."""
         failed = self._info(arguments, invocation, task_vars) if invocation != info["service"]["invocation"] else info
-        cause = failed.get("cause") or info["cause"] or f"its log has no error; it exited with status {info['service']['status']}"
-        return {"failed": True, "msg": f"{arguments['name']} failed to start: {cause}. {_hint(arguments)}", "cause": cause}
+        cause = (
+            failed.get("cause")
+            or info["cause"]
+            or f"its log has no error; it exited with status {info['service']['status']}"
+        )
+        return {
+            "failed": True,
+            "msg": f"{arguments['name']} failed to start: {cause}. {_hint(arguments)}",
+            "cause": cause,
+        }
 
 
 def _settled(info: dict[str, Any], url: str) -> dict[str, Any]:

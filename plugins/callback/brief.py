@@ -13,17 +13,18 @@ version_added: 0.1.0
 description:
   - Prints the message of a failed task as text instead of JSON, and repeats it at the end of the run. There a terminal
     gets lines that break between words.
-  - Of a play with the variable C(playbook_answer), prints only what M(gb10.cluster.show) shows, and at the end the errors.
-    A terminal shows the name of the running task until the next line.
+  - Of a play with the variable C(playbook_answer), prints only what M(gb10.cluster.show) shows, and at the end the
+    errors. A terminal shows the name of the running task until the next line.
   - Prints what M(gb10.cluster.show) shows. A terminal gets lines that break between words.
   - With O(display_skipped_hosts=false), prints the name of a task that runs in any case before it runs, so that a long
-    task is visible. The default output then prints a name together with the first result. An include has no result, and so
+    task is visible. The default output then prints a name together with the first result. An include has no result, and
+    so
       no name.
   - A terminal gets names of roles without the collection's, and a recap without zeros, which need not be broken.
   - Prints no validation of arguments that succeeds, no included file, and no play without hosts.
   - With C(-v), prints all of these and errors like the default output.
-  - Records the last failed run of each playbook, redacted, in C(.gb10/last_failures.json) next to the inventory. A run without
-    failure removes its record. The playbook C(field_report) reads it.
+  - Records the last failed run of each playbook, redacted, in C(.gb10/last_failures.json) next to the inventory. A run
+    without failure removes its record. The playbook C(field_report) reads it.
 author: gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
   - default_callback
@@ -60,12 +61,17 @@ _PRINTS = "gb10.cluster.show"
 _VALIDATES = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
 _COLLECTION = "gb10.cluster."
 #: The counts of a recap, by Ansible's word for each.
-_COUNTS = {word: word for word in ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")} | {"failed": "failures"}
+_COUNTS = {word: word for word in ("ok", "changed", "unreachable", "failed", "skipped", "rescued", "ignored")} | {
+    "failed": "failures"
+}
 #: The variable of a play that only shows an answer.
 _ANSWER = "playbook_answer"
 #: The sequence of a terminal that clears the line.
 _CLEAR = "\x1b[K"
-_HINT = "Correct it, then run the same command again; it repeats no finished work. docs/troubleshooting.md lists known errors."
+_HINT = (
+    "Correct it, then run the same command again; it repeats no finished work. docs/troubleshooting.md lists "
+    "known errors."
+)
 
 
 class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no types.
@@ -136,7 +142,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         super()._task_start(task, prefix)
         if self._last_task_name and self._short():
             self._last_task_name = self._last_task_name.removeprefix(_COLLECTION)
-        if self._last_task_banner != task._uuid and not (task.when or task.action == _PRINTS or isinstance(task, TaskInclude)):
+        if self._last_task_banner != task._uuid and not (
+            task.when or task.action == _PRINTS or isinstance(task, TaskInclude)
+        ):
             self._print_task_banner(task)
 
     def _empty(self, result: Any) -> bool:
@@ -203,7 +211,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
             return str(super()._dump_results(result, *args, **kwargs))
         lines = list(_lines(result))
         # A run has one report, although it fails on every node.
-        return "the same" if self._shown == (self._last_task_banner, lines) else "".join(f"\n  {line}" for line in lines)
+        return (
+            "the same" if self._shown == (self._last_task_banner, lines) else "".join(f"\n  {line}" for line in lines)
+        )
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         if not self._quiet:
@@ -257,7 +267,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         width = max(map(len, stats.processed), default=0)
         for host in sorted(stats.processed):
             found = stats.summarize(host)
-            counts = " ".join(f"{word}={found[key]}" for word, key in _COUNTS.items() if found[key] or word in ("ok", "changed"))
+            counts = " ".join(
+                f"{word}={found[key]}" for word, key in _COUNTS.items() if found[key] or word in ("ok", "changed")
+            )
             state = "ERROR" if found["failures"] or found["unreachable"] else "CHANGED" if found["changed"] else "OK"
             self._display.display(f"{host:<{width}} : {counts}", color=getattr(constants, f"COLOR_{state}"))
         self._display.display("", screen_only=True)
@@ -270,7 +282,12 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
 
         path = os.path.join(self._inventory, ".gb10", failure.FILE)
         # A field report that fails has less to report than the run before it.
-        if not self._inventory or context.CLIARGS.get("check") or self._playbook.startswith("field_report") or not (failures or os.path.exists(path)):
+        if (
+            not self._inventory
+            or context.CLIARGS.get("check")
+            or self._playbook.startswith("field_report")
+            or not (failures or os.path.exists(path))
+        ):
             return
         try:
             text = (io_file.read_bounded(path, failure.MOST) or "") if os.path.exists(path) else ""
@@ -288,7 +305,11 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         indent = "  " + line[: len(line) - len(line.lstrip())]
         width = self._display.columns if sys.stdout.isatty() and not line.endswith("\\") else sys.maxsize
         wrap = textwrap.TextWrapper(
-            width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
+            width,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}  ",
+            break_long_words=False,
+            break_on_hyphens=False,
         )
         return wrap.fill(line.strip())
 
@@ -298,4 +319,7 @@ def _lines(result: Mapping[str, Any]) -> Iterator[str]:
     texts = [result.get("msg") or result.get("censored") or "no message"]
     texts += [result[key] for key in ("stderr", "module_stderr", "stdout", "module_stdout") if result.get(key)]
     for text in texts:
-        yield from (printable(line) for line in ("\n".join(map(str, text)) if isinstance(text, list) else str(text)).splitlines())
+        yield from (
+            printable(line)
+            for line in ("\n".join(map(str, text)) if isinstance(text, list) else str(text)).splitlines()
+        )

@@ -17,7 +17,10 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import requ
 
 
 def access_hosts(groups: Mapping[str, Any]) -> list[str]:
-    """Return the hosts of the groups gb10_cluster and gateway; without them all hosts of the inventory. None is an error."""
+    """Return the hosts of the groups gb10_cluster and gateway; without them all hosts of the inventory.
+
+    None is an error.
+    """
     require_run()
     from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, report
@@ -25,7 +28,9 @@ def access_hosts(groups: Mapping[str, Any]) -> list[str]:
     plain = plain_data(groups)
     found = list(dict.fromkeys([*plain.get(select.ALL, []), *plain.get("gateway", [])])) or plain.get("all", [])
     if not found and not context.CLIARGS.get("syntax"):
-        problem = Problem("inventory", "no host", "the addresses of the machines", "pass -i 192.168.1.11,192.168.1.12, -u nvidia")
+        problem = Problem(
+            "inventory", "no host", "the addresses of the machines", "pass -i 192.168.1.11,192.168.1.12, -u nvidia"
+        )
         raise AnsibleFilterError(report([problem]))
     return found
 

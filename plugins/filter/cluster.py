@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe
 
 
-def cluster_plan(nodes: Sequence[Any], lock: str, recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()) -> dict[str, Any]:
+def cluster_plan(
+    nodes: Sequence[Any], lock: str, recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node.
 
     ``recipe``: {name, path, text} of gb10_recipe; without a name there is none. ``layers``: of the lookup image_layers.
@@ -60,10 +62,12 @@ def cluster_models(nodes: Sequence[Any], lock: str, layers: Sequence[Any] = ()) 
 
 
 def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, Any]:
-    """Return {hosts, sizes, clusters, heads} of the clusters that a run is for; no node or a wrong group or name is an error.
+    """Return {hosts, sizes, clusters, heads} of the clusters that a run is for; no node or a wrong group or name is an
+    error.
 
     ``hosts`` are for a play, in the order of the clusters, and ``sizes`` for its batches ([] for one cluster).
-    ``clusters``: name -> nodes, ``heads``: name -> head. In a check of the syntax without an inventory, ``hosts`` is the group's name.
+    ``clusters``: name -> nodes, ``heads``: name -> head. In a check of the syntax without an inventory, ``hosts`` is
+    the group's name.
     """
     require_run()
     from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
@@ -79,7 +83,12 @@ def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, An
         "hosts": [node for cluster in found for node in cluster.nodes] or [select.ALL],
         "sizes": [len(cluster.nodes) for cluster in found] if len(found) > 1 else [],
         "clusters": {cluster.name: list(cluster.nodes) for cluster in found},
-        "heads": {cluster.name or "gb10": node for cluster in found for node in cluster.nodes if node in groups.get("head", ())},
+        "heads": {
+            cluster.name or "gb10": node
+            for cluster in found
+            for node in cluster.nodes
+            if node in groups.get("head", ())
+        },
     }
 
 
@@ -106,7 +115,8 @@ def cluster_conflicts(clusters: Mapping[str, Any], plans: Mapping[str, Any]) -> 
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 
     found: dict[str, dict[str, Any]] = {
-        name: next((plain_data(plans[node]) for node in nodes if plans.get(node)), {}) for name, nodes in clusters.items()
+        name: next((plain_data(plans[node]) for node in nodes if plans.get(node)), {})
+        for name, nodes in clusters.items()
     }
     problems = select.conflicts(found) if len(found) > 1 else []
     return {"problems": [str(problem) for problem in problems], "report": report(problems)}

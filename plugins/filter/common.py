@@ -22,7 +22,10 @@ def unit_with_digest(text: str, inputs: Sequence[Any], programs: Sequence[str] =
 
 
 def program_file(name: str) -> dict[str, str]:
-    """Return {path, program}: the entry of root_files that installs a packed program. Raises KeyError for an unknown name."""
+    """Return {path, program}: the entry of root_files that installs a packed program.
+
+    Raises KeyError for an unknown name.
+    """
     from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 
     return {"path": paths.program(name), "program": paths.PROGRAMS[name]}
@@ -40,4 +43,8 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"unit_with_digest": unit_with_digest, "program_file": program_file, "secret_environment": secret_environment}
+        return {
+            "unit_with_digest": unit_with_digest,
+            "program_file": program_file,
+            "secret_environment": secret_environment,
+        }

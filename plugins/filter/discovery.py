@@ -49,7 +49,11 @@ def discovery_ssh_files(machines: Sequence[Any], folder: str) -> dict[str, Any]:
     from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory, plan
 
     known = _machines(machines)
-    new = [machine for machine in plan.settled(known) if not (machine["observed"] or machine["unreachable"] or machine["invalid"])]
+    new = [
+        machine
+        for machine in plan.settled(known)
+        if not (machine["observed"] or machine["unreachable"] or machine["invalid"])
+    ]
     try:
         return {
             "ssh_config": inventory.ssh_config(known, str(folder)),

@@ -25,7 +25,9 @@ def field_report(
     texts = report.Records(**{name: str(text) for name, text in records.items()})
     # A node that was lost has no name.
     named = [{**plain_data(node), "name": str(name)} for name, node in zip(hosts, nodes, strict=True)]
-    return report.document(plain_data(plan), named, plain_data(hosts), texts, str(date), report.Site(**plain_data(site)))
+    return report.document(
+        plain_data(plan), named, plain_data(hosts), texts, str(date), report.Site(**plain_data(site))
+    )
 
 
 class FilterModule:

@@ -14,8 +14,13 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
-def gateway_plan(models: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], keys: Mapping[str, str], tls: Mapping[str, str]) -> dict[str, Any]:
-    """Return the gateway's files and place, or a report of all problems; see module_utils/gateway/plan.py. No result has a key."""
+def gateway_plan(
+    models: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], keys: Mapping[str, str], tls: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the gateway's files and place, or a report of all problems; see module_utils/gateway/plan.py.
+
+    No result has a key.
+    """
     from ansible_collections.gb10.cluster.plugins.module_utils.api import access
     from ansible_collections.gb10.cluster.plugins.module_utils.gateway import plan, schema
     from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate
@@ -24,10 +29,14 @@ def gateway_plan(models: Sequence[Mapping[str, Any]], settings: Mapping[str, Any
     client = access.place(given["host"], given["port"], given["name"], given["address"], True)["client"]
     facts = certificate.verdict(texts, client)
     entries = plan.models_of(plain_data(models))
-    return plan.plan(schema.Settings(models=entries, keyed=list(known), tls=bool(facts), **given), known, facts, texts["certificate"])
+    return plan.plan(
+        schema.Settings(models=entries, keyed=list(known), tls=bool(facts), **given), known, facts, texts["certificate"]
+    )
 
 
-def gateway_cluster_models(heads: Mapping[str, str], plans: Mapping[str, Any], cas: Mapping[str, str], host: str) -> list[dict[str, Any]]:
+def gateway_cluster_models(
+    heads: Mapping[str, str], plans: Mapping[str, Any], cas: Mapping[str, str], host: str
+) -> list[dict[str, Any]]:
     """Return the entries of gateway_models for planned clusters; see module_utils/gateway/plan.py."""
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
     from ansible_collections.gb10.cluster.plugins.module_utils.gateway import plan
@@ -55,7 +64,9 @@ def gateway_lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
     return report.lines(plain_data(found), str(endpoint))
 
 
-def gateway_example(found: Mapping[str, Any], place: Mapping[str, str], host: str, inventories: Sequence[str]) -> list[str]:
+def gateway_example(
+    found: Mapping[str, Any], place: Mapping[str, str], host: str, inventories: Sequence[str]
+) -> list[str]:
     """Return how clients reach the gateway as lines for people; see module_utils/gateway/report.py."""
     from ansible_collections.gb10.cluster.plugins.module_utils.api import access
     from ansible_collections.gb10.cluster.plugins.module_utils.gateway import report

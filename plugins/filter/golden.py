@@ -46,7 +46,10 @@ def golden_verdict(
     date: str,
     renew: bool = False,
 ) -> dict[str, Any]:
-    """Return {lines, problem, record, result} of a run; see module_utils/golden/report.py. ``content``: null for no record."""
+    """Return {lines, problem, record, result} of a run; see module_utils/golden/report.py.
+
+    ``content``: null for no record.
+    """
     from ansible_collections.gb10.cluster.plugins.module_utils.golden import record, report, schema
 
     limits: dict[str, Any] = {name: bool(value) if name == "strict" else float(value) for name, value in bounds.items()}

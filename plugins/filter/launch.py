@@ -22,7 +22,12 @@ def merge_overrides(plan: Mapping[str, Any], role: str, results: Mapping[str, An
 
     given, found = plain_data(plan), plain_data(results)
     # Parts of them are results of the nodes' modules.
-    if problems := [problem for node, one in found.items() if one for problem in additions.check(node, str(role), one, given["root"])]:
+    if problems := [
+        problem
+        for node, one in found.items()
+        if one
+        for problem in additions.check(node, str(role), one, given["root"])
+    ]:
         raise AnsibleFilterError(report(problems))
     return overrides.merge(given, str(role), found)
 
@@ -41,7 +46,9 @@ def ray_exec_start(plan: Mapping[str, Any], object_store_memory: int, args: Sequ
     from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
 
     given = plain_data(plan)
-    argv = launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), _owner(given))
+    argv = launch.contained(
+        given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), _owner(given)
+    )
     return systemd.exec_line([*gates.argv(launch.RAY, launch.engine_file(given, launch.RAY)), *argv])
 
 
@@ -52,7 +59,9 @@ def vllm_exec_start(plan: Mapping[str, Any]) -> str:
     from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
 
     given = plain_data(plan)
-    return systemd.exec_line([*gates.argv(launch.VLLM, launch.engine_file(given, launch.VLLM)), *launch.start_argv(given, _owner(given))])
+    return systemd.exec_line(
+        [*gates.argv(launch.VLLM, launch.engine_file(given, launch.VLLM)), *launch.start_argv(given, _owner(given))]
+    )
 
 
 def gate_settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:
@@ -63,7 +72,8 @@ def gate_settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:
 
 
 def _owner(plan: Mapping[str, Any]) -> str:
-    """Return the UID:GID that a container runs as, because an image does not have the user's name; "" if it is unknown."""
+    """Return the UID:GID that a container runs as, because an image does not have the user's name; "" if it is
+    unknown."""
     return str(plan["node"].get("state", {}).get("service_user", ""))
 
 

@@ -13,9 +13,15 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 
 def model_store_plan(
-    plan: Mapping[str, Any], item: Mapping[str, Any], found: Mapping[str, Any], listing: Mapping[str, Any], reserve: int, verify: bool
+    plan: Mapping[str, Any],
+    item: Mapping[str, Any],
+    found: Mapping[str, Any],
+    listing: Mapping[str, Any],
+    reserve: int,
+    verify: bool,
 ) -> dict[str, Any]:
-    """Return {receivers, chain, problems, report} for the plan's model or draft ``item``; see module_utils/model_store/plan.py."""
+    """Return {receivers, chain, problems, report} for the plan's model or draft ``item``; see
+    module_utils/model_store/plan.py."""
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
     from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 

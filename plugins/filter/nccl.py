@@ -28,7 +28,9 @@ def bandwidth_runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dic
     return bandwidth.runs(plain_data(plan), str(backend), int(port))
 
 
-def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float) -> dict[str, Any]:
+def bandwidth_report(
+    results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float
+) -> dict[str, Any]:
     """Return {lines, expected, findings, record}: the measurements by the run's name, and those that are too slow."""
     from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth
 

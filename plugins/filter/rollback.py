@@ -41,12 +41,16 @@ def launch_findings(plan: Mapping[str, Any]) -> list[str]:
 
 
 def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> dict[str, Any]:
-    """Return {lines, problem}: the list of the records, or the difference between two, and the problem of an unknown ID."""
+    """Return {lines, problem}: the list of the records, or the difference between two, and the problem of an unknown
+    ID."""
     from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history, record
 
     given = plain_data(nodes)
     try:
-        return {"lines": history.compared(given, str(old), str(new)) if old or new else history.lines(given), "problem": ""}
+        return {
+            "lines": history.compared(given, str(old), str(new)) if old or new else history.lines(given),
+            "problem": "",
+        }
     except record.RecordError as error:
         return {"lines": [], "problem": str(error)}
 

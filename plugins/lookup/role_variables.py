@@ -54,9 +54,16 @@ class LookupModule(LookupBase):
         """Return the values."""
         self.set_options(var_options=variables, direct=kwargs)
         options = argument_specs.read(self.get_option("role"))["main"]["options"]
-        return [self._value(variables[name], options[name]) if name in variables else options[name].get("default") for name in terms]
+        return [
+            self._value(variables[name], options[name]) if name in variables else options[name].get("default")
+            for name in terms
+        ]
 
     def _value(self, given: Any, option: dict[str, Any]) -> Any:
         """Return a templated value; a text for a list, such as from the command line, is split as Ansible does."""
         value = self._templar.template(given)  # type: ignore[union-attr]  # Ansible sets it.
-        return [word.strip() for word in value.split(",")] if isinstance(value, str) and option.get("type") == "list" else value
+        return (
+            [word.strip() for word in value.split(",")]
+            if isinstance(value, str) and option.get("type") == "list"
+            else value
+        )

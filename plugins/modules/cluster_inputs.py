@@ -11,9 +11,10 @@ module: cluster_inputs
 short_description: The values of all variables of this collection on a host
 version_added: 0.1.0
 description:
-  - Reads the names, types and defaults of all variables from C(meta/argument_specs.yml) of the roles, and their values from Ansible.
-  - Variables of the inventory, of the play, of C(--extra-vars) and of facts count. Parameters of a later role do not, because the
-    plan is made before.
+  - Reads the names, types and defaults of all variables from C(meta/argument_specs.yml) of the roles, and their values
+    from Ansible.
+  - Variables of the inventory, of the play, of C(--extra-vars) and of facts count. Parameters of a later role do not,
+    because the plan is made before.
   - Runs on the controller. The action plugin of this name does the work.
 options: {}
 seealso:

@@ -116,7 +116,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lo
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError
 
-OWNER = {name: {"type": "int" if name == "pid" else "str", "required": True} for name in ("user", "host", "playbook", "boot", "pid", "started")}
+OWNER = {
+    name: {"type": "int" if name == "pid" else "str", "required": True}
+    for name in ("user", "host", "playbook", "boot", "pid", "started")
+}
 
 
 def facts(lock: Lock | None) -> dict[str, object]:
@@ -151,7 +154,9 @@ def main() -> None:
     except OSError as error:
         module.fail_json(msg=f"{folder}/{cluster_lock.FILE} on the head: {error.strerror}")
     others = lock is not None and not lock.owner.runs(owner)
-    module.exit_json(changed=False, held=state == "held" and not others, holder=facts(lock) if others else {}, former=facts(former))
+    module.exit_json(
+        changed=False, held=state == "held" and not others, holder=facts(lock) if others else {}, former=facts(former)
+    )
 
 
 if __name__ == "__main__":

@@ -87,8 +87,8 @@ links:
   sample: [{"interface": enp1s0f1np1, "carrier": true, "speed": 200000, "hca": rocep1s0f1, "state": ACTIVE}]
 error:
   description: >-
-    The last error in the journals since boot and since the launch of the current record answered, with its unit and age in
-    seconds; empty without one.
+    The last error in the journals since boot and since the launch of the current record answered, with its unit and age
+    in seconds; empty without one.
   returned: success
   type: dict
 lock:
@@ -108,15 +108,19 @@ watchdog:
   description: The status of the watchdog with whether its unit is active, empty without a watchdog.
   returned: success
   type: dict
-  sample: {"active": true, "mode": report, "head": true, "armed": true, "stalled": 0, "witnesses": [], "last_alarm": "", "restarts": 0}
+  sample:
+    {"active": true, "mode": report, "head": true, "armed": true, "stalled": 0, "witnesses": [], "last_alarm": "",
+     "restarts": 0}
 memory_guard:
-  description: Whether the guard of the memory is active, the last starts of ranks with the lowest available memory in bytes,
-    and why it stopped the services; empty without it.
+  description: Whether the guard of the memory is active, the last starts of ranks with the lowest available memory in
+    bytes, and why it stopped the services; empty without it.
   returned: success
   type: dict
   sample:
     active: true
-    starts: [{"time": 1795219871, "seconds": 214, "minimum": 33285996544, "floor": 2147483648, "phase": first requests, "end": answered}]
+    starts:
+      - {"time": 1795219871, "seconds": 214, "minimum": 33285996544, "floor": 2147483648, "phase": first requests,
+         "end": answered}
     stop: {}
 reboot:
   description: Whether a reboot is C(required), and the C(packages) that wait for it.
@@ -153,7 +157,11 @@ def main() -> None:
     try:
         facts = io_status.node(runner(module))
         server = io_vllm.Server(params["url"], params["ca_file"], params["server_name"])
-        api = io_status.api(server, params["key_file"], params["seconds"], params["timeout"], params["unit"]) if server.url else {}
+        api = (
+            io_status.api(server, params["key_file"], params["seconds"], params["timeout"], params["unit"])
+            if server.url
+            else {}
+        )
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **facts, api=api)

@@ -34,7 +34,8 @@ options:
     type: str
     default: ""
   quick:
-    description: Whether to leave out vLLM's log, the digests of vLLM's files and of the NCCL libraries, and the GPU code.
+    description: Whether to leave out vLLM's log, the digests of vLLM's files and of the NCCL libraries, and the GPU
+      code.
     type: bool
     default: false
   capability:
@@ -159,9 +160,9 @@ files:
   returned: success
   type: dict
 kernels:
-  description: The number of programs that the GPU runs with native code, with code of an older GPU of its generation, from
-    PTX, or not at all, in each extension of the runtime; and the backends in the command line of vLLM's unit. Null with
-    O(quick), without a runtime, and without a GPU and O(capability).
+  description: The number of programs that the GPU runs with native code, with code of an older GPU of its generation,
+    from PTX, or not at all, in each extension of the runtime; and the backends in the command line of vLLM's unit. Null
+    with O(quick), without a runtime, and without a GPU and O(capability).
   returned: success
   type: dict
   sample:
@@ -169,8 +170,8 @@ kernels:
     extensions: {"vllm/_C_stable_libtorch": {"native": 0, "same_major": 85, "ptx": 6, "none": 20}}
     chosen: {"--moe-backend": "marlin"}
 evidence:
-  description: What each process of vLLM logs in the running start, and what it is compared with. That are the decisions of
-    its command line and the messages in the launch record. Only names and texts of known messages are returned. Null
+  description: What each process of vLLM logs in the running start, and what it is compared with. That are the decisions
+    of its command line and the messages in the launch record. Only names and texts of known messages are returned. Null
     with O(quick), or if C(gb10-vllm.service) does not run.
   returned: success
   type: dict

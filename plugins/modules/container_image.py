@@ -102,8 +102,8 @@ digests:
   type: list
   elements: str
 digest:
-  description: The digest under which the registry of O(image) has it, C(sha256:) and 64 hexadecimal digits; empty if none
-    has.
+  description: The digest under which the registry of O(image) has it, C(sha256:) and 64 hexadecimal digits; empty if
+    none has.
   returned: success
   type: str
 size:
@@ -150,7 +150,10 @@ def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any
         "digest": pins.digest(reference, known.digests),
         "size": known.size,
         "saved_sha256": saved,
-        "diff": {"before": _shown(before, moved), "after": _shown(image, moved) or (f"{reference}\n" if missing else "")},
+        "diff": {
+            "before": _shown(before, moved),
+            "after": _shown(image, moved) or (f"{reference}\n" if missing else ""),
+        },
     }
 
 
@@ -161,7 +164,8 @@ def _fetched(engine: Engine, params: dict[str, Any]) -> Image | None:
 
 
 def _due(params: dict[str, Any], image: Image | None) -> tuple[bool, bool]:
-    """Return whether the image is missing and is to be fetched or built, and whether it is there and is to be fetched again."""
+    """Return whether the image is missing and is to be fetched or built, and whether it is there and is to be fetched
+    again."""
     if image is None:
         return bool(params["archive"] or params["pull"] or params["build"]), False
     known = params["pull"] and pins.digest(params["image"], image.digests)

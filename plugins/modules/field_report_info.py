@@ -11,8 +11,8 @@ module: field_report_info
 short_description: Read the evidence of a node that needs no plan, no runtime and no model
 version_added: 0.1.0
 description:
-  - Reads versions, memory and clocks of the GPU, the files and profiles of the network, what a compilation of kernels needs,
-    and the state of apt and systemd.
+  - Reads versions, memory and clocks of the GPU, the files and profiles of the network, what a compilation of kernels
+    needs, and the state of apt and systemd.
   - Addresses, keys and the node's own names are replaced on the node.
   - Each item is read alone. RV(unread) has the reason for one that could not be read.
 options:
@@ -45,7 +45,8 @@ unread:
   returned: success
   type: dict
 private:
-  description: Names of this node that a report must not have, by the word that replaces them. They are not part of a report.
+  description: Names of this node that a report must not have, by the word that replaces them. They are not part of a
+    report.
   returned: success
   type: dict
   sample: {"HOST": ["nas01"], "MODEL": ["acme--model"]}
@@ -62,7 +63,9 @@ _TIMEOUT = 30
 
 def main() -> None:
     """Return the evidence."""
-    module = AnsibleModule(argument_spec={"install_dir": {"type": "path", "default": "/opt/gb10"}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"install_dir": {"type": "path", "default": "/opt/gb10"}}, supports_check_mode=True
+    )
     run_all = parallel_runner(module, _TIMEOUT)
     module.exit_json(changed=False, **io_evidence.read(lambda argv: run_all([argv])[0], module.params["install_dir"]))
 

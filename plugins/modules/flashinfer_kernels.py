@@ -111,7 +111,9 @@ def advance(module: AnsibleModule, run: Run, folder: str) -> tuple[bool, dict[st
         reason = io_kernels.cause(run)
         io_kernels.stop(run)
         fix = "resolve the error, or set gb10_flashinfer: false; finished objects are reused"
-        raise ProblemsError([Problem("unit", f"vLLM ended before every kernel had run:\n{reason}", "a start with random weights", fix)])
+        raise ProblemsError(
+            [Problem("unit", f"vLLM ended before every kernel had run:\n{reason}", "a start with random weights", fix)]
+        )
     if found.state == "finished":
         modules = io_kernels.collect(folder, name, jobs)
         io_kernels.stop(run)
@@ -119,7 +121,9 @@ def advance(module: AnsibleModule, run: Run, folder: str) -> tuple[bool, dict[st
         return True, modules, f"{len(modules)} modules were stored"
     if found.state == "none":
         words, environment = params["argv"], {str(key): str(value) for key, value in params["environment"].items()}
-        io_kernels.start(run, plan.unit_argv(params["python"], io_start.program(), name, words, environment, jobs, params["seconds"]))
+        io_kernels.start(
+            run, plan.unit_argv(params["python"], io_start.program(), name, words, environment, jobs, params["seconds"])
+        )
     return True, None, f"{found.modules} modules and {found.objects} objects are compiled, {jobs} at a time"
 
 

@@ -11,7 +11,8 @@ module: gateway_info
 short_description: Read which models the gateway on this host reaches, and how much its clients use them
 version_added: 0.1.0
 description:
-  - Reads the gateway's report with the key of the host, which only root can read. Returns no key and no digest of a key.
+  - Reads the gateway's report with the key of the host, which only root can read. Returns no key and no digest of a
+    key.
   - Can send one short request to each healthy model.
 options:
   url:
@@ -74,8 +75,8 @@ problem:
   type: str
 models:
   description: >-
-    Each entry with C(id), C(name), C(cluster), C(kind), C(healthy), its last C(error), and the time C(checked) in seconds
-    since 1970.
+    Each entry with C(id), C(name), C(cluster), C(kind), C(healthy), its last C(error), and the time C(checked) in
+    seconds since 1970.
   returned: always
   type: list
   elements: dict

@@ -109,7 +109,10 @@ def main() -> None:
     except (ValueError, OSError, KeyError) as error:
         module.fail_json(msg=f"{path}: {error}")
     created = name and module.params["state"] == "present" and not module.check_mode
-    diff = {"before": "".join(f"{client}\n" for client in before.clients), "after": "".join(f"{client}\n" for client in after.clients)}
+    diff = {
+        "before": "".join(f"{client}\n" for client in before.clients),
+        "after": "".join(f"{client}\n" for client in after.clients),
+    }
     module.exit_json(changed=changed, key=key if created else "", diff=diff)
 
 

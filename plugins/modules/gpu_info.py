@@ -11,7 +11,8 @@ module: gpu_info
 short_description: Read the GPUs of a host
 version_added: 0.1.0
 description:
-  - Reads name, compute capability, driver and CUDA version from C(nvidia-smi) and the host's memory from C(/proc/meminfo).
+  - Reads name, compute capability, driver and CUDA version from C(nvidia-smi) and the host's memory from
+    C(/proc/meminfo).
   - A value that cannot be read is null, with a reason next to it. The module guesses nothing.
 seealso:
   - module: gb10.cluster.node_info

@@ -25,7 +25,8 @@ options:
     default: main
   environment:
     description:
-      - Environment variables of the download, a free-form mapping, such as E(HF_ENDPOINT), E(HTTPS_PROXY), E(NO_PROXY) or E(SSL_CERT_FILE).
+      - Environment variables of the download, a free-form mapping, such as E(HF_ENDPOINT), E(HTTPS_PROXY), E(NO_PROXY)
+        or E(SSL_CERT_FILE).
       - The module ignores proxies in the login's own environment.
     type: dict
     default: {}
@@ -128,7 +129,9 @@ def main() -> None:
         module.fail_json(msg=f"environment: {error}")
 
     def ask() -> dict[str, object]:
-        return io_hub.describe(given["name"], given["revision"], given["token"], given["exclude"], given["timeout"], module.tmpdir)
+        return io_hub.describe(
+            given["name"], given["revision"], given["token"], given["exclude"], given["timeout"], module.tmpdir
+        )
 
     module.exit_json(changed=False, hub_model=io_hub.known(given["name"], given["revision"], given["record"], ask))
 

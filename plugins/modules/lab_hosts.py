@@ -41,16 +41,16 @@ options:
     elements: str
   topology:
     description:
-      - Fabric cabling. V(direct) joins each port of two nodes to the same port of the other, V(ring) port 0 of each of three nodes
-        or more to port 1 of the next, V(switch) port 0 of all to one switch and port 1 of all to another.
+      - Fabric cabling. V(direct) joins each port of two nodes to the same port of the other, V(ring) port 0 of each of
+        three nodes or more to port 1 of the next, V(switch) port 0 of all to one switch and port 1 of all to another.
       - V(auto) is V(direct) for two Sparks, and V(switch) otherwise.
       - Each topology of the fabric with QSFP ports is valid.
     type: str
     default: auto
   thors:
     description:
-      - The O(nodes) that are Jetson Thors. Their one fabric interface, C(mgbe0_0), is on the switch of the Sparks' port 0,
-        so they need O(topology=switch).
+      - The O(nodes) that are Jetson Thors. Their one fabric interface, C(mgbe0_0), is on the switch of the Sparks' port
+        0, so they need O(topology=switch).
     type: list
     elements: str
     default: []
@@ -162,7 +162,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import Bind,
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict[str, Any]:
     params = module.params
-    lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"], params["thors"], params["emulated"])
+    lab = plan(
+        params["name"], params["prefix"], params["nodes"], params["topology"], params["thors"], params["emulated"]
+    )
     binds = [Bind(**bind) for bind in params["binds"]]
     builder.check(lab)
     if not module.check_mode:

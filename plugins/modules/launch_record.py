@@ -164,7 +164,10 @@ def main() -> None:
         store, now = io_record.read(params["folder"]), io_record.launch_files()
         secrets = io_record.present(records.SECRET_FILES)
         if params["state"] == "present":
-            data = {key: params[key] for key in ("content", "node", "time", "golden", "findings")} | {"files": now, "parent": ""}
+            data = {key: params[key] for key in ("content", "node", "time", "golden", "findings")} | {
+                "files": now,
+                "parent": "",
+            }
             record = _with_choices(module, records.parse(data, records.digest(params["content"])), store.current)
         else:
             record = io_record.stored(store, params["id"])

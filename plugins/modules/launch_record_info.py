@@ -51,7 +51,8 @@ current:
   returned: always
   type: str
 settled:
-  description: Whether M(gb10.cluster.launch_record) would change nothing if the current record is also that of the plan.
+  description: Whether M(gb10.cluster.launch_record) would change nothing if the current record is also that of the
+    plan.
   returned: always
   type: bool
 start:

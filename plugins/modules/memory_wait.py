@@ -11,7 +11,8 @@ module: memory_wait
 short_description: Wait for free memory before starting a server, and fail if there is too little
 version_added: 0.1.0
 description:
-  - Drops the page cache and waits until enough memory is available. The memory of a stopped server returns with a delay.
+  - Drops the page cache and waits until enough memory is available. The memory of a stopped server returns with a
+    delay.
   - On timeout, reports the available memory, the needed memory, and the largest processes.
 options:
   node:

@@ -133,7 +133,9 @@ def main() -> None:
     run, params = runner(module), module.params
     store = params["store"]
     try:
-        gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
+        gpus = [
+            ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])
+        ]
         toolkit, builder = io_toolkit.find(run, params["cuda_home"]), io_nccl_build.builder(store)
         if module.check_mode:
             builder = dataclasses.replace(builder, programs=frozenset(nccl_build.PROGRAMS) | frozenset(nccl_build.GIT))
@@ -149,7 +151,11 @@ def main() -> None:
                 made = io_nccl_build.make(run, plan, source, toolkit, store, params["ccache"])
                 io_nccl_build.add(plan, made, gpus, store)
         stamp = there or io_nccl_store.stamp(store, plan.name)
-        packed = io_nccl_store.pack(store, plan.name, params["pack"]) if params["pack"] and stamp and not module.check_mode else None
+        packed = (
+            io_nccl_store.pack(store, plan.name, params["pack"])
+            if params["pack"] and stamp and not module.check_mode
+            else None
+        )
     except (ProblemsError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(

@@ -11,7 +11,8 @@ module: nccl_info
 short_description: Read the facts of a libnccl, and find the one that running processes use
 version_added: 0.1.0
 description:
-  - Reads release, CUDA, machine, compiler and the GPU code of a libnccl from the file itself, without GPU, driver or CUDA.
+  - Reads release, CUDA, machine, compiler and the GPU code of a libnccl from the file itself, without GPU, driver or
+    CUDA.
   - Reads the mapped libnccl of each process from C(/proc). Only the mappings are evidence. The search path, PyTorch's
     reported version and vLLM's log can each differ. A mapped file is recognized as a libnccl by its exported functions,
     not by its name.
@@ -116,7 +117,9 @@ library:
         C(a) only that GPU.
       type: list
       elements: dict
-      sample: [{"kind": "cubin", "architecture": "sm_121", "count": 28}, {"kind": "cubin", "architecture": "sm_100f", "count": 10}]
+      sample:
+        - {"kind": "cubin", "architecture": "sm_121", "count": 28}
+        - {"kind": "cubin", "architecture": "sm_100f", "count": 10}
     native:
       description: Capabilities of the GPUs for which each program has native code. Programs for only one family of
         GPUs, which NCCL always builds, do not count.
@@ -146,7 +149,9 @@ processes:
         deleted or reused; C(sha256) is that of the mapped file, null if it could not be read.
       type: list
       elements: dict
-      sample: [{"path": "/opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2.30.7", "device": "fd:01", "inode": 9, "deleted": false, "sha256": "…"}]
+      sample:
+        - {"path": "/opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2.30.7", "device": "fd:01", "inode": 9,
+           "deleted": false, "sha256": "…"}
     used:
       description: The path of the library that PyTorch calls. Of several, the first preloaded one, else the first in
         the search path of PyTorch's own library (RPATH, then C(LD_LIBRARY_PATH), then RUNPATH). Null if there is none
@@ -208,7 +213,12 @@ def main() -> None:
         try:
             if path := find(params):
                 library = io_nccl.library(path)
-                facts = {"path": path, "real_path": os.path.realpath(path), "sha256": io_file.sha256(path), **library.facts()}
+                facts = {
+                    "path": path,
+                    "real_path": os.path.realpath(path),
+                    "sha256": io_file.sha256(path),
+                    **library.facts(),
+                }
         except ProblemsError as error:
             if not processes:
                 raise
@@ -219,7 +229,10 @@ def main() -> None:
     except (ProblemsError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
-        changed=False, library=facts, processes=[process.facts() for process in processes], problems=[str(problem) for problem in problems]
+        changed=False,
+        library=facts,
+        processes=[process.facts() for process in processes],
+        problems=[str(problem) for problem in problems],
     )
 
 
@@ -231,7 +244,10 @@ def find(params: dict[str, Any]) -> str | None:
 
 
 def differences(
-    params: dict[str, Any], library: nccl_library.Library | None, facts: dict[str, Any] | None, processes: list[process_maps.Process]
+    params: dict[str, Any],
+    library: nccl_library.Library | None,
+    facts: dict[str, Any] | None,
+    processes: list[process_maps.Process],
 ) -> list[Problem]:
     """Return the differences from the requirements. ``library`` and ``facts`` are None without a readable library."""
     wanted, node = params["requires"], os.uname()

@@ -101,7 +101,9 @@ def check(path: str, name: str, found: str, sha256: str, gpus: list[ComputeCapab
     """Raise ProblemsError unless the library's hash (``found``) is ``sha256`` and it has code for these GPUs."""
     problems = nccl_library.problems(io_nccl.library(path), f"libnccl {name}", gpus, os.uname().machine)
     if found != sha256:
-        problems.insert(0, Problem(f"libnccl {name}", f"it has sha256 {found}", sha256, "build it again, or correct sha256"))
+        problems.insert(
+            0, Problem(f"libnccl {name}", f"it has sha256 {found}", sha256, "build it again, or correct sha256")
+        )
     if problems:
         raise ProblemsError(problems)
 
@@ -126,7 +128,9 @@ def main() -> None:
     library = f"{store}/{name}/{io_nccl_store.LIBRARY}"
     try:
         refuse(list(_wrong(params)))
-        gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
+        gpus = [
+            ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])
+        ]
         stamp = io_nccl_store.stamp(store, name)
         there = stamp is not None and stamp["sha256"] == params["sha256"]
         if there:
@@ -156,7 +160,12 @@ def _wrong(params: dict[str, Any]) -> Iterator[Problem]:
     """Yield the options of another form: the head's results become paths on every node."""
     for name, form in (("name", _NAME), ("sha256", _SHA256), ("artifact_sha256", _SHA256)):
         if params[name] is not None and not form.fullmatch(params[name]):
-            yield Problem(name, repr(params[name][:100]), "a build of nccl_build", "build NCCL again, and examine the head if it returns")
+            yield Problem(
+                name,
+                repr(params[name][:100]),
+                "a build of nccl_build",
+                "build NCCL again, and examine the head if it returns",
+            )
 
 
 def unpack(params: dict[str, Any], gpus: list[ComputeCapability]) -> None:

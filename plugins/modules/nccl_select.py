@@ -95,7 +95,15 @@ def main() -> None:
         with io_vllm_package.locked(package):
             tree = Tree(package.path)
             wheel = tree.exists(NCCL)
-            method = "" if params["state"] == "absent" else params["method"] if params["method"] != "auto" else "link" if wheel else "preload"
+            method = (
+                ""
+                if params["state"] == "absent"
+                else params["method"]
+                if params["method"] != "auto"
+                else "link"
+                if wheel
+                else "preload"
+            )
             if method == "link" and not wheel:
                 found = f"{os.path.normpath(f'{package.path}/{NCCL}')} not found"
                 expected = "NVIDIA's wheel of NCCL in the environment"
@@ -113,7 +121,10 @@ def main() -> None:
         method=method,
         replaced=os.path.normpath(f"{package.path}/{NCCL}") if wheel else "",
         environment={"LD_PRELOAD": params["library"]} if method == "preload" else {},
-        diff=[{"before_header": path, "after_header": path, "before": before, "after": after} for path, before, after in texts],
+        diff=[
+            {"before_header": path, "after_header": path, "before": before, "after": after}
+            for path, before, after in texts
+        ],
     )
 
 

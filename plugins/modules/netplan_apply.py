@@ -50,7 +50,8 @@ options:
     description: Identifier of this change; random by default.
     type: str
   probe:
-    description: Whether to verify every path with a full packet if nothing differs, as M(gb10.cluster.fabric_probe) does.
+    description: Whether to verify every path with a full packet if nothing differs, as M(gb10.cluster.fabric_probe)
+      does.
     type: bool
     default: false
 seealso:
@@ -110,7 +111,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_roll
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError
 
 
-def change(run: io_netplan.Run, params: dict[str, Any], target: dict[str, Any], differences: Callable[[], list[str]]) -> tuple[str, str]:
+def change(
+    run: io_netplan.Run, params: dict[str, Any], target: dict[str, Any], differences: Callable[[], list[str]]
+) -> tuple[str, str]:
     """Start the timer, apply the change and wait. Returns (identifier, ""), or ("", reason) after a rollback."""
     identifier = params["identifier"] or secrets.token_hex(8)
     # A rollback also restores the devices that the plan configures.
@@ -158,12 +161,16 @@ def main() -> None:
         def differences() -> list[str]:
             return io_netplan_files.differences(run, params, target)
 
-        found = differences() + (["an earlier change was never confirmed"] if io_netplan.read(io_netplan.PENDING) else [])
+        found = differences() + (
+            ["an earlier change was never confirmed"] if io_netplan.read(io_netplan.PENDING) else []
+        )
         diff = io_netplan_files.diff(target, notes, found)
         verified = params["probe"] and not found and io_probe.verified(run, params["rails"], params["mtu"])
         if found:
             with tempfile.TemporaryDirectory(prefix="gb10-netplan-") as scratch:
-                refused = io_netplan_files.refusal(run, target["files"], [*target["links"], *(r["interface"] for r in params["rails"])], scratch)
+                refused = io_netplan_files.refusal(
+                    run, target["files"], [*target["links"], *(r["interface"] for r in params["rails"])], scratch
+                )
             if refused:
                 module.fail_json(msg=f"Nothing was changed: {refused}", differences=found, pending="", problem="")
             if not module.check_mode:
@@ -171,7 +178,14 @@ def main() -> None:
                 pending, problem = change(run, params, target, differences)
     except (NetplanError, ValueError, OSError) as error:
         module.fail_json(msg=str(error), differences=[], pending="", problem="")
-    module.exit_json(changed=bool(found) and not problem, differences=found, pending=pending, problem=problem, verified=verified, diff=diff)
+    module.exit_json(
+        changed=bool(found) and not problem,
+        differences=found,
+        pending=pending,
+        problem=problem,
+        verified=verified,
+        diff=diff,
+    )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,11 @@ def main() -> None:
         waiting = (io_netplan.read(io_netplan.PENDING) or {"id": ""})["id"]
         changed = state != "read" and waiting == identifier
         if changed and not module.check_mode:
-            changed = io_netplan.confirm(run, identifier) if state == "confirmed" else io_netplan.restore(run, "restored at once")
+            changed = (
+                io_netplan.confirm(run, identifier)
+                if state == "confirmed"
+                else io_netplan.restore(run, "restored at once")
+            )
         last = io_netplan.read(io_netplan.LAST) or {}
         waiting = (io_netplan.read(io_netplan.PENDING) or {"id": ""})["id"]
     except (io_netplan.NetplanError, ValueError, OSError) as error:
@@ -78,7 +82,12 @@ def main() -> None:
         how = f"{last['how']} at {last['time']}" if last.get("id") == identifier else "unknown here"
         message = f"The change {identifier} cannot be confirmed, because it is {how}."
         module.fail_json(msg=message, pending=waiting, last=last)
-    module.exit_json(changed=changed, pending=waiting, last=last, diff={"before": "", "after": f"{state} {identifier}\n" if changed else ""})
+    module.exit_json(
+        changed=changed,
+        pending=waiting,
+        last=last,
+        diff={"before": "", "after": f"{state} {identifier}\n" if changed else ""},
+    )
 
 
 if __name__ == "__main__":

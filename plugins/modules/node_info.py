@@ -210,10 +210,12 @@ state:
       description: Whether O(user) has no login shell and its own home, which is closed to others.
       type: bool
     ray_token_digest:
-      description: The SHA-256 of Ray's token if the role ray_cluster generated it and only root can read it, else empty.
+      description: The SHA-256 of Ray's token if the role ray_cluster generated it and only root can read it, else
+        empty.
       type: str
     watchdog_token_digest:
-      description: The SHA-256 of the watchdog's token if the role vllm_watchdog generated it and only root can read it, else empty.
+      description: The SHA-256 of the watchdog's token if the role vllm_watchdog generated it and only root can read it,
+        else empty.
       type: str
     runtime_mark:
       description: The SHA-256 of the file C(.complete) of O(runtime) if the link C(current) names it, else empty.
@@ -321,13 +323,19 @@ def main() -> None:
             gpu=io_node.gpu(run),
             **network,
             listeners=io_node.listeners(),
-            **(io_model.planned_model(folder, source, module.params["exclude"], module.params["user"]) if folder else io_model.NO_MODEL),
+            **(
+                io_model.planned_model(folder, source, module.params["exclude"], module.params["user"])
+                if folder
+                else io_model.NO_MODEL
+            ),
             **io_node.system(),
             toolkit=io_toolkit.facts(run),
             debian=io_packages.read(run, module.params["packages"]),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
             state={
-                **io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),
+                **io_node.state(
+                    module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""
+                ),
                 "nccl_replaced": bool(module.params["runtime"]) and io_nccl.replaced(module.params["runtime"]),
                 "last_good": io_record.start_id(store),
             },

@@ -141,12 +141,14 @@ closed:
   type: list
   elements: str
 published:
-  description: The ports that containers publish, which stay open to all hosts, because forwarded traffic is not filtered.
+  description: The ports that containers publish, which stay open to all hosts, because forwarded traffic is not
+    filtered.
   returned: always
   type: list
   elements: str
 due:
-  description: Whether the host differs from the plan. The role's comparison in check mode reports it, because that task never counts as changed.
+  description: Whether the host differs from the plan. The role's comparison in check mode reports it, because that task
+    never counts as changed.
   returned: always
   type: bool
 pending:
@@ -177,7 +179,10 @@ def main() -> None:
                 "type": "list",
                 "elements": "dict",
                 "default": [],
-                "options": {"interface": {"type": "str", "required": True}, "address": {"type": "str", "required": True}},
+                "options": {
+                    "interface": {"type": "str", "required": True},
+                    "address": {"type": "str", "required": True},
+                },
             },
             "peer_ports": {"type": "dict", "default": {}},
             "api_port": {"type": "int", "default": 0},

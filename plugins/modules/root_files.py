@@ -12,10 +12,12 @@ short_description: Install small files that every user may read and root alone m
 version_added: 0.1.0
 description:
   - Writes all files of a role in one call, atomically, with mode 0644.
-  - A file or folder of another owner, with another mode, or a link in a file's place is replaced or corrected, whatever its content.
-  - Programs are files of this collection that nodes run without Ansible. The action plugin of this name reads them on the controller.
-  - A program that imports other files of this collection becomes one file, which Python runs. It replaces a folder in which an
-    earlier release installed that program. The difference shows its sources.
+  - A file or folder of another owner, with another mode, or a link in a file's place is replaced or corrected, whatever
+    its content.
+  - Programs are files of this collection that nodes run without Ansible. The action plugin of this name reads them on
+    the controller.
+  - A program that imports other files of this collection becomes one file, which Python runs. It replaces a folder in
+    which an earlier release installed that program. The difference shows its sources.
   - Not for secrets, because the difference shows the content.
 options:
   directories:
@@ -37,8 +39,8 @@ options:
         description: The text of the file.
         type: str
       program:
-        description: A file of this collection below plugins/module_utils, such as V(launch/io_ray.py). Without C(.py), such as
-          V(launch/io_gates), the file is packed with all files of this collection that it imports.
+        description: A file of this collection below plugins/module_utils, such as V(launch/io_ray.py). Without C(.py),
+          such as V(launch/io_gates), the file is packed with all files of this collection that it imports.
         type: str
       packed:
         description: A packed program in Base64. The action plugin sets it.
@@ -49,8 +51,8 @@ options:
         choices: [present, absent]
         default: present
   known:
-    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If nothing differs
-      from them, the action plugin does not connect to the node.
+    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If nothing
+      differs from them, the action plugin does not connect to the node.
     type: dict
     default: {}
 seealso:
@@ -111,7 +113,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wanted = {entry["path"]: None if entry["state"] == "absent" else program.content(entry) for entry in module.params["files"]}
+    wanted = {
+        entry["path"]: None if entry["state"] == "absent" else program.content(entry)
+        for entry in module.params["files"]
+    }
     try:
         folders = [path for path in module.params["directories"] if not io_file.installed_folder(path)]
         files = {path: content for path, content in wanted.items() if io_file.differs(path, content)}
@@ -136,7 +141,9 @@ def _differences(path: str, content: str | bytes | None) -> list[dict[str, str]]
 def _sources(path: str) -> dict[str, str]:
     """Return name -> text of an installed program's files, {} if there is none."""
     if _former(path):
-        found = [f"{folder}/{name}" for folder, _folders, names in os.walk(path) for name in names if name.endswith(".py")]
+        found = [
+            f"{folder}/{name}" for folder, _folders, names in os.walk(path) for name in names if name.endswith(".py")
+        ]
         return {os.path.relpath(file, path): _before(file) for file in found}
     if not os.path.isfile(path) or os.path.islink(path):
         return {}

@@ -86,7 +86,9 @@ def main() -> None:
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     summary = f"{path}: {'no such file' if wanted is None else 'only root can read it'}\n" if changed else ""
-    module.exit_json(changed=changed, version=secret_environment.version(wanted or ""), diff={"before": "", "after": summary})
+    module.exit_json(
+        changed=changed, version=secret_environment.version(wanted or ""), diff={"before": "", "after": summary}
+    )
 
 
 if __name__ == "__main__":

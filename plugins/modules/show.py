@@ -12,7 +12,8 @@ short_description: Print lines of text
 version_added: 0.1.0
 description:
   - Prints text as a person reads it, without the quotes and commas of a JSON list.
-  - Prints the escape sequence of a control character instead of the character, because a line may come from another machine.
+  - Prints the escape sequence of a control character instead of the character, because a line may come from another
+    machine.
   - Runs on the controller. The action plugin of this name does the work.
 options:
   lines:
@@ -20,7 +21,8 @@ options:
     type: raw
     required: true
   last:
-    description: Whether the lines are the end of the run, after its recap. This needs the callback P(gb10.cluster.brief#callback).
+    description: Whether the lines are the end of the run, after its recap. This needs the callback
+      P(gb10.cluster.brief#callback).
     type: bool
     default: false
 seealso:

@@ -40,7 +40,8 @@ options:
     elements: path
     default: []
   files:
-    description: The planned files that the unit runs or reads, compared if O(unit) is given. M(gb10.cluster.root_files) installs them.
+    description: The planned files that the unit runs or reads, compared if O(unit) is given. M(gb10.cluster.root_files)
+      installs them.
     type: list
     elements: dict
     default: []
@@ -63,8 +64,8 @@ options:
     type: str
     default: ""
   known:
-    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If given with O(unit),
-      the action plugin compares with them and does not connect to the node.
+    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If given with
+      O(unit), the action plugin compares with them and does not connect to the node.
     type: dict
     default: {}
 seealso:
@@ -148,7 +149,8 @@ start_needed:
   returned: if O(unit) is given
   type: bool
 differs:
-  description: Whether the unit file differs from O(unit), an entry of O(files) or O(directories) differs, or an owner or mode is wrong.
+  description: Whether the unit file differs from O(unit), an entry of O(files) or O(directories) differs, or an owner
+    or mode is wrong.
   returned: if O(unit) is given
   type: bool
 cause:
@@ -178,7 +180,10 @@ def main() -> None:
         argument_spec={
             "name": {"type": "str", "required": True},
             "log": {"type": "bool", "default": False},
-            "unit": {"type": "dict", "options": {"text": {"type": "str", "required": True}, "inputs": {"type": "str", "required": True}}},
+            "unit": {
+                "type": "dict",
+                "options": {"text": {"type": "str", "required": True}, "inputs": {"type": "str", "required": True}},
+            },
             "directories": {"type": "list", "elements": "path", "default": []},
             "files": {
                 "type": "list",

@@ -28,8 +28,8 @@ options:
     type: dict
     default: {}
   known:
-    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If no key is given and
-      nothing differs from them, the action plugin does not connect to the node.
+    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If no key is
+      given and nothing differs from them, the action plugin does not connect to the node.
     type: dict
     default: {}
   key_file:
@@ -97,15 +97,25 @@ def main() -> None:
     key_file = module.params["key_file"]
     try:
         wanted = contents(module)
-        differing = [path for path, text in wanted.items() if io_file.read_file(path) != (text, None if text is None else _MODE)]
+        differing = [
+            path for path, text in wanted.items() if io_file.read_file(path) != (text, None if text is None else _MODE)
+        ]
         # The version is the file's time, so write only new content.
         fresh = wanted[key_file] != io_file.read_file(key_file)[0]
         if not module.check_mode:
             write(wanted, differing, keep="" if fresh else key_file)
-        version = "" if module.params["state"] == "absent" else "new" if fresh and module.check_mode else str(os.stat(key_file).st_mtime_ns)
+        version = (
+            ""
+            if module.params["state"] == "absent"
+            else "new"
+            if fresh and module.check_mode
+            else str(os.stat(key_file).st_mtime_ns)
+        )
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    summary = "".join(f"{path}: {'no such file' if wanted[path] is None else 'only root can read it'}\n" for path in differing)
+    summary = "".join(
+        f"{path}: {'no such file' if wanted[path] is None else 'only root can read it'}\n" for path in differing
+    )
     module.exit_json(changed=bool(differing), version=version, diff={"before": "", "after": summary})
 
 

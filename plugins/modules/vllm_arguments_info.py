@@ -71,7 +71,8 @@ options:
     kind:
       description:
         - Its number of values.
-        - C(value) (one), C(optional) (none or one), C(list) (one or more), C(append) (one, repeatable) or C(flag) (none).
+        - C(value) (one), C(optional) (none or one), C(list) (one or more), C(append) (one, repeatable) or C(flag)
+          (none).
       type: str
     choices:
       description: Its valid values, empty if it accepts any value.

@@ -177,19 +177,30 @@ NAMES = ("jobs", "nvcc_threads", "ccache", "network", "while_serving", "timeout"
 
 def target_of(params: dict[str, Any]) -> vllm_build.Target:
     """Return the target. Raises ProblemsError for a wrong capability."""
-    gpus = tuple(ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"]))
+    gpus = tuple(
+        ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])
+    )
     texts = (params[name] for name in ("architectures", "torch", "cuda", "driver"))
     return vllm_build.Target(params["name"], params["version"], params["device"], gpus, *texts)
 
 
-def check(module: AnsibleModule, run: Run, target: vllm_build.Target, settings: vllm_build.Settings, host: vllm_build.Host, toolkit: Toolkit) -> None:
+def check(
+    module: AnsibleModule,
+    run: Run,
+    target: vllm_build.Target,
+    settings: vllm_build.Settings,
+    host: vllm_build.Host,
+    toolkit: Toolkit,
+) -> None:
     """Raise ProblemsError with every reason why the build cannot start."""
     source, commit = module.params["source"], module.params["commit"]
     project, lists = io_build.requirements(run, source, module.params["patches"]) if source else ("", "")
     torch, gcc = vllm_build.required_torch(project), vllm_build.required_gcc(lists)
     problems = vllm_build.problems(target, settings, host, toolkit, torch, gcc)
     if source and commit:
-        problems += io_git.moved("vllm_build_commit", source, io_git.commit(run, source, f"remove {source}, then run again"), commit)
+        problems += io_git.moved(
+            "vllm_build_commit", source, io_git.commit(run, source, f"remove {source}, then run again"), commit
+        )
     # Check mode installs no packages.
     refuse([problem for problem in problems if not (module.check_mode and problem.path == "programs")])
 
@@ -205,7 +216,9 @@ def start(
 ) -> None:
     """Prepare the source and start the unit. Raises ProblemsError, OSError."""
     tree = io_build.prepare(run, params["store"], target.name, params["source"], params["patches"], target.capabilities)
-    variables = vllm_build.environment(target, settings, vllm_build.jobs(settings, host, target.device), params["python"], toolkit)
+    variables = vllm_build.environment(
+        target, settings, vllm_build.jobs(settings, host, target.device), params["python"], toolkit
+    )
     program = ["/usr/bin/python3", params["program"], f"--name={target.name}", f"--source={tree}"]
     program += [f"--state={vllm_build.STATE}", f"--python={params['python']}"]
     io_build.start(run, vllm_build.unit(target, settings, host, variables, program, log), log)

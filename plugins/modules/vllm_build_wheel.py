@@ -24,7 +24,8 @@ options:
     type: str
     required: true
   stamp:
-    description: The inputs of the build, or the complete stamp for O(file). Without it, a missing build is only reported.
+    description: The inputs of the build, or the complete stamp for O(file). Without it, a missing build is only
+      reported.
     type: dict
   file:
     description: A wheel on this host.
@@ -88,10 +89,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_
 
 
 def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
-    """Add a wheel that another host built. Raises ProblemsError for a wrong stamp or if the hash is not the stamp's, OSError."""
+    """Add a wheel that another host built.
+
+    Raises ProblemsError for a wrong stamp or if the hash is not the stamp's, OSError.
+    """
     stored = parse.build(stamp)
     if stored is None:
-        expected, fix = "name, wheel and sha256, as vllm_build_wheel writes them", "remove the build on the host that built it"
+        expected, fix = (
+            "name, wheel and sha256, as vllm_build_wheel writes them",
+            "remove the build on the host that built it",
+        )
         raise ProblemsError([Problem("stamp", "a value is missing or has another form", expected, fix)])
     if stored.name != name:
         raise ProblemsError([Problem("stamp", f"it is that of {stored.name}", name, "run again")])
@@ -104,7 +111,9 @@ def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
             io_store.copy(descriptor, f"{folder}/{stored.wheel}")
         finally:
             os.close(descriptor)
-        io_file.write_file(f"{folder}/{io_store.STAMP}", json.dumps(stamp, indent=2, sort_keys=True) + "\n", io_file.READABLE)
+        io_file.write_file(
+            f"{folder}/{io_store.STAMP}", json.dumps(stamp, indent=2, sort_keys=True) + "\n", io_file.READABLE
+        )
 
 
 def main() -> None:
@@ -125,7 +134,9 @@ def main() -> None:
     params = module.params
     store, name = params["store"], params["name"]
     try:
-        gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
+        gpus = [
+            ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])
+        ]
         stamp = next((stamp for stamp in io_store.stamps(store) if stamp["name"] == name), None)
         added = stamp is None and params["stamp"] is not None
         if added and not module.check_mode:

@@ -140,7 +140,11 @@ def main() -> None:
     ((status, stdout, stderr),) = run_all([[*prefix, "-c", io_gpu_probe.program(), str(seconds)]])
     results = gpu_probe.results(stdout, stderr, status, time.monotonic() - begin >= seconds)
     found = gpu_probe.problems(results)
-    answer: dict[str, Any] = {"checks": results, "report": [gpu_probe.described(each) for each in results], "reason": ""}
+    answer: dict[str, Any] = {
+        "checks": results,
+        "report": [gpu_probe.described(each) for each in results],
+        "reason": "",
+    }
     stopping = [problem for problem in found if problem.path in params["required"]]
     if stopping:
         module.fail_json(msg=problems.report(stopping), **answer)

@@ -45,8 +45,8 @@ options:
     type: path
     default: /etc/gb10/cluster.env
   known:
-    description: Facts of this node that M(gb10.cluster.node_info) returned in this run, C(installed) and C(interfaces) together.
-      If nothing differs from them, the action plugin does not connect to the node.
+    description: Facts of this node that M(gb10.cluster.node_info) returned in this run, C(installed) and C(interfaces)
+      together. If nothing differs from them, the action plugin does not connect to the node.
     type: dict
     default: {}
 seealso:
@@ -121,7 +121,9 @@ def main() -> None:
         try:
             content = text(params["environment"], params["address"])
         except ValueError as error:
-            raise ProblemsError([*problems, Problem("environment", str(error), "variable names and one-line values", "correct them")]) from error
+            raise ProblemsError(
+                [*problems, Problem("environment", str(error), "variable names and one-line values", "correct them")]
+            ) from error
         # In check mode on a new host, the interface has no address yet, which is not an error.
         if problems and not module.check_mode:
             raise ProblemsError(problems)

@@ -100,7 +100,9 @@ mounts:
   returned: when O(state=present)
   type: list
   elements: dict
-  sample: [{source: /opt/gb10/images/8dc02be0f5e9/site-packages/vllm, target: /usr/local/lib/python3.12/dist-packages/vllm, read_only: true}]
+  sample:
+    - {source: /opt/gb10/images/8dc02be0f5e9/site-packages/vllm,
+       target: /usr/local/lib/python3.12/dist-packages/vllm, read_only: true}
 toolkit:
   description: The paths of the assembler of the image's CUDA toolkit, if any, in the copy (C(path)) and in the image
     (C(runs_as)).
@@ -132,7 +134,12 @@ def present(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> d
     if copy is None:
         answer.update(container_package_dir=None, mounts=[])
     text = f"{folder}: {image.id}\n"
-    return {"changed": changed, "image_id": image.id, **answer, "diff": {"before": "" if changed else text, "after": text}}
+    return {
+        "changed": changed,
+        "image_id": image.id,
+        **answer,
+        "diff": {"before": "" if changed else text, "after": text},
+    }
 
 
 def absent(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> dict[str, Any]:

@@ -127,7 +127,9 @@ def main() -> None:
         healthy, untrusted = io_vllm.health(server) if service["pid"] else (False, "")
         answers, reason = None, ""
         if healthy and params["model"]:
-            answers, reason = io_vllm.answers(server, params["model"], params["timeout"], params["key_file"], params["name"])
+            answers, reason = io_vllm.answers(
+                server, params["model"], params["timeout"], params["key_file"], params["name"]
+            )
         invocation = params["invocation"] or service["invocation"]
         entries = io_vllm.journal(run, io_vllm.of_start(invocation), _LOG_LINES) if invocation else []
     except (ValueError, OSError) as error:

@@ -190,10 +190,16 @@ def main() -> None:
             found = f"the vLLM of {python} has no readable release" if python else "release and python are not set"
             raise ProblemsError([Problem("release", found, "a vLLM release, such as 0.32.0", "set release or python")])
         situation = serve_situation.of_host(_arguments(params["argv"], release), environment, release, host, config)
-        findings = serve_rules.on_host(serve_rules.lint(situation, {rule: str(reason or "") for rule, reason in params["waivers"].items()}))
+        findings = serve_rules.on_host(
+            serve_rules.lint(situation, {rule: str(reason or "") for rule, reason in params["waivers"].items()})
+        )
     except (ProblemsError, ValueError) as error:
         module.fail_json(msg=str(error))
-    answer: dict[str, Any] = {"findings": [finding.facts() for finding in findings], "report": serve_rules.report(findings), "release": release}
+    answer: dict[str, Any] = {
+        "findings": [finding.facts() for finding in findings],
+        "report": serve_rules.report(findings),
+        "release": release,
+    }
     if params["fail_on"] != "none" and (stopping := serve_rules.stopping(findings, params["fail_on"])):
         module.fail_json(msg="\n".join(serve_rules.report(stopping)), **answer)
     module.exit_json(changed=False, **answer)

@@ -203,7 +203,10 @@ def main() -> None:
             "quantization": {"type": "str", "choices": [FP8, OTHER, UNKNOWN], "default": FP8},
             "config_folder": {"type": "path"},
             "probe": {"type": "path", "default": ""},
-            "toolkit": {"type": "dict", "options": {"path": {"type": "path", "default": TOOLKIT}, "runs_as": {"type": "path"}}},
+            "toolkit": {
+                "type": "dict",
+                "options": {"path": {"type": "path", "default": TOOLKIT}, "runs_as": {"type": "path"}},
+            },
         },
         required_one_of=[("package_dir", "python")],
         mutually_exclusive=[("package_dir", "python")],
@@ -213,7 +216,9 @@ def main() -> None:
     try:
         capability = capability_of(run, params["capability"], params["state"])
         package = io_vllm_package.find(params["package_dir"], params["python"])
-        folder = os.path.abspath(params["config_folder"] or os.path.join(os.path.dirname(package.path), "gb10_moe_configs"))
+        folder = os.path.abspath(
+            params["config_folder"] or os.path.join(os.path.dirname(package.path), "gb10_moe_configs")
+        )
         with io_vllm_package.locked(package):
             tree = Tree(package.path, folder)
             request = Request(
@@ -224,7 +229,10 @@ def main() -> None:
                 mechanism=params["mechanism"],
                 capability_given=params["capability"] is not None,
                 folder=folder,
-                bundled={name: io_vllm_package.assembler(tree.original(f"{PTXAS}/{name}")) for name in ("ptxas", "ptxas-blackwell")},
+                bundled={
+                    name: io_vllm_package.assembler(tree.original(f"{PTXAS}/{name}"))
+                    for name in ("ptxas", "ptxas-blackwell")
+                },
                 toolkit=io_vllm_package.assembler(**(params["toolkit"] or {"path": TOOLKIT})),
                 quantization=params["quantization"],
                 failed=gpu_probe.recorded(io_file.read(params["probe"])),
@@ -238,7 +246,11 @@ def main() -> None:
                 tree.write(changes)
     except (ProblemsError, OSError) as error:
         module.fail_json(msg=str(error))
-    diff = [line for path, before, after in texts for line in difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, path)]
+    diff = [
+        line
+        for path, before, after in texts
+        for line in difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, path)
+    ]
     module.exit_json(
         changed=bool(changes),
         package_dir=package.path,

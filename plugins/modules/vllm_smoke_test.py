@@ -13,8 +13,8 @@ version_added: 0.1.0
 description:
   - A generating model gets a completion, a chat and a streamed chat request. Rejects empty and incomplete answers. For
     a reasoning model, also rejects a stream without reasoning or content.
-  - An embedding model gets four sentences, a reranker a query with four documents. Rejects vectors and scores of a wrong
-    shape, with numbers that are not finite, or that contradict the meaning of the texts.
+  - An embedding model gets four sentences, a reranker a query with four documents. Rejects vectors and scores of a
+    wrong shape, with numbers that are not finite, or that contradict the meaning of the texts.
   - Reports all problems together.
 options:
   url:
@@ -36,8 +36,8 @@ options:
     default: 0
   meaning:
     description:
-      - Whether vectors and scores must agree with the meaning of the texts. If not, equal texts must have equal results,
-        and others different ones, as with random weights.
+      - Whether vectors and scores must agree with the meaning of the texts. If not, equal texts must have equal
+        results, and others different ones, as with random weights.
     type: bool
     default: true
   max_tokens:
@@ -83,8 +83,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 answers:
-  description: The answers by request, C(completion), C(chat) and C(stream); a request without an answer is left out. Empty
-    for a pooling model.
+  description: The answers by request, C(completion), C(chat) and C(stream); a request without an answer is left out.
+    Empty for a pooling model.
   returned: always
   type: dict
   contains:

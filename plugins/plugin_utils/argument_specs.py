@@ -14,8 +14,8 @@ import yaml
 from ansible.errors import AnsibleError
 
 _ROLES = Path(__file__).parents[2] / "roles"
-#: The roles of a cluster, whose variables the plan reads and whose prefixes are checked for typing errors. The lab is left
-#: out: its prefix is too common a word.
+#: The roles of a cluster, whose variables the plan reads and whose prefixes are checked for typing errors. The lab is
+#: left out: its prefix is too common a word.
 CLUSTER = (
     "gb10",
     "qsfp_netplan",
@@ -62,4 +62,6 @@ def default(option: Mapping[str, Any]) -> Any:
 
 def known() -> dict[str, list[str]]:
     """Return role -> names of its public variables, of all entry points."""
-    return {role: sorted({name for entry in read(role).values() for name in entry.get("options", {})}) for role in CLUSTER}
+    return {
+        role: sorted({name for entry in read(role).values() for name in entry.get("options", {})}) for role in CLUSTER
+    }

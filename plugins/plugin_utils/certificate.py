@@ -35,7 +35,9 @@ def verdict(texts: Mapping[str, str], name: str, now: datetime | None = None) ->
     if not any(texts.values()):
         return {}
     if MISSING:
-        raise AnsibleFilterError(f"TLS of the API needs the Python package cryptography 42 or newer on the controller: {MISSING}")
+        raise AnsibleFilterError(
+            f"TLS of the API needs the Python package cryptography 42 or newer on the controller: {MISSING}"
+        )
     problems = api_tls.missing(texts)
     if any(problem.path == api_tls.CERTIFICATE for problem in problems):
         return api_tls.facts(problems)
@@ -59,7 +61,9 @@ def _first_of_each_path(problems: Sequence[Problem]) -> list[Problem]:
     return list(first.values())
 
 
-def _summary(chain: Sequence[x509.Certificate], anchors: Sequence[x509.Certificate], key_fits: bool | None) -> api_tls.Certificate:
+def _summary(
+    chain: Sequence[x509.Certificate], anchors: Sequence[x509.Certificate], key_fits: bool | None
+) -> api_tls.Certificate:
     path = _path(chain, anchors)
     return api_tls.Certificate(
         *_alternatives(chain[0]),
@@ -74,7 +78,14 @@ def _certificates(text: str, variable: str) -> tuple[list[x509.Certificate], lis
     try:
         return [x509.load_pem_x509_certificate(block.encode()) for block in _BLOCK.findall(text)], []
     except ValueError as error:
-        return [], [Problem(variable, f"it cannot be read: {str(error).splitlines()[0]}", "X.509 certificates in PEM", f"correct {variable}")]
+        return [], [
+            Problem(
+                variable,
+                f"it cannot be read: {str(error).splitlines()[0]}",
+                "X.509 certificates in PEM",
+                f"correct {variable}",
+            )
+        ]
 
 
 def _key_fits(chain: Sequence[x509.Certificate], text: str) -> tuple[bool | None, list[Problem]]:
@@ -97,7 +108,9 @@ def _alternatives(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return [], []
-    return names.get_values_for_type(x509.DNSName), [str(address) for address in names.get_values_for_type(x509.IPAddress)]
+    return names.get_values_for_type(x509.DNSName), [
+        str(address) for address in names.get_values_for_type(x509.IPAddress)
+    ]
 
 
 def _path(chain: Sequence[x509.Certificate], anchors: Sequence[x509.Certificate]) -> list[x509.Certificate]:

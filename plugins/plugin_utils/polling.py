@@ -25,7 +25,9 @@ class Polling:
     A host without a response for ``silence`` seconds is unreachable.
     """
 
-    def __init__(self, call: Callable[[], dict[str, Any]], task_vars: Mapping[str, Any] | None, every: float, silence: float) -> None:
+    def __init__(
+        self, call: Callable[[], dict[str, Any]], task_vars: Mapping[str, Any] | None, every: float, silence: float
+    ) -> None:
         self._call, self._every, self._silence = call, every, silence
         self.host = str((task_vars or {}).get("inventory_hostname"))
         self._begin = self._shown = time.monotonic()

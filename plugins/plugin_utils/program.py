@@ -31,7 +31,9 @@ def source(program: str) -> dict[str, str]:
     data = _read(name)
     if data is None:
         raise ValueError(f"{program!r} is not a file of this collection below plugins/module_utils")
-    return {"content": data.decode()} if program == name else {"packed": base64.b64encode(pack(program, _read)).decode()}
+    return (
+        {"content": data.decode()} if program == name else {"packed": base64.b64encode(pack(program, _read)).decode()}
+    )
 
 
 def _read(name: str) -> bytes | None:
@@ -42,7 +44,8 @@ def _read(name: str) -> bytes | None:
 def with_contents(files: Any) -> list[dict[str, Any]]:
     """Return the entries of a module's option files, with each program replaced by its content or packed.
 
-    Raises AnsibleActionFail for other data than a list of mappings, and for a program that the collection does not have.
+    Raises AnsibleActionFail for other data than a list of mappings, and for a program that the collection does not
+    have.
     """
     if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
         raise AnsibleActionFail("files: expected: a list of mappings with path and content, program or state")

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read a recipe's YAML on the controller. A recipe is untrusted: it has few values, and no aliases, tags or documents."""
+"""Read a recipe's YAML on the controller.
+
+A recipe is untrusted: it has few values, and no aliases, tags or documents.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +24,25 @@ _FIX = "correct the file; docs/recipes.md describes it"
 def load(text: str, path: str) -> tuple[Any, list[Problem]]:
     """Return the document's plain data, or None and the problems; ``path`` is the file for messages."""
     if not text.strip():
-        return None, [Problem("gb10_recipe", f"{path} is not a readable file on the controller", "a recipe", "correct gb10_recipe")]
+        return None, [
+            Problem(
+                "gb10_recipe", f"{path} is not a readable file on the controller", "a recipe", "correct gb10_recipe"
+            )
+        ]
     if len(text) > _CHARACTERS:
-        return None, [Problem("gb10_recipe", f"{path} has {len(text)} characters", f"at most {_CHARACTERS}", "use another file")]
+        return None, [
+            Problem("gb10_recipe", f"{path} has {len(text)} characters", f"at most {_CHARACTERS}", "use another file")
+        ]
     try:
         refused = _refused(text)
         if refused:
             return None, [Problem("gb10_recipe", f"{path}, {refused}", "plain YAML: mappings, lists and values", _FIX)]
         return yaml.safe_load(text), []
     except (yaml.YAMLError, ValueError, TypeError) as error:
-        mark, why = getattr(error, "problem_mark", None), getattr(error, "problem", None) or getattr(error, "reason", None)
+        mark, why = (
+            getattr(error, "problem_mark", None),
+            getattr(error, "problem", None) or getattr(error, "reason", None),
+        )
         where = f"line {mark.line + 1}: " if mark else ""
         found = f"{path}, {where}{why or type(error).__name__}"
         return None, [Problem("gb10_recipe", found, "valid YAML", _FIX)]

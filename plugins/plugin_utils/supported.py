@@ -25,22 +25,22 @@ def require(version: str = __version__) -> None:
     """Raise AnsibleError for a version that is too old."""
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         raise AnsibleError(
-            f"ansible-core: version {version}. Expected: {'.'.join(map(str, OLDEST))} or newer. Fix: activate the virtual "
-            "environment of the Quick start (README.md) in this shell."
+            f"ansible-core: version {version}. Expected: {'.'.join(map(str, OLDEST))} or newer. Fix: activate "
+            "the virtual environment of the Quick start (README.md) in this shell."
         )
 
 
 def require_run() -> None:
     """Raise AnsibleError for a version that is too old, and for a setting that turns facts of nodes into variables.
 
-    Any result of a module can have facts. As variables they win over the inventory and the roles, so a node could name a
-    file of the controller for a task that sends it. Every playbook chooses its hosts with a filter that calls this.
+    Any result of a module can have facts. As variables they win over the inventory and the roles, so a node could name
+    a file of the controller for a task that sends it. Every playbook chooses its hosts with a filter that calls this.
     It imports the core only then: an old Ansible may have a Python that cannot import it.
     """
     require()
     if constants.INJECT_FACTS_AS_VARS and not static():
         raise AnsibleError(
-            "inject_facts_as_vars: true, Ansible's default. Expected: false, because a node could replace variables of this "
-            "run. Fix: export ANSIBLE_INJECT_FACT_VARS=false in this shell, or set it in the execution environment "
-            "(docs/guide.md)."
+            "inject_facts_as_vars: true, Ansible's default. Expected: false, because a node could replace "
+            "variables of this run. Fix: export ANSIBLE_INJECT_FACT_VARS=false in this shell, or set it in the "
+            "execution environment (docs/guide.md)."
         )

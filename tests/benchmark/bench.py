@@ -1,9 +1,10 @@
 """Measure reruns that change nothing, and write a section of docs/benchmarks.md.
 
-They are compared with Ansible's cheapest operation, `ansible all -m ping`, on the same hosts. The ratio shows the work of a rerun
-independently of the machine. `cluster` measures a running cluster that serves, and fails above LIMIT. `fabric` boots its own labs of
-two and eight hosts and measures only their fabric. `patch` measures the CPU time of the module vllm_patch, and fails above CPU_LIMITS.
-`store` copies a model to four hosts over capped links, and fails if that takes more than COPIES times one copy.
+They are compared with Ansible's cheapest operation, `ansible all -m ping`, on the same hosts. The ratio shows the work
+of a rerun independently of the machine. `cluster` measures a running cluster that serves, and fails above LIMIT.
+`fabric` boots its own labs of two and eight hosts and measures only their fabric. `patch` measures the CPU time of the
+module vllm_patch, and fails above CPU_LIMITS. `store` copies a model to four hosts over capped links, and fails if that
+takes more than COPIES times one copy.
 """
 
 from __future__ import annotations
@@ -47,9 +48,15 @@ def program(name: str) -> str:
 
 def measure(command: Sequence[str], unchanged: bool = False) -> float:
     """Run a command and return its wall time in seconds. Exits if it fails, or changes something where it must not."""
-    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
+    environment = os.environ | {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "ANSIBLE_FORCE_COLOR": "0",
+        "ANSIBLE_NOCOLOR": "1",
+    }
     began = time.perf_counter()
-    result = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
     seconds = time.perf_counter() - began
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{result.stdout}{result.stderr}")
@@ -66,7 +73,11 @@ def row(name: str, seconds: Sequence[float], ping: float) -> str:
 
 def write(title: str, text: str) -> None:
     """Replace one section of the report, or append it."""
-    kept = [part for part in re.split(r"^(?=## )", REPORT.read_text(encoding="utf-8"), flags=re.MULTILINE) if not part.startswith(f"## {title}\n")]
+    kept = [
+        part
+        for part in re.split(r"^(?=## )", REPORT.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        if not part.startswith(f"## {title}\n")
+    ]
     section = f"## {title}\n\n{text.strip()}\n"
     REPORT.write_text("\n".join(part.strip() + "\n" for part in [*kept, section]), encoding="utf-8")
     sys.stdout.write(section)
@@ -91,18 +102,23 @@ def cluster(inventory: str, runs: int) -> None:
         "`site.yml --tags vllm_serve`": [*site, "--tags", "vllm_serve"],
     }
     measure(ansible)  # opens the connections that the others reuse
-    results = {name: [measure(command, unchanged=command is not ansible) for _ in range(runs)] for name, command in cases.items()}
+    results = {
+        name: [measure(command, unchanged=command is not ansible) for _ in range(runs)]
+        for name, command in cases.items()
+    }
     ping = statistics.median(results["`ansible all -m ping`"])
     ratio = statistics.median(results["`site.yml`, nothing to change"]) / ping
-    nodes = subprocess.run([*ansible[:-2], "--list-hosts"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
+    nodes = subprocess.run(
+        [*ansible[:-2], "--list-hosts"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()[1:]
     write(
         "A cluster that serves",
         f"`make bench`: `{inventory}`, {len(nodes)} nodes. {where(runs)}\n\n"
         + HEADER
         + "".join(row(name, seconds, ping) for name, seconds in results.items())
-        + f"\nA rerun of the whole site.yml that changes nothing takes {ratio:.1f} times as long as a ping; the limit is {LIMIT}. It reads every\n"
-        "node, verifies every rail with full-size frames, queries Ray for its nodes, and requests a token, a completion and a chat from\n"
-        "the model.",
+        + f"\nA rerun of the whole site.yml that changes nothing takes {ratio:.1f} times as long as a ping; the "
+        f"limit is {LIMIT}. It reads every\nnode, verifies every rail with full-size frames, queries Ray for "
+        "its nodes, and requests a token, a completion and a chat from\nthe model.",
     )
     if ratio > LIMIT:
         sys.exit(f"a rerun takes {ratio:.1f} times a ping; the limit is {LIMIT}")
@@ -118,7 +134,9 @@ def fabric(runs: int) -> None:
             # All ports of the lab are cabled; the recorded times are for two rails.
             variables = {"gb10_fabric_topology": topology, "gb10_fabric_ports": [1], "gb10_model": "/srv/models/tiny"}
             inventory = Path(folder, "hosts.json")
-            inventory.write_text(json.dumps({"gb10_cluster": {"children": groups, "vars": variables}}), encoding="utf-8")
+            inventory.write_text(
+                json.dumps({"gb10_cluster": {"children": groups, "vars": variables}}), encoding="utf-8"
+            )
             given = ["-i", str(inventory), *LAB]
             site = [program("ansible-playbook"), "site.yml", *given, "--tags", "qsfp_netplan"]
             ansible = [program("ansible"), "all", *given, "-m", "ansible.builtin.ping"]
@@ -130,13 +148,15 @@ def fabric(runs: int) -> None:
             finally:
                 measure([program("ansible-playbook"), "playbooks/lab_down.yml", *given])
         ping = statistics.median(pings)
-        table += row(f"`ansible all -m ping`, {count} hosts", pings, ping) + row(f"{count} hosts, first run", [first], ping)
+        table += row(f"`ansible all -m ping`, {count} hosts", pings, ping) + row(
+            f"{count} hosts, first run", [first], ping
+        )
         table += row(f"{count} hosts, nothing to change", reruns, ping)
     write(
         "The fabric alone",
-        f"`make bench-fabric`: `site.yml --tags qsfp_netplan` on two hosts on a cable and on eight on a switch. {where(runs)}\n\n{HEADER}{table}\n"
-        "A rerun reads every node, compares files and devices with the plan, and verifies every path of every rail: 4 paths of two\n"
-        "hosts, 112 of eight.",
+        "`make bench-fabric`: `site.yml --tags qsfp_netplan` on two hosts on a cable and on eight on a "
+        f"switch. {where(runs)}\n\n{HEADER}{table}\nA rerun reads every node, compares files and devices with "
+        "the plan, and verifies every path of every rail: 4 paths of two\nhosts, 112 of eight.",
     )
 
 
@@ -176,12 +196,17 @@ def patch(version: str, runs: int) -> None:
         for number in range(runs + 1):
             if number == 1:
                 times.clear()  # the first round compiles to bytecode
-            times.setdefault("Python and AnsibleModule alone", []).append(cpu([sys.executable, "-c", "import ansible.module_utils.basic"])[0])
+            times.setdefault("Python and AnsibleModule alone", []).append(
+                cpu([sys.executable, "-c", "import ansible.module_utils.basic"])[0]
+            )
             run("patches", True)
             run("nothing to change", False)
             run("restores", True, state="absent")
             run("nothing to restore", False, state="absent")
-    table = "".join(f"| {name} | {statistics.median(each):.2f} | {min(each):.2f} | {max(each):.2f} |\n" for name, each in times.items())
+    table = "".join(
+        f"| {name} | {statistics.median(each):.2f} | {min(each):.2f} | {max(each):.2f} |\n"
+        for name, each in times.items()
+    )
     idle, patching = CPU_LIMITS
     write(
         "The CPU time of vllm_patch",
@@ -205,9 +230,13 @@ class Hosts:
         for number in range(FILES):
             content = os.urandom(FILE_BYTES)
             (folder / "1" / f"{number}.safetensors").write_bytes(content)
-            files.append({"path": f"{number}.safetensors", "size": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+            files.append(
+                {"path": f"{number}.safetensors", "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            )
         self.manifest = folder / "manifest.json"
-        self.manifest.write_text(json.dumps({"model": "bench", "revision": "", "commit": "", "files": files}), encoding="utf-8")
+        self.manifest.write_text(
+            json.dumps({"model": "bench", "revision": "", "commit": "", "files": files}), encoding="utf-8"
+        )
 
     def make(self) -> None:
         """Create and cable the hosts."""
@@ -223,7 +252,23 @@ class Hosts:
                 ["ip", "-n", switch, "link", "set", port, "master", "sw", "up"],
                 ["ip", "-n", name, "address", "add", f"10.98.1.{number}/24", "dev", "eth0"],
                 ["ip", "-n", name, "link", "set", "eth0", "up"],
-                ["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{MBIT}mbit", "burst", "256kb", "latency", "50ms"],
+                [
+                    "tc",
+                    "-n",
+                    name,
+                    "qdisc",
+                    "add",
+                    "dev",
+                    "eth0",
+                    "root",
+                    "tbf",
+                    "rate",
+                    f"{MBIT}mbit",
+                    "burst",
+                    "256kb",
+                    "latency",
+                    "50ms",
+                ],
             ):
                 subprocess.run(argv, check=True)
 
@@ -233,7 +278,10 @@ class Hosts:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
     def copy(self, chain: Sequence[int]) -> float:
-        """Copy the model along the chain, whose first member has it. Return the seconds until every member has verified it."""
+        """Copy the model along the chain, whose first member has it.
+
+        Return the seconds until every member has verified it.
+        """
         for number in chain[1:]:
             shutil.rmtree(self.folder / str(number), ignore_errors=True)
         began = time.perf_counter()
@@ -255,7 +303,12 @@ class Hosts:
         status.unlink(missing_ok=True)
         program = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
         argv = ["ip", "netns", "exec", self.names[number], sys.executable, "-m", program]
-        argv += [f"--folder={self.folder / str(number)}", f"--manifest={self.manifest}", f"--status={status}", "--port=8472"]
+        argv += [
+            f"--folder={self.folder / str(number)}",
+            f"--manifest={self.manifest}",
+            f"--status={status}",
+            "--port=8472",
+        ]
         argv += [f"--listen=10.98.1.{number}"] if listen else []
         argv += [f"--upstream=host{before}", f"--upstream-address=10.98.1.{before}"] if before else []
         environment = os.environ | {"PYTHONPATH": str(ROOT / ".collections")}
@@ -286,17 +339,21 @@ def store(runs: int) -> None:
     wire = FILES * FILE_BYTES * 8 / MBIT / 1e6
     cases = {"one copy, to one host": singles, "a chain to four hosts": chains, "four hosts, one after the other": sums}
     rows = "".join(
-        f"| {name} | {statistics.median(each):.1f} | {min(each):.1f} | {max(each):.1f} | {statistics.median(each) / one:.2f} |\n"
+        (
+            f"| {name} | {statistics.median(each):.1f} | {min(each):.1f} | {max(each):.1f} | "
+            f"{statistics.median(each) / one:.2f} |\n"
+        )
         for name, each in cases.items()
     )
     ratio = statistics.median(chains) / one
     write(
         "A model to four hosts",
-        f"`make bench-store`: {FILES} files of {FILE_BYTES >> 20} MiB on five hosts in network namespaces on a switch. Each host sends\n"
-        f"at most {MBIT} Mbit/s (tc, tbf), with the program that the role model_store runs on each node.\n{where(runs)}\n\n"
-        f"| copies | median s | min s | max s | times one copy |\n|---|--:|--:|--:|--:|\n{rows}\n"
-        f"The link alone takes {wire:.1f} s for one copy. From the start of the programs until the last host has verified every file and written\n"
-        f"its manifest, the chain takes {ratio:.2f} times one copy; the limit is {COPIES}.",
+        f"`make bench-store`: {FILES} files of {FILE_BYTES >> 20} MiB on five hosts in network namespaces on a "
+        f"switch. Each host sends\nat most {MBIT} Mbit/s (tc, tbf), with the program that the role model_store "
+        f"runs on each node.\n{where(runs)}\n\n| copies | median s | min s | max s | times one copy "
+        f"|\n|---|--:|--:|--:|--:|\n{rows}\nThe link alone takes {wire:.1f} s for one copy. From the start of "
+        "the programs until the last host has verified every file and written\nits manifest, the chain takes "
+        f"{ratio:.2f} times one copy; the limit is {COPIES}.",
     )
     if ratio > COPIES:
         sys.exit(f"a copy to four hosts takes {ratio:.2f} times one copy; the limit is {COPIES}")

@@ -41,7 +41,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests of `make test`: the examples, and the Python libraries of both APIs, at the guard."""
     for item in items:
         given = item.callspec.params if hasattr(item, "callspec") else {}
-        if given.get("door", "guard") == "guard" and given.get("client", "example") in ("openai", "anthropic", "anthropic-0.52", "example"):
+        if given.get("door", "guard") == "guard" and given.get("client", "example") in (
+            "openai",
+            "anthropic",
+            "anthropic-0.52",
+            "example",
+        ):
             item.add_marker("quick")
 
 
@@ -51,7 +56,9 @@ def isolated(request: pytest.FixtureRequest) -> Iterator[None]:
     if request.config.getoption("--url"):
         yield
         return
-    if any("gateway" in item.callspec.params.get("door", "") for item in request.session.items if hasattr(item, "callspec")):
+    if any(
+        "gateway" in item.callspec.params.get("door", "") for item in request.session.items if hasattr(item, "callspec")
+    ):
         # Its packages are downloaded.
         proxy.python()
     with proxy.closed_network():
@@ -82,9 +89,13 @@ def browsers(pages: list[raw.Browser], secured: doors.Tls) -> Iterator[list[raw.
 
 @pytest.fixture(scope="session")
 def opened(
-    request: pytest.FixtureRequest, pages: list[raw.Browser], secured: doors.Tls, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    pages: list[raw.Browser],
+    secured: doors.Tls,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[str], Door]]:
-    """Return a function that starts a server once: guard, gateway, guard-tls, gateway-tls, or server for one of yours."""
+    """Return a function that starts a server once: guard, gateway, guard-tls, gateway-tls, or server for one of
+    yours."""
     found: dict[str, Door] = {}
     with ExitStack() as stack:
 

@@ -1,4 +1,5 @@
-"""The servers that clients use: the guard around an imitated vLLM, the gateway in front of both, or a server of yours."""
+"""The servers that clients use: the guard around an imitated vLLM, the gateway in front of both, or a server of
+yours."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ OTHERS: Mapping[str, str] = {"node": "NODE_EXTRA_CA_CERTS", "curl": "CURL_CA_BUN
 
 @dataclass(frozen=True)
 class Tls:
-    """The file of a private CA, the files of a server's certificate and key, and the digest of this key for Chromium."""
+    """The file of a private CA, the files of a server's certificate and key, and the digest of this key for
+    Chromium."""
 
     ca: str
     pair: tuple[str, str]
@@ -65,7 +67,9 @@ def tls(folder: Path) -> Tls:
     """Make a private CA and a certificate of 127.0.0.1."""
     ca = authority()
     server = ca.issue("127.0.0.1")
-    digest = hashlib.sha256(server.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).digest()
+    digest = hashlib.sha256(
+        server.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    ).digest()
     return Tls(ca.write(folder, "ca")[0], server.write(folder, "server"), base64.b64encode(digest).decode())
 
 
@@ -75,8 +79,14 @@ class Program:
     def __init__(self, name: str, door: Door) -> None:
         self.name = name
         command, packages = PROGRAMS[name]
-        environment = {"PYTHONPATH": packages, "NODE_PATH": str(PACKAGES / "node/node_modules"), **door.environment(name)}
-        self._process = subprocess.Popen(command, cwd=HERE / "programs", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        environment = {
+            "PYTHONPATH": packages,
+            "NODE_PATH": str(PACKAGES / "node/node_modules"),
+            **door.environment(name),
+        }
+        self._process = subprocess.Popen(
+            command, cwd=HERE / "programs", env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def ask(self, case: str) -> Any:
         """Return what the client got in a case."""
@@ -94,8 +104,8 @@ class Program:
 class Door:
     """A server for clients. ``url`` is without /v1. ``engine``: the URL of vLLM's metrics, "" if unknown.
 
-    ``known``: its answers are known. ``ca``: the file of a private CA that clients trust, "" for none. ``counts`` returns the
-    gateway's counts of the key, by name.
+    ``known``: its answers are known. ``ca``: the file of a private CA that clients trust, "" for none. ``counts``
+    returns the gateway's counts of the key, by name.
     """
 
     name: str
@@ -112,7 +122,11 @@ class Door:
         """Return the variables that a client reads. For a server of yours, the runner's own ones have its CA."""
         variables = {f"{api}_API_KEY": self.key for api in ("OPENAI", "ANTHROPIC")}
         variables |= {"OPENAI_BASE_URL": f"{self.url}/v1", "ANTHROPIC_BASE_URL": self.url, "MODEL": self.model}
-        trusted = {OTHERS.get(client, TRUST): self.ca} if self.known else {name: os.environ.get(name, "") for name in (TRUST, *OTHERS.values())}
+        trusted = (
+            {OTHERS.get(client, TRUST): self.ca}
+            if self.known
+            else {name: os.environ.get(name, "") for name in (TRUST, *OTHERS.values())}
+        )
         variables |= {name: path for name, path in trusted.items() if path}
         return {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "LANGSMITH_TRACING": "false", **variables}
 
@@ -131,11 +145,20 @@ class Door:
     def running(self) -> int:
         """Return the number of requests that the engine runs."""
         with opened(f"{self.engine}/metrics", ca=self.ca) as answer:
-            return int(sum(float(value) for value in re.findall(r"(?m)^vllm:num_requests_running(?:\{.*\})? (\S+)$", answer.read().decode())))
+            return int(
+                sum(
+                    float(value)
+                    for value in re.findall(r"(?m)^vllm:num_requests_running(?:\{.*\})? (\S+)$", answer.read().decode())
+                )
+            )
 
     def allows(self, origin: str) -> bool:
         """Return whether pages of an origin may use the server."""
-        asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization,content-type"}
+        asked = {
+            "Origin": origin,
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "authorization,content-type",
+        }
         try:
             with opened(f"{self.url}/v1/chat/completions", asked, "OPTIONS") as answer:
                 return answer.headers["Access-Control-Allow-Origin"] in (origin, "*")
@@ -168,7 +191,10 @@ def guard(folder: Path, origin: str, secured: Tls | None = None) -> Iterator[Doo
     environment = {"PYTHONPATH": str(folder), "VLLM_API_KEY": KEY}
     command = [PYTHON, HERE / "engine.py", str(port), MODEL, origin]
     command += ["--ssl-certfile", secured.pair[0], "--ssl-keyfile", secured.pair[1]] if secured else []
-    with (folder / "engine.log").open("wb") as log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process:
+    with (
+        (folder / "engine.log").open("wb") as log,
+        subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process,
+    ):
         try:
             _await(process, door, folder / "engine.log")
             with door.clients():

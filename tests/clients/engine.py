@@ -1,8 +1,8 @@
 """A fixture that imitates a vLLM server with the API's guard, for real clients. It runs no model.
 
 Routes, middleware and answers have the form of vLLM 0.33.0. tests/support/fake_backend.py imitates faults of servers,
-and this one the protocol that clients parse. Without a tool, the text is "one two three". From 1,000 requested tokens on,
-an answer takes a minute. The environment has VLLM_API_KEY. --ssl-certfile and --ssl-keyfile are vLLM's own.
+and this one the protocol that clients parse. Without a tool, the text is "one two three". From 1,000 requested tokens
+on, an answer takes a minute. The environment has VLLM_API_KEY. --ssl-certfile and --ssl-keyfile are vLLM's own.
 """
 
 from __future__ import annotations
@@ -80,25 +80,55 @@ def chat_reply(body: Mapping[str, Any]) -> Reply:
 
 
 def chat_usage(count: int) -> dict[str, Any]:
-    return {"prompt_tokens": PROMPT_TOKENS, "total_tokens": PROMPT_TOKENS + count, "completion_tokens": count, "prompt_tokens_details": None}
+    return {
+        "prompt_tokens": PROMPT_TOKENS,
+        "total_tokens": PROMPT_TOKENS + count,
+        "completion_tokens": count,
+        "prompt_tokens_details": None,
+    }
 
 
 def chat_answer(found: Reply) -> dict[str, Any]:
     call = {"id": "chatcmpl-tool-1", "type": "function", "function": {"name": found.tool, "arguments": found.text}}
     content, calls = (None, [call]) if found.tool else (found.text, [])
-    message = {"role": "assistant", "content": content, "refusal": None, "annotations": None, "tool_calls": calls, "reasoning": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "tool_calls" if found.tool else "stop", "stop_reason": None}
+    message = {
+        "role": "assistant",
+        "content": content,
+        "refusal": None,
+        "annotations": None,
+        "tool_calls": calls,
+        "reasoning": None,
+    }
+    choice = {
+        "index": 0,
+        "message": message,
+        "logprobs": None,
+        "finish_reason": "tool_calls" if found.tool else "stop",
+        "stop_reason": None,
+    }
     return {
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": MODEL, "choices": [choice],
-        "service_tier": None, "system_fingerprint": None, "usage": chat_usage(len(found.words)),
-    }  # fmt: skip
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": MODEL,
+        "choices": [choice],
+        "service_tier": None,
+        "system_fingerprint": None,
+        "usage": chat_usage(len(found.words)),
+    }
 
 
 def chat_events(found: Reply, body: Mapping[str, Any]) -> Iterator[str]:
     options = body.get("stream_options") or {}
 
     def event(choices: list[dict[str, Any]], count: int, usage: bool) -> str:
-        chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": choices}
+        chunk = {
+            "id": "chatcmpl-1",
+            "object": "chat.completion.chunk",
+            "created": 1,
+            "model": MODEL,
+            "choices": choices,
+        }
         return f"data: {json.dumps(chunk | ({'usage': chat_usage(count)} if usage else {}))}\n\n"
 
     def choice(delta: dict[str, Any], finish: str | None = None) -> list[dict[str, Any]]:
@@ -128,9 +158,14 @@ def message_answer(found: Reply) -> dict[str, Any]:
     if found.tool:
         block = {"type": "tool_use", "id": "chatcmpl-tool-1", "name": found.tool, "input": json.loads(found.text)}
     return {
-        "id": "chatcmpl-1", "type": "message", "role": "assistant", "content": [block], "model": MODEL,
-        "stop_reason": "tool_use" if found.tool else "end_turn", "usage": {"input_tokens": PROMPT_TOKENS, "output_tokens": len(found.words)},
-    }  # fmt: skip
+        "id": "chatcmpl-1",
+        "type": "message",
+        "role": "assistant",
+        "content": [block],
+        "model": MODEL,
+        "stop_reason": "tool_use" if found.tool else "end_turn",
+        "usage": {"input_tokens": PROMPT_TOKENS, "output_tokens": len(found.words)},
+    }
 
 
 def message_events(found: Reply, _body: Mapping[str, Any]) -> Iterator[str]:
@@ -138,14 +173,26 @@ def message_events(found: Reply, _body: Mapping[str, Any]) -> Iterator[str]:
         return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n"
 
     whole = message_answer(found)
-    yield event("message_start", message={**whole, "content": [], "stop_reason": None, "usage": {"input_tokens": PROMPT_TOKENS, "output_tokens": 0}})
+    yield event(
+        "message_start",
+        message={
+            **whole,
+            "content": [],
+            "stop_reason": None,
+            "usage": {"input_tokens": PROMPT_TOKENS, "output_tokens": 0},
+        },
+    )
     block = {**whole["content"][0], "input": {}} if found.tool else {"type": "text", "text": ""}
     yield event("content_block_start", index=0, content_block=block)
     for word in found.words:
-        delta = {"type": "input_json_delta", "partial_json": word} if found.tool else {"type": "text_delta", "text": word}
+        delta = (
+            {"type": "input_json_delta", "partial_json": word} if found.tool else {"type": "text_delta", "text": word}
+        )
         yield event("content_block_delta", index=0, delta=delta)
     yield event("content_block_stop", index=0)
-    yield event("message_delta", delta={"stop_reason": whole["stop_reason"], "stop_sequence": None}, usage=whole["usage"])
+    yield event(
+        "message_delta", delta={"stop_reason": whole["stop_reason"], "stop_sequence": None}, usage=whole["usage"]
+    )
     yield event("message_stop")
 
 
@@ -156,24 +203,62 @@ def response_reply(body: Mapping[str, Any]) -> Reply:
 
 def response_answer(found: Reply) -> dict[str, Any]:
     inputs = {"cached_tokens": 0, "cache_write_tokens": 0, "input_tokens_per_turn": [], "cached_tokens_per_turn": []}
-    outputs = {"reasoning_tokens": 0, "tool_output_tokens": 0, "output_tokens_per_turn": [], "tool_output_tokens_per_turn": []}
+    outputs = {
+        "reasoning_tokens": 0,
+        "tool_output_tokens": 0,
+        "output_tokens_per_turn": [],
+        "tool_output_tokens_per_turn": [],
+    }
     count = len(found.words)
     usage = {
-        "input_tokens": PROMPT_TOKENS, "input_tokens_details": inputs, "output_tokens": count, "output_tokens_details": outputs,
+        "input_tokens": PROMPT_TOKENS,
+        "input_tokens_details": inputs,
+        "output_tokens": count,
+        "output_tokens_details": outputs,
         "total_tokens": PROMPT_TOKENS + count,
-    }  # fmt: skip
+    }
     part = {"annotations": [], "text": found.text, "type": "output_text", "logprobs": None}
     message = {"id": "msg_1", "content": [part], "role": "assistant", "status": "completed", "type": "message"}
     unset = (
-        "incomplete_details", "instructions", "metadata", "max_tool_calls", "previous_response_id", "prompt", "prompt_cache_options", "user", "text",
-        "prompt_cache_key", "prompt_cache_retention", "reasoning", "safety_identifier", "input_messages", "output_messages", "kv_transfer_params",
-        "ec_transfer_params", "top_logprobs",
-    )  # fmt: skip
+        "incomplete_details",
+        "instructions",
+        "metadata",
+        "max_tool_calls",
+        "previous_response_id",
+        "prompt",
+        "prompt_cache_options",
+        "user",
+        "text",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "reasoning",
+        "safety_identifier",
+        "input_messages",
+        "output_messages",
+        "kv_transfer_params",
+        "ec_transfer_params",
+        "top_logprobs",
+    )
     return dict.fromkeys(unset) | {
-        "id": "resp_1", "created_at": 1, "model": MODEL, "object": "response", "output": [message], "parallel_tool_calls": True, "temperature": 1.0,
-        "tool_choice": "auto", "tools": [], "top_p": 1.0, "background": False, "max_output_tokens": 4089, "service_tier": "auto",
-        "status": "completed", "truncation": "disabled", "usage": usage, "presence_penalty": 0.0, "frequency_penalty": 0.0,
-    }  # fmt: skip
+        "id": "resp_1",
+        "created_at": 1,
+        "model": MODEL,
+        "object": "response",
+        "output": [message],
+        "parallel_tool_calls": True,
+        "temperature": 1.0,
+        "tool_choice": "auto",
+        "tools": [],
+        "top_p": 1.0,
+        "background": False,
+        "max_output_tokens": 4089,
+        "service_tier": "auto",
+        "status": "completed",
+        "truncation": "disabled",
+        "usage": usage,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+    }
 
 
 def response_events(found: Reply, _body: Mapping[str, Any]) -> Iterator[str]:
@@ -258,7 +343,16 @@ async def count_tokens(_request: Request) -> Response:
 
 
 async def models(_request: Request) -> Response:
-    entry = {"id": MODEL, "object": "model", "created": 1, "owned_by": "vllm", "root": MODEL, "parent": None, "max_model_len": 4096, "permission": []}
+    entry = {
+        "id": MODEL,
+        "object": "model",
+        "created": 1,
+        "owned_by": "vllm",
+        "root": MODEL,
+        "parent": None,
+        "max_model_len": 4096,
+        "permission": [],
+    }
     return JSONResponse({"object": "list", "data": [entry]})
 
 

@@ -31,14 +31,18 @@ OPTIONS = (
     "--disable-crash-reporter",
     "--remote-debugging-port=0",
 )
-_TOOLS: Any = [{"type": "function", "function": {"name": TOOL, "description": "The weather of a city.", "parameters": CITY}}]
+_TOOLS: Any = [
+    {"type": "function", "function": {"name": TOOL, "description": "The weather of a city.", "parameters": CITY}}
+]
 #: Fields of the body of each case with a chat request.
 CASES: Mapping[str, dict[str, Any]] = {
     "plain": {},
     "stream": {"stream": True, "stream_options": {"include_usage": True}},
     "tools": {"tools": _TOOLS},
     "tools_stream": {"tools": _TOOLS, "stream": True},
-    "schema": {"response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": PLACE, "strict": True}}},
+    "schema": {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "place", "schema": PLACE, "strict": True}}
+    },
     "leave": {"stream": True, "max_tokens": LONG},
     "leave_plain": {"max_tokens": LONG},
     "unknown_model": {"model": "unknown"},
@@ -47,7 +51,10 @@ CASES: Mapping[str, dict[str, Any]] = {
 
 
 class Sender(Protocol):
-    """Sends a request: url, method, headers, body, and whether to leave before the end. Returns status and text, or an error."""
+    """Sends a request: url, method, headers, body, and whether to leave before the end.
+
+    Returns status and text, or an error.
+    """
 
     def send(self, job: Mapping[str, Any]) -> dict[str, Any]: ...
 
@@ -69,7 +76,13 @@ class Raw:
         if case == "embeddings":
             return self.send("POST", "/v1/embeddings", {"model": self.model, "input": "Hello"})
         body = {"model": self.model, "messages": HELLO, **CASES[case]}
-        found = self.send("POST", "/v1/chat/completions", body, "sk-wrong" if case == "wrong_key" else self.key, case.startswith("leave"))
+        found = self.send(
+            "POST",
+            "/v1/chat/completions",
+            body,
+            "sk-wrong" if case == "wrong_key" else self.key,
+            case.startswith("leave"),
+        )
         if case == "tools" and "choices" in found:
             call = found["choices"][0]["message"]
             result = {"role": "tool", "tool_call_id": call["tool_calls"][0]["id"], "content": RESULT}
@@ -79,13 +92,26 @@ class Raw:
 
     def send(self, method: str, path: str, body: Any = None, key: str = "", leave: bool = False) -> Any:
         """Return the JSON of an answer, the list of a stream's events, or an error."""
-        headers = {"authorization": f"Bearer {key or self.key}"} | ({"content-type": "application/json"} if body else {})
-        job = {"url": self.url + path, "method": method, "headers": headers, "body": json.dumps(body) if body else None, "leave": leave}
+        headers = {"authorization": f"Bearer {key or self.key}"} | (
+            {"content-type": "application/json"} if body else {}
+        )
+        job = {
+            "url": self.url + path,
+            "method": method,
+            "headers": headers,
+            "body": json.dumps(body) if body else None,
+            "leave": leave,
+        }
         found = self.sender.send(job)
         if "error" in found or leave:
             return found
         if found["status"] != 200:
-            return {"error": "Refused", "status": found["status"], "body": json.loads(found["text"]), "message": found["text"]}
+            return {
+                "error": "Refused",
+                "status": found["status"],
+                "body": json.loads(found["text"]),
+                "message": found["text"],
+            }
         if not found["text"].startswith("data: "):
             return json.loads(found["text"])
         events = [line.removeprefix("data: ") for line in found["text"].splitlines() if line]
@@ -114,7 +140,10 @@ def used(answer: Any) -> list[int]:
 def called(messages: list[Any]) -> dict[str, Any]:
     """Return the tool that a message or its parts call."""
     functions = [call["function"] for message in messages for call in message.get("tool_calls") or ()]
-    return {"tool": functions[0]["name"], "arguments": json.loads("".join(function.get("arguments") or "" for function in functions))}
+    return {
+        "tool": functions[0]["name"],
+        "arguments": json.loads("".join(function.get("arguments") or "" for function in functions)),
+    }
 
 
 @dataclass(frozen=True)
@@ -130,7 +159,14 @@ class Curl:
         lines += [f"data-raw = {json.dumps(body)}"] if body else []
         command = ["curl", "--silent", "--show-error", "--no-buffer", "--write-out", "\n%{http_code}", "--config", "-"]
         patience = ["--max-time", "1"] if job["leave"] else []
-        done = subprocess.run([*command, *patience], input="\n".join(lines), env=self.environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, *patience],
+            input="\n".join(lines),
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if done.returncode:
             return {"error": f"exit status {done.returncode}", "message": done.stderr}
         text, _newline, status = done.stdout.rpartition("\n")
@@ -159,7 +195,13 @@ class _Pages(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         page = self.path == "/"
-        content = PAGE.read_bytes() if page else json.dumps(self._browser().jobs.get()).encode() if self.path == "/next" else b""
+        content = (
+            PAGE.read_bytes()
+            if page
+            else json.dumps(self._browser().jobs.get()).encode()
+            if self.path == "/next"
+            else b""
+        )
         self._reply(content, "text/html" if page else "application/json")
 
     def do_POST(self) -> None:
@@ -206,11 +248,22 @@ def browser() -> str:
 
 @contextmanager
 def chromium(page: str, digest: str) -> Iterator[None]:
-    """Open a page in a browser without a window. It has no variable for a CA, so it takes the digest of a server's key."""
+    """Open a page in a browser without a window.
+
+    It has no variable for a CA, so it takes the digest of a server's key.
+    """
     with tempfile.TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as folder:
-        command = [browser(), *OPTIONS, f"--ignore-certificate-errors-spki-list={digest}", f"--user-data-dir={folder}", page]
+        command = [
+            browser(),
+            *OPTIONS,
+            f"--ignore-certificate-errors-spki-list={digest}",
+            f"--user-data-dir={folder}",
+            page,
+        ]
         environment = {"PATH": os.defpath, "HOME": folder}
-        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
+        with subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        ) as process:
             try:
                 yield
             finally:

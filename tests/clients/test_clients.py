@@ -34,7 +34,8 @@ def each(*without: str, only: Sequence[str] = CLIENTS) -> pytest.MarkDecorator:
 
 
 def says(door: Door, text: str) -> bool:
-    """Return whether this is the text of the imitated server, or any text of another one, whose model may begin with the end."""
+    """Return whether this is the text of the imitated server, or any text of another one, whose model may begin with
+    the end."""
     return text == "one two three" if door.known else isinstance(text, str)
 
 
@@ -78,7 +79,11 @@ def test_the_gateway_counts_what_the_client_sees(door: Door, client: Any) -> Non
     cases = ["plain", "stream", *(["responses", "responses_stream"] if client.name in RESPONSES else [])]
     before = Counter(door.counts())
     usage = [client.ask(case)["usage"] for case in cases]
-    seen = {"requests": len(cases), "prompt_tokens": sum(prompt for prompt, _ in usage), "completion_tokens": sum(count for _, count in usage)}
+    seen = {
+        "requests": len(cases),
+        "prompt_tokens": sum(prompt for prompt, _ in usage),
+        "completion_tokens": sum(count for _, count in usage),
+    }
     until = time.monotonic() + SOON
     # A client may see the end of a stream before the gateway does.
     while (found := Counter(door.counts()) - before) != seen and time.monotonic() < until:
@@ -95,7 +100,11 @@ def test_a_tool_is_called_and_its_result_answered(door: Door, client: Any) -> No
 @each()
 def test_a_stream_that_calls_a_tool(door: Door, client: Any) -> None:
     found = done(door, client.ask("tools_stream"))
-    assert found == {"tool": "weather", "arguments": {"city": "Paris"}} if door.known else list(found["arguments"]) == ["city"], found
+    assert (
+        found == {"tool": "weather", "arguments": {"city": "Paris"}}
+        if door.known
+        else list(found["arguments"]) == ["city"]
+    ), found
 
 
 # The old version has no parameter for it.
@@ -141,7 +150,9 @@ def test_a_wrong_key_and_then_the_right_one(door: Door, client: Any) -> None:
     assert found["status"] == 401 and "key" in found["message"], found
     error = found["body"].get("error", found["body"])
     # Each API's own form. Anthropic's errors have no code.
-    assert (error["type"] == "authentication_error") if client.name in ANTHROPIC else (error["code"] == "invalid_api_key"), found
+    assert (
+        (error["type"] == "authentication_error") if client.name in ANTHROPIC else (error["code"] == "invalid_api_key")
+    ), found
     assert says(door, client.ask("plain")["text"])
 
 

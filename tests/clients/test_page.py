@@ -40,7 +40,9 @@ def run(door: Door, script: str) -> str:
     variables["PATH"] = f"{PACKAGES / 'bin'}:{variables['PATH']}"
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"):
         del variables[name]
-    done = subprocess.run(["bash", "-eu"], input=script, env=variables, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        ["bash", "-eu"], input=script, env=variables, capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
@@ -72,7 +74,12 @@ def test_the_settings_that_no_test_runs() -> None:
     editor = load_yaml(section("Continue"))
     (model,) = editor["models"]
     assert {"name", "version", "schema"} < editor.keys()
-    assert (model["provider"], model["model"], model["apiBase"], model["apiKey"]) == ("openai", MODEL, f"{URL}/v1", "KEY")
+    assert (model["provider"], model["model"], model["apiBase"], model["apiKey"]) == (
+        "openai",
+        MODEL,
+        f"{URL}/v1",
+        "KEY",
+    )
     # Anthropic's clients append /v1 themselves.
     assert addresses(json.loads(section("Claude Code"))) == {URL}
 

@@ -45,13 +45,18 @@ def parsed(text: str) -> Page:
 
 
 def broken(pages: Mapping[str, Page], exists: Mapping[str, bool] | set[str]) -> Iterator[str]:
-    """Yield the links within a site that lead to no file or anchor. ``pages``: page by path; ``exists``: the paths of all files."""
+    """Yield the links within a site that lead to no file or anchor.
+
+    ``pages``: page by path; ``exists``: the paths of all files.
+    """
     for path, page in pages.items():
         for link in page.links + page.loaded:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
-            target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path))) if parts.path else path
+            target = (
+                posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(parts.path))) if parts.path else path
+            )
             if target not in exists:
                 yield f"{path}: {link}: no such file"
             elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].anchors:
@@ -62,7 +67,10 @@ def broken(pages: Mapping[str, Page], exists: Mapping[str, bool] | set[str]) -> 
 def site() -> dict[str, Page]:
     """Build the site, and return its pages. A warning of antsibull-docs or Sphinx is an error."""
     site_build.build()
-    return {str(path.relative_to(site_build.HTML)): parsed(path.read_text(encoding="utf-8")) for path in site_build.HTML.rglob("*.html")}
+    return {
+        str(path.relative_to(site_build.HTML)): parsed(path.read_text(encoding="utf-8"))
+        for path in site_build.HTML.rglob("*.html")
+    }
 
 
 def test_no_link_is_broken(site: dict[str, Page]) -> None:
@@ -90,8 +98,13 @@ def test_every_public_variable_is_on_the_site(site: dict[str, Page]) -> None:
 
 
 def test_every_plugin_and_playbook_is_on_the_site(site: dict[str, Page]) -> None:
-    plugins = {f"{Path(path).stem}_{Path(path).parent.name}" for path in files("plugins/filter/*.yml", "plugins/test/*.yml", "plugins/lookup/*.py")}
-    plugins |= {f"{Path(path).stem}_module" for path in files("plugins/modules/*.py") if not path.endswith("/lab_hosts.py")}
+    plugins = {
+        f"{Path(path).stem}_{Path(path).parent.name}"
+        for path in files("plugins/filter/*.yml", "plugins/test/*.yml", "plugins/lookup/*.py")
+    }
+    plugins |= {
+        f"{Path(path).stem}_module" for path in files("plugins/modules/*.py") if not path.endswith("/lab_hosts.py")
+    }
     assert {f"collection/{name}.html" for name in plugins if not name.startswith("__init__")} <= site.keys()
     assert site_build.PLAYBOOKS
     assert set(site_build.PLAYBOOKS) <= site["playbooks.html"].anchors

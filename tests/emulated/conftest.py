@@ -23,7 +23,8 @@ STANDING_IN = {"vllm": "0.32.0", "ray": "2.60.0"}
 
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Return a lock file and the archive of its aarch64 wheels, as gb10_runtime_lock and vllm_runtime_wheelhouse_archive."""
+    """Return a lock file and the archive of its aarch64 wheels, as gb10_runtime_lock and
+    vllm_runtime_wheelhouse_archive."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "roles" / "lab" / "files"))
         import make_wheelhouse  # noqa: PLC0415  (a script of the role, not a package)
@@ -34,10 +35,22 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     lock = folder / "requirements.txt"
     lock.write_text("".join(f"{line}\n" for line in lines))
     platforms = [f"--platform=manylinux{glibc}_aarch64" for glibc in ("2014", "_2_17", "_2_28")]
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", f"--python-version={PYTHON}", *platforms]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        f"--python-version={PYTHON}",
+        *platforms,
+    ]
     subprocess.run([*pip, "--dest", folder, "--require-hashes", "--requirement", lock], check=True)
     for name, version in STANDING_IN.items():
-        digest = make_wheelhouse.write_wheel(folder, name, version, {f"{name}.py": f'__version__ = "{version}"\n'.encode()})
+        digest = make_wheelhouse.write_wheel(
+            folder, name, version, {f"{name}.py": f'__version__ = "{version}"\n'.encode()}
+        )
         lines.append(f"{name}=={version} --hash=sha256:{digest}")
     lock.write_text("".join(f"{line}\n" for line in lines))
     archive = folder / "wheelhouse.tar"

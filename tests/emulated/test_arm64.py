@@ -26,15 +26,18 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "vllm_build_info": {"store": "/opt/gb10/build"},
     "vllm_info": {"url": "http://127.0.0.1:8000"},
 }
-#: Info modules that need what this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does not pass on. Each result of
-#: cluster_verify_info has the clock.
+#: Info modules that need what this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does not pass
+#: on. Each result of cluster_verify_info has the clock.
 NOT_HERE = {"ray_info", "vllm_arguments_info", "fabric_neighbors_info", "cluster_verify_info"}
 #: Results that differ between calls.
 PASSING = {"available", "uptime", "free_bytes", "memory"}
 
 
 def ask(cluster: Cluster, module: str, status: str = "SUCCESS", **arguments: Any) -> dict[str, Any]:
-    """Run a module on the head as root and return its result. Its status must be the given one (SUCCESS means unchanged)."""
+    """Run a module on the head as root and return its result.
+
+    Its status must be the given one (SUCCESS means unchanged).
+    """
     command = [Path(sys.executable).with_name("ansible"), *cluster.arguments, "--become", "head", "-m", module]
     given = ["-a", json.dumps(arguments)] if arguments else []
     said = subprocess.run([*command, *given], cwd=ROOT, check=False, capture_output=True, text=True)
@@ -45,14 +48,20 @@ def ask(cluster: Cluster, module: str, status: str = "SUCCESS", **arguments: Any
 
 def roles(cluster: Cluster, runtime: dict[str, Path]) -> Run:
     """Run roles.yml with the wheels for this architecture."""
-    return run("tests/emulated/roles.yml", [*cluster.arguments, "--extra-vars", json.dumps({name: str(path) for name, path in runtime.items()})])
+    return run(
+        "tests/emulated/roles.yml",
+        [*cluster.arguments, "--extra-vars", json.dumps({name: str(path) for name, path in runtime.items()})],
+    )
 
 
 def test_the_host_is_aarch64_in_every_respect(cluster: Cluster, head: Host) -> None:
     assert head.check_output("uname --machine") == "aarch64"
     assert head.check_output("dpkg --print-architecture") == "arm64"
     assert head.check_output("python3 -c 'import platform; print(platform.machine())'") == "aarch64"
-    assert ask(cluster, "ansible.builtin.setup", gather_subset=["!all", "min"])["ansible_facts"]["ansible_architecture"] == "aarch64"
+    assert (
+        ask(cluster, "ansible.builtin.setup", gather_subset=["!all", "min"])["ansible_facts"]["ansible_architecture"]
+        == "aarch64"
+    )
 
 
 @pytest.mark.parametrize("module", sorted(set(INFO_MODULES) - NOT_HERE))
@@ -64,7 +73,9 @@ def test_every_info_module_answers_twice_alike(cluster: Cluster, module: str) ->
 
 def test_the_gpu_is_a_gb10_with_unified_memory(cluster: Cluster) -> None:
     answer = ask(cluster, "gb10.cluster.gpu_info")
-    assert [(gpu["name"], gpu["capability"], gpu["sm"]) for gpu in answer["gpus"]] == [("NVIDIA GB10", "12.1", "sm_121")]
+    assert [(gpu["name"], gpu["capability"], gpu["sm"]) for gpu in answer["gpus"]] == [
+        ("NVIDIA GB10", "12.1", "sm_121")
+    ]
     assert answer["unified_memory"] is True
     assert answer["reason"] == ""
 
@@ -80,7 +91,10 @@ def test_the_node_is_read_with_its_ports_and_their_owners(cluster: Cluster, head
 
 
 def test_services_are_told_apart(cluster: Cluster) -> None:
-    ssh, nothing = (ask(cluster, "gb10.cluster.systemd_unit_info", name=name)["service"] for name in ("ssh.service", "gb10-nothing.service"))
+    ssh, nothing = (
+        ask(cluster, "gb10.cluster.systemd_unit_info", name=name)["service"]
+        for name in ("ssh.service", "gb10-nothing.service")
+    )
     assert (ssh["load"], ssh["active"], ssh["enabled"]) == ("loaded", "active", True)
     assert (nothing["load"], nothing["active"], nothing["pid"]) == ("not-found", "inactive", None)
 
@@ -90,7 +104,9 @@ def test_a_ray_that_is_not_there_is_missed_by_name(cluster: Cluster) -> None:
 
 
 def test_the_cluster_is_planned_and_nothing_changed(cluster: Cluster, runtime: dict[str, Path]) -> None:
-    cluster.site("--tags", "always", "--extra-vars", f"gb10_runtime_lock={runtime['gb10_runtime_lock']}").assert_unchanged()
+    cluster.site(
+        "--tags", "always", "--extra-vars", f"gb10_runtime_lock={runtime['gb10_runtime_lock']}"
+    ).assert_unchanged()
 
 
 def test_check_mode_sees_to_the_end_of_site(cluster: Cluster, head: Host, runtime: dict[str, Path]) -> None:
@@ -102,14 +118,21 @@ def test_check_mode_sees_to_the_end_of_site(cluster: Cluster, head: Host, runtim
     assert not head.file("/opt/gb10").exists
 
 
-def test_the_roles_install_what_is_compiled_for_aarch64_once(cluster: Cluster, head: Host, runtime: dict[str, Path]) -> None:
+def test_the_roles_install_what_is_compiled_for_aarch64_once(
+    cluster: Cluster, head: Host, runtime: dict[str, Path]
+) -> None:
     assert "Install exactly the locked packages" in roles(cluster, runtime).assert_ok().changed_tasks()
     roles(cluster, runtime).assert_unchanged()
     current = "/opt/gb10/runtime/current"
     # The machine of an ELF file is at offset 18; 183 is EM_AARCH64.
-    assert head.check_output(f"od --address-radix=n --format=u2 --skip-bytes=18 --read-bytes=2 {current}/bin/uv").strip() == "183"
+    assert (
+        head.check_output(f"od --address-radix=n --format=u2 --skip-bytes=18 --read-bytes=2 {current}/bin/uv").strip()
+        == "183"
+    )
     assert head.check_output(f"{current}/bin/uv --version").startswith("uv ")
-    assert "aarch64" in head.check_output(f"{current}/bin/python -c 'from msgpack import _cmsgpack; print(_cmsgpack.__file__)'")
+    assert "aarch64" in head.check_output(
+        f"{current}/bin/python -c 'from msgpack import _cmsgpack; print(_cmsgpack.__file__)'"
+    )
 
 
 def test_the_roles_leave_environment_and_token_as_everywhere(cluster: Cluster, head: Host) -> None:

@@ -22,7 +22,10 @@ def cell(row: Mapping[str, Any] | None) -> str:
 
 def lines(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines of the table. ``results``: rows by fault and executor."""
-    yield "| fault | Ray: detected | serves again | requests lost | mp: detected | serves again | requests lost | leftovers |"
+    yield (
+        "| fault | Ray: detected | serves again | requests lost | mp: detected | serves again | requests lost | "
+        "leftovers |"
+    )
     yield "|---|--:|--:|--:|--:|--:|--:|---|"
     for fault in sorted(results, key=lambda name: not name.startswith("kill")):
         rows = results[fault]

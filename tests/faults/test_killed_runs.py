@@ -24,8 +24,9 @@ SETTLE_SECONDS = 90
 FIRST = "gb10.cluster.gb10 : "
 MODELS = ("/srv/models/tiny", "/srv/models/tiny-moe")
 STATE = (
-    "readlink /etc/gb10/records/current /opt/gb10/runtime/current; ls /opt/gb10 /run/gb10; systemctl is-active gb10-ray gb10-vllm gb10-watchdog; "
-    "find /etc/gb10 /etc/systemd/system /etc/netplan /usr/local/lib -type f -not -path '*/records/*' -not -name '*.pyc' | sort | xargs sha256sum"
+    "readlink /etc/gb10/records/current /opt/gb10/runtime/current; ls /opt/gb10 /run/gb10; systemctl is-active "
+    "gb10-ray gb10-vllm gb10-watchdog; find /etc/gb10 /etc/systemd/system /etc/netplan /usr/local/lib -type f "
+    "-not -path '*/records/*' -not -name '*.pyc' | sort | xargs sha256sum"
 )
 
 
@@ -34,11 +35,15 @@ State = dict[str, list[str]]
 
 def state(nodes: dict[str, Host]) -> dict[str, State]:
     """Return the files, links, services, processes and ports of each node."""
-    return {name: {"files and services": host.run(STATE).stdout.splitlines(), **leftovers(host)} for name, host in nodes.items()}
+    return {
+        name: {"files and services": host.run(STATE).stdout.splitlines(), **leftovers(host)}
+        for name, host in nodes.items()
+    }
 
 
 def differences(nodes: dict[str, Host], wanted: dict[str, State]) -> list[str]:
-    """Return the lines that only one of two states has, after waiting for what a service does after its start, such as Ray's idle workers."""
+    """Return the lines that only one of two states has, after waiting for what a service does after its start, such as
+    Ray's idle workers."""
     until = time.monotonic() + SETTLE_SECONDS
     while True:
         found = [
@@ -97,7 +102,9 @@ def model_of(arguments: list[str]) -> str:
 
 def tasks(done: Run) -> list[str]:
     """Return the tasks of a run, in order, that can be awaited by their name."""
-    names = [line.removeprefix("TASK [").partition("]")[0] for line in done.output.splitlines() if line.startswith("TASK [")]
+    names = [
+        line.removeprefix("TASK [").partition("]")[0] for line in done.output.splitlines() if line.startswith("TASK [")
+    ]
     return names[next(number for number, name in enumerate(names) if name.startswith(FIRST)) :]
 
 
@@ -111,7 +118,11 @@ def test_a_killed_run_and_the_same_command_equal_one_run(
     points: dict[str, list[str]] = {}
     for name, arguments in (("there", there), ("here", here)):
         done = run(playbook, [*cluster.arguments, *arguments]).assert_ok()
-        wanted[name], texts[name], points[name] = settled(nodes), completion(head, model=model_of(arguments)), tasks(done)
+        wanted[name], texts[name], points[name] = (
+            settled(nodes),
+            completion(head, model=model_of(arguments)),
+            tasks(done),
+        )
     # An environment is installed once: later runs do not have its tasks.
     common = [task for task in points["there"] if task in points["here"]]
     for number in range(TIMES):

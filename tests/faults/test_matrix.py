@@ -1,4 +1,5 @@
-"""Each fault under load, with Ray and with mp: the same model answers again without a playbook, and nothing is left over.
+"""Each fault under load, with Ray and with mp: the same model answers again without a playbook, and nothing is left
+over.
 
 The rows of docs/reliability.md come from here: `make faults` writes build/faults.json, and table.py the page.
 """
@@ -166,7 +167,8 @@ def limited(lab: Lab) -> None:
 
 
 def no_memory(lab: Lab) -> None:
-    """A process of the host takes the rest of the memory, until the kernel ends the process with the highest OOM score."""
+    """A process of the host takes the rest of the memory, until the kernel ends the process with the highest OOM
+    score."""
     environment = Path(lab.cluster.nodes[WORKER]["lab_dir"]) / "nodes" / WORKER / "node.env"
     (unified,) = re.findall(r"^CGROUP='(.*)'$", environment.read_text(encoding="utf-8"), re.MULTILINE)
     limit, usage, unlimited = MEMORY / "memory.limit_in_bytes", MEMORY / "memory.usage_in_bytes", "-1"
@@ -178,7 +180,9 @@ def no_memory(lab: Lab) -> None:
         # Pages of files go first. The process of the host ends as soon as the rank is dead.
         take = "import os, sys\nheld = []\nwhile os.path.exists(sys.argv[1]): held.append(b'1' * (20 << 20))"
         rank = worker.check_output(f"pgrep --oldest --full '{lab.process(WORKER, 'rank')}'")
-        worker.run(f'systemd-run --quiet --wait --collect --property=OOMScoreAdjust=-900 python3 -c "{take}" /proc/{rank}')
+        worker.run(
+            f'systemd-run --quiet --wait --collect --property=OOMScoreAdjust=-900 python3 -c "{take}" /proc/{rank}'
+        )
     finally:
         limit.write_text(unlimited)
 
@@ -195,7 +199,10 @@ def other_token(lab: Lab) -> None:
 
 
 def own_clock(lab: Lab) -> None:
-    """Give the services of each node a clock of their own. The nodes of the lab share the machine's, and libfaketime stands for it."""
+    """Give the services of each node a clock of their own.
+
+    The nodes of the lab share the machine's, and libfaketime stands for it.
+    """
     (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
     RESULTS.parent.mkdir(exist_ok=True)
     sleep = RESULTS.parent / "gb10-sleep.so"
@@ -215,7 +222,9 @@ def own_clock(lab: Lab) -> None:
             lab.on(name, f"mkdir -p {folder} && printf '[Service]\\nEnvironment={environment}\\n' >{folder}/clock.conf")
     restarted(lab)
     for name, host in lab.nodes.items():
-        assert LIBRARIES[1] in host.check_output(f"cat /proc/$(pgrep --oldest --full '{lab.process(name, 'rank')}')/maps")
+        assert LIBRARIES[1] in host.check_output(
+            f"cat /proc/$(pgrep --oldest --full '{lab.process(name, 'rank')}')/maps"
+        )
 
 
 def machine_clock(lab: Lab) -> None:
@@ -242,7 +251,9 @@ def clock(name: str) -> Fault:
             lab.on(name, f"echo {seconds:+} >{CLOCK}")
             time.sleep(20)
             answer = ask(lab.nodes[HEAD], "/v1/completions", {"model": "tiny", "prompt": "Hello", "max_tokens": 1})
-            assert abs(answer["created"] - time.time() - seconds * (name == HEAD)) < 60, "the clock of the service did not jump"
+            assert abs(answer["created"] - time.time() - seconds * (name == HEAD)) < 60, (
+                "the clock of the service did not jump"
+            )
 
     return act
 
@@ -256,7 +267,10 @@ def cut_ranks(lab: Lab) -> None:
         pairs[name] = {(row[2], row[3]) for row in map(str.split, sockets.splitlines())}
     cut = pairs[WORKER] & {(remote, local) for local, remote in pairs[HEAD]}
     assert cut, pairs
-    lab.on(WORKER, f"nft add table inet {CUT} && nft 'add chain inet {CUT} input {{ type filter hook input priority -300; }}'")
+    lab.on(
+        WORKER,
+        f"nft add table inet {CUT} && nft 'add chain inet {CUT} input {{ type filter hook input priority -300; }}'",
+    )
     for local, remote in cut:
         ports = f"tcp sport {remote.rpartition(':')[2]} tcp dport {local.rpartition(':')[2]}"
         lab.on(WORKER, f"nft add rule inet {CUT} input {ports} drop")
@@ -283,7 +297,11 @@ COMMON: dict[str, Fault] = {
     f"full disk for 60 s and a dead rank on {WORKER}": full_disk,
 } | CLOCKS
 FAULTS: dict[str, dict[str, Fault]] = {
-    executor: {f"kill -9 of {process} on {name}": signal(name, process, "KILL") for name, listed in nodes.items() for process in listed}
+    executor: {
+        f"kill -9 of {process} on {name}": signal(name, process, "KILL")
+        for name, listed in nodes.items()
+        for process in listed
+    }
     | COMMON
     | ({f"another Ray token for 60 s on {WORKER}": other_token} if executor == "ray" else {})
     for executor, nodes in PROCESSES.items()
@@ -321,7 +339,9 @@ def test_every_process_has_a_case(lab: Lab) -> None:
         patterns = PROCESSES[lab.executor][name]
         found = [line for line in processes(host) if not PASSING.search(line)]
         assert [line for line in found if not any(re.search(pattern, line) for pattern in patterns.values())] == []
-        assert [label for label, pattern in patterns.items() if not any(re.search(pattern, line) for line in found)] == []
+        assert [
+            label for label, pattern in patterns.items() if not any(re.search(pattern, line) for line in found)
+        ] == []
 
 
 @pytest.mark.parametrize("fault", {name: None for listed in FAULTS.values() for name in listed})
@@ -355,13 +375,18 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> No
     while (after := state(lab)) != before and time.monotonic() < until:
         time.sleep(2)
     left = {
-        f"{name}, {what}": {line: (before[name][what].count(line), now.count(line)) for line in {*before[name][what], *now}}
+        f"{name}, {what}": {
+            line: (before[name][what].count(line), now.count(line)) for line in {*before[name][what], *now}
+        }
         for name, found in after.items()
         for what, now in found.items()
         if now != before[name][what]
     }
     # Only what is more or less than before.
-    left = {place: {line: counts for line, counts in lines.items() if counts[0] != counts[1]} for place, lines in left.items()}
+    left = {
+        place: {line: counts for line, counts in lines.items() if counts[0] != counts[1]}
+        for place, lines in left.items()
+    }
     write(fault, lab.executor, {**asdict(outage), "leftovers": json.dumps(left) if left else "none"})
     assert left == {}, left
 
@@ -371,7 +396,13 @@ def test_no_secret_and_no_prompt_is_in_a_log_or_in_evidence(lab: Lab) -> None:
     for host in lab.nodes.values():
         places = "/var/log /var/lib/gb10-watchdog /etc/gb10/records /run/gb10"
         host.check_output("journalctl --no-pager --output=cat >/run/journal.txt")
-        host.check_output(f"printf '%s-%s\\n' {' '.join(PROMPT)} >/run/planted; cat {' '.join(SECRETS)} >>/run/planted 2>/dev/null || true")
-        found = host.run(f"grep --recursive --files-with-matches --fixed-strings --file=/run/planted /run/journal.txt {places} 2>/dev/null")
+        host.check_output(
+            f"printf '%s-%s\\n' {' '.join(PROMPT)} >/run/planted; cat {' '.join(SECRETS)} >>/run/planted "
+            "2>/dev/null || true"
+        )
+        found = host.run(
+            "grep --recursive --files-with-matches --fixed-strings --file=/run/planted /run/journal.txt "
+            f"{places} 2>/dev/null"
+        )
         host.check_output("rm /run/planted /run/journal.txt")
         assert found.stdout == "", found.stdout

@@ -34,7 +34,13 @@ sys.path[:1] = [str(_TESTS / "support"), str(_TESTS), str(_TESTS.parent / ".coll
 SECONDS, STREAMS, WORDS, RATE = 4.0, 200, 32, 20.0
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 _PLAIN = json.dumps({"id": "x", "object": "text_completion", "choices": [{"index": 0, "text": "one"}], "usage": USAGE})
-_CHUNK = {"id": "x", "object": "text_completion", "created": 1, "model": "fake", "choices": [{"index": 0, "text": " one"}]}
+_CHUNK = {
+    "id": "x",
+    "object": "text_completion",
+    "created": 1,
+    "model": "fake",
+    "choices": [{"index": 0, "text": " one"}],
+}
 
 
 @dataclass(frozen=True)
@@ -75,11 +81,15 @@ class Fake(asyncio.Protocol):
             self.reply(_PLAIN)
 
     def reply(self, text: str) -> None:
-        self.transport.write(f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode())
+        self.transport.write(
+            f"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {len(text)}\r\n\r\n{text}".encode()
+        )
 
     async def stream(self, usage: bool) -> None:
         """Write words as vLLM does, with the usage in each event if the gateway requested it."""
-        self.transport.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n")
+        self.transport.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n"
+        )
         data = json.dumps(_CHUNK | ({"usage": USAGE} if usage else {}), separators=(",", ":"))
         event = f"data: {data}\n\n"
         for index in range(WORDS):
@@ -145,7 +155,9 @@ async def measured(target: Target) -> dict[str, str]:
     for connections in (1, 8, 64):
         times = sorted(await closed_loop(target, connections))
         p50, p95 = (1000 * times[int(len(times) * part)] for part in (0.5, 0.95))
-        rows[f"{connections} connections: requests/s; p50, p95"] = f"{len(times) / SECONDS:.0f}; {p50:.2f}, {p95:.2f} ms"
+        rows[f"{connections} connections: requests/s; p50, p95"] = (
+            f"{len(times) / SECONDS:.0f}; {p50:.2f}, {p95:.2f} ms"
+        )
     for turn in ("for the first time", "again"):
         firsts, rate = await streams(target)
         first = statistics.median(firsts)
@@ -172,7 +184,9 @@ def fake() -> Iterator[Target]:
 def yours(url: str, key_file: Path, model: str) -> Iterator[Target]:
     """Yield a server that runs already."""
     parts = urllib.parse.urlsplit(url)
-    yield Target(parts.hostname or "", parts.port or 80, model, key_file.read_text(encoding="utf-8").strip(), fake=False)
+    yield Target(
+        parts.hostname or "", parts.port or 80, model, key_file.read_text(encoding="utf-8").strip(), fake=False
+    )
 
 
 def report(target: Target, python: Path) -> str:
@@ -181,7 +195,9 @@ def report(target: Target, python: Path) -> str:
 
     keys = {"south": target.key} if target.key else {}
     models = [{"name": target.model, "url": f"http://{target.host}:{target.port}/v1", "cluster": "south"}]
-    planned = FILTERS["gateway_plan"](models, proxy.settings(port := proxy.free_port()), keys, {"certificate": "", "key": ""})
+    planned = FILTERS["gateway_plan"](
+        models, proxy.settings(port := proxy.free_port()), keys, {"certificate": "", "key": ""}
+    )
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         with proxy.started(planned, keys, Path(folder), own=python) as running:
@@ -190,7 +206,11 @@ def report(target: Target, python: Path) -> str:
             idle = running.memory()
             direct, through = asyncio.run(measured(target)), asyncio.run(measured(own))
             memory = running.memory()
-    rows = ["| | direct | gateway |", "|---|---|---|", *(f"| {name} | {value} | {through[name]} |" for name, value in direct.items())]
+    rows = [
+        "| | direct | gateway |",
+        "|---|---|---|",
+        *(f"| {name} | {value} | {through[name]} |" for name, value in direct.items()),
+    ]
     return "\n".join([*rows, f"| memory at the start and now; start | | {idle}, {memory} MB; {start:.1f} s |", ""])
 
 

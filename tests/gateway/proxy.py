@@ -37,7 +37,10 @@ _NEW_NETWORK = 0x40000000
 
 
 def python() -> Path:
-    """Return the interpreter of an environment with exactly the lock's packages. Skips the test if they cannot be downloaded."""
+    """Return the interpreter of an environment with exactly the lock's packages.
+
+    Skips the test if they cannot be downloaded.
+    """
     text = LOCK.read_text(encoding="utf-8")
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     folder = CACHE / "gateway" / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}-{version}"
@@ -46,7 +49,9 @@ def python() -> Path:
         try:
             uv = installed.uv(installed.requirements(text))
             shutil.rmtree(folder, ignore_errors=True)
-            subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, capture_output=True, text=True)
+            subprocess.run(
+                [uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, capture_output=True, text=True
+            )
             sync = [uv, "pip", "sync", "--quiet", "--require-hashes", "--compile-bytecode", "--python", found, LOCK]
             subprocess.run(sync, check=True, capture_output=True, text=True)
         except (subprocess.CalledProcessError, OSError) as error:
@@ -134,7 +139,9 @@ class Proxy:
         return [urllib.request.ProxyHandler({}), *secured]
 
     def chat(self, model: str, key: str, **more: Any) -> Answer:
-        return self.ask("/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": "Hello"}], **more}, key)
+        return self.ask(
+            "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": "Hello"}], **more}, key
+        )
 
     def add(self, name: str, *models: str) -> str:
         """Create a client and return its key."""
@@ -175,12 +182,22 @@ class Proxy:
 
 @contextmanager
 def started(
-    planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, pair: tuple[str, str] | None = None, ca: str = "", own: Path | None = None
+    planned: Mapping[str, Any],
+    keys: Mapping[str, str],
+    folder: Path,
+    pair: tuple[str, str] | None = None,
+    ca: str = "",
+    own: Path | None = None,
 ) -> Iterator[Proxy]:
-    """Run the program with the files that the role writes. Only the paths of the files differ. ``own``: an interpreter with the packages."""
+    """Run the program with the files that the role writes.
+
+    Only the paths of the files differ. ``own``: an interpreter with the packages.
+    """
     proxy = Proxy(planned["place"]["url"], folder, ca)
     proxy.write(clients.with_operator(proxy.known, OPERATOR))
-    (folder / "settings.json").write_text(planned["settings"].replace(schema.CLIENTS, str(folder / "clients.json")), encoding="utf-8")
+    (folder / "settings.json").write_text(
+        planned["settings"].replace(schema.CLIENTS, str(folder / "clients.json")), encoding="utf-8"
+    )
     state = folder / "state"
     state.mkdir(exist_ok=True)
     variables = {planned["variables"][cluster]: key for cluster, key in keys.items()}

@@ -1,4 +1,5 @@
-"""What clients notice of the gateway: errors, disconnections, retries, limits, browsers, and other clients' mistakes."""
+"""What clients notice of the gateway: errors, disconnections, retries, limits, browsers, and other clients'
+mistakes."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ HELLO: Any = [{"role": "user", "content": "Hello"}]
 CHAT, PAGE = "/v1/chat/completions", "https://chat.example.com"
 SILENCE = 3
 #: vLLM's answer to a prompt that is too long.
-TOO_LONG: Any = {"error": {"message": "This model's maximum context length is 1024 tokens.", "param": "input_tokens", "code": 400}}
+TOO_LONG: Any = {
+    "error": {"message": "This model's maximum context length is 1024 tokens.", "param": "input_tokens", "code": 400}
+}
 
 
 @dataclass
@@ -52,17 +55,34 @@ class World:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     running.python()
-    servers = {"chat": Backend("chat"), "a": Backend("twin"), "b": Backend("twin"), "vector": Backend("vector"), "secret": Backend("secret")}
+    servers = {
+        "chat": Backend("chat"),
+        "a": Backend("twin"),
+        "b": Backend("twin"),
+        "vector": Backend("vector"),
+        "secret": Backend("secret"),
+    }
     kinds = {"vector": "embed"}
     with running.closed_network(), ExitStack() as stack:
         for server in servers.values():
             stack.enter_context(serve(server))
         models = [
-            {"name": server.name, "url": f"http://127.0.0.1:{server.port}/v1", "cluster": cluster, "kind": kinds.get(server.name, "generate")}
+            {
+                "name": server.name,
+                "url": f"http://127.0.0.1:{server.port}/v1",
+                "cluster": cluster,
+                "kind": kinds.get(server.name, "generate"),
+            }
             for cluster, server in servers.items()
         ]
         # Only failed requests start checks in these tests.
-        given = settings(free_port(), silence_timeout=SILENCE, health_interval=3600, origins=[PAGE], fallbacks={"chat": ["twin"], "twin": ["secret"]})
+        given = settings(
+            free_port(),
+            silence_timeout=SILENCE,
+            health_interval=3600,
+            origins=[PAGE],
+            fallbacks={"chat": ["twin"], "twin": ["secret"]},
+        )
         planned = FILTERS["gateway_plan"](models, given, {}, {"certificate": "", "key": ""})
         assert planned["report"] == ""
         found = stack.enter_context(running.started(planned, {}, tmp_path_factory.mktemp("gateway")))
@@ -80,8 +100,16 @@ def bob(world: World) -> str:
 
 
 def head(key: str, size: int, path: str = CHAT, **more: str) -> bytes:
-    lines = {"host": "gateway", "authorization": f"Bearer {key}", "content-type": "application/json", "content-length": str(size), **more}
-    return "\r\n".join([f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]).encode()
+    lines = {
+        "host": "gateway",
+        "authorization": f"Bearer {key}",
+        "content-type": "application/json",
+        "content-length": str(size),
+        **more,
+    }
+    return "\r\n".join(
+        [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]
+    ).encode()
 
 
 def connected(world: World, *parts: bytes, source: str = "127.0.0.1") -> socket.socket:
@@ -109,7 +137,10 @@ def until(holds: Any, seconds: float) -> float:
 def counted(world: World, client: str) -> dict[str, list[int]]:
     """Return the requests, failures, prompt tokens and completion tokens of a client, by model."""
     models = world.proxy.wait(lambda report: client in report["usage"])["usage"][client]["models"]
-    return {name: [count[key] for key in ("requests", "failures", "prompt_tokens", "completion_tokens")] for name, count in models.items()}
+    return {
+        name: [count[key] for key in ("requests", "failures", "prompt_tokens", "completion_tokens")]
+        for name, count in models.items()
+    }
 
 
 def alive(world: World) -> float:
@@ -126,8 +157,12 @@ def test_a_wrong_request_of_one_client_changes_nothing_for_others(world: World, 
     for _ in range(5):
         wrong = world.proxy.ask("/v1/embeddings", {"model": "chat", "input": "Hello"}, bob)
         assert (wrong.status, wrong.data["error"]["code"]) == (400, "wrong_path")
-        assert wrong.data["error"]["message"].startswith("The model 'chat' generates text, so it does not have this path. Its paths: /v1/chat/")
-        chained = world.proxy.ask("/v1/responses", {"model": "chat", "input": "Hello", "previous_response_id": "x"}, bob)
+        assert wrong.data["error"]["message"].startswith(
+            "The model 'chat' generates text, so it does not have this path. Its paths: /v1/chat/"
+        )
+        chained = world.proxy.ask(
+            "/v1/responses", {"model": "chat", "input": "Hello", "previous_response_id": "x"}, bob
+        )
         assert (chained.status, chained.data["error"]["message"]) == (404, "Response with id 'x' not found.")
         assert world.proxy.chat("chat", alice).status == 200
     assert len(server.bodies) == bodies + 10
@@ -160,7 +195,9 @@ def test_two_broken_replicas_are_asked_once_each(world: World, alice: str) -> No
     with world.changed("a", broken=500) as first, world.changed("b", broken=503) as second:
         before = len(first.bodies) + len(second.bodies)
         answer = world.proxy.chat("twin", alice)
-        assert answer.status in (500, 503) and answer.data["error"]["message"] == "the engine is dead", "the last one's own answer"
+        assert answer.status in (500, 503) and answer.data["error"]["message"] == "the engine is dead", (
+            "the last one's own answer"
+        )
         assert len(first.bodies) + len(second.bodies) == before + 2
 
 
@@ -168,7 +205,11 @@ def test_a_silent_server_is_not_replaced_after_the_time_limit(world: World, alic
     with world.changed("a", pause=60.0) as first, world.changed("b", pause=60.0) as second:
         before = len(first.bodies) + len(second.bodies)
         answer = world.proxy.chat("twin", alice)
-        assert (answer.status, answer.data["error"]["code"], answer.headers["x-should-retry"]) == (504, "timeout", "false")
+        assert (answer.status, answer.data["error"]["code"], answer.headers["x-should-retry"]) == (
+            504,
+            "timeout",
+            "false",
+        )
         assert answer.data["error"]["message"] == f"The model's server sent nothing for {SILENCE} s."
         assert SILENCE <= answer.seconds < SILENCE + 2
         assert len(first.bodies) + len(second.bodies) == before + 1
@@ -187,14 +228,23 @@ def test_the_error_of_the_only_server_is_the_answer(world: World, alice: str) ->
 def test_a_stream_may_take_longer_than_the_longest_silence(world: World, alice: str) -> None:
     with world.changed("chat", pause=SILENCE / 2):
         answer = world.proxy.chat("chat", alice, stream=True)
-    assert answer.seconds > SILENCE and [event["choices"][0]["delta"].get("content") for event in answer.events] == ["one", " two", " three", None]
+    assert answer.seconds > SILENCE and [event["choices"][0]["delta"].get("content") for event in answer.events] == [
+        "one",
+        " two",
+        " three",
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
     ("path", "body", "last"),
     [
         (CHAT, {"messages": HELLO}, '\n\ndata: {"error": {"message": "The model\'s server ended its answer early."'),
-        ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, '\n\nevent: error\ndata: {"type": "error", "error": {"type": "server_error"'),
+        (
+            "/v1/messages",
+            {"messages": HELLO, "max_tokens": 9},
+            '\n\nevent: error\ndata: {"type": "error", "error": {"type": "server_error"',
+        ),
     ],
 )
 def test_a_broken_stream_ends_with_an_error_and_no_other_server_answers(
@@ -209,7 +259,8 @@ def test_a_broken_stream_ends_with_an_error_and_no_other_server_answers(
 
 # Items 4 and 5, L1 and L2 of the security review.
 LINE = re.compile(
-    r"client=[a-z-]+ model=(?:-|[a-z]+(?: answered=[a-z]+)?) path=/[a-z0-9_/]+ status=\d+ prompt_tokens=\d+ completion_tokens=\d+ seconds=\d+\.\d{3}"
+    r"client=[a-z-]+ model=(?:-|[a-z]+(?: answered=[a-z]+)?) path=/[a-z0-9_/]+ status=\d+ prompt_tokens=\d+ "
+    r"completion_tokens=\d+ seconds=\d+\.\d{3}"
 )
 
 
@@ -229,7 +280,9 @@ def test_the_log_has_a_line_of_each_request_and_no_text(world: World) -> None:
     lines = [line for line in world.proxy.log().splitlines() if "client=logged" in line]
     assert len(lines) == 7 and all(LINE.fullmatch(line) for line in lines), lines
     assert secret not in world.proxy.log()
-    assert lines[0].startswith("client=logged model=chat path=/v1/chat/completions status=200 prompt_tokens=7 completion_tokens=3 seconds=")
+    assert lines[0].startswith(
+        "client=logged model=chat path=/v1/chat/completions status=200 prompt_tokens=7 completion_tokens=3 seconds="
+    )
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -237,7 +290,14 @@ def test_the_log_has_a_line_of_each_request_and_no_text(world: World) -> None:
 def test_an_answer_has_no_header_of_the_back_ends(world: World, alice: str, stream: bool, broken: int) -> None:
     with world.changed("chat", broken=broken):
         answer = world.proxy.chat("chat", alice, stream=stream)
-    assert set(answer.headers) <= {"content-type", "content-length", "transfer-encoding", "date", "server", "connection"}
+    assert set(answer.headers) <= {
+        "content-type",
+        "content-length",
+        "transfer-encoding",
+        "date",
+        "server",
+        "connection",
+    }
     assert answer.headers["server"] == "gb10"
 
 
@@ -267,7 +327,10 @@ def recovered(world: World) -> None:
 
 # Item 7.
 def test_the_page_of_a_browser_can_use_the_gateway(world: World, alice: str) -> None:
-    asks = {"access-control-request-method": "POST", "access-control-request-headers": "authorization,content-type,x-stainless-lang"}
+    asks = {
+        "access-control-request-method": "POST",
+        "access-control-request-headers": "authorization,content-type,x-stainless-lang",
+    }
     for path in (CHAT, "/v1/models"):
         answer = world.proxy.ask(path, method="OPTIONS", origin=PAGE, **asks)
         assert (answer.status, answer.headers["access-control-allow-origin"]) == (204, PAGE)
@@ -277,11 +340,16 @@ def test_the_page_of_a_browser_can_use_the_gateway(world: World, alice: str) -> 
     answers.append(world.proxy.ask(CHAT, {"model": "chat", "messages": HELLO, "stream": True}, alice, origin=PAGE))
     answers.append(world.proxy.ask(CHAT, {"model": "none"}, alice, origin=PAGE))
     assert [answer.status for answer in answers] == [200, 401, 200, 404]
-    assert all((answer.headers["access-control-allow-origin"], answer.headers["vary"]) == (PAGE, "Origin") for answer in answers)
+    assert all(
+        (answer.headers["access-control-allow-origin"], answer.headers["vary"]) == (PAGE, "Origin")
+        for answer in answers
+    )
 
 
 def test_the_page_of_another_origin_cannot(world: World, alice: str) -> None:
-    refused = world.proxy.ask(CHAT, method="OPTIONS", origin="https://other.example", **{"access-control-request-method": "POST"})
+    refused = world.proxy.ask(
+        CHAT, method="OPTIONS", origin="https://other.example", **{"access-control-request-method": "POST"}
+    )
     for answer in (refused, world.proxy.ask("/v1/models", key=alice, origin="https://other.example")):
         assert not [name for name in answer.headers if name.startswith("access-control")]
     assert refused.status == 401
@@ -529,7 +597,10 @@ def test_failing_requests_start_few_checks(world: World, alice: str) -> None:
 
 # The process connects to the models' servers only.
 def test_a_redirect_is_not_followed(world: World, alice: str) -> None:
-    with serve(Backend("elsewhere")) as other, world.changed("chat", redirect=f"http://127.0.0.1:{other.port}/v1/chat/completions"):
+    with (
+        serve(Backend("elsewhere")) as other,
+        world.changed("chat", redirect=f"http://127.0.0.1:{other.port}/v1/chat/completions"),
+    ):
         answer = ask_once(world, asked(alice))
         assert answer.status == 307 and answer.getheader("location") is None
         assert other.bodies == []

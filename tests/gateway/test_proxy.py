@@ -61,14 +61,25 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     server, gateway = (ca.issue("127.0.0.1").write(folder, name) for name in ("server", "gateway"))
     (folder / "trusted.pem").write_text(ca.text, encoding="ascii")
     with running.closed_network():
-        found = World(Proxy("", folder), {BIG: Backend(BIG, KEYS["north"]), SMALL: Backend(SMALL)}, {BIG: server, SMALL: None}, {})
+        found = World(
+            Proxy("", folder), {BIG: Backend(BIG, KEYS["north"]), SMALL: Backend(SMALL)}, {BIG: server, SMALL: None}, {}
+        )
         for name in found.backends:
             found.start(name)
         models = [
-            {"name": BIG, "url": f"https://127.0.0.1:{found.backends[BIG].port}/v1", "cluster": "north", "ca": ca.text, "context": 4096},
+            {
+                "name": BIG,
+                "url": f"https://127.0.0.1:{found.backends[BIG].port}/v1",
+                "cluster": "north",
+                "ca": ca.text,
+                "context": 4096,
+            },
             {"name": SMALL, "url": f"http://127.0.0.1:{found.backends[SMALL].port}/v1", "cluster": "south"},
         ]
-        tls = {part: Path(path).read_text(encoding="ascii") for part, path in zip(("certificate", "key"), gateway, strict=True)}
+        tls = {
+            part: Path(path).read_text(encoding="ascii")
+            for part, path in zip(("certificate", "key"), gateway, strict=True)
+        }
         planned = FILTERS["gateway_plan"](models, settings(free_port(), fallbacks={SMALL: [BIG]}), KEYS, tls)
         assert planned["report"] == ""
         with running.started(planned, KEYS, folder, gateway, str(folder / "trusted.pem")) as found.proxy:
@@ -101,7 +112,11 @@ def test_a_request_reaches_the_server_of_its_model(world: World, alice: str) -> 
     [
         ("/v1/completions", {"prompt": "Hello"}, "/v1/completions"),
         ("/completions", {"prompt": "Hello"}, "/v1/completions"),
-        ("/v1/responses", {"input": "Hello", "max_output_tokens": 8, "user": "x", "verbosity": "low", "priority": 1}, "/v1/responses"),
+        (
+            "/v1/responses",
+            {"input": "Hello", "max_output_tokens": 8, "user": "x", "verbosity": "low", "priority": 1},
+            "/v1/responses",
+        ),
         ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "/v1/messages"),
         ("/v1/messages/count_tokens", {"messages": HELLO}, "/v1/messages/count_tokens"),
     ],
@@ -122,16 +137,33 @@ def test_claude_code_gets_anthropics_format(world: World, alice: str) -> None:
     stream = world.proxy.ask("/v1/messages", {**body, "stream": True}, alice, **version)
     kinds = [event["type"] for event in stream.events]
     assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
-    assert "".join(event["delta"].get("text", "") for event in stream.events if event["type"] == "content_block_delta") == "one two three"
+    assert (
+        "".join(event["delta"].get("text", "") for event in stream.events if event["type"] == "content_block_delta")
+        == "one two three"
+    )
     counted = world.proxy.ask("/v1/messages/count_tokens", {"model": BIG, "messages": HELLO}, alice)
     assert counted.data == {"input_tokens": 6}, "the model's own count"
     refused = world.proxy.ask("/v1/messages", body, "sk-wrong", **version)
-    assert (refused.status, refused.data["type"], refused.data["error"]["type"]) == (401, "error", "authentication_error")
+    assert (refused.status, refused.data["type"], refused.data["error"]["type"]) == (
+        401,
+        "error",
+        "authentication_error",
+    )
 
 
 def test_a_request_without_a_known_key_is_refused(world: World) -> None:
-    for given in ({}, {"authorization": "Bearer sk-unknown"}, {"x-api-key": "sk-unknown"}, {"authorization": f"Basic {OPERATOR}"}):
-        for path, method in (("/v1/models", "GET"), ("/v1/chat/completions", "POST"), ("/gb10/report", "GET"), ("/key/list", "GET")):
+    for given in (
+        {},
+        {"authorization": "Bearer sk-unknown"},
+        {"x-api-key": "sk-unknown"},
+        {"authorization": f"Basic {OPERATOR}"},
+    ):
+        for path, method in (
+            ("/v1/models", "GET"),
+            ("/v1/chat/completions", "POST"),
+            ("/gb10/report", "GET"),
+            ("/key/list", "GET"),
+        ):
             answer = world.proxy.ask(path, b"{}" if method == "POST" else None, method=method, **given)
             assert (answer.status, answer.data["error"]["code"]) == (401, "invalid_api_key")
 
@@ -155,7 +187,9 @@ def test_a_client_uses_and_sees_only_its_models(world: World, alice: str) -> Non
     key = world.proxy.add("bob", SMALL)
     listed = world.proxy.ask("/v1/models", key=key).data["data"]
     assert [model["id"] for model in listed] == [SMALL]
-    assert {model["id"]: model.get("max_model_len") for model in world.proxy.ask("/v1/models", key=alice).data["data"]} == {BIG: 4096, SMALL: None}
+    assert {
+        model["id"]: model.get("max_model_len") for model in world.proxy.ask("/v1/models", key=alice).data["data"]
+    } == {BIG: 4096, SMALL: None}
     answer = world.proxy.chat(BIG, key)
     assert (answer.status, answer.data["error"]["code"]) == (404, "model_not_found")
     assert world.proxy.chat(SMALL, key).status == 200
@@ -172,13 +206,25 @@ def test_the_use_is_counted_for_plain_requests_and_streams(world: World) -> None
             ("/v1/responses", {"input": "Hello"}),
         ):
             assert world.proxy.ask(path, {"model": SMALL, "stream": stream, **body}, key).status == 200
-    assert world.proxy.ask("/v1/messages/count_tokens", {"model": SMALL, "messages": HELLO}, key).status == 200, "a request without tokens"
+    assert world.proxy.ask("/v1/messages/count_tokens", {"model": SMALL, "messages": HELLO}, key).status == 200, (
+        "a request without tokens"
+    )
     assert world.proxy.chat("unknown", key).status == 404
-    expected = {"requests": 9, "failures": 0, "prompt_tokens": 8 * USAGE["prompt_tokens"], "completion_tokens": 8 * USAGE["completion_tokens"]}
+    expected = {
+        "requests": 9,
+        "failures": 0,
+        "prompt_tokens": 8 * USAGE["prompt_tokens"],
+        "completion_tokens": 8 * USAGE["completion_tokens"],
+    }
     world.proxy.wait(lambda report: report["usage"]["counter"]["models"] == {SMALL: expected})
     # A stream shows its usage only to a client that requests it.
     assert not any("usage" in event and event["usage"] for event in world.proxy.chat(SMALL, key, stream=True).events)
-    assert world.proxy.chat(SMALL, key, stream=True, stream_options={"include_usage": True}).events[-1]["usage"]["completion_tokens"] == 3
+    assert (
+        world.proxy.chat(SMALL, key, stream=True, stream_options={"include_usage": True}).events[-1]["usage"][
+            "completion_tokens"
+        ]
+        == 3
+    )
 
 
 def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str) -> None:
@@ -191,7 +237,11 @@ def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str
         before = used(world, "alice")[BIG]["failures"]
         answer = world.proxy.chat(BIG, alice)
         assert (answer.status, answer.data["error"]["code"]) == (503, "model_unavailable")
-        assert f"north/{BIG}: " in answer.data["error"]["message"] and answer.seconds < 1 and answer.headers["retry-after"] == "3"
+        assert (
+            f"north/{BIG}: " in answer.data["error"]["message"]
+            and answer.seconds < 1
+            and answer.headers["retry-after"] == "3"
+        )
         assert used(world, "alice")[BIG]["failures"] == before + 1
         assert world.proxy.chat(SMALL, alice).status == 200
     assert world.proxy.chat(BIG, alice).status == 200
@@ -210,7 +260,9 @@ def test_a_fallback_answers_for_a_dead_server(world: World) -> None:
         assert asked == {"requests": 3, "failures": 0, "prompt_tokens": 0, "completion_tokens": 0}
         assert answered == {"requests": 0, "failures": 0, "prompt_tokens": 3 * 7, "completion_tokens": 3 * 3}
         answer = world.proxy.chat(SMALL, key)
-        assert (answer.status, answer.data["error"]["code"]) == (503, "model_unavailable"), "the fallback is not this client's"
+        assert (answer.status, answer.data["error"]["code"]) == (503, "model_unavailable"), (
+            "the fallback is not this client's"
+        )
     world.proxy.revoke("small-only")
 
 
@@ -230,7 +282,9 @@ def test_a_wrong_key_or_model_of_a_server_is_reported(world: World, alice: str) 
     backend = world.backends[BIG]
     try:
         backend.key = "another-key-0123456789"
-        world.proxy.wait(lambda report: report["models"][0]["error"] == "HTTP 401 from /v1/models: the API key is wrong")
+        world.proxy.wait(
+            lambda report: report["models"][0]["error"] == "HTTP 401 from /v1/models: the API key is wrong"
+        )
         backend.key, backend.name = KEYS["north"], "renamed"
         world.proxy.wait(lambda report: report["models"][0]["error"] == "it does not serve this model, but renamed")
         assert world.proxy.chat(BIG, alice).status == 503
@@ -240,11 +294,16 @@ def test_a_wrong_key_or_model_of_a_server_is_reported(world: World, alice: str) 
 
 
 def test_every_other_path_and_method_is_closed(world: World, alice: str) -> None:
-    own = [(path, "GET") for path in requests.ROUTES] + [(path, "POST") for path in (*requests.LISTS, requests.ALIVE, requests.REPORT)]
+    own = [(path, "GET") for path in requests.ROUTES] + [
+        (path, "POST") for path in (*requests.LISTS, requests.ALIVE, requests.REPORT)
+    ]
     others = ["/", "/docs", "/openapi.json", "/metrics", "/version", "/tokenize", "/v1/files", "//v1/models"]
     others += ["/v1/chat/completions/", "/v1/../metrics", "/v1/chat%2Fcompletions"]
     before = len(world.backends[BIG].bodies)
-    for path, method in [*own, *((path, method) for path in others for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"))]:
+    for path, method in [
+        *own,
+        *((path, method) for path in others for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS")),
+    ]:
         for key in (alice, OPERATOR):
             answer = world.proxy.ask(path, b"{}" if method == "POST" else None, key, method)
             assert (answer.status, "The gateway does not have this path" in answer.text) == (404, True), (path, method)
@@ -254,10 +313,15 @@ def test_every_other_path_and_method_is_closed(world: World, alice: str) -> None
 def test_connections_that_never_begin_tls_stop_nobody(world: World, alice: str) -> None:
     port, before = int(world.proxy.url.rpartition(":")[2]), world.proxy.memory()
     with ExitStack() as stack:
-        clients = [stack.enter_context(socket.create_connection(("127.0.0.1", port), 10)) for _ in range(limits.MOST_OF_SOURCE + 100)]
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+            for _ in range(limits.MOST_OF_SOURCE + 100)
+        ]
         assert world.proxy.ask("/health").seconds < 1, "after all these connections, and with TLS"
         assert world.proxy.chat(SMALL, alice).status == 200
-        assert (world.proxy.memory() - before) * limits.MOST_CONNECTIONS / limits.MOST_OF_SOURCE < 700, "all of them fit"
+        assert (world.proxy.memory() - before) * limits.MOST_CONNECTIONS / limits.MOST_OF_SOURCE < 700, (
+            "all of them fit"
+        )
         clients[0].settimeout(5)
         with suppress(ConnectionError):
             assert clients[0].recv(1) == b"", "the oldest one has ended"
@@ -307,5 +371,12 @@ def test_the_program_starts_with_the_counts_of_its_last_run(tmp_path: Path) -> N
             with running.started(planned, {}, tmp_path) as proxy:
                 key = proxy.add("alice")
                 assert proxy.chat(SMALL, key).status == 200
-                proxy.wait(lambda report, wanted=count * 3: report["usage"]["alice"]["models"][SMALL]["completion_tokens"] == wanted)
-            assert json.loads((tmp_path / "state/usage.json").read_text())["clients"]["alice"]["models"][SMALL]["requests"] == count
+                proxy.wait(
+                    lambda report, wanted=count * 3: (
+                        report["usage"]["alice"]["models"][SMALL]["completion_tokens"] == wanted
+                    )
+                )
+            assert (
+                json.loads((tmp_path / "state/usage.json").read_text())["clients"]["alice"]["models"][SMALL]["requests"]
+                == count
+            )

@@ -3,20 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Build vLLM with the code of the role vllm_build on a real GPU, then serve a model with the wheel.
 
-    python3 tests/gpu/build.py build --folder F --source SOURCE --version 0.24.0+gb10.test --python VENV/bin/python [--patches …]
-    python3 tests/gpu/build.py serve --folder F --wheels WHEELS [--cases eager graphs]
+    python3 tests/gpu/build.py build --folder F --source SOURCE --version 0.24.0+gb10.test --python VENV/bin/python
+    [--patches …] python3 tests/gpu/build.py serve --folder F --wheels WHEELS [--cases eager graphs]
 
-`build` does what the module vllm_build does, and io_run.py compiles. Only the systemd unit is left out, so that the program has the rights
-of the user. SOURCE is a source tree of vLLM. VENV has uv and the packages that the build imports. Each `--variable NAME=VALUE` is one of
-`vllm_build_environment` or names the folder of a dependency. The GPU of this machine is the target. STATE in plan.py is the working folder.
-Another call continues a build. Afterwards F contains build.json with the stamp of the wheel and the time of each step.
+`build` does what the module vllm_build does, and io_run.py compiles. Only the systemd unit is left out, so that the
+program has the rights of the user. SOURCE is a source tree of vLLM. VENV has uv and the packages that the build
+imports. Each `--variable NAME=VALUE` is one of `vllm_build_environment` or names the folder of a dependency. The GPU of
+this machine is the target. STATE in plan.py is the working folder. Another call continues a build. Afterwards F
+contains build.json with the stamp of the wheel and the time of each step.
 
-`serve` installs the wheel and those in the folders WHEELS into F/site, without their dependencies, and serves the model of moe.py, which was
-trained to recite passages. The loaded extensions are compared with the files in the wheel. Afterwards F contains report.json, report.md as
-a section for docs/benchmarks.md, and logs. The exit status is 1 if a check fails. The Python that runs it needs torch and transformers.
+`serve` installs the wheel and those in the folders WHEELS into F/site, without their dependencies, and serves the model
+of moe.py, which was trained to recite passages. The loaded extensions are compared with the files in the wheel.
+Afterwards F contains report.json, report.md as a section for docs/benchmarks.md, and logs. The exit status is 1 if a
+check fails. The Python that runs it needs torch and transformers.
 
-build-0.24.0.patch leaves FlashAttention 3, FlashMLA and the extensions in GB10_LEAVE_OUT out of vLLM 0.24.0, so that the rest compiles in 20
-minutes with 16 compilers.
+build-0.24.0.patch leaves FlashAttention 3, FlashMLA and the extensions in GB10_LEAVE_OUT out of vLLM 0.24.0, so that
+the rest compiles in 20 minutes with 16 compilers.
 
 Standard library only. Run it as root.
 """
@@ -52,7 +54,10 @@ NAME = "gpu-build"
 DECODE, ROUNDS = 512, 3
 CASES = {"eager": [], "graphs": ["--no-enforce-eager"]}
 #: Lines of vLLM's log about its choices.
-SELECTED = re.compile(r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Using AttentionBackendEnum\.\w+ backend")
+SELECTED = re.compile(
+    r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Using "
+    r"AttentionBackendEnum\.\w+ backend"
+)
 #: NVLink's multicast can disable shared GPUs.
 QUIET = {"NCCL_NVLS_ENABLE": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
 
@@ -73,7 +78,9 @@ def main() -> None:
     build_.add_argument("--jobs", type=int, default=0)
     serve_.add_argument("--wheels", nargs="*", default=[], help="folders with wheels that vLLM needs")
     serve_.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), help="with or without CUDA graphs")
-    serve_.add_argument("--argument", action="append", default=[], help="for vLLM, such as --argument=--attention-backend=TRITON_ATTN")
+    serve_.add_argument(
+        "--argument", action="append", default=[], help="for vLLM, such as --argument=--attention-backend=TRITON_ATTN"
+    )
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +110,9 @@ def build(options: argparse.Namespace) -> None:
     variables = dict(each.partition("=")[::2] for each in options.variable)
     settings = plan.Settings(options.jobs, 0, "ccache" in host.programs, False, False, 86400, variables)
     torch = plan.required_torch(project)
-    target = plan.Target(NAME, options.version, plan.CUDA, targets, choice.architectures(capabilities), torch, toolkit.release)
+    target = plan.Target(
+        NAME, options.version, plan.CUDA, targets, choice.architectures(capabilities), torch, toolkit.release
+    )
     refuse(plan.problems(target, settings, host, toolkit, torch, plan.required_gcc(lists)))
     store = f"{options.folder}/store"
     for path in (f"{store}/wheels", plan.STATE):
@@ -111,11 +120,18 @@ def build(options: argparse.Namespace) -> None:
     tree = io_build.prepare(run, store, NAME, options.source, patches, targets)
     jobs = plan.jobs(settings, host, plan.CUDA)
     environment = plan.environment(target, settings, jobs, options.python, toolkit)
-    program = [sys.executable, str(ROOT / "plugins/module_utils/vllm_build/io_run.py"), f"--name={NAME}", f"--source={tree}"]
+    program = [
+        sys.executable,
+        str(ROOT / "plugins/module_utils/vllm_build/io_run.py"),
+        f"--name={NAME}",
+        f"--source={tree}",
+    ]
     program += [f"--state={plan.STATE}", f"--python={options.python}"]
     begin = time.time()
     with (options.folder / "build.log").open("ab") as log:
-        done = subprocess.run(program, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
+        done = subprocess.run(
+            program, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False
+        )
     sys.stdout.write(f"the compiling program took {time.time() - begin:.0f} s, status {done.returncode}\n")
     stamp = {
         "version": options.version,
@@ -133,7 +149,10 @@ def build(options: argparse.Namespace) -> None:
 
 
 def steps() -> list[tuple[float, str]]:
-    """Return the seconds and the output of each finished step, longest first. Source: ninja's log, milliseconds since its start."""
+    """Return the seconds and the output of each finished step, longest first.
+
+    Source: ninja's log, milliseconds since its start.
+    """
     found: dict[str, float] = {}
     for path in Path(plan.STATE, "work/build").glob("temp*/.ninja_log"):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -153,7 +172,17 @@ def serve(options: argparse.Namespace) -> dict[str, Any]:
     # The installed files of an earlier call are kept.
     if not (site / "vllm").exists():
         wheels = [str(path) for folder in options.wheels for path in sorted(Path(folder).glob("*.whl"))]
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir"]
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--no-index",
+            "--no-deps",
+            "--no-compile",
+            "--no-cache-dir",
+        ]
         subprocess.run([*pip, f"--target={site}", str(wheel), *wheels], check=True)
     passages = json.loads((models / "passages.json").read_text(encoding="utf-8"))
     cases: list[dict[str, Any]] = []
@@ -163,14 +192,21 @@ def serve(options: argparse.Namespace) -> dict[str, Any]:
         (options.folder / "cases.json").write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
     checks = {
         "each server answers every token of every passage": all(case["recited"] == len(passages) for case in cases),
-        "each loaded extension of vLLM is the wheel's": all(case["loaded"] and all(case["loaded"].values()) for case in cases),
+        "each loaded extension of vLLM is the wheel's": all(
+            case["loaded"] and all(case["loaded"].values()) for case in cases
+        ),
         "vLLM's kernels are loaded": all(any("/_C" in name for name in case["loaded"]) for case in cases),
     }
     return {**built, "passages": len(passages), "cases": cases, "checks": checks}
 
 
 def answers(
-    name: str, arguments: Sequence[str], folder: Path, wheel: Path, site: Path, passages: Sequence[Mapping[str, list[int]]]
+    name: str,
+    arguments: Sequence[str],
+    folder: Path,
+    wheel: Path,
+    site: Path,
+    passages: Sequence[Mapping[str, list[int]]],
 ) -> dict[str, Any]:
     """Serve the model with the installed wheel, and return what a server showed."""
     log = folder / f"{name}.log"
@@ -191,13 +227,18 @@ def answers(
 
 
 def mapped(pid: int, wheel: Path, site: Path) -> dict[str, bool]:
-    """Return {extension of vLLM: whether its file is the wheel's} of a process and its descendants. Extensions from elsewhere are not."""
+    """Return {extension of vLLM: whether its file is the wheel's} of a process and its descendants.
+
+    Extensions from elsewhere are not.
+    """
     paths = set()
     for each in below(pid):
         maps = Path(f"/proc/{each}/maps").read_text(encoding="utf-8", errors="replace")
         paths |= {line.split(maxsplit=5)[-1] for line in maps.splitlines() if re.search(r"/vllm/\S+\.so$", line)}
     with zipfile.ZipFile(wheel) as archive:
-        members = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name.endswith(".so")}
+        members = {
+            name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name.endswith(".so")
+        }
     same = {}
     for path in sorted(paths):
         name = os.path.relpath(path, site)
@@ -210,18 +251,24 @@ def section(report: Mapping[str, Any]) -> str:
     stamp = report["stamp"]
     codes = []
     for name, found in stamp["extensions"].items():
-        codes.append(f"| `{name}` | {', '.join(f'{count} for {code}' for code, count in sorted(found.items())) or 'none'} |")
+        codes.append(
+            f"| `{name}` | {', '.join(f'{count} for {code}' for code, count in sorted(found.items())) or 'none'} |"
+        )
     rows = []
     for case in report["cases"]:
         rates = f"{statistics.median(case['rates']):.0f} ({min(case['rates']):.0f} to {max(case['rates']):.0f})"
         kernels = ", ".join(case["selected"])
         first = f"{1000 * statistics.median(case['first']):.0f}"
-        rows.append(f"| {case['name']} | {case['seconds']:.0f} | {case['recited']} of {report['passages']} | {rates} | {first} | {kernels} |")
+        rows.append(
+            f"| {case['name']} | {case['seconds']:.0f} | {case['recited']} of {report['passages']} | {rates} | "
+            f"{first} | {kernels} |"
+        )
     lines = [
         f"## A build on {report['gpu']}",
         "",
-        f"{stamp['wheel']} from {stamp['source']}, {stamp['seconds']:.0f} s with {stamp['jobs']} compilers, {len(report['steps'])} steps of together "
-        f"{sum(seconds for seconds, _output in report['steps']):.0f} s. {'; '.join(stamp['coverage'])}.",
+        f"{stamp['wheel']} from {stamp['source']}, {stamp['seconds']:.0f} s with {stamp['jobs']} compilers, "
+        f"{len(report['steps'])} steps of together {sum(seconds for seconds, _output in report['steps']):.0f} "
+        f"s. {'; '.join(stamp['coverage'])}.",
         "",
         "| extension | programs |",
         "|---|---|",

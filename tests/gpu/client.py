@@ -22,7 +22,10 @@ def request(url: str, path: str, body: Mapping[str, Any] | None = None, seconds:
 
 
 def complete(url: str, opening: Sequence[int], tokens: int, key: str = "") -> dict[str, Any]:
-    """Return {tokens, logprobs, margins} of a completion. A margin is the logprob difference between the best and the second-best token."""
+    """Return {tokens, logprobs, margins} of a completion.
+
+    A margin is the logprob difference between the best and the second-best token.
+    """
     body = {
         "model": "moe",
         "prompt": opening,
@@ -52,8 +55,17 @@ def healthy(url: str) -> bool:
 
 def decode(url: str, opening: Sequence[int], tokens: int) -> tuple[float, float]:
     """Return (tokens per second after the first token, seconds to the first token) of a streamed answer."""
-    body = {"model": "moe", "prompt": opening, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
-    question = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    body = {
+        "model": "moe",
+        "prompt": opening,
+        "max_tokens": tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    question = urllib.request.Request(
+        f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+    )
     began, times = time.monotonic(), []
     with urllib.request.urlopen(question, timeout=180) as answer:
         for line in answer:

@@ -5,10 +5,11 @@
 
     python tests/gpu/golden.py --runtime PYTHON --folder FOLDER
 
-PYTHON is that of an environment with a CUDA build of vLLM. The model is that of moe.py with one FP8 scale for each output. It was trained
-to recite passages. Each server starts with --enforce-eager. The first one is recorded, the second one is compared without a fault, and
-each further one with a product of vLLM's FP8 kernel times a factor: a wrong scale. FOLDER then contains report.json, report.md as a
-section for docs/benchmarks.md, the record and logs. The exit status is 1 if a check fails.
+PYTHON is that of an environment with a CUDA build of vLLM. The model is that of moe.py with one FP8 scale for each
+output. It was trained to recite passages. Each server starts with --enforce-eager. The first one is recorded, the
+second one is compared without a fault, and each further one with a product of vLLM's FP8 kernel times a factor: a wrong
+scale. FOLDER then contains report.json, report.md as a section for docs/benchmarks.md, the record and logs. The exit
+status is 1 if a check fails.
 
 Standard library only.
 """
@@ -52,7 +53,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runtime", required=True, help="the Python of an environment with a CUDA build of vLLM")
     parser.add_argument("--folder", required=True, type=Path)
-    parser.add_argument("--factors", nargs="*", type=float, default=[1.1, 1.5, 0.5], help="planted faults: a wrong scale of FP8 products")
+    parser.add_argument(
+        "--factors",
+        nargs="*",
+        type=float,
+        default=[1.1, 1.5, 0.5],
+        help="planted faults: a wrong scale of FP8 products",
+    )
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     conclude(options.folder, measure(options.runtime, options.folder.resolve(), options.factors), section)
@@ -67,12 +74,20 @@ def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, An
     plugin = folder / "plugin"
     (plugin / "gb10_fault-1.dist-info").mkdir(parents=True, exist_ok=True)
     (plugin / "gb10_fault.py").write_text(PLUGIN, encoding="utf-8")
-    (plugin / "gb10_fault-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: gb10-fault\nVersion: 1\n", encoding="utf-8")
-    (plugin / "gb10_fault-1.dist-info/entry_points.txt").write_text("[vllm.general_plugins]\nfault = gb10_fault:register\n", encoding="utf-8")
+    (plugin / "gb10_fault-1.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: gb10-fault\nVersion: 1\n", encoding="utf-8"
+    )
+    (plugin / "gb10_fault-1.dist-info/entry_points.txt").write_text(
+        "[vllm.general_plugins]\nfault = gb10_fault:register\n", encoding="utf-8"
+    )
     identity, content = Identity(str(model), "", "compressed-tensors"), None
     cases: list[dict[str, Any]] = []
     runs: list[dict[str, Any]] = []
-    for name, factor in (("recorded", 0.0), ("unchanged", 0.0), *((f"FP8 products times {factor}", factor) for factor in factors)):
+    for name, factor in (
+        ("recorded", 0.0),
+        ("unchanged", 0.0),
+        *((f"FP8 products times {factor}", factor) for factor in factors),
+    ):
         # The plugin multiplies FP8 products.
         paths = [str(plugin), *filter(None, [os.environ.get("PYTHONPATH")])]
         fault = {"PYTHONPATH": os.pathsep.join(paths), "GB10_FAULT": str(factor)} if factor else {}
@@ -84,7 +99,9 @@ def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, An
             took = time.monotonic() - asked
             if name == "recorded":
                 runs = [benchmark(python, model, run) for run in RUNS]
-        verdict = report.result(answers, content, BOUNDS, identity, "2026-01-01", "record.json", renew=name == "recorded")
+        verdict = report.result(
+            answers, content, BOUNDS, identity, "2026-01-01", "record.json", renew=name == "recorded"
+        )
         content = content or verdict["record"]
         lines = [line for line in verdict["lines"] if not line.startswith("  ")]
         cases.append(
@@ -134,11 +151,22 @@ def section(found: Mapping[str, Any]) -> str:
     rows = ["| case | golden answers | perplexity | start s | answers s |", "|---|---|--:|--:|--:|"]
     for case in found["cases"]:
         result = f"failed: {case['lines'][0]}" if case["problem"] else case["lines"][0]
-        rows.append(f"| {case['name']} | {result} | {case['perplexity']:.1f} | {case['start_seconds']:.0f} | {case['answer_seconds']:.1f} |")
-    rows += ["", "| benchmark | output tok/s | TTFT ms, median | TPOT ms, median | SM clock MHz | power W |", "|---|--:|--:|--:|--:|--:|"]
+        rows.append(
+            f"| {case['name']} | {result} | {case['perplexity']:.1f} | {case['start_seconds']:.0f} | "
+            f"{case['answer_seconds']:.1f} |"
+        )
+    rows += [
+        "",
+        "| benchmark | output tok/s | TTFT ms, median | TPOT ms, median | SM clock MHz | power W |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
     for run in found["benchmark"]:
         result, clocks = run["result"], run["clocks"]
-        figures = [f"{result['tokens_per_second']:.0f}", f"{result['ttft_ms']['median']:.1f}", f"{result['tpot_ms']['median']:.2f}"]
+        figures = [
+            f"{result['tokens_per_second']:.0f}",
+            f"{result['ttft_ms']['median']:.1f}",
+            f"{result['tpot_ms']['median']:.2f}",
+        ]
         rows.append(f"| {run['name']} | {' | '.join(figures)} | {clocks.get('sm_mhz')} | {clocks.get('power_w')} |")
     title = f"{found['gpu']}, vLLM {found['cases'][0]['vllm']}"
     return "\n".join(["## Golden answers and a benchmark on a GPU", "", title, "", *rows]) + "\n"

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Simulate several hosts with one GPU each on one machine, for tests that need several Sparks.
 
-Each host is a set of namespaces (network, mounts, host name) on one bridge, with its own /tmp and /dev/shm. NCCL, Ray and vLLM therefore treat
-them as different machines, and ranks connect over sockets. The hosts share the driver, which shows all GPUs. An option limits nvidia-smi to
-one GPU, and CUDA_VISIBLE_DEVICES hides the others.
+Each host is a set of namespaces (network, mounts, host name) on one bridge, with its own /tmp and /dev/shm. NCCL, Ray
+and vLLM therefore treat them as different machines, and ranks connect over sockets. The hosts share the driver, which
+shows all GPUs. An option limits nvidia-smi to one GPU, and CUDA_VISIBLE_DEVICES hides the others.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
 
 def _host(number: int, folder: Path, stack: contextlib.ExitStack) -> Host:
     name, address = f"gpu{number + 1}", f"{NETWORK}.{11 + number}"
-    holder = subprocess.Popen(["unshare", "-m", "-u", "-n", "bash", "-c", _PREPARE, "bash", name], stdout=subprocess.PIPE, text=True)
+    holder = subprocess.Popen(
+        ["unshare", "-m", "-u", "-n", "bash", "-c", _PREPARE, "bash", name], stdout=subprocess.PIPE, text=True
+    )
     stack.callback(holder.wait)
     stack.callback(holder.kill)
     if holder.stdout is None or holder.stdout.readline() != "ready\n":
@@ -92,11 +94,18 @@ def _ip(*arguments: str) -> None:
 
 
 @contextlib.contextmanager
-def running(host: Host, command: list[str], environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(
+    host: Host, command: list[str], environment: dict[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
     """Run a program on a host during the block, then end it and its remaining child processes."""
     with log.open("wb") as file:
         process = subprocess.Popen(
-            [*host.prefix, *command], env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            [*host.prefix, *command],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     try:
         yield process

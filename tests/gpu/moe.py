@@ -1,9 +1,10 @@
 """Train a small Qwen3-MoE to recite the license: moe.py FOLDER, with the Python of an environment with vLLM.
 
-It writes the same weights to four folders: `bf16`, and in FP8 `block` (a scale for each block of 128 x 128), `channel` (a scale for each
-output, as in compressed-tensors) and `static` (one scale for a weight and one, measured, for its inputs). Tokenizer and vocabulary are
-those of the lab's tiny model. `passages.json` contains the passages as token IDs, each with an opening and its answer. `training.json`
-contains the results of the training. Needs a GPU; on the same GPU the weights are the same every time.
+It writes the same weights to four folders: `bf16`, and in FP8 `block` (a scale for each block of 128 x 128), `channel`
+(a scale for each output, as in compressed-tensors) and `static` (one scale for a weight and one, measured, for its
+inputs). Tokenizer and vocabulary are those of the lab's tiny model. `passages.json` contains the passages as token IDs,
+each with an opening and its answer. `training.json` contains the results of the training. Needs a GPU; on the same GPU
+the weights are the same every time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ HIDDEN, HEADS, KV_HEADS, HEAD_DIM, LAYERS, EXPERTS, EXPERT_SIZE, TOP = 1024, 16,
 #: Number of passages, evenly spread over the text, and the tokens of an opening and of an answer.
 PASSAGES, OPENING, ANSWER = 32, 32, 48
 SEED, RATE, MOST_STEPS, LOOK = 121, 5e-4, 1500, 25
-#: The training ends when each right token's logit exceeds every other by this margin. Rounding to FP8 changes logits by less.
+#: The training ends when each right token's logit exceeds every other by this margin. Rounding to FP8 changes logits by
+#: less.
 MARGIN = 10.0
 BLOCK = 128
 FP8_MAX = torch.finfo(torch.float8_e4m3fn).max
@@ -56,7 +58,13 @@ QUANTIZATION: dict[str, dict[str, Any] | None] = {
             "group_0": {
                 "targets": ["Linear"],
                 "weights": {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "channel", "dynamic": False},
-                "input_activations": {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "token", "dynamic": True},
+                "input_activations": {
+                    "num_bits": 8,
+                    "type": "float",
+                    "symmetric": True,
+                    "strategy": "token",
+                    "dynamic": True,
+                },
             }
         },
     },
@@ -73,16 +81,24 @@ def lab() -> ModuleType:
 
 
 def passages(tokenizer: Tokenizer) -> torch.Tensor:
-    """Return token IDs: a row for each passage, its opening and then its answer. Exits if two passages have the same opening."""
+    """Return token IDs: a row for each passage, its opening and then its answer.
+
+    Exits if two passages have the same opening.
+    """
     tokens = tokenizer.encode(TEXT.read_text(encoding="utf-8")).ids
     length = OPENING + ANSWER
-    rows = [tokens[start : start + length] for start in (number * (len(tokens) - length) // (PASSAGES - 1) for number in range(PASSAGES))]
+    rows = [
+        tokens[start : start + length]
+        for start in (number * (len(tokens) - length) // (PASSAGES - 1) for number in range(PASSAGES))
+    ]
     if len({tuple(row[:OPENING]) for row in rows}) < PASSAGES:
         sys.exit("two passages have the same opening")
     return torch.tensor(rows)
 
 
-def train(config: Mapping[str, Any], rows: torch.Tensor, device: torch.device) -> tuple[Qwen3MoeForCausalLM, dict[str, Any]]:
+def train(
+    config: Mapping[str, Any], rows: torch.Tensor, device: torch.device
+) -> tuple[Qwen3MoeForCausalLM, dict[str, Any]]:
     """Return the trained model, and {steps, loss, margin, seconds}. Exits if the training does not converge."""
     began = time.monotonic()
     torch.use_deterministic_algorithms(True)
@@ -100,7 +116,12 @@ def train(config: Mapping[str, Any], rows: torch.Tensor, device: torch.device) -
             margin = lead(logits.detach(), right)
             sys.stdout.write(f"step {step}: loss {loss.item():.6f}, margin {margin:.3f}\n")
             if margin >= MARGIN:
-                return model.bfloat16(), {"steps": step, "loss": loss.item(), "margin": margin, "seconds": time.monotonic() - began}
+                return model.bfloat16(), {
+                    "steps": step,
+                    "loss": loss.item(),
+                    "margin": margin,
+                    "seconds": time.monotonic() - began,
+                }
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -109,7 +130,8 @@ def train(config: Mapping[str, Any], rows: torch.Tensor, device: torch.device) -
 
 
 def lead(logits: torch.Tensor, right: torch.Tensor) -> float:
-    """Return the least difference between a right token's logit and the best other one; negative if a token is wrong."""
+    """Return the least difference between a right token's logit and the best other one; negative if a token is
+    wrong."""
     index = right.unsqueeze(-1)
     return float((logits.gather(-1, index) - logits.scatter(-1, index, float("-inf")).amax(-1, keepdim=True)).min())
 
@@ -127,7 +149,9 @@ def largest_inputs(model: Qwen3MoeForCausalLM, rows: torch.Tensor) -> dict[str, 
             states, chosen, _ = arguments
             between = []
             for expert in chosen.unique().tolist():
-                gate, up = functional.linear(states[(chosen == expert).any(-1)], layer.gate_up_proj[expert]).chunk(2, -1)
+                gate, up = functional.linear(states[(chosen == expert).any(-1)], layer.gate_up_proj[expert]).chunk(
+                    2, -1
+                )
                 between.append((functional.silu(gate) * up).abs().amax())
             for expert in range(EXPERTS):
                 found[f"{name}.{expert}.gate_proj"] = found[f"{name}.{expert}.up_proj"] = states.abs().amax()
@@ -169,7 +193,9 @@ def quantized(weight: torch.Tensor, rows: int, columns: int) -> tuple[torch.Tens
     return (tiles / scale).reshape(weight.shape).to(torch.float8_e4m3fn), scale[:, 0, :, 0].contiguous()
 
 
-def stored(kind: str, weights: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def stored(
+    kind: str, weights: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
     """Return the weights in the kind's format. ``inputs``: see largest_inputs."""
     result = {}
     for full, weight in weights.items():

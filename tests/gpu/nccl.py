@@ -1,14 +1,17 @@
-"""Build NCCL like the role nccl_sm121_build, on a host with two GPUs or more, and verify that processes with collectives use it.
+"""Build NCCL like the role nccl_sm121_build, on a host with two GPUs or more, and verify that processes with
+collectives use it.
 
-    .venv/bin/python tests/gpu/nccl.py --python /opt/torch/bin/python --source /var/tmp/nccl --identity 'sha256 …' --folder /var/tmp/proof
+    .venv/bin/python tests/gpu/nccl.py --python /opt/torch/bin/python --source /var/tmp/nccl --identity 'sha256 …'
+    --folder /var/tmp/proof
 
-PYTHON belongs to a virtual environment with a CUDA build of PyTorch and NVIDIA's wheel of NCCL. The environment is not changed. FOLDER
-gets a copy made of links, with its own library. If the package `vllm` is missing, the copy gets an empty one, which nccl_select uses to
-find the environment. SOURCE is NCCL's source tree; IDENTITY identifies it if it is not a git checkout. nccl_build, nccl_install,
-nccl_select and nccl_info run through ansible. One process per GPU measures all_reduce and all_gather (nccl_bandwidth.py) three times:
-with the wheel's library, with our library by LD_PRELOAD, and with our library by a link in place of the wheel's. Each time nccl_info
-reads the mapped libraries of the processes. Afterwards FOLDER contains the build, report.json, and report.md as a section for
-docs/benchmarks.md. The exit status is 1 if a check fails.
+PYTHON belongs to a virtual environment with a CUDA build of PyTorch and NVIDIA's wheel of NCCL. The environment is not
+changed. FOLDER gets a copy made of links, with its own library. If the package `vllm` is missing, the copy gets an
+empty one, which nccl_select uses to find the environment. SOURCE is NCCL's source tree; IDENTITY identifies it if it is
+not a git checkout. nccl_build, nccl_install, nccl_select and nccl_info run through ansible. One process per GPU
+measures all_reduce and all_gather (nccl_bandwidth.py) three times: with the wheel's library, with our library by
+LD_PRELOAD, and with our library by a link in place of the wheel's. Each time nccl_info reads the mapped libraries of
+the processes. Afterwards FOLDER contains the build, report.json, and report.md as a section for docs/benchmarks.md. The
+exit status is 1 if a check fails.
 
 Standard library only. Run it with a Python that has ansible-core, such as that of .venv.
 """
@@ -33,7 +36,10 @@ from adhoc import ROOT, conclude, module
 PROGRAM = ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
 METHODS = ("wheel", "preload", "link")
 #: Prints an environment's folder, the folder of its packages, and PyTorch's release.
-ASK = "import json, sys, sysconfig, torch; print(json.dumps([sys.prefix, sysconfig.get_path('purelib'), torch.__version__]))"
+ASK = (
+    "import json, sys, sysconfig, torch; print(json.dumps([sys.prefix, sysconfig.get_path('purelib'), "
+    "torch.__version__]))"
+)
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 
 
@@ -42,7 +48,9 @@ def main() -> None:
     parser.add_argument("--python", required=True, help="the interpreter of a virtual environment with PyTorch")
     parser.add_argument("--source", required=True, type=Path, help="NCCL's source tree")
     parser.add_argument("--identity", help="identity of the source, such as the hash of its archive")
-    parser.add_argument("--folder", required=True, type=Path, help="a folder for the build, the copy of the environment and the reports")
+    parser.add_argument(
+        "--folder", required=True, type=Path, help="a folder for the build, the copy of the environment and the reports"
+    )
     parser.add_argument("--cuda-home", help="the folder of the CUDA toolkit, if it is not found")
     parser.add_argument("--bytes", type=int, default=1024**3, help="the largest message")
     options = parser.parse_args()
@@ -76,9 +84,15 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     requires = {"capabilities": capabilities, "sha256": built["sha256"]}
     cases = {}
     for method in METHODS:
-        preferred = module("nccl_select", {**prefer, "method": method}) if method != "wheel" else {"environment": {}, "replaced": ""}
+        preferred = (
+            module("nccl_select", {**prefer, "method": method})
+            if method != "wheel"
+            else {"environment": {}, "replaced": ""}
+        )
         info = {"path": installed["library"], "requires": {**requires, "alone": method == "link"}}
-        cases[method] = run(str(python), len(found["gpus"]), options.bytes, preferred["environment"], info) | {"preferred": preferred}
+        cases[method] = run(str(python), len(found["gpus"]), options.bytes, preferred["environment"], info) | {
+            "preferred": preferred
+        }
     module("nccl_select", {"python": str(python), "state": "absent"})
     report = {
         "gpu": found,
@@ -91,23 +105,37 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return report | {"checks": checks(report)}
 
 
-def build(options: argparse.Namespace, capabilities: list[str], packed: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
-    """Build twice. Return both results of nccl_build, and the first build's {cpu, wall, bytes, cores}: CPU seconds of all processes, wall
-    seconds, and the library's bytes."""
-    arguments = {"store": str(options.folder / "store"), "source": str(options.source.resolve()), "capabilities": capabilities, "pack": packed}
-    arguments |= {key: value for key, value in (("identity", options.identity), ("cuda_home", options.cuda_home)) if value}
+def build(
+    options: argparse.Namespace, capabilities: list[str], packed: str
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
+    """Build twice. Return both results of nccl_build, and the first build's {cpu, wall, bytes, cores}: CPU seconds of
+    all processes, wall seconds, and the library's bytes."""
+    arguments = {
+        "store": str(options.folder / "store"),
+        "source": str(options.source.resolve()),
+        "capabilities": capabilities,
+        "pack": packed,
+    }
+    arguments |= {
+        key: value for key, value in (("identity", options.identity), ("cuda_home", options.cuda_home)) if value
+    }
     used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     built = module("nccl_build", arguments)
     wall, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
     size = (options.folder / "store" / built["name"] / "lib/libnccl.so.2").stat().st_size
-    return built, module("nccl_build", arguments), {"cpu": cpu, "wall": wall, "bytes": size, "cores": len(os.sched_getaffinity(0))}
+    return (
+        built,
+        module("nccl_build", arguments),
+        {"cpu": cpu, "wall": wall, "bytes": size, "cores": len(os.sched_getaffinity(0))},
+    )
 
 
 def copy(python: str, folder: Path) -> tuple[Path, Path, str]:
     """Copy an environment as links, and return the copy's interpreter, its file of NCCL, and PyTorch's release.
 
-    The loader derives $ORIGIN from the path that it used to find PyTorch's libraries, so the copy's libraries find the copy's NCCL.
+    The loader derives $ORIGIN from the path that it used to find PyTorch's libraries, so the copy's libraries find the
+    copy's NCCL.
     """
     answer = subprocess.run([python, "-c", ASK], capture_output=True, text=True, check=True).stdout
     prefix, packages, torch = json.loads(answer.splitlines()[-1])
@@ -126,11 +154,17 @@ def copy(python: str, folder: Path) -> tuple[Path, Path, str]:
     return folder / "bin" / Path(python).name, wheel, torch
 
 
-def run(python: str, ranks: int, largest: int, environment: Mapping[str, str], info: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one process per GPU. Return {results, versions, processes, problems}: the measurements, NCCL's versions in the log, and the report
-    of nccl_info."""
+def run(
+    python: str, ranks: int, largest: int, environment: Mapping[str, str], info: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Run one process per GPU. Return {results, versions, processes, problems}: the measurements, NCCL's versions in
+    the log, and the report of nccl_info."""
     # No other process on this host may use this port.
-    base = os.environ | environment | {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29510", "NCCL_DEBUG": "VERSION"}
+    base = (
+        os.environ
+        | environment
+        | {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29510", "NCCL_DEBUG": "VERSION"}
+    )
     command = [python, str(PROGRAM), "--bytes", str(largest)]
     processes = [
         subprocess.Popen(
@@ -181,13 +215,17 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
 
     return {
         "an identical build is not repeated": report["built"]["again"] is False,
-        "our library has code for these GPUs": {gpu["capability"] for gpu in report["gpu"]["gpus"]} <= set(ours["native"]),
-        "without a change, every rank maps only the wheel's library, and nccl_info reports each rank": mapped("wheel") == [{before["sha256"]}] * ranks
+        "our library has code for these GPUs": {gpu["capability"] for gpu in report["gpu"]["gpus"]}
+        <= set(ours["native"]),
+        "without a change, every rank maps only the wheel's library, and nccl_info reports each rank": mapped("wheel")
+        == [{before["sha256"]}] * ranks
         and len(cases["wheel"]["problems"]) == ranks,
-        "by LD_PRELOAD, every rank maps our library and the wheel's": mapped("preload") == [{before["sha256"], ours["sha256"]}] * ranks,
+        "by LD_PRELOAD, every rank maps our library and the wheel's": mapped("preload")
+        == [{before["sha256"], ours["sha256"]}] * ranks,
         "by a link, every rank maps only our library": mapped("link") == [{ours["sha256"]}] * ranks,
         "nccl_info reports no problem with either": not cases["preload"]["problems"] and not cases["link"]["problems"],
-        "NCCL's log names the wheel's release without a change, and ours by both methods": cases["wheel"]["versions"] == version(before)
+        "NCCL's log names the wheel's release without a change, and ours by both methods": cases["wheel"]["versions"]
+        == version(before)
         and cases["preload"]["versions"] == cases["link"]["versions"] == version(ours),
         "the wheel's library is restored afterwards": report["wheel"]["after"]["sha256"] == before["sha256"],
     }
@@ -204,7 +242,9 @@ def section(report: Mapping[str, Any]) -> str:
     mapped = ["| method | version in NCCL's log | mapped by each rank | nccl_info |\n|---|---|---|---|\n"]
     for method in METHODS:
         libraries = [process["libraries"] for process in cases[method]["processes"]]
-        ranks = "; ".join(" and ".join(names.get(library["sha256"], library["path"]) for library in each) for each in libraries)
+        ranks = "; ".join(
+            " and ".join(names.get(library["sha256"], library["path"]) for library in each) for each in libraries
+        )
         problems = len(cases[method]["problems"])
         verdict = f"{problems} problems"
         mapped.append(f"| {method} | {', '.join(cases[method]['versions'])} | {ranks} | {verdict} |\n")

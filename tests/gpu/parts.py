@@ -1,10 +1,11 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Take what site.py needs to a machine without network: a root file system, Ansible and the wheels of a lock, in parts of limited size.
+"""Take what site.py needs to a machine without network: a root file system, Ansible and the wheels of a lock, in parts
+of limited size.
 
-The parts are one stream of files. Wheels of libraries that the machine's own Python has need not travel: they are written again there from
-the installed files, and the lock gets their hashes.
+The parts are one stream of files. Wheels of libraries that the machine's own Python has need not travel: they are
+written again there from the installed files, and the lock gets their hashes.
 """
 
 from __future__ import annotations
@@ -33,9 +34,23 @@ INVENTORY = ROOT / "tests/gpu/inventory"
 #: lab_prefix there.
 PREFIX = "10.121.0"
 #: The requirements of a controller, by their names in requirements-dev.txt.
-CONTROLLER = ("ansible-core", "cffi", "cryptography", "jinja2", "markupsafe", "packaging", "pycparser", "pyyaml", "resolvelib")
+CONTROLLER = (
+    "ansible-core",
+    "cffi",
+    "cryptography",
+    "jinja2",
+    "markupsafe",
+    "packaging",
+    "pycparser",
+    "pyyaml",
+    "resolvelib",
+)
 #: Wheels for the root's Python on x86-64; pip compares the number of a manylinux_2_N platform exactly.
-PLATFORMS = [*(f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)), *(f"manylinux{year}_x86_64" for year in (2014, 2010, 1)), "any"]
+PLATFORMS = [
+    *(f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)),
+    *(f"manylinux{year}_x86_64" for year in (2014, 2010, 1)),
+    "any",
+]
 PIP = [
     *("--no-cache-dir", "--python-version=3.13", "--implementation=cp", "--abi=cp313", "--abi=abi3", "--abi=none"),
     *(f"--platform={platform}" for platform in PLATFORMS),
@@ -65,7 +80,10 @@ def wheel(name: str) -> tuple[str, str]:
 
 
 def write_inventory(folder: Path, names: Sequence[str], machine: Mapping[str, Any]) -> None:
-    """Write an inventory of these hosts, with the variables of the machine. Records of earlier playbooks in the folder stay."""
+    """Write an inventory of these hosts, with the variables of the machine.
+
+    Records of earlier playbooks in the folder stay.
+    """
     shutil.copytree(INVENTORY, folder, dirs_exist_ok=True)
     groups: dict[str, dict[str, dict[str, Any]]] = {"head": {"hosts": {}}, "worker": {"hosts": {}}}
     for number, name in enumerate(names):
@@ -74,7 +92,7 @@ def write_inventory(folder: Path, names: Sequence[str], machine: Mapping[str, An
     (folder / "group_vars/all/machine.json").write_text(json.dumps(machine, indent=1), encoding="utf-8")
 
 
-# -- pack ----------------------------------------------------------------------------------------------------------------
+# -- pack ----------------------------------------
 
 
 def pack(folder: Path, lock: Path, there: Mapping[str, str]) -> None:
@@ -90,17 +108,24 @@ def pack(folder: Path, lock: Path, there: Mapping[str, str]) -> None:
     manifest["parts"] = stream.end()
     (parts / "part-000/manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     total = sum(each["size"] for each in manifest["files"]) / 1e6
-    sys.stdout.write(f"{len(manifest['parts'])} parts in {parts}, {total:.0f} MB; the machine has {len(manifest['again'])} more wheels\n")
+    sys.stdout.write(
+        f"{len(manifest['parts'])} parts in {parts}, {total:.0f} MB; the machine has {len(manifest['again'])} "
+        "more wheels\n"
+    )
 
 
 def collect(folder: Path, lock: Path) -> dict[str, Path]:
-    """Fill the role lab's cache, and return its files: the base image, and the tar files with the wheels of Ansible and of the lock."""
+    """Fill the role lab's cache, and return its files: the base image, and the tar files with the wheels of Ansible and
+    of the lock."""
     cache = folder / "cache"
     cache.mkdir(parents=True, exist_ok=True)
     controller = folder / "controller.lock"
     tools = entries((ROOT / "requirements-dev.txt").read_text(encoding="utf-8"))
     controller.write_text("".join(tools[name] for name in CONTROLLER), encoding="utf-8")
-    archives = {source: cache / f"wheels-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.tar" for source in (controller, lock)}
+    archives = {
+        source: cache / f"wheels-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}.tar"
+        for source in (controller, lock)
+    }
     write_inventory(folder / "inventory", ["spark1"], {"gpu_folder": str(folder), "gpu_binds": [], "gpu_files": []})
     variables = {
         "lab_state": "cached",
@@ -108,7 +133,17 @@ def collect(folder: Path, lock: Path) -> dict[str, Path]:
         "lab_wheelhouses": [{"lock": str(source), "archive": str(archive)} for source, archive in archives.items()],
         "lab_pip_args": PIP,
     }
-    command = [sys.executable, "-m", "ansible", "playbook", "playbooks/lab_up.yml", "-i", str(folder / "inventory"), "-e", json.dumps(variables)]
+    command = [
+        sys.executable,
+        "-m",
+        "ansible",
+        "playbook",
+        "playbooks/lab_up.yml",
+        "-i",
+        str(folder / "inventory"),
+        "-e",
+        json.dumps(variables),
+    ]
     subprocess.run(command, cwd=ROOT, check=True)
     base = next(iter(cache.glob("base-*.tar")))
     if not base.with_suffix(".tar.xz").exists():
@@ -117,9 +152,15 @@ def collect(folder: Path, lock: Path) -> dict[str, Path]:
     return {"base": base.with_suffix(".tar.xz"), "controller": archives[controller], "wheels": archives[lock]}
 
 
-def sources(lab: Mapping[str, Path], lock: Path, there: Mapping[str, str], again: dict[str, str]) -> Iterator[tuple[str, int, IO[bytes]]]:
+def sources(
+    lab: Mapping[str, Path], lock: Path, there: Mapping[str, str], again: dict[str, str]
+) -> Iterator[tuple[str, int, IO[bytes]]]:
     """Yield name, size and contents of each file that travels, and collect the other wheels in ``again``."""
-    for name, path in ((f"cache/{lab['base'].name}", lab["base"]), ("controller.tar", lab["controller"]), ("stack.lock", lock)):
+    for name, path in (
+        (f"cache/{lab['base'].name}", lab["base"]),
+        ("controller.tar", lab["controller"]),
+        ("stack.lock", lock),
+    ):
         yield name, path.stat().st_size, path.open("rb")
     with tarfile.open(lab["wheels"]) as archive:
         for member in archive:
@@ -163,11 +204,14 @@ class Parts:
         return self.digests
 
 
-# -- unpack --------------------------------------------------------------------------------------------------------------
+# -- unpack ----------------------------------------
 
 
 def unpack(folder: Path, python: str) -> None:
-    """Write the lab's cache, the root, its controller, the wheelhouse and runtime.lock from folder/parts. ``python`` has the other wheels."""
+    """Write the lab's cache, the root, its controller, the wheelhouse and runtime.lock from folder/parts.
+
+    ``python`` has the other wheels.
+    """
     manifest = json.loads((folder / "parts/part-000/manifest.json").read_text(encoding="utf-8"))
     verify(folder / "parts", manifest["parts"])
     wheels = folder / "wheels"
@@ -229,16 +273,25 @@ def again(python: str, packages: Mapping[str, str], folder: Path) -> dict[str, s
     program = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = Path(subprocess.run([python, "-c", program], capture_output=True, text=True, check=True).stdout.strip())
     infos = {wheel(path.name.removesuffix(".dist-info"))[0]: path for path in site.glob("*-*.dist-info")}
-    wrong = [name for name, version in packages.items() if name not in infos or wheel(infos[name].name.removesuffix(".dist-info"))[1] != version]
+    wrong = [
+        name
+        for name, version in packages.items()
+        if name not in infos or wheel(infos[name].name.removesuffix(".dist-info"))[1] != version
+    ]
     if wrong:
         sys.exit(f"{python} does not have: {', '.join(f'{name}=={packages[name]}' for name in wrong)}")
     return {name: write_again(site, infos[name], folder) for name in packages}
 
 
 def write_again(site: Path, info: Path, folder: Path) -> str:
-    """Write the wheel of an installed package, without compression, and return its SHA-256. Exits if an installed file differs from its record."""
+    """Write the wheel of an installed package, without compression, and return its SHA-256.
+
+    Exits if an installed file differs from its record.
+    """
     with (info / "RECORD").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file) if not row[0].endswith(".pyc") and row[0].rpartition("/")[2] not in WRITTEN]
+        rows = [
+            row for row in csv.reader(file) if not row[0].endswith(".pyc") and row[0].rpartition("/")[2] not in WRITTEN
+        ]
     tags = re.findall(r"^Tag: *py3-none-(\S+)", (info / "WHEEL").read_text(encoding="utf-8"), re.MULTILINE)
     target = folder / f"{info.name.removesuffix('.dist-info')}-py3-none-{'.'.join(tags)}.whl"
     record = []
@@ -250,6 +303,8 @@ def write_again(site: Path, info: Path, folder: Path) -> str:
                 sys.exit(f"{site / name} is not as it was installed")
             archive.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
             record.append(f"{name},{digest},{len(data)}\n")
-        archive.writestr(zipfile.ZipInfo(f"{info.name}/RECORD", (1980, 1, 1, 0, 0, 0)), "".join([*record, f"{info.name}/RECORD,,\n"]))
+        archive.writestr(
+            zipfile.ZipInfo(f"{info.name}/RECORD", (1980, 1, 1, 0, 0, 0)), "".join([*record, f"{info.name}/RECORD,,\n"])
+        )
     with target.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -2,13 +2,13 @@
 
     .venv/bin/python tests/gpu/patches.py --python /opt/vllm/bin/python --folder /var/tmp/moe [--capability 12.1]
 
-Needs some GB of GPU memory and an environment with a CUDA build of vLLM 0.20 or newer, which no other process may use meanwhile.
-Ansible patches its package and restores it; after a killed run, restore it with `state: absent`. A small model was trained to recite
-passages of a text (moe.py). In each kind of FP8, it is served in three variants: as shipped; with the flags and variables that
-mechanism auto returns for the capability; patched by mechanism source. Each server gets the opening of a passage at temperature 0 and
-has to return the rest of the passage. Afterwards FOLDER contains report.json with every token and logprob, report.md as a section for
-docs/benchmarks.md, and vLLM's logs. The exit status is 1 if a check fails. A model that does not come up as shipped is a finding,
-not a failure.
+Needs some GB of GPU memory and an environment with a CUDA build of vLLM 0.20 or newer, which no other process may use
+meanwhile. Ansible patches its package and restores it; after a killed run, restore it with `state: absent`. A small
+model was trained to recite passages of a text (moe.py). In each kind of FP8, it is served in three variants: as
+shipped; with the flags and variables that mechanism auto returns for the capability; patched by mechanism source. Each
+server gets the opening of a passage at temperature 0 and has to return the rest of the passage. Afterwards FOLDER
+contains report.json with every token and logprob, report.md as a section for docs/benchmarks.md, and vLLM's logs. The
+exit status is 1 if a check fails. A model that does not come up as shipped is a finding, not a failure.
 
 Standard library only. Run it with a Python that has ansible-core, such as that of .venv.
 """
@@ -42,7 +42,8 @@ PAIRS = (("auto", "source"), ("shipped", "auto"), ("shipped", "source"))
 
 @dataclass(frozen=True)
 class Model:
-    """A folder from moe.py, its launch arguments, and whether patches and flags lead to the same kernels and numbers."""
+    """A folder from moe.py, its launch arguments, and whether patches and flags lead to the same kernels and
+    numbers."""
 
     folder: str
     arguments: tuple[str, ...] = ()
@@ -58,14 +59,18 @@ MODELS = {
     # DeepGEMM has priority over CUTLASS, and no patch changes it.
     "block-wise": Model("block", environment={"VLLM_USE_DEEP_GEMM": "0"}),
 }
-SERVE = "--served-model-name moe --enforce-eager --no-enable-prefix-caching --max-model-len 1024 --max-num-seqs 4 --seed 0".split()
+SERVE = (
+    "--served-model-name moe --enforce-eager --no-enable-prefix-caching --max-model-len 1024 --max-num-seqs 4 --seed 0"
+).split()
 #: Bytes of KV cache, and the free share of GPU memory: several servers start at once.
 MEMORY = "--kv-cache-memory-bytes 268435456 --gpu-memory-utilization 0.05".split()
 #: Lines of vLLM's log that name the chosen kernels.
 SELECTED = re.compile(r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend")
 OURS = re.compile(r".+ \(gb10\.cluster\)")
 #: Parts of vLLM's log lines, apart from the message, that differ between runs. The process's name is kept.
-_PLACE = re.compile(r" pid=\d+(?=\) )|(?<=\) )[A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] |^[A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] ", re.MULTILINE)
+_PLACE = re.compile(
+    r" pid=\d+(?=\) )|(?<=\) )[A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] |^[A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] ", re.MULTILINE
+)
 #: Calls the patched functions. Arguments: names of modules and functions.
 ASK = """
 import importlib, json, sys
@@ -90,7 +95,10 @@ FUNCTIONS = (
 
 @dataclass
 class Case:
-    """One server: its inputs and its result. ``answers``: one {tokens, logprobs, margins} per passage, empty if it failed."""
+    """One server: its inputs and its result.
+
+    ``answers``: one {tokens, logprobs, margins} per passage, empty if it failed.
+    """
 
     model: str
     variant: str
@@ -109,7 +117,12 @@ class Case:
 
     def lines(self, pattern: re.Pattern[str]) -> list[str]:
         """Return the pattern's matches in the log, each once, in order."""
-        return list(dict.fromkeys(match[0] for match in pattern.finditer(_PLACE.sub("", self.log.read_text(encoding="utf-8", errors="replace")))))
+        return list(
+            dict.fromkeys(
+                match[0]
+                for match in pattern.finditer(_PLACE.sub("", self.log.read_text(encoding="utf-8", errors="replace")))
+            )
+        )
 
 
 def digests(package: Path) -> dict[str, str]:
@@ -133,7 +146,12 @@ def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -
     began = time.monotonic()
     with case.log.open("wb") as log:
         process = subprocess.Popen(
-            case.command, env=case.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            case.command,
+            env=case.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         try:
             while not healthy(case.url):
@@ -164,10 +182,25 @@ def cases(options: argparse.Namespace, variants: Iterable[str], auto: Mapping[st
         flags, variables = (auto["flags"], auto["environment"]) if variant == "auto" else ([], {})
         for name in options.models:
             model = MODELS[name]
-            label, port = f"{model.folder}-{variant}", options.port + 10 * VARIANTS.index(variant) + list(MODELS).index(name)
-            command = [options.python, "-m", "vllm.entrypoints.cli.main", "serve", str(options.folder / "models" / model.folder), *SERVE, *MEMORY]
+            label, port = (
+                f"{model.folder}-{variant}",
+                options.port + 10 * VARIANTS.index(variant) + list(MODELS).index(name),
+            )
+            command = [
+                options.python,
+                "-m",
+                "vllm.entrypoints.cli.main",
+                "serve",
+                str(options.folder / "models" / model.folder),
+                *SERVE,
+                *MEMORY,
+            ]
             command += ["--host", "127.0.0.1", "--port", str(port), *model.arguments, *flags]
-            own = {"VLLM_CACHE_ROOT": str(options.folder / "cache" / label), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+            own = {
+                "VLLM_CACHE_ROOT": str(options.folder / "cache" / label),
+                "HF_HUB_OFFLINE": "1",
+                "VLLM_NO_USAGE_STATS": "1",
+            }
             environment = os.environ | own | dict(model.environment) | variables
             result.append(Case(name, variant, command, environment, options.folder / f"{label}.log", port))
     return result
@@ -180,9 +213,14 @@ def difference(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, An
     """
     parted, largest = [], {"logprob": 0.0, "margin": 0.0}
     for number, (a, b) in enumerate(zip(one, other, strict=True)):
-        same = next((index for index, pair in enumerate(zip(a["tokens"], b["tokens"], strict=True)) if pair[0] != pair[1]), len(a["tokens"]))
+        same = next(
+            (index for index, pair in enumerate(zip(a["tokens"], b["tokens"], strict=True)) if pair[0] != pair[1]),
+            len(a["tokens"]),
+        )
         for what, value in largest.items():
-            largest[what] = max([value, *(abs(x - y) for x, y in zip(a[f"{what}s"][:same], b[f"{what}s"][:same], strict=True))])
+            largest[what] = max(
+                [value, *(abs(x - y) for x, y in zip(a[f"{what}s"][:same], b[f"{what}s"][:same], strict=True))]
+            )
         if same < len(a["tokens"]):
             parted.append({"passage": number, "token": same, "margins": [a["margins"][same], b["margins"][same]]})
     return {**largest, "parted": parted}
@@ -195,7 +233,9 @@ def main() -> None:
     parser.add_argument("--capability", help="capability to patch for (default: that of the GPU)")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--port", type=int, default=8400)
-    parser.add_argument("--start-seconds", type=int, default=900, help="limit for a server to come up, including compilation")
+    parser.add_argument(
+        "--start-seconds", type=int, default=900, help="limit for a server to come up, including compilation"
+    )
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -207,7 +247,11 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     gpus = module("gpu_info", {})
     if not gpus["gpus"]:
         sys.exit(f"no GPU: {gpus['reason']}")
-    capability = options.capability or gpus["gpus"][0]["capability"] or sys.exit("the GPU's capability is unknown. Fix: set --capability")
+    capability = (
+        options.capability
+        or gpus["gpus"][0]["capability"]
+        or sys.exit("the GPU's capability is unknown. Fix: set --capability")
+    )
     arguments = {"python": options.python, "capability": capability, "patches": PATCHES}
     auto = module("vllm_patch", arguments, check=True)
     if auto["changed"]:
@@ -217,8 +261,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         )
     package = Path(auto["package_dir"])
     before = digests(package)
-    subprocess.run([options.python, str(Path(__file__).with_name("moe.py")), str(options.folder / "models")], check=True)
-    passages, training = (json.loads((options.folder / "models" / name).read_text(encoding="utf-8")) for name in ("passages.json", "training.json"))
+    subprocess.run(
+        [options.python, str(Path(__file__).with_name("moe.py")), str(options.folder / "models")], check=True
+    )
+    passages, training = (
+        json.loads((options.folder / "models" / name).read_text(encoding="utf-8"))
+        for name in ("passages.json", "training.json")
+    )
     ask = partial(serve, passages=passages, limit=options.start_seconds)
     with ThreadPoolExecutor(len(VARIANTS) * len(MODELS)) as pool:
         functions = {"shipped": pool.submit(ask_functions, options.python)}
@@ -244,10 +293,18 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "source": {"changed": [source["changed"], again["changed"]], "patches": source["patches"]},
         "absent": absent["patches"],
         "functions": {variant: asked.result() for variant, asked in functions.items()},
-        "files": {"all": len(before), "changed": sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))},
+        "files": {
+            "all": len(before),
+            "changed": sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)),
+        },
         "servers": [
             {"model": case.model, "variant": case.variant, "seconds": case.seconds, "failure": case.failure}
-            | {"recited": [answer["tokens"] == passage["answer"] for answer, passage in zip(case.answers, passages, strict=False)]}
+            | {
+                "recited": [
+                    answer["tokens"] == passage["answer"]
+                    for answer, passage in zip(case.answers, passages, strict=False)
+                ]
+            }
             | {"selected": sorted(case.lines(SELECTED)), "ours": case.lines(OURS), "answers": case.answers}
             for case in served
         ],
@@ -255,7 +312,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     by = {(case.model, case.variant): case.answers for case in served if case.answers}
     report["differences"] = {
         model: {
-            f"{one} and {other}": difference(by[model, one], by[model, other]) for one, other in PAIRS if {(model, one), (model, other)} <= by.keys()
+            f"{one} and {other}": difference(by[model, one], by[model, other])
+            for one, other in PAIRS
+            if {(model, one), (model, other)} <= by.keys()
         }
         for model in options.models
     }
@@ -280,28 +339,41 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
     models = list(report["differences"])
     # A build for CUDA 13 has code for 12.x; for these, auto leaves CUTLASS on.
     disabled = "VLLM_DISABLED_KERNELS" in report["auto"]["environment"]
-    without = [server for server in report["servers"] if server["variant"] == "source" or (server["variant"] == "auto" and disabled)]
+    without = [
+        server
+        for server in report["servers"]
+        if server["variant"] == "source" or (server["variant"] == "auto" and disabled)
+    ]
     alike = [model for model in models if MODELS[model].same and disabled]
     up = {variant: [model for model in models if not of[model, variant]["failure"]] for variant in VARIANTS}
     result = {
-        "gpu_info reports the capability that vLLM was patched for": report["gpu"]["gpus"][0]["capability"] == report["capability"],
+        "gpu_info reports the capability that vLLM was patched for": report["gpu"]["gpus"][0]["capability"]
+        == report["capability"],
         "a second run changes nothing": report["source"]["changed"] == [True, False],
         "patched functions return False": not any(report["functions"]["source"].values()),
         "each server's log confirms this": all(
-            any(line.endswith(f"{name}() is False on {report['capability']} (gb10.cluster)") for line in of[model, "source"]["ours"])
+            any(
+                line.endswith(f"{name}() is False on {report['capability']} (gb10.cluster)")
+                for line in of[model, "source"]["ours"]
+            )
             for model in models
             for name in ("cutlass_fp8_supported", "cutlass_block_fp8_supported")
         ),
         "the log of the process that runs the model confirms that the patch chose Triton": all(
-            f"(EngineCore) Triton is the FP8 MoE backend on {report['capability']} (gb10.cluster)" in of[model, "source"]["ours"] for model in models
+            f"(EngineCore) Triton is the FP8 MoE backend on {report['capability']} (gb10.cluster)"
+            in of[model, "source"]["ours"]
+            for model in models
         ),
-        "no other log mentions a patch": not any(server["ours"] for server in report["servers"] if server["variant"] != "source"),
+        "no other log mentions a patch": not any(
+            server["ours"] for server in report["servers"] if server["variant"] != "source"
+        ),
         "linear layers do not use CUTLASS or FlashInfer, patched or by flags that disable them": all(
             linear(server) and not re.search("Cutlass|FlashInfer", "".join(linear(server))) for server in without
         ),
         "Triton runs the experts, patched and by flags": {
             moe(server) for server in report["servers"] if server["variant"] != "shipped"
-        } == {"TRITON"},
+        }
+        == {"TRITON"},
         "every model comes up, patched and by flags": up["auto"] == up["source"] == models,
         **{
             f"{variant}: every token of every answer is right: {'; '.join(up[variant])}": all(
@@ -320,7 +392,8 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
             linear(of[model, "source"]) == linear(of[model, "auto"]) for model in alike
         )
         result[f"same tokens, logprobs and margins patched and by flags: {'; '.join(alike)}"] = all(
-            report["differences"][model].get("auto and source") == {"logprob": 0.0, "margin": 0.0, "parted": []} for model in alike
+            report["differences"][model].get("auto and source") == {"logprob": 0.0, "margin": 0.0, "parted": []}
+            for model in alike
         )
     return result
 
@@ -348,21 +421,39 @@ def outcome(server: Mapping[str, Any]) -> str:
 def section(report: Mapping[str, Any]) -> str:
     """Return the section for docs/benchmarks.md."""
     gpu, auto = report["gpu"]["gpus"][0], report["auto"]
-    servers = ["| model | variant | linear layers | experts | launch s | recited | least margin |\n|---|---|---|---|--:|--:|--:|\n"]
+    servers = [
+        (
+            "| model | variant | linear layers | experts | launch s | recited | least margin "
+            "|\n|---|---|---|---|--:|--:|--:|\n"
+        )
+    ]
     for server in report["servers"]:
         kernels = ", ".join(sorted({line.split()[1] for line in linear(server)}))
         servers.append(f"| {server['model']} | {server['variant']} | {kernels} | {moe(server)} | {outcome(server)} |\n")
     functions = ["| function | shipped | patched |\n|---|---|---|\n"]
     for name, answer in report["functions"]["shipped"].items():
         functions.append(f"| `{name}()` | {answer} | {report['functions']['source'][name]} |\n")
-    compared = ["| model | variants | passages that differ | largest difference of a logprob | of a margin | first different token, its margins |\n"]
+    compared = [
+        (
+            "| model | variants | passages that differ | largest difference of a logprob | of a margin | first "
+            "different token, its margins |\n"
+        )
+    ]
     compared.append("|---|---|--:|--:|--:|---|\n")
     for model, differences in report["differences"].items():
         for pair, found in differences.items():
-            parted = "; ".join(f"{each['token']}: {each['margins'][0]:.3f}, {each['margins'][1]:.3f}" for each in found["parted"])
-            compared.append(f"| {model} | {pair} | {len(found['parted'])} | {found['logprob']:.2g} | {found['margin']:.2g} | {parted} |\n")
+            parted = "; ".join(
+                f"{each['token']}: {each['margins'][0]:.3f}, {each['margins'][1]:.3f}" for each in found["parted"]
+            )
+            compared.append(
+                f"| {model} | {pair} | {len(found['parted'])} | {found['logprob']:.2g} | {found['margin']:.2g} "
+                f"| {parted} |\n"
+            )
     said = dict.fromkeys(line for server in report["servers"] for line in server["ours"])
-    card = f"{gpu['name']}, compute capability {gpu['capability']}, driver {report['gpu']['driver_version']}, {os.uname().machine}"
+    card = (
+        f"{gpu['name']}, compute capability {gpu['capability']}, driver {report['gpu']['driver_version']}, "
+        f"{os.uname().machine}"
+    )
     return f"""## Patches on an {gpu["name"]}
 
 `tests/gpu/patches.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm_version"]} for CUDA {report["cuda_build"]} on an {card},

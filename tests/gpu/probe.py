@@ -5,9 +5,9 @@
 
     python tests/gpu/probe.py
 
-PYTHON is that of an environment with a CUDA build of PyTorch and, for its checks, vLLM. Each planted fault replaces a kernel in this
-process: a result that is 5 % too large, and one wrong element. The exit status is 1 if a kernel as shipped fails, or a fault is not
-reported as a wrong result. Kernels that the GPU does not support are left out.
+PYTHON is that of an environment with a CUDA build of PyTorch and, for its checks, vLLM. Each planted fault replaces a
+kernel in this process: a result that is 5 % too large, and one wrong element. The exit status is 1 if a kernel as
+shipped fails, or a fault is not reported as a wrong result. Kernels that the GPU does not support are left out.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ def main() -> None:
     passed = [check for check in KERNELS if shipped[check]["state"] == "passed"]
     faults = [planted(probe, runtime, check, fault) for check in passed for fault in (too_large, one_element)]
     sys.stdout.writelines(f"{json.dumps(result)}\n" for result in (*shipped.values(), *faults))
-    sys.exit(any(each["state"] == "failed" for each in shipped.values()) or any(each["cause"] != "wrong_result" for each in faults))
+    sys.exit(
+        any(each["state"] == "failed" for each in shipped.values())
+        or any(each["cause"] != "wrong_result" for each in faults)
+    )
 
 
 if __name__ == "__main__":

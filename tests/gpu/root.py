@@ -1,7 +1,8 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The machine of the lab, where the real one lacks ip, nft, systemd-nspawn or Ansible: a Debian root file system, entered by chroot.
+"""The machine of the lab, where the real one lacks ip, nft, systemd-nspawn or Ansible: a Debian root file system,
+entered by chroot.
 
 Its mounts belong to the machine and stay between calls, as do the lab's hosts.
 """
@@ -102,7 +103,9 @@ class Root:
 
     def _mounted(self) -> list[str]:
         with Path("/proc/self/mountinfo").open(encoding="utf-8") as file:
-            return [path for line in file if (path := line.split()[4]) == str(self.path) or path.startswith(f"{self.path}/")]
+            return [
+                path for line in file if (path := line.split()[4]) == str(self.path) or path.startswith(f"{self.path}/")
+            ]
 
     def unmount(self) -> None:
         """Undo mount()."""
@@ -112,11 +115,26 @@ class Root:
     def run(self, command: Sequence[str], limit: float, log: Path | None = None) -> Result:
         """Run a program in the root. Each line of ``log`` begins with its second."""
         began, lines = time.monotonic(), []
-        inside = ["chroot", str(self.path), "env", "-i", f"--chdir={CHECKOUT}", *(f"{name}={value}" for name, value in ENVIRONMENT.items())]
-        with subprocess.Popen(
-            [*inside, "timeout", "--kill-after=10", str(int(limit)), *command],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-        ) as process, open(log or os.devnull, "a", encoding="utf-8") as file:  # noqa: PTH123 - devnull is no Path
+        inside = [
+            "chroot",
+            str(self.path),
+            "env",
+            "-i",
+            f"--chdir={CHECKOUT}",
+            *(f"{name}={value}" for name, value in ENVIRONMENT.items()),
+        ]
+        with (
+            subprocess.Popen(
+                [*inside, "timeout", "--kill-after=10", str(int(limit)), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            ) as process,
+            Path(log or os.devnull).open("a", encoding="utf-8") as file,
+        ):
             assert process.stdout
             for line in process.stdout:
                 lines.append(line)

@@ -3,15 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Start vLLM on real GPUs exactly as the collection plans it, and measure its answers.
 
-    .venv/bin/python tests/gpu/serve.py --runtime /opt/vllm --folder /var/tmp/serve [--nodes 2] [--nccl SOURCE --identity 'sha256 …']
+    .venv/bin/python tests/gpu/serve.py --runtime /opt/vllm --folder /var/tmp/serve [--nodes 2] [--nccl SOURCE
+    --identity 'sha256 …']
 
-RUNTIME is the folder of a virtual environment with a CUDA build of vLLM, and Ray. The role gb10 reads and plans a cluster of NODES hosts
-with one GPU each (hosts.py), as for site.yml. Argv and environment of Ray and vLLM are taken from that plan unchanged, except for the check
-of the API key. The model is that of moe.py with FP8 in blocks. It was trained to recite passages, so every token of an answer is known. On
-one host it is served with CUDA graphs, eager, with the flags and variables that vllm_patch returns for that GPU, and with the arguments of
-a recipe. On several hosts it is served by Ray and by the executor mp, with tensor parallelism. With --nccl, NCCL is built for the GPUs and
-replaces the wheel's library, and nccl_info reads the mapped libraries of each rank. Afterwards FOLDER contains report.json, report.md as a
-section for docs/benchmarks.md, plans and logs. The exit status is 1 if a check fails.
+RUNTIME is the folder of a virtual environment with a CUDA build of vLLM, and Ray. The role gb10 reads and plans a
+cluster of NODES hosts with one GPU each (hosts.py), as for site.yml. Argv and environment of Ray and vLLM are taken
+from that plan unchanged, except for the check of the API key. The model is that of moe.py with FP8 in blocks. It was
+trained to recite passages, so every token of an answer is known. On one host it is served with CUDA graphs, eager, with
+the flags and variables that vllm_patch returns for that GPU, and with the arguments of a recipe. On several hosts it is
+served by Ray and by the executor mp, with tensor parallelism. With --nccl, NCCL is built for the GPUs and replaces the
+wheel's library, and nccl_info reads the mapped libraries of each rank. Afterwards FOLDER contains report.json,
+report.md as a section for docs/benchmarks.md, plans and logs. The exit status is 1 if a check fails.
 
 Standard library only. Run it as root with a Python that has ansible-core, such as that of .venv.
 """
@@ -45,7 +47,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrid
 DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
 #: Lines of vLLM's log about its choices.
 SELECTED = re.compile(
-    r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Graph capturing finished in \d+ secs|NCCL version \S+"
+    r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Graph capturing finished in "
+    r"\d+ secs|NCCL version \S+"
 )
 #: NVLink's multicast can disable shared GPUs. DeepGEMM warms up for minutes, and a GB10 does not support it.
 QUIET = {"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "VERSION", "VLLM_USE_DEEP_GEMM": "0"}
@@ -77,12 +80,18 @@ class Case:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runtime", required=True, type=Path, help="a virtual environment with a CUDA build of vLLM, and Ray")
-    parser.add_argument("--folder", required=True, type=Path, help="a folder, not in /tmp, for the model, plans, logs and reports")
+    parser.add_argument(
+        "--runtime", required=True, type=Path, help="a virtual environment with a CUDA build of vLLM, and Ray"
+    )
+    parser.add_argument(
+        "--folder", required=True, type=Path, help="a folder, not in /tmp, for the model, plans, logs and reports"
+    )
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--nccl", type=Path, help="NCCL's source tree; without it the wheel's is used")
     parser.add_argument("--identity", help="identity of that source, such as the hash of its archive")
-    parser.add_argument("--start-seconds", type=int, default=600, help="limit for a server to come up, including compilation")
+    parser.add_argument(
+        "--start-seconds", type=int, default=600, help="limit for a server to come up, including compilation"
+    )
     parser.add_argument("--cases", nargs="+", help="only these")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
@@ -93,19 +102,31 @@ def main() -> None:
 def cases(options: argparse.Namespace, patch: Mapping[str, Any]) -> list[Case]:
     """Return the clusters to serve, in order."""
     if options.nodes > 1:
-        both = [Case("ray", {"gb10_distributed_executor_backend": "ray"}), Case("mp", {"gb10_distributed_executor_backend": "mp"})]
+        both = [
+            Case("ray", {"gb10_distributed_executor_backend": "ray"}),
+            Case("mp", {"gb10_distributed_executor_backend": "mp"}),
+        ]
     else:
         eager = {"gb10_vllm_extra_args": ["--enforce-eager"]}
-        both = [Case("graphs", {}), Case("eager", eager), Case("graphs, our flags", {}, patch), Case("eager, our flags", eager, patch)]
+        both = [
+            Case("graphs", {}),
+            Case("eager", eager),
+            Case("graphs, our flags", {}, patch),
+            Case("eager, our flags", eager, patch),
+        ]
         both.append(Case("recipe", recipe(options.folder)))
     return [case for case in both if not options.cases or case.name in options.cases]
 
 
 def recipe(folder: Path) -> dict[str, Any]:
-    """Write a recipe with the arguments of NVIDIA's single-Spark example that suit this GPU and model. Return its variables."""
+    """Write a recipe with the arguments of NVIDIA's single-Spark example that suit this GPU and model.
+
+    Return its variables.
+    """
     command = (
-        "vllm serve lab/moe --host 0.0.0.0 --port {port} --gpu-memory-utilization 0.5 --max-model-len {max_model_len} --max-num-seqs 8 "
-        "--max-num-batched-tokens 2048 --enable-chunked-prefill --async-scheduling --enable-prefix-caching"
+        "vllm serve lab/moe --host 0.0.0.0 --port {port} --gpu-memory-utilization 0.5 --max-model-len "
+        "{max_model_len} --max-num-seqs 8 --max-num-batched-tokens 2048 --enable-chunked-prefill "
+        "--async-scheduling --enable-prefix-caching"
     )
     data = {
         "recipe_version": "1",
@@ -117,7 +138,11 @@ def recipe(folder: Path) -> dict[str, Any]:
     }
     path = folder / "recipe.yaml"
     path.write_text(json.dumps(data), encoding="utf-8")
-    return {"gb10_recipe": str(path), "gb10_recipe_images": {"vllm-node": "native"}, "gb10_distributed_executor_backend": "mp"}
+    return {
+        "gb10_recipe": str(path),
+        "gb10_recipe_images": {"vllm-node": "native"},
+        "gb10_distributed_executor_backend": "mp",
+    }
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -132,13 +157,19 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     passages = json.loads((models / "passages.json").read_text(encoding="utf-8"))
     nccl = build(options, gpus) if options.nccl else {}
     capability = gpus["gpus"][0]["capability"]
-    patch = module("vllm_patch", {"python": python, "capability": capability, "patches": ["w8a8", "w8a8_torch", "fp8_moe_oracle"]}, check=True)
+    patch = module(
+        "vllm_patch",
+        {"python": python, "capability": capability, "patches": ["w8a8", "w8a8_torch", "fp8_moe_oracle"]},
+        check=True,
+    )
     served = []
     with hosts(options.nodes, options.folder) as there:
         for case in cases(options, patch):
             served.append(case)
             serve(case, there, options, nccl, passages)
-            sys.stdout.write(f"{case.name}: {case.failure or f'{case.seconds:.0f} s, {case.recited} recited, {case.rates}'}\n")
+            sys.stdout.write(
+                f"{case.name}: {case.failure or f'{case.seconds:.0f} s, {case.recited} recited, {case.rates}'}\n"
+            )
             sys.stdout.flush()
     if nccl:
         module("nccl_select", {"python": python, "state": "absent"})
@@ -150,37 +181,63 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "cuda": patch["cuda_build"],
         "passages": len(passages),
         "nccl": {key: nccl[key] for key in ("name", "sha256", "seconds") if key in nccl},
-        "cases": [vars(case) | {"patch": {key: case.patch[key] for key in ("flags", "environment") if case.patch}} for case in served],
+        "cases": [
+            vars(case) | {"patch": {key: case.patch[key] for key in ("flags", "environment") if case.patch}}
+            for case in served
+        ],
     }
     return report | {"checks": checks(report)}
 
 
 def build(options: argparse.Namespace, gpus: Mapping[str, Any]) -> dict[str, Any]:
-    """Build NCCL and link it in place of the wheel's library, like the role nccl_sm121_build. Return nccl_build's result, the library and an
-    override."""
+    """Build NCCL and link it in place of the wheel's library, like the role nccl_sm121_build. Return nccl_build's
+    result, the library and an override."""
     began, packed = time.monotonic(), str(options.folder / "nccl.tar")
     capabilities = sorted({gpu["capability"] for gpu in gpus["gpus"]})
     source = {"source": str(options.nccl.resolve()), **({"identity": options.identity} if options.identity else {})}
-    built = module("nccl_build", {"store": str(options.folder / "store"), "capabilities": capabilities, "pack": packed, **source})
+    built = module(
+        "nccl_build", {"store": str(options.folder / "store"), "capabilities": capabilities, "pack": packed, **source}
+    )
     library = str(options.folder / "store" / built["name"] / "lib/libnccl.so.2")
     preferred = module("nccl_select", {"python": str(options.runtime / "bin/python"), "library": library})
     addition = {"environment": preferred["environment"], "flags": [], "files": {library: built["sha256"]}, "mounts": []}
-    return built | {"library": library, "capabilities": capabilities, "addition": addition, "seconds": time.monotonic() - began}
+    return built | {
+        "library": library,
+        "capabilities": capabilities,
+        "addition": addition,
+        "seconds": time.monotonic() - began,
+    }
 
 
 def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cluster's plan that the role gb10 makes from an inventory of these hosts. Exits with preflight's errors."""
-    frozen = subprocess.run([str(options.runtime / "bin/python"), "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True)
+    """Return the cluster's plan that the role gb10 makes from an inventory of these hosts.
+
+    Exits with preflight's errors.
+    """
+    frozen = subprocess.run(
+        [str(options.runtime / "bin/python"), "-m", "pip", "list", "--format=freeze"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     lock = options.folder / "lock.txt"
     # The plan requires hashes of the packages to install. These are installed already.
     pins = [line.split("+")[0] for line in frozen.stdout.splitlines() if "==" in line]
     lock.write_text("".join(f"{pin} --hash=sha256:{'0' * 64}\n" for pin in pins), encoding="utf-8")
 
     def host(entry: Host) -> dict[str, Any]:
-        return {"ansible_connection": "local", "ansible_host": entry.address, "ansible_python_interpreter": entry.python, "ansible_become": False}
+        return {
+            "ansible_connection": "local",
+            "ansible_host": entry.address,
+            "ansible_python_interpreter": entry.python,
+            "ansible_become": False,
+        }
 
     head, *others = there
-    groups = {"head": {"hosts": {head.name: host(head)}}, "worker": {"hosts": {entry.name: host(entry) for entry in others}}}
+    groups = {
+        "head": {"hosts": {head.name: host(head)}},
+        "worker": {"hosts": {entry.name: host(entry) for entry in others}},
+    }
     variables = {
         "gb10_model": str(options.folder / "models" / "block"),
         "gb10_served_model_name": "moe",
@@ -192,7 +249,9 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
         **case.inventory,
     }
     inventory, target = (options.folder / f"{case.label}.{what}.json" for what in ("inventory", "plan"))
-    inventory.write_text(json.dumps({"gb10_cluster": {"children": groups, "vars": variables}}, indent=1), encoding="utf-8")
+    inventory.write_text(
+        json.dumps({"gb10_cluster": {"children": groups, "vars": variables}}, indent=1), encoding="utf-8"
+    )
     playbook = str(Path(__file__).with_name("plan.yml"))
     command = [sys.executable, "-m", "ansible", "playbook", playbook, "-i", str(inventory), "-e", f"plan_file={target}"]
     own = os.environ | {"ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
@@ -204,7 +263,10 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
     runtime.parent.mkdir(parents=True, exist_ok=True)
     if not runtime.exists():
         runtime.symlink_to(options.runtime.resolve())
-    for role, addition in (("vllm_patch", {**case.patch, "mounts": []}), ("nccl_sm121_build", nccl.get("addition", {}))):
+    for role, addition in (
+        ("vllm_patch", {**case.patch, "mounts": []}),
+        ("nccl_sm121_build", nccl.get("addition", {})),
+    ):
         if "flags" in addition:
             plan = overrides.merge(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
     return plan
@@ -216,7 +278,11 @@ def server(plan: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
 
 
 def serve(
-    case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any], passages: Sequence[Mapping[str, list[int]]]
+    case: Case,
+    there: Sequence[Host],
+    options: argparse.Namespace,
+    nccl: Mapping[str, Any],
+    passages: Sequence[Mapping[str, list[int]]],
 ) -> None:
     """Launch the plan's processes on each host, query the model, and stop them."""
     plan = planned(case, there, options, nccl)
@@ -227,7 +293,11 @@ def serve(
 
     def environment(host: Host) -> dict[str, str]:
         # The same as in the units.
-        ray = {"RAY_ADDRESS": f"{plan['head']['address']}:{plan['ray_port']}", "RAY_AUTH_TOKEN_PATH": str(token)} if plan["executor"] == "ray" else {}
+        ray = (
+            {"RAY_ADDRESS": f"{plan['head']['address']}:{plan['ray_port']}", "RAY_AUTH_TOKEN_PATH": str(token)}
+            if plan["executor"] == "ray"
+            else {}
+        )
         cache = {"VLLM_CACHE_ROOT": str(options.folder / "cache"), "HOME": str(options.folder / "home")}
         return host.environment() | cache | overrides.rank_environment(names[host.name]) | ray
 
@@ -243,7 +313,9 @@ def serve(
 
         processes = []
         if plan["executor"] == "ray":
-            processes = [start(host, launch.ray_argv({**plan, "node": names[host.name]}, OBJECT_STORE), "ray") for host in there]
+            processes = [
+                start(host, launch.ray_argv({**plan, "node": names[host.name]}, OBJECT_STORE), "ray") for host in there
+            ]
             expected = [f"--expect={entry['name']}={entry['address']}" for entry in plan["nodes"]]
             waiter = [sys.executable, str(ROOT / "plugins/module_utils/launch/io_ray.py"), "--timeout=180", *expected]
             subprocess.run([*head.prefix, *waiter], env=environment(head), check=True)
@@ -259,7 +331,9 @@ def serve(
                 time.sleep(0.5)
             case.seconds = time.monotonic() - began
             answers = [complete(url, passage["opening"], len(passage["answer"])) for passage in passages]
-            case.recited = sum(answer["tokens"] == passage["answer"] for answer, passage in zip(answers, passages, strict=True))
+            case.recited = sum(
+                answer["tokens"] == passage["answer"] for answer, passage in zip(answers, passages, strict=True)
+            )
             for _ in range(ROUNDS):
                 rate, first = decode(url, passages[0]["opening"], DECODE)
                 case.rates.append(rate)
@@ -272,12 +346,19 @@ def serve(
 
 
 def mapped(processes: Sequence[subprocess.Popen[bytes]], nccl: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
-    """Return the mapped NCCL libraries of these processes and their descendants, and nccl_info's problems; both empty without a build."""
+    """Return the mapped NCCL libraries of these processes and their descendants, and nccl_info's problems; both empty
+    without a build."""
     if not nccl:
         return [], []
     pids = sorted({pid for process in processes for pid in below(process.pid)})
-    requires = {"capabilities": nccl["capabilities"], "sha256": nccl["sha256"], "alone": not nccl["addition"]["environment"]}
-    loaded = [pid for pid in pids if "libnccl" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")]
+    requires = {
+        "capabilities": nccl["capabilities"],
+        "sha256": nccl["sha256"],
+        "alone": not nccl["addition"]["environment"],
+    }
+    loaded = [
+        pid for pid in pids if "libnccl" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")
+    ]
     told = module("nccl_info", {"path": nccl["library"], "pids": loaded, "requires": requires})
     return told["processes"], told["problems"]
 
@@ -291,7 +372,9 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
     }
     of = {case["name"]: case for case in served}
     if report["nodes"] == 1 and {"graphs", "eager"} <= of.keys():
-        result["graphs decode faster than eager"] = statistics.median(of["graphs"]["rates"] or [0]) > statistics.median(of["eager"]["rates"] or [0])
+        result["graphs decode faster than eager"] = statistics.median(of["graphs"]["rates"] or [0]) > statistics.median(
+            of["eager"]["rates"] or [0]
+        )
     if "graphs, our flags" in of:
         kernels = [line for line in of["graphs, our flags"]["selected"] if line.startswith("Selected ")]
         left_out = not re.search("Cutlass|FlashInfer", "".join(kernels))
@@ -306,20 +389,32 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
 def section(report: Mapping[str, Any]) -> str:
     """Return the section for docs/benchmarks.md."""
     gpu, nodes = report["gpu"]["gpus"][0], report["nodes"]
-    where = "one host" if nodes == 1 else f"{nodes} hosts in namespaces of one machine, with one GPU each, connected over sockets"
+    where = (
+        "one host"
+        if nodes == 1
+        else f"{nodes} hosts in namespaces of one machine, with one GPU each, connected over sockets"
+    )
     rows = []
     for case in report["cases"]:
         rates = case["rates"] or [0.0]
-        kernels = ", ".join(line.split()[1] for line in case["selected"] if line.startswith(("Selected", "Using"))) or "none named"
+        kernels = (
+            ", ".join(line.split()[1] for line in case["selected"] if line.startswith(("Selected", "Using")))
+            or "none named"
+        )
         graphs = next((line.split()[4] + " s" for line in case["selected"] if line.startswith("Graph")), "")
         numbers = f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
         rows.append(
-            f"| {case['name']} | {case['failure'] or round(case['seconds'])} | {case['recited']} of {report['passages']} | {numbers} | "
-            f"{1000 * statistics.median(case['first'] or [0.0]):.0f} | {graphs} | {kernels} |\n"
+            f"| {case['name']} | {case['failure'] or round(case['seconds'])} | {case['recited']} of "
+            f"{report['passages']} | {numbers} | {1000 * statistics.median(case['first'] or [0.0]):.0f} | "
+            f"{graphs} | {kernels} |\n"
         )
     argv = "\n".join(report["cases"][0]["argv"])
     environment = "\n".join(f"{name}={value}" for name, value in sorted(report["cases"][0]["environment"].items()))
-    nccl = f"\nNCCL was built from source in {report['nccl']['seconds']:.0f} s ({report['nccl']['name']}).\n" if report["nccl"] else ""
+    nccl = (
+        f"\nNCCL was built from source in {report['nccl']['seconds']:.0f} s ({report['nccl']['name']}).\n"
+        if report["nccl"]
+        else ""
+    )
     return f"""## A plan served on {nodes} NVIDIA {gpu["name"].removeprefix("NVIDIA ")}
 
 `tests/gpu/serve.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm"]} for CUDA {report["cuda"]}, capability {report["capability"]}, driver

@@ -3,17 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Run site.yml unchanged on one or two lab hosts with a real GPU each, connected by simulated QSFP cables.
 
-    .venv/bin/python tests/gpu/site.py pack --folder F --lock tests/gpu/vllm-0.33.0-cu130-x86_64-py313.lock [--there FREEZE]
-    python3 tests/gpu/site.py unpack --folder F [--python PYTHON]
+    .venv/bin/python tests/gpu/site.py pack --folder F --lock tests/gpu/vllm-0.33.0-cu130-x86_64-py313.lock [--there
+    FREEZE] python3 tests/gpu/site.py unpack --folder F [--python PYTHON]
     python3 tests/gpu/site.py train up check site recite rerun … down --folder F --out O
 
-`pack` needs root, Debian and a network. It collects the root file system of the hosts, Ansible and the wheels of the lock, as F/parts.
-The other commands run as root on the machine with the GPUs, which needs no network, no systemd and only Python 3.12 or newer, tar and the
-programs of util-linux. Copy the parts into the F/parts there. FREEZE is that machine's `PYTHON -m pip freeze`: NVIDIA's libraries in it do
-not travel. README.md has the steps and what each verifies.
+`pack` needs root, Debian and a network. It collects the root file system of the hosts, Ansible and the wheels of the
+lock, as F/parts. The other commands run as root on the machine with the GPUs, which needs no network, no systemd and
+only Python 3.12 or newer, tar and the programs of util-linux. Copy the parts into the F/parts there. FREEZE is that
+machine's `PYTHON -m pip freeze`: NVIDIA's libraries in it do not travel. README.md has the steps and what each
+verifies.
 
-Each step writes STEP.json and STEP.log into O, prints a line, and ends the program with 1 if it fails. Its JSON has the compilers that ran
-in the hosts with their units, the lowest MemAvailable, and what vLLM logged about its choices and times.
+Each step writes STEP.json and STEP.log into O, prints a line, and ends the program with 1 if it fails. Its JSON has the
+compilers that ran in the hosts with their units, the lowest MemAvailable, and what vLLM logged about its choices and
+times.
 
 Standard library only.
 """
@@ -63,8 +65,9 @@ FLASHINFER = {"gpu_args": ["--attention-backend=FLASHINFER"], "gpu_env": backend
 MODEL, BROKEN = "/srv/models/moe", "/srv/models/broken"
 #: Lines of vLLM's log about the steps of a start, and about compilation.
 TIMES = re.compile(
-    r"(?:init engine|Loading weights took|Model loading took|torch\.compile t|Compiling a graph|Dynamo bytecode|Directly load|Graph capturing|"
-    r"GPU KV cache size|Application startup complete|Triton kernel JIT|[^\n]{0,60}(?:JIT comp|jit comp|FlashInfer|autotun(?:e|ing) ))[^\n]{0,160}"
+    r"(?:init engine|Loading weights took|Model loading took|torch\.compile t|Compiling a graph|Dynamo "
+    r"bytecode|Directly load|Graph capturing|GPU KV cache size|Application startup complete|Triton kernel "
+    r"JIT|[^\n]{0,60}(?:JIT comp|jit comp|FlashInfer|autotun(?:e|ing) ))[^\n]{0,160}"
 )
 
 
@@ -94,19 +97,31 @@ class Site:
         self.inventory = self.folder / "inventory"
         self.step = Step("", Path(os.devnull))
 
-    # -- the machine -----------------------------------------------------------------------------------------------------
+    # -- the machine ----------------------------------------
 
     def prepare(self) -> None:
         """Mount the root, and write the inventory next to the records that earlier playbooks wrote."""
         self.root.mount()
-        machine = {"gpu_folder": str(self.folder), "gpu_binds": self.binds(), "gpu_files": self.files(), "gpu_args": [], "gpu_env": {}}
+        machine = {
+            "gpu_folder": str(self.folder),
+            "gpu_binds": self.binds(),
+            "gpu_files": self.files(),
+            "gpu_args": [],
+            "gpu_env": {},
+        }
         parts.write_inventory(self.inventory, self.names, machine)
 
     def binds(self) -> list[dict[str, Any]]:
         """Return what the hosts share: all of them the models, the driver and the toolkit, and each one a GPU."""
-        shared = {str(self.folder / "models/block"): MODEL, str(self.folder / "models/broken"): BROKEN, str(TOOLKIT): str(TOOLKIT)}
+        shared = {
+            str(self.folder / "models/block"): MODEL,
+            str(self.folder / "models/broken"): BROKEN,
+            str(TOOLKIT): str(TOOLKIT),
+        }
         if self.gpus:
-            shared |= {path: path for path in (str(DRIVER), "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")}
+            shared |= {
+                path: path for path in (str(DRIVER), "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
+            }
         result: list[dict[str, Any]] = [{"src": source, "dest": place} for source, place in shared.items()]
         for number, name in enumerate(self.names if self.gpus else ()):
             result.append({"src": f"/dev/nvidia{number}", "dest": f"/dev/nvidia{number}", "nodes": [name]})
@@ -118,16 +133,32 @@ class Site:
             return []
         libraries, smi = self.folder / "nvidia.conf", self.folder / "nvidia-smi"
         libraries.write_text(f"{DRIVER}/lib64\n", encoding="ascii")
-        shutil.copy(shutil.which("nvidia-smi", path=f"{DRIVER}/bin:{os.environ['PATH']}") or sys.exit("nvidia-smi is missing"), smi)
-        return [{"src": str(smi), "dest": "/usr/bin/nvidia-smi"}, {"src": str(libraries), "dest": "/etc/ld.so.conf.d/nvidia.conf"}]
+        shutil.copy(
+            shutil.which("nvidia-smi", path=f"{DRIVER}/bin:{os.environ['PATH']}") or sys.exit("nvidia-smi is missing"),
+            smi,
+        )
+        return [
+            {"src": str(smi), "dest": "/usr/bin/nvidia-smi"},
+            {"src": str(libraries), "dest": "/etc/ld.so.conf.d/nvidia.conf"},
+        ]
 
     def play(self, playbook: str, *arguments: str, fails: bool = False, limit: float = 0) -> Result:
         """Run a playbook. Its seconds, recap and error become evidence."""
         self.write(f"\n== ansible-playbook {playbook} {' '.join(arguments)}\n")
         extra = [word for each in self.extra for word in ("-e", each)]
-        done = self.root.run(["ansible-playbook", playbook, "-i", str(self.inventory), *extra, *arguments], limit or self.limit, self.step.log)
+        done = self.root.run(
+            ["ansible-playbook", playbook, "-i", str(self.inventory), *extra, *arguments],
+            limit or self.limit,
+            self.step.log,
+        )
         recap = re.findall(r"^(\w+) +: (ok=.*?) *$", done.output, re.MULTILINE)
-        entry = {"playbook": playbook, "arguments": arguments, "status": done.status, "seconds": round(done.seconds, 1), "recap": dict(recap)}
+        entry = {
+            "playbook": playbook,
+            "arguments": arguments,
+            "status": done.status,
+            "seconds": round(done.seconds, 1),
+            "recap": dict(recap),
+        }
         if done.status:
             entry["error"] = done.output.rpartition("FAILED ****")[2][-3000:] or done.output[-3000:]
         self.step.evidence.setdefault("playbooks", []).append(entry)
@@ -138,16 +169,24 @@ class Site:
     def ssh(self, name: str, command: str, limit: float = 60) -> Result:
         """Run a shell command on a host as root."""
         keys = f"/var/lib/gb10-lab/{LAB}/ssh"
-        options = [f"UserKnownHostsFile={keys}/known_hosts", "ControlPath=none", "ConnectTimeout=5", "BatchMode=yes", "LogLevel=ERROR"]
+        options = [
+            f"UserKnownHostsFile={keys}/known_hosts",
+            "ControlPath=none",
+            "ConnectTimeout=5",
+            "BatchMode=yes",
+            "LogLevel=ERROR",
+        ]
         words = [word for option in options for word in ("-o", option)]
         address = f"nvidia@{PREFIX}.{11 + self.names.index(name)}"
-        return self.root.run(["ssh", "-i", f"{keys}/id_ed25519", *words, address, f"sudo sh -c {quoted(command)}"], limit)
+        return self.root.run(
+            ["ssh", "-i", f"{keys}/id_ed25519", *words, address, f"sudo sh -c {quoted(command)}"], limit
+        )
 
     def write(self, text: str) -> None:
         with self.step.log.open("a", encoding="utf-8") as file:
             file.write(text)
 
-    # -- the API ---------------------------------------------------------------------------------------------------------
+    # -- the API ----------------------------------------
 
     @property
     def url(self) -> str:
@@ -157,7 +196,9 @@ class Site:
         return self.ssh(self.names[0], "cat /etc/gb10/api.key").output.strip()
 
     def passages(self) -> list[dict[str, list[int]]]:
-        result: list[dict[str, list[int]]] = json.loads((self.folder / "models/passages.json").read_text(encoding="utf-8"))
+        result: list[dict[str, list[int]]] = json.loads(
+            (self.folder / "models/passages.json").read_text(encoding="utf-8")
+        )
         return result
 
     def answers(self, key: str, seconds: float = 10) -> bool:
@@ -187,7 +228,7 @@ class Site:
         if right < len(passages):
             raise Failed(f"{right} of {len(passages)} passages are right")
 
-    # -- steps -----------------------------------------------------------------------------------------------------------
+    # -- steps ----------------------------------------
 
     def train(self) -> None:
         """Train the model, and make a copy of it that vLLM cannot load."""
@@ -220,7 +261,11 @@ class Site:
         """Boot the hosts, with their GPUs."""
         self.play("playbooks/lab_up.yml")
         for name in self.names:
-            facts = {"system": self.ssh(name, "systemctl is-system-running --wait; uname -r; python3 -V; command -v ninja || echo no ninja").output}
+            facts = {
+                "system": self.ssh(
+                    name, "systemctl is-system-running --wait; uname -r; python3 -V; command -v ninja || echo no ninja"
+                ).output
+            }
             if self.gpus:
                 # As the package of a driver does.
                 query = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader"
@@ -248,7 +293,9 @@ class Site:
         done = self.play("site.yml")
         if re.search(r"changed=[1-9]", done.output):
             tasks = re.split(r"^TASK \[", done.output, flags=re.MULTILINE)
-            raise Failed(f"changed: {'; '.join(task.partition(']')[0] for task in tasks if re.search('^changed: ', task, re.MULTILINE))}")
+            raise Failed(
+                f"changed: {'; '.join(task.partition(']')[0] for task in tasks if re.search('^changed: ', task, re.MULTILINE))}"
+            )
 
     def restart(self) -> None:
         """The second start, by systemctl."""
@@ -349,24 +396,37 @@ class Site:
         self.play("playbooks/lab_down.yml")
         self.root.unmount()
 
-    # -- evidence --------------------------------------------------------------------------------------------------------
+    # -- evidence ----------------------------------------
 
     def started(self) -> None:
-        """Collect the last start of each service: its seconds, its steps, and what each process logged about its choices."""
+        """Collect the last start of each service: its seconds, its steps, and what each process logged about its
+        choices."""
         properties = "Id,ActiveState,SubState,NRestarts,ExecMainStartTimestamp,MemoryPeak"
         show = f"systemctl show --timestamp=unix --property={properties} {' '.join(UNITS)}"
         last = "_SYSTEMD_INVOCATION_ID=$(systemctl show --value --property InvocationID $u)"
-        journal = f"for u in gb10-ray gb10-vllm; do journalctl --unit $u --output short-unix --no-hostname --no-pager {last}; done"
+        journal = (
+            "for u in gb10-ray gb10-vllm; do journalctl --unit $u --output short-unix --no-hostname --no-pager "
+            f"{last}; done"
+        )
         for name in self.names:
             blocks = self.ssh(name, show).output.strip().split("\n\n")
-            units = {unit.pop("Id"): unit for unit in (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)}
+            units = {
+                unit.pop("Id"): unit
+                for unit in (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)
+            }
             text = self.ssh(name, journal).output
             began = float(units["gb10-vllm.service"].get("ExecMainStartTimestamp", "").lstrip("@") or 0)
             lines = re.findall(r"^(\d+\.\d+) \S+?: (.*)", text, re.MULTILINE)
-            steps = [(round(float(second) - began, 1), found.group()) for second, line in lines if (found := TIMES.search(line))]
+            steps = [
+                (round(float(second) - began, 1), found.group())
+                for second, line in lines
+                if (found := TIMES.search(line))
+            ]
             self.step.evidence.setdefault("hosts", {})[name] = {
                 "units": units,
-                "start_seconds": next((second for second, line in reversed(steps) if line.startswith("Application startup")), None),
+                "start_seconds": next(
+                    (second for second, line in reversed(steps) if line.startswith("Application startup")), None
+                ),
                 "steps": steps[:200],
                 "choices": choices.read(line for _, line in lines),
                 "argv": "".join(re.findall(r"non-default args: .*", text)[-1:])[:3000],
@@ -374,7 +434,10 @@ class Site:
 
     def journals(self) -> None:
         for name in self.names:
-            command = f"journalctl --no-pager --boot --lines 20000 {' '.join(f'--unit {unit}' for unit in UNITS)}; systemctl --failed --no-pager"
+            command = (
+                f"journalctl --no-pager --boot --lines 20000 {' '.join(f'--unit {unit}' for unit in UNITS)}; "
+                "systemctl --failed --no-pager"
+            )
             done = self.ssh(name, command, 60)
             self.write(f"\n== journals of {name}\n{done.output[-MOST_LOG:]}\n")
 
@@ -428,7 +491,14 @@ class Sampler(threading.Thread):
             # FlashInfer and PyTorch ask nvcc for its release when they are imported.
             if found and text.split()[1:] not in (["-V"], ["--version"]):
                 unit = found[2].rpartition("/")[2]
-                new: dict[str, Any] = {"host": found[1], "program": name, "first": time.time(), "samples": 0, "units": [], "command": text[-300:]}
+                new: dict[str, Any] = {
+                    "host": found[1],
+                    "program": name,
+                    "first": time.time(),
+                    "samples": 0,
+                    "units": [],
+                    "command": text[-300:],
+                }
                 run = self.runs.setdefault((found[1], name), new)
                 run["last"] = time.time()
                 run["samples"] += 1
@@ -444,7 +514,10 @@ class Sampler(threading.Thread):
 STEPS: Mapping[str, Callable[[Site], None]] = {
     name: getattr(Site, name)
     for name in (
-        "train up check site recite restart rerun status verify mp flashinfer default121 stopped reboot rollback golden facts down".split()
+        (
+            "train up check site recite restart rerun status verify mp flashinfer default121 stopped reboot "
+            "rollback golden facts down"
+        ).split()
     )
 }
 
@@ -463,10 +536,19 @@ def recorded(site: Site, name: str, out: Path) -> Iterator[Step]:
         site.write(f"\n{traceback.format_exc()}")
         site.journals()
     seconds = round(time.time() - began, 1)
-    report = {"step": name, "began": began, "seconds": seconds, "result": error or "right", **step.evidence, "sampled": sampler.result()}
+    report = {
+        "step": name,
+        "began": began,
+        "seconds": seconds,
+        "result": error or "right",
+        **step.evidence,
+        "sampled": sampler.result(),
+    }
     (out / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     compilers = sorted({run["program"] for run in report["sampled"]["compilers"]})
-    sys.stdout.write(f"{name}: {report['result'][:600]} ({report['seconds']:.0f} s; compilers: {' '.join(compilers) or 'none'})\n")
+    sys.stdout.write(
+        f"{name}: {report['result'][:600]} ({report['seconds']:.0f} s; compilers: {' '.join(compilers) or 'none'})\n"
+    )
     sys.stdout.flush()
     if error:
         sys.exit(1)
@@ -474,18 +556,37 @@ def recorded(site: Site, name: str, out: Path) -> Iterator[Step]:
 
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("commands", nargs="+", choices=["pack", "unpack", *STEPS], metavar="COMMAND", help=", ".join(["pack", "unpack", *STEPS]))
-    parser.add_argument("--folder", required=True, type=Path, help="for the parts, the root, the model and the inventory; on a disk")
+    parser.add_argument(
+        "commands",
+        nargs="+",
+        choices=["pack", "unpack", *STEPS],
+        metavar="COMMAND",
+        help=", ".join(["pack", "unpack", *STEPS]),
+    )
+    parser.add_argument(
+        "--folder", required=True, type=Path, help="for the parts, the root, the model and the inventory; on a disk"
+    )
     parser.add_argument("--out", type=Path, default=Path("build/gpu-site"), help="for the results")
     parser.add_argument("--lock", type=Path, help="pack: the lock to install")
     parser.add_argument("--there", type=Path, help="pack: `pip freeze` of a Python on the machine")
-    parser.add_argument("--python", default=sys.executable, help="that Python; the step train needs PyTorch and Transformers in it")
+    parser.add_argument(
+        "--python", default=sys.executable, help="that Python; the step train needs PyTorch and Transformers in it"
+    )
     parser.add_argument("--hosts", type=int, choices=(1, 2), default=2)
     parser.add_argument("--without-gpu", action="store_true", help="to rehearse: the steps until vLLM needs a GPU")
     parser.add_argument("--limit", type=float, default=540, help="seconds for a playbook")
-    parser.add_argument("--flashinfer", default=json.dumps(FLASHINFER), metavar="VARIABLES", help="step flashinfer: as for ansible-playbook -e")
-    parser.add_argument("--default121", default=json.dumps(DEFAULT121), metavar="VARIABLES", help="step default121: the same")
-    parser.add_argument("-e", "--extra-vars", action="append", default=[], metavar="VARIABLES", help="for every playbook")
+    parser.add_argument(
+        "--flashinfer",
+        default=json.dumps(FLASHINFER),
+        metavar="VARIABLES",
+        help="step flashinfer: as for ansible-playbook -e",
+    )
+    parser.add_argument(
+        "--default121", default=json.dumps(DEFAULT121), metavar="VARIABLES", help="step default121: the same"
+    )
+    parser.add_argument(
+        "-e", "--extra-vars", action="append", default=[], metavar="VARIABLES", help="for every playbook"
+    )
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     for command in options.commands:

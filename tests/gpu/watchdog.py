@@ -5,11 +5,12 @@
 
     python tests/gpu/watchdog.py --runtime PYTHON --folder FOLDER
 
-PYTHON is that of an environment with a CUDA build of vLLM. The executor mp runs one rank, or two on two GPUs. The model is the lab's, with
-random weights and a context of a million tokens. Each step of its prefill reads 16 tokens, and the client leaves a prefill after 150 s. The
-watchdog is the head's program with the role's defaults. One part of it is replaced: the server runs in no unit, so its processes are found
-as descendants. Afterwards FOLDER contains report.json, report.md as a section for docs/benchmarks.md, the evidence of each alarm, and
-vLLM's log. The exit status is 1 if a check fails.
+PYTHON is that of an environment with a CUDA build of vLLM. The executor mp runs one rank, or two on two GPUs. The model
+is the lab's, with random weights and a context of a million tokens. Each step of its prefill reads 16 tokens, and the
+client leaves a prefill after 150 s. The watchdog is the head's program with the role's defaults. One part of it is
+replaced: the server runs in no unit, so its processes are found as descendants. Afterwards FOLDER contains report.json,
+report.md as a section for docs/benchmarks.md, the evidence of each alarm, and vLLM's log. The exit status is 1 if a
+check fails.
 
 Standard library only. Without systemd, the evidence lacks the units' logs.
 """
@@ -41,7 +42,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_no
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Process, State
 
 #: The defaults of the role vllm_watchdog.
-SETTINGS = {"mode": "report", "interval": 2, "witness_seconds": 15, "stall_seconds": 120, "restarts_per_hour": 3, "keep_evidence": 10}
+SETTINGS = {
+    "mode": "report",
+    "interval": 2,
+    "witness_seconds": 15,
+    "stall_seconds": 120,
+    "restarts_per_hour": 3,
+    "keep_evidence": 10,
+}
 #: Maximum seconds from a stop to its alarm.
 LIMIT = 30
 CONTEXT, BATCH, PREFILL_SECONDS = 1 << 20, 16, 150
@@ -67,7 +75,9 @@ class Head(io_watch.Head):
     def __init__(self, folder: Path) -> None:
         api = {"url": URL, "ca_file": "", "server_name": "", "key_file": "", "model": "moe"}
         units = {"units": [], "server_unit": "gb10-vllm.service", "follow_unit": "gb10-vllm.service"}
-        super().__init__({"node": "gpu", "head": True, "peers": {}, "notify_command": [], **api, **units, **SETTINGS}, "")
+        super().__init__(
+            {"node": "gpu", "head": True, "peers": {}, "notify_command": [], **api, **units, **SETTINGS}, ""
+        )
         self.states: list[State] = []
         self.evidence = folder / "evidence"
 
@@ -82,8 +92,18 @@ def measure(python: str, folder: Path) -> dict[str, Any]:
     """Return the report: phases, stops and checks."""
     found = gpus()
     ranks = min(2, len(found))
-    arguments = ["--distributed-executor-backend=mp", f"--tensor-parallel-size={ranks}", "--dtype=bfloat16", "--gpu-memory-utilization=0.1"]
-    arguments += [f"--max-model-len={CONTEXT}", f"--max-num-batched-tokens={BATCH}", "--max-num-seqs=8", "--enable-chunked-prefill"]
+    arguments = [
+        "--distributed-executor-backend=mp",
+        f"--tensor-parallel-size={ranks}",
+        "--dtype=bfloat16",
+        "--gpu-memory-utilization=0.1",
+    ]
+    arguments += [
+        f"--max-model-len={CONTEXT}",
+        f"--max-num-batched-tokens={BATCH}",
+        "--max-num-seqs=8",
+        "--enable-chunked-prefill",
+    ]
     # Ranks of several Sparks exchange data through NCCL alone.
     arguments += ["--disable-custom-all-reduce"]
     os.environ |= {"STATE_DIRECTORY": str(folder), "RUNTIME_DIRECTORY": str(folder)}
@@ -189,7 +209,12 @@ def prefill(head: Head) -> dict[str, Any]:
 
 def stop(head: Head, name: str, process: Process, streams: int) -> dict[str, Any]:
     """Stop a process until its alarm and evidence, and continue it."""
-    found: dict[str, Any] = {"name": name, "process": f"process {process.pid} ({process.name})", "reason": "", "evidence": ""}
+    found: dict[str, Any] = {
+        "name": name,
+        "process": f"process {process.pid} ({process.name})",
+        "reason": "",
+        "evidence": "",
+    }
     before = set(folders(head))
     wait(lambda: not running(head), LIMIT)
     with load(streams) as results:
@@ -203,7 +228,9 @@ def stop(head: Head, name: str, process: Process, streams: int) -> dict[str, Any
             if wait(lambda: any(list(folder.glob("py_spy_*")) for folder in set(folders(head)) - before), LIMIT):
                 (folder,) = set(folders(head)) - before
                 found["evidence"] = (folder / "processes.txt").read_text(encoding="utf-8")
-                found |= {name: (folder / f"{name}.txt").read_text(encoding="utf-8") for name in ("nvidia_smi", "nccl_ras")}
+                found |= {
+                    name: (folder / f"{name}.txt").read_text(encoding="utf-8") for name in ("nvidia_smi", "nccl_ras")
+                }
         finally:
             os.kill(process.pid, signal.SIGCONT)
         began = time.monotonic()
@@ -240,7 +267,8 @@ def tally(results: Sequence[str]) -> dict[str, int]:
 
 
 def summary(states: Sequence[State]) -> dict[str, Any]:
-    """Return what the watchdog saw: how long requests ran without output, and how often the use of the KV cache changed meanwhile."""
+    """Return what the watchdog saw: how long requests ran without output, and how often the use of the KV cache changed
+    meanwhile."""
     longest, changes, since, changed = 0.0, 0, states[0], 0
     for before, state in pairwise(states):
         old, new = before.engine, state.engine
@@ -267,11 +295,14 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
     answered, filled = report["phases"]
     found = {
         "the load was answered": set(answered["results"]) == {"256 tokens"},
-        "the prefill had no output for longer than an alarm without a witness takes": filled["without_output"] > SETTINGS["stall_seconds"],
+        "the prefill had no output for longer than an alarm without a witness takes": filled["without_output"]
+        > SETTINGS["stall_seconds"],
         "in the prefill the watchdog saw steps": filled["stalled"] < SETTINGS["witness_seconds"],
     }
     for phase in report["phases"]:
-        found[f"{phase['name']}: armed, no witness, no alarm"] = phase["armed"] and not phase["witnesses"] and not phase["alarms"]
+        found[f"{phase['name']}: armed, no witness, no alarm"] = (
+            phase["armed"] and not phase["witnesses"] and not phase["alarms"]
+        )
     for each in report["stops"]:
         pid = each["process"].split()[1]
         found[f"{each['name']}: an alarm within {LIMIT} s"] = each.get("alarm_seconds", LIMIT + 1) <= LIMIT
@@ -284,10 +315,18 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
 
 def section(report: Mapping[str, Any]) -> str:
     """Return the report as Markdown."""
-    rows = ["| phase | s | samples | most s without a step | most s without output | changes of the KV cache meanwhile | witnesses | results |"]
+    rows = [
+        (
+            "| phase | s | samples | most s without a step | most s without output | changes of the KV cache "
+            "meanwhile | witnesses | results |"
+        )
+    ]
     rows.append("|---|--:|--:|--:|--:|--:|--:|---|")
     for each in report["phases"]:
-        numbers = f"{each['seconds']:.0f} | {each['samples']} | {each['stalled']:.1f} | {each['without_output']:.0f} | {each['cache_changes']}"
+        numbers = (
+            f"{each['seconds']:.0f} | {each['samples']} | {each['stalled']:.1f} | {each['without_output']:.0f} | "
+            f"{each['cache_changes']}"
+        )
         rows.append(f"| {each['name']} | {numbers} | {len(each['witnesses'])} | {results(each)} |")
     rows += ["", "| stopped | alarm after s | over s after it continued | reason | results |", "|---|--:|--:|---|---|"]
     for each in report["stops"]:

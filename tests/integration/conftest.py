@@ -1,6 +1,7 @@
 """A running cluster, from its inventory: the demo lab unless --inventory and --extra-vars-file select another.
 
-Tests take ``cluster``, ``head``, ``workers`` or ``nodes``; the last three are testinfra hosts that run commands as root.
+Tests take ``cluster``, ``head``, ``workers`` or ``nodes``; the last three are testinfra hosts that run commands as
+root.
 """
 
 from __future__ import annotations
@@ -22,12 +23,20 @@ from unlisted_host import UnlistedHost
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--inventory", action="append", help="inventories of the cluster to test, separated by spaces (default: inventories/lab)")
-    parser.addoption("--extra-vars-file", action="append", default=[], help="like ansible-playbook's --extra-vars @FILE, repeatable")
+    parser.addoption(
+        "--inventory",
+        action="append",
+        help="inventories of the cluster to test, separated by spaces (default: inventories/lab)",
+    )
+    parser.addoption(
+        "--extra-vars-file", action="append", default=[], help="like ansible-playbook's --extra-vars @FILE, repeatable"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "disruptive: breaks or restarts something and repairs it; runs last, in the file's order")
+    config.addinivalue_line(
+        "markers", "disruptive: breaks or restarts something and repairs it; runs last, in the file's order"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -40,9 +49,18 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     given = [path for option in request.config.getoption("--inventory") or [] for path in option.split()]
     inventories = given or [ROOT / "inventories" / "lab"]
     arguments = [word for path in inventories for word in ("--inventory", str(Path(path).resolve()))]
-    arguments += [word for path in request.config.getoption("--extra-vars-file") for word in ("--extra-vars", f"@{Path(path).resolve()}")]
+    arguments += [
+        word
+        for path in request.config.getoption("--extra-vars-file")
+        for word in ("--extra-vars", f"@{Path(path).resolve()}")
+    ]
     answer = tmp_path_factory.mktemp("cluster") / "cluster.json"
-    command = [Path(sys.executable).with_name("ansible-playbook"), *arguments, "--extra-vars", f"describe_file={answer}"]
+    command = [
+        Path(sys.executable).with_name("ansible-playbook"),
+        *arguments,
+        "--extra-vars",
+        f"describe_file={answer}",
+    ]
     command.append(Path(__file__).with_name("describe.yml"))
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

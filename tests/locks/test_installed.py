@@ -1,4 +1,5 @@
-"""Verify on any machine, without a GPU, that each lock installs for a Spark and its wheels contain the documented GPU code."""
+"""Verify on any machine, without a GPU, that each lock installs for a Spark and its wheels contain the documented GPU
+code."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import
 FOLDER = ROOT / "roles/gb10/files"
 LOCKED = [stack for stack in STACKS.values() if stack.lock]
 GB10 = ComputeCapability(12, 1)
-#: Number of programs in vLLM's libraries for which 12.1 runs the code of 12.0, translates PTX, or finds no code. Measured 2026-11-22.
+#: Number of programs in vLLM's libraries for which 12.1 runs the code of 12.0, translates PTX, or finds no code.
+#: Measured 2026-11-22.
 CODE: dict[str, dict[str, tuple[int, int, int]]] = {
     "0.33.0": {"_C_stable_libtorch": (85, 6, 20), "_moe_C_stable_libtorch": (27, 1, 0), "_flashkda_C": (1, 0, 0)},
     "0.32.0": {"_C_stable_libtorch": (82, 6, 19), "_moe_C_stable_libtorch": (26, 1, 0), "_flashkda_C": (1, 0, 0)},
@@ -41,7 +43,9 @@ def site(stack: Stack) -> Path:
 
 
 def test_every_wheel_is_there_and_for_a_spark(stack: Stack, site: Path) -> None:
-    pinned = {entry.name: entry.version for entry in installed.requirements((FOLDER / stack.lock).read_text(encoding="utf-8"))}
+    pinned = {
+        entry.name: entry.version for entry in installed.requirements((FOLDER / stack.lock).read_text(encoding="utf-8"))
+    }
     addressed = {name for name, version in pinned.items() if not version}
     assert addressed <= {"torch", "torchaudio", "torchvision"}, "packages on another index are not installed here"
     found = {}
@@ -63,7 +67,9 @@ def test_vllms_kernels_run_on_a_gb10(stack: Stack, site: Path) -> None:
         assert not coverage.runs(found[name]) and found[name]["none"] > 0, name
     assert coverage.gaps(extensions, "12.1", {"--attention-backend": "TRITON_ATTN", "--moe-backend": "marlin"}) == []
     (gap,) = coverage.gaps(extensions, "12.1", {"--attention-backend": "FLASHMLA"})
-    assert re.fullmatch(r"vllm/_flashmla_C, which --attention-backend FLASHMLA needs, has no code for 12\.1 \(programs: \d+\)", gap)
+    assert re.fullmatch(
+        r"vllm/_flashmla_C, which --attention-backend FLASHMLA needs, has no code for 12\.1 \(programs: \d+\)", gap
+    )
 
 
 def test_what_is_decided_about_the_nccl_that_comes_along(stack: Stack, site: Path) -> None:

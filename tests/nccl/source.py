@@ -31,7 +31,10 @@ def tarball(cache: Path = CACHE) -> Path:
             (folder / name).mkdir(parents=True)
         (folder / "sources.list").write_text(f"deb-src [signed-by={_KEYS}] {_mirror()} sid contrib\n", encoding="utf-8")
         settings = {"Dir::Etc::sourcelist": "sources.list", "Dir::State::lists": "lists", "Dir::Cache": "cache"}
-        options = [f"-o={key}={folder / name}" for key, name in settings.items()] + ["-o=Dir::Etc::sourceparts=/dev/null", "-o=APT::Sandbox::User="]
+        options = [f"-o={key}={folder / name}" for key, name in settings.items()] + [
+            "-o=Dir::Etc::sourceparts=/dev/null",
+            "-o=APT::Sandbox::User=",
+        ]
         _run(["apt-get", *options, "-q", "update"], folder)
         # Debian's own part of the source package is not needed.
         _run(["apt-get", *options, "-q", "source", "--download-only", "--tar-only", "nvidia-nccl/sid"], folder)
@@ -50,7 +53,9 @@ def tree(target: Path) -> Path:
 
 
 def _mirror() -> str:
-    shown = _run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"], Path("/"))
+    shown = _run(
+        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"], Path("/")
+    )
     # The mirror of security updates has no sources of sid.
     found = [line for line in shown.splitlines() if "security" not in line]
     if not found:
@@ -60,7 +65,9 @@ def _mirror() -> str:
 
 def _run(argv: list[str], folder: Path) -> str:
     try:
-        return subprocess.run(argv, cwd=folder, env=os.environ | {"LC_ALL": "C.UTF-8"}, capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            argv, cwd=folder, env=os.environ | {"LC_ALL": "C.UTF-8"}, capture_output=True, text=True, check=True
+        ).stdout
     except FileNotFoundError as error:
         raise NotFetchedError(f"{argv[0]} is not installed") from error
     except subprocess.CalledProcessError as error:

@@ -40,14 +40,17 @@ def test_release(tree: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["", "SendRecv", "AllReduce Sum (f32|bf16) RING *", "(Broadcast|AllGather) * LL", nccl_functions.vllm_functions()]
+    "pattern",
+    ["", "SendRecv", "AllReduce Sum (f32|bf16) RING *", "(Broadcast|AllGather) * LL", nccl_functions.vllm_functions()],
 )
 def test_patterns_choose_what_is_said(tree: Path, tmp_path: Path, pattern: str) -> None:
     made = generated(tree, tmp_path, pattern)
     chosen = {words(name) for name in nccl_functions.selected(pattern)}
     # The generator omits functions that no GPU supports, and uses unsigned sums for signed integers.
     assert made <= {re.sub(r" i(\d+)", r" u\1", name) for name in chosen} | chosen
-    assert {name for name in chosen if re.search(r"(Sum|MinMax) (f16|f32|bf16|u32) RING (LL|LL128|SIMPLE)$", name)} <= made
+    assert {
+        name for name in chosen if re.search(r"(Sum|MinMax) (f16|f32|bf16|u32) RING (LL|LL128|SIMPLE)$", name)
+    } <= made
     assert {name for name in chosen if name in ("SendRecv", "AllGather RING LL", "Broadcast RING LL")} <= made
 
 
@@ -71,6 +74,16 @@ def test_the_version_is_a_string_in_the_library(tree: Path) -> None:
 
 
 def test_the_makefiles_take_what_the_plan_gives(tree: Path) -> None:
-    texts = [(tree / name).read_text(encoding="utf-8") for name in ("Makefile", "src/Makefile", "src/device/Makefile", "makefiles/common.mk")]
-    for needed in ("src.%:", "\nlib :", '"$(ONLY_FUNCS)"', "NVCC ?= $(CUDA_HOME)/bin/nvcc", "NVCC_GENCODE ?=", "BUILDDIR ?="):
+    texts = [
+        (tree / name).read_text(encoding="utf-8")
+        for name in ("Makefile", "src/Makefile", "src/device/Makefile", "makefiles/common.mk")
+    ]
+    for needed in (
+        "src.%:",
+        "\nlib :",
+        '"$(ONLY_FUNCS)"',
+        "NVCC ?= $(CUDA_HOME)/bin/nvcc",
+        "NVCC_GENCODE ?=",
+        "BUILDDIR ?=",
+    ):
         assert any(needed in text for text in texts), needed

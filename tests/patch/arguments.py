@@ -92,12 +92,25 @@ class Release:
                     if node.level:
                         parts = module.split(".")
                         parts = parts if self.path(module).name == "__init__.py" else parts[:-1]
-                        origin = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
-                    starred = [alias for alias in node.names if alias.name == "*" and origin.startswith("vllm.") and self.path(origin).exists()]
-                    found.update(self.names(origin) if starred else {alias.asname or alias.name: (origin, None, alias.name) for alias in node.names})
+                        origin = ".".join(
+                            [*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])]
+                        )
+                    starred = [
+                        alias
+                        for alias in node.names
+                        if alias.name == "*" and origin.startswith("vllm.") and self.path(origin).exists()
+                    ]
+                    found.update(
+                        self.names(origin)
+                        if starred
+                        else {alias.asname or alias.name: (origin, None, alias.name) for alias in node.names}
+                    )
                 case ast.ClassDef() | ast.FunctionDef():
                     found[node.name] = (module, node, "")
-                case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=value)
+                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+                ):
                     found[name] = (module, value, "")
 
     def find(self, module: str, name: str) -> tuple[str, ast.AST] | None:
@@ -129,11 +142,15 @@ class Release:
             case "Annotated" | "SkipValidation":
                 return self.hints(module, inside[0])
             case "Union" | "Optional":
-                return tuple(hint for part in inside for hint in self.hints(module, part)) + ((Hint("None"),) if name == "Optional" else ())
+                return tuple(hint for part in inside for hint in self.hints(module, part)) + (
+                    (Hint("None"),) if name == "Optional" else ()
+                )
             case "Literal":
                 return (Hint("Literal", tuple(self.literals(module, inside))),)
             case "list" | "tuple" | "set":
-                fixed = name == "tuple" and not any(isinstance(part, ast.Constant) and part.value is ... for part in inside)
+                fixed = name == "tuple" and not any(
+                    isinstance(part, ast.Constant) and part.value is ... for part in inside
+                )
                 return (Hint("fixed" if fixed else name, inner=self.hints(module, inside[0])),)
             case "dict":
                 return (Hint("dict"),)
@@ -179,7 +196,9 @@ class Release:
                 answer |= self.fields(origin, base.id)
         for statement in node.body:
             match statement:
-                case ast.AnnAssign(target=ast.Name(id=attribute), annotation=annotation) if "ClassVar" not in ast.unparse(annotation):
+                case ast.AnnAssign(target=ast.Name(id=attribute), annotation=annotation) if (
+                    "ClassVar" not in ast.unparse(annotation)
+                ):
                     answer[attribute] = self.keywords(origin, annotation)
         return answer
 
@@ -188,19 +207,25 @@ class Release:
         hints = {hint.name: hint for hint in self.hints(module, annotation)}
         if "dataclass" in hints:
             return Keywords("value")
-        if set(hints) == {"bool", "str", "None"} and "type_hints == {bool, str, type(None)}" in self.text("vllm.engine.arg_utils"):
+        if set(hints) == {"bool", "str", "None"} and "type_hints == {bool, str, type(None)}" in self.text(
+            "vllm.engine.arg_utils"
+        ):
             return Keywords("optional")
         if "bool" in hints:
             return Keywords("bool")
         kind, literal = "value", hints.get("Literal")
         if literal is None and (container := next((hints[name] for name in _CONTAINERS if name in hints), None)):
             kind = "fixed" if container.name == "fixed" else "list"
-            literal = next((hint for hint in container.inner if hint.name == "Literal" and len(container.inner) == 1), None)
+            literal = next(
+                (hint for hint in container.inner if hint.name == "Literal" and len(container.inner) == 1), None
+            )
         if literal is None:
             return Keywords(kind)
         checked_later = kind == "value" and "str" in hints
         # Until 0.30 the choices contained the text None, and a parsed None was compared with it.
-        none = "None" in hints and not checked_later and '["choices"].append(None)' in self.text("vllm.engine.arg_utils")
+        none = (
+            "None" in hints and not checked_later and '["choices"].append(None)' in self.text("vllm.engine.arg_utils")
+        )
         return Keywords(kind, [*literal.values, *(["None"] if none else [])], open=checked_later)
 
     @cached_property
@@ -215,7 +240,9 @@ class Release:
             *self._calls(self.cli, self._function(self.cli, "make_arg_parser")),
             *self._frontend(),
             *self._calls("vllm.engine.arg_utils", self._function("vllm.engine.arg_utils", "EngineArgs.add_cli_args")),
-            *self._calls("vllm.engine.arg_utils", self._function("vllm.engine.arg_utils", "AsyncEngineArgs.add_cli_args")),
+            *self._calls(
+                "vllm.engine.arg_utils", self._function("vllm.engine.arg_utils", "AsyncEngineArgs.add_cli_args")
+            ),
         ]
         answer = {argument.name: argument for argument in found}
         if len(answer) != len(found):
@@ -262,14 +289,24 @@ class Release:
         yield "--quantization", self.literal("vllm.model_executor.layers.quantization", "QuantizationMethods"), ""
         yield "--load-format", self.literal("vllm.model_executor.model_loader", "LoadFormats"), ""
         for option, package in (("--tool-call-parser", "vllm.tool_parsers"), ("--reasoning-parser", "vllm.reasoning")):
-            registered = next(node for name, (_, node, _) in self.names(package).items() if name.endswith("_PARSERS_TO_REGISTER"))
+            registered = next(
+                node for name, (_, node, _) in self.names(package).items() if name.endswith("_PARSERS_TO_REGISTER")
+            )
             assert isinstance(registered, ast.Dict)
             yield option, [key.value for key in registered.keys if isinstance(key, ast.Constant)], ""
         module = "vllm.config.attention"
         found = self.find(module, "AttentionBackendEnum")
         assert found and isinstance(found[1], ast.ClassDef)
-        members = [node.targets[0].id for node in found[1].body if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)]
-        yield "--attention-backend", [*members, *(["AUTO"] if '.lower() == "auto"' in self.text(module) else [])], "upper"
+        members = [
+            node.targets[0].id
+            for node in found[1].body
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
+        ]
+        yield (
+            "--attention-backend",
+            [*members, *(["AUTO"] if '.lower() == "auto"' in self.text(module) else [])],
+            "upper",
+        )
 
     # Everything else
 
@@ -278,7 +315,12 @@ class Release:
         found = self.names("vllm.envs")["environment_variables"][1]
         assert isinstance(found, ast.Dict)
         named = {key.value for key in found.keys if isinstance(key, ast.Constant)}
-        return named.union(*(re.findall(r"""(?:environ(?:\.get)?[\[(]|getenv\()\s*["'](VLLM_[A-Z0-9_]+)["']""", text) for text in self.texts))
+        return named.union(
+            *(
+                re.findall(r"""(?:environ(?:\.get)?[\[(]|getenv\()\s*["'](VLLM_[A-Z0-9_]+)["']""", text)
+                for text in self.texts
+            )
+        )
 
     @cached_property
     def texts(self) -> list[str]:
@@ -299,10 +341,14 @@ class Reader:
                 case ast.If():
                     # `if not async_args_only` and `if "nargs" in ...`: both are true for `vllm serve`.
                     self.read(node.body)
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="get_kwargs"), args=[ast.Name(id=of)])):
+                case ast.Assign(
+                    targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="get_kwargs"), args=[ast.Name(id=of)])
+                ):
                     if of != "cls" and name not in self.known:
                         self.known[name] = self.release.fields(self.module, of)
-                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as value) if (found := self.field(value)) is not None:
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as value) if (
+                    found := self.field(value)
+                ) is not None:
                     self.single[name] = found
                 case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str() as key)) as target], value=value):
                     self.change(target, key, value)
@@ -313,7 +359,11 @@ class Reader:
                     found.kind = "value" if found.kind == "list" else found.kind
                 case ast.Expr(value=ast.Call(func=ast.Attribute(attr="add_argument")) as call):
                     self.add(call)
-                case ast.Expr(value=ast.Call(func=ast.Attribute(attr="remove", value=ast.Subscript(value=target)), args=[ast.Name(id=name)])):
+                case ast.Expr(
+                    value=ast.Call(
+                        func=ast.Attribute(attr="remove", value=ast.Subscript(value=target)), args=[ast.Name(id=name)]
+                    )
+                ):
                     found_at = self.release.find(self.module, name)
                     assert found_at and isinstance(found_at[1], ast.Constant)
                     self.needed(target).choices.remove(str(found_at[1].value))
@@ -323,7 +373,10 @@ class Reader:
         match node:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key)) if name in self.known:
                 return self.known[name][key]
-            case ast.Subscript(value=ast.Call(func=ast.Name(id="get_kwargs"), args=[ast.Name(id=of)]), slice=ast.Constant(value=str() as key)):
+            case ast.Subscript(
+                value=ast.Call(func=ast.Name(id="get_kwargs"), args=[ast.Name(id=of)]),
+                slice=ast.Constant(value=str() as key),
+            ):
                 return self.release.fields(self.module, of)[key]
             case ast.Name(id=name):
                 return self.single.get(name)
@@ -397,7 +450,10 @@ class Reader:
     def choices(self, node: ast.expr) -> list[str]:
         match node:
             case ast.List(elts=values):
-                return [_PLATFORM if ast.unparse(value) == "current_platform.device_type" else str(ast.literal_eval(value)) for value in values]
+                return [
+                    _PLATFORM if ast.unparse(value) == "current_platform.device_type" else str(ast.literal_eval(value))
+                    for value in values
+                ]
             case ast.Call(func=ast.Name(id="get_args"), args=[ast.Name(id=name)]):
                 return self.release.literal(self.module, name)
             case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -414,7 +470,9 @@ def _argument(flags: list[str], keywords: Keywords) -> Argument:
     if keywords.kind == "fixed":
         raise ValueError(f"{name} takes a fixed number of values, which is not provided for")
     choices = tuple(sorted(set(keywords.choices)))
-    return Argument(name, keywords.kind, tuple(flag for flag in flags if flag != name), choices, keywords.fold, keywords.open)
+    return Argument(
+        name, keywords.kind, tuple(flag for flag in flags if flag != name), choices, keywords.fold, keywords.open
+    )
 
 
 def _called(node: ast.expr) -> str:

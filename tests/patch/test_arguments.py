@@ -23,9 +23,15 @@ def release(version: str) -> Release:
 
 
 def as_option(argument: Argument) -> vllm_release.Option:
-    off = tuple(f"--no-{flag[2:]}" for flag in (argument.name, *argument.aliases) if argument.kind == "bool" and flag.startswith("--"))
+    off = tuple(
+        f"--no-{flag[2:]}"
+        for flag in (argument.name, *argument.aliases)
+        if argument.kind == "bool" and flag.startswith("--")
+    )
     kind = "flag" if argument.kind == "bool" else argument.kind
-    return vllm_release.Option(argument.name, kind, argument.aliases + off, argument.choices, argument.fold, argument.open)
+    return vllm_release.Option(
+        argument.name, kind, argument.aliases + off, argument.choices, argument.fold, argument.open
+    )
 
 
 def test_the_table_is_of_these_releases() -> None:

@@ -13,8 +13,20 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidenc
 _LAYERS = "model_executor/layers"
 #: (file, the message in its source, the message with values, its name in the facts, the evidence)
 TEXTS = [
-    ("v1/engine/core.py", "Initializing a V1 LLM engine (v%s) ", "Initializing a V1 LLM engine (v0.33.0) with", "release", "0.33.0"),
-    ("platforms/cuda.py", "Using %s backend.", "Using AttentionBackendEnum.TRITON_ATTN backend.", "attention", "TRITON_ATTN"),
+    (
+        "v1/engine/core.py",
+        "Initializing a V1 LLM engine (v%s) ",
+        "Initializing a V1 LLM engine (v0.33.0) with",
+        "release",
+        "0.33.0",
+    ),
+    (
+        "platforms/cuda.py",
+        "Using %s backend.",
+        "Using AttentionBackendEnum.TRITON_ATTN backend.",
+        "attention",
+        "TRITON_ATTN",
+    ),
     (
         "platforms/cuda.py",
         "Using %s attention backend out of potential backends: %s.",
@@ -36,8 +48,20 @@ TEXTS = [
         "moe_backend",
         "TRITON Fp8",
     ),
-    ("model_executor/kernels/linear/__init__.py", "Selected %s for %s", "Selected MarlinKernel for GPTQ", "kernel", "MarlinKernel"),
-    (f"{_LAYERS}/fused_moe/fused_moe.py", "Using default MoE config. ", "Using default MoE config. Performance", "table", "MoE config"),
+    (
+        "model_executor/kernels/linear/__init__.py",
+        "Selected %s for %s",
+        "Selected MarlinKernel for GPTQ",
+        "kernel",
+        "MarlinKernel",
+    ),
+    (
+        f"{_LAYERS}/fused_moe/fused_moe.py",
+        "Using default MoE config. ",
+        "Using default MoE config. Performance",
+        "table",
+        "MoE config",
+    ),
     (
         f"{_LAYERS}/quantization/utils/marlin_utils_fp4.py",
         "Your GPU does not have native support for FP4 computation but ",
@@ -45,7 +69,13 @@ TEXTS = [
         "weight_only",
         "FP4",
     ),
-    ("v1/worker/gpu_model_runner.py", "Graph capturing finished in %.0f secs", "Graph capturing finished in 7 secs", "graph_seconds", "7"),
+    (
+        "v1/worker/gpu_model_runner.py",
+        "Graph capturing finished in %.0f secs",
+        "Graph capturing finished in 7 secs",
+        "graph_seconds",
+        "7",
+    ),
     (
         "v1/worker/gpu_model_runner.py",
         "Model loading took %s GiB memory and %.6f seconds",
@@ -53,7 +83,13 @@ TEXTS = [
         "model_seconds",
         "4.5",
     ),
-    ("v1/worker/gpu_worker.py", "Available KV cache memory: %s GiB", "Available KV cache memory: 100.52 GiB", "kv_gib", "100.52"),
+    (
+        "v1/worker/gpu_worker.py",
+        "Available KV cache memory: %s GiB",
+        "Available KV cache memory: 100.52 GiB",
+        "kv_gib",
+        "100.52",
+    ),
     (
         "model_executor/model_loader/default_loader.py",
         "Loading weights took %.2f seconds",
@@ -61,7 +97,13 @@ TEXTS = [
         "weights_seconds",
         "3.25",
     ),
-    ("compilation/monitor.py", "torch.compile took %.2f s in total", "torch.compile took 6.25 s in total", "compile_seconds", "6.25"),
+    (
+        "compilation/monitor.py",
+        "torch.compile took %.2f s in total",
+        "torch.compile took 6.25 s in total",
+        "compile_seconds",
+        "6.25",
+    ),
     (
         "v1/sample/ops/topk_topp_sampler.py",
         "Using FlashInfer for top-p & top-k sampling.",
@@ -69,7 +111,13 @@ TEXTS = [
         "sampler",
         "FlashInfer",
     ),
-    ("v1/sample/ops/topk_topp_sampler.py", '"FlashInfer top-p/top-k sampling ', "FlashInfer top-p/top-k sampling disabled via", "sampler", "native"),
+    (
+        "v1/sample/ops/topk_topp_sampler.py",
+        '"FlashInfer top-p/top-k sampling ',
+        "FlashInfer top-p/top-k sampling disabled via",
+        "sampler",
+        "native",
+    ),
     (
         "model_executor/warmup/kernel_warmup.py",
         "Skipping FlashInfer autotune because it is disabled.",
@@ -84,9 +132,27 @@ TEXTS = [
         "autotune",
         "on",
     ),
-    ("distributed/device_communicators/pynccl.py", "vLLM is using nccl==%s", "vLLM is using nccl==2.30.7", "nccl", "2.30.7"),
-    ("v1/worker/gpu_model_runner.py", "Skipping CUDA graph capture. ", "Skipping CUDA graph capture. To", "graphs", "Skipping CUDA graph capture"),
-    ("v1/core/kv_cache_utils.py", "KV cache size: %s tokens", "GPU KV cache size: 1,024 tokens", "kv_cache", "1,024 tokens"),
+    (
+        "distributed/device_communicators/pynccl.py",
+        "vLLM is using nccl==%s",
+        "vLLM is using nccl==2.30.7",
+        "nccl",
+        "2.30.7",
+    ),
+    (
+        "v1/worker/gpu_model_runner.py",
+        "Skipping CUDA graph capture. ",
+        "Skipping CUDA graph capture. To",
+        "graphs",
+        "Skipping CUDA graph capture",
+    ),
+    (
+        "v1/core/kv_cache_utils.py",
+        "KV cache size: %s tokens",
+        "GPU KV cache size: 1,024 tokens",
+        "kv_cache",
+        "1,024 tokens",
+    ),
 ]
 
 
@@ -98,7 +164,9 @@ def read_release(version: str) -> str:
 
 
 @pytest.mark.parametrize(("file", "source", "message", "name", "found"), TEXTS, ids=[message[1] for message in TEXTS])
-def test_a_message_is_in_the_source(read_release: str, file: str, source: str, message: str, name: str, found: str) -> None:
+def test_a_message_is_in_the_source(
+    read_release: str, file: str, source: str, message: str, name: str, found: str
+) -> None:
     if (name, found) == ("autotune", "on") and tuple(map(int, read_release.split("."))) < (0, 22):
         pytest.skip("a release without this message")
     assert source in (sources.tree(read_release) / file).read_text(encoding="utf-8")

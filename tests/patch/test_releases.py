@@ -18,7 +18,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import FP
 
 CAPABILITIES = [(12, 1), (12, 0), (11, 0), (9, 0)]
 ALL = ["w8a8", "w8a8_torch", "fp8_moe_oracle", "moe_config"]
-KERNELS = {edit.file: edit.function.partition(".")[0] for row in ROWS for edit in row.edits + row.replaced if edit.kind == "unsupported_kernel"}
+KERNELS = {
+    edit.file: edit.function.partition(".")[0]
+    for row in ROWS
+    for edit in row.edits + row.replaced
+    if edit.kind == "unsupported_kernel"
+}
 
 
 def number(version: str) -> tuple[int, ...]:
@@ -26,11 +31,18 @@ def number(version: str) -> tuple[int, ...]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def patch(package: Path, **arguments: Any) -> dict[str, Any]:
-    answer = run_module("vllm_patch", {"package_dir": str(package), "capability": "12.1", "mechanism": "source", "patches": ALL} | arguments)
+    answer = run_module(
+        "vllm_patch",
+        {"package_dir": str(package), "capability": "12.1", "mechanism": "source", "patches": ALL} | arguments,
+    )
     assert not answer.get("failed"), answer
     return answer
 
@@ -83,7 +95,10 @@ AUTO = [
         (0, 15),
         {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "use_flag"},
         [],
-        {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel", "VLLM_USE_FLASHINFER_MOE_FP8": "0"},
+        {
+            "VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel",
+            "VLLM_USE_FLASHINFER_MOE_FP8": "0",
+        },
     ),
     (
         (0, 17),
@@ -95,7 +110,9 @@ AUTO = [
         (0, 20),
         {"w8a8": "use_flag", "w8a8_torch": "not_needed", "fp8_moe_oracle": "use_flag"},
         ["--moe-backend", "triton"],
-        {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"},
+        {
+            "VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
+        },
     ),
 ]
 
@@ -127,9 +144,16 @@ def test_the_patch_decides_scales_that_no_flag_decides(version: str, shipped: Pa
     if number(version) < (0, 20):
         return
     token, tensor = (rf"self\.activation_quant_key = kFp8Dynamic{kind}Sym" for kind in ("Token", "Tensor"))
-    assert re.search(rf"elif cutlass_fp8_supported\(\):\s+{token}\s+else:\s+{tensor}", (shipped / FP8).read_text(encoding="utf-8"))
+    assert re.search(
+        rf"elif cutlass_fp8_supported\(\):\s+{token}\s+else:\s+{tensor}", (shipped / FP8).read_text(encoding="utf-8")
+    )
     row = next(
-        row for row in ROWS if row.patch == "w8a8" and row.cuda is None and row.since <= number(version) and number(version) < (row.until or (99,))
+        row
+        for row in ROWS
+        if row.patch == "w8a8"
+        and row.cuda is None
+        and row.since <= number(version)
+        and number(version) < (row.until or (99,))
     )
     assert row.verdict == USE_FLAG and "keeps a scale for each token" in row.reason
 
@@ -142,7 +166,11 @@ def test_cutlass_fp8(version: str, shipped: Path, patched: Path, capability: tup
             module = execute(package / UTILS)
             expected = package is shipped or capability != (12, 1)
             assert (module.cutlass_fp8_supported(), module.cutlass_block_fp8_supported()) == (expected, expected)
-            constants = {name: value for name, value in vars(module).items() if name in ("CUTLASS_FP8_SUPPORTED", "CUTLASS_BLOCK_FP8_SUPPORTED")}
+            constants = {
+                name: value
+                for name, value in vars(module).items()
+                if name in ("CUTLASS_FP8_SUPPORTED", "CUTLASS_BLOCK_FP8_SUPPORTED")
+            }
             assert constants and set(constants.values()) == {expected}
             assert any("is False on 12.1 (gb10.cluster)" in line for line in around.log) is not expected
             around.cuda = False
@@ -152,7 +180,11 @@ def test_cutlass_fp8(version: str, shipped: Path, patched: Path, capability: tup
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_fp8_kernels(version: str, shipped: Path, patched: Path, capability: tuple[int, int]) -> None:
-    found = [file for file, name in KERNELS.items() if (shipped / file).exists() and name in (shipped / file).read_text(encoding="utf-8")]
+    found = [
+        file
+        for file, name in KERNELS.items()
+        if (shipped / file).exists() and name in (shipped / file).read_text(encoding="utf-8")
+    ]
     assert len(found) == (0 if number(version) < (0, 15) else 2)
     for file in found:
         for package in (shipped, patched):
@@ -165,12 +197,17 @@ def test_fp8_kernels(version: str, shipped: Path, patched: Path, capability: tup
 
 @pytest.mark.parametrize("names", [["w8a8"], ["w8a8_torch"], ["w8a8", "w8a8_torch"]])
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_fp8_linear_op(version: str, shipped: Path, tmp_path: Path, capability: tuple[int, int], names: list[str]) -> None:
+def test_fp8_linear_op(
+    version: str, shipped: Path, tmp_path: Path, capability: tuple[int, int], names: list[str]
+) -> None:
     package = tmp_path / "vllm"
     shutil.copytree(shipped, package)
     answer = patch(package, patches=names)
     if number(version) >= (0, 15):
-        assert statuses(answer).get("w8a8_torch") == {1: None if names == ["w8a8"] else "use_flag", 2: "not_needed"}[len(names)]
+        assert (
+            statuses(answer).get("w8a8_torch")
+            == {1: None if names == ["w8a8"] else "use_flag", 2: "not_needed"}[len(names)]
+        )
         return
     with world() as around:
         around.capability = capability
@@ -180,7 +217,14 @@ def test_fp8_linear_op(version: str, shipped: Path, tmp_path: Path, capability: 
 
 
 EVERYTHING = {
-    *("TritonExperts", "BatchedTritonExperts", "FlashInferExperts", "MarlinExperts", "TritonOrDeepGemmExperts", "BatchedDeepGemmExperts"),
+    *(
+        "TritonExperts",
+        "BatchedTritonExperts",
+        "FlashInferExperts",
+        "MarlinExperts",
+        "TritonOrDeepGemmExperts",
+        "BatchedDeepGemmExperts",
+    ),
     *("TritonOrCutlassExperts", "CutlassExpertsFp8", "CutlassBatchedExpertsFp8"),
 }
 

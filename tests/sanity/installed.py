@@ -25,7 +25,9 @@ class Installed:
     def root(self) -> Path:
         return self.path / "ansible_collections" / "gb10" / "cluster"
 
-    def run(self, *argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run a tool of this Python environment without the caller's settings."""
         settings = {
             "PATH": f"{BIN}{os.pathsep}{os.defpath}",
@@ -34,7 +36,9 @@ class Installed:
             "ANSIBLE_COLLECTIONS_PATH": str(self.path),
         }
         command = [str(BIN / argv[0]), *(str(word) for word in argv[1:])]
-        return subprocess.run(command, cwd=cwd or self.path, env=settings | dict(env or {}), capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=cwd or self.path, env=settings | dict(env or {}), capture_output=True, text=True, check=False
+        )
 
 
 def install(path: Path) -> Installed:

@@ -1,4 +1,5 @@
-"""Run every test of `ansible-test sanity` on the installed collection, in environments that it creates from the package index."""
+"""Run every test of `ansible-test sanity` on the installed collection, in environments that it creates from the package
+index."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from sanity.installed import BIN, install
 
 #: The home folder in which ansible-test creates, once, an environment for each of its tests.
 HOME = Path.home() / ".cache" / "gb10-lab" / "ansible-test"
-#: Replaces the script that ansible-test downloads from Ansible's server: Python's own pip downloads the required release.
+#: Replaces the script that ansible-test downloads from Ansible's server: Python's own pip downloads the required
+#: release.
 GET_PIP = """import subprocess, sys
 subprocess.run([sys.executable, "-m", "ensurepip"], check=True, stdout=subprocess.DEVNULL)
 wanted = [word for word in sys.argv[1:] if word not in ("--no-setuptools", "--no-wheel")]
@@ -36,7 +38,11 @@ def test_sanity(tmp_path: Path) -> None:
     for path in ignored:
         shutil.copy(path, collections.root / "tests" / "sanity")
     # Keep the user's pip settings despite another home folder.
-    settings = {"XDG_CONFIG_HOME": os.environ.get("XDG_CONFIG_HOME", str(Path.home() / ".config")), "HOME": str(HOME), "LC_ALL": "C.UTF-8"}
+    settings = {
+        "XDG_CONFIG_HOME": os.environ.get("XDG_CONFIG_HOME", str(Path.home() / ".config")),
+        "HOME": str(HOME),
+        "LC_ALL": "C.UTF-8",
+    }
     done = subprocess.run(
         [BIN / "ansible-test", "sanity", "--color=no", f"--python={sys.version_info.major}.{sys.version_info.minor}"],
         cwd=collections.root,

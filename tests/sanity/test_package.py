@@ -30,8 +30,12 @@ def stems(pattern: str) -> list[str]:
     return [Path(path).stem for path in files(pattern) if not path.endswith("/__init__.py")]
 
 
-#: By type, all names that ansible-doc can show: plugins by their file, filters and tests by their documentation sidecar.
-PLUGINS = {kind: [name for name in stems(f"plugins/{folder}/*.py") if name != "lab_hosts"] for folder, kind in DOCUMENTED.items()}
+#: By type, all names that ansible-doc can show: plugins by their file, filters and tests by their documentation
+#: sidecar.
+PLUGINS = {
+    kind: [name for name in stems(f"plugins/{folder}/*.py") if name != "lab_hosts"]
+    for folder, kind in DOCUMENTED.items()
+}
 SIDECARS = {kind: stems(f"plugins/{kind}/*.yml") for kind in ("filter", "test")}
 
 
@@ -47,7 +51,11 @@ def test_only_what_a_user_runs_is_packaged(installed: Installed) -> None:
     assert {"COPYING", "README.md", "meta", "playbooks", "plugins", "roles"} <= names
     assert {path.suffix for path in (installed.root / "docs").iterdir()} == {".md"}
     assert [path for path in installed.root.rglob("*") if path.suffix == ".pyc" or path.name == "__pycache__"] == []
-    assert [path for path in installed.root.rglob("*lab*") if path.name in ("lab", "lab_hosts.py", "lab_up.yml", "lab_down.yml")] == []
+    assert [
+        path
+        for path in installed.root.rglob("*lab*")
+        if path.name in ("lab", "lab_hosts.py", "lab_up.yml", "lab_down.yml")
+    ] == []
 
 
 def documentation(installed: Installed, kind: str, names: list[str]) -> dict[str, Any]:
@@ -62,7 +70,9 @@ def documentation(installed: Installed, kind: str, names: list[str]) -> dict[str
 @pytest.mark.parametrize(("kind", "names"), [(kind, names) for kind, names in (PLUGINS | SIDECARS).items() if names])
 def test_plugins_are_documented(installed: Installed, kind: str, names: list[str]) -> None:
     shown = documentation(installed, kind, names)
-    assert [name for name, plugin in shown.items() if not (plugin["doc"]["short_description"] and plugin["examples"])] == []
+    assert [
+        name for name, plugin in shown.items() if not (plugin["doc"]["short_description"] and plugin["examples"])
+    ] == []
 
 
 def test_every_filter_and_test_has_its_documentation() -> None:
@@ -82,7 +92,8 @@ def test_missing_documentation_is_noticed(installed: Installed) -> None:
 
 @pytest.fixture(scope="session")
 def checked(installed: Installed) -> Callable[[str], str]:
-    """Check the syntax of all playbooks with an inventory, once, and return the output; the first error ends the check."""
+    """Check the syntax of all playbooks with an inventory, once, and return the output; the first error ends the
+    check."""
 
     @functools.cache
     def checked(inventory: str) -> str:
@@ -134,10 +145,21 @@ def hostile(tmp_path: Path) -> Stolen:
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)
-def test_a_playbook_contacts_no_node_whose_facts_would_become_variables(playbook: str, installed: Installed, hostile: Stolen) -> None:
+def test_a_playbook_contacts_no_node_whose_facts_would_become_variables(
+    playbook: str, installed: Installed, hostile: Stolen
+) -> None:
     """A release has no ansible.cfg, and Ansible's default lets any node replace variables of the run."""
     new = hostile.folder / "new"
-    given = ["-i", ROOT / "inventories" / "two-spark", "-e", f"discover_directory={new}", "--skip-tags", "always", "--forks", "1"]
+    given = [
+        "-i",
+        ROOT / "inventories" / "two-spark",
+        "-e",
+        f"discover_directory={new}",
+        "--skip-tags",
+        "always",
+        "--forks",
+        "1",
+    ]
     model = ["-e", "gb10_model=openai/gpt-oss-20b"] if playbook == "switch_model" else []
     done = installed.run("ansible-playbook", f"gb10.cluster.{playbook}", *given, *model, env=hostile.environment)
     assert done.returncode != 0
@@ -147,39 +169,75 @@ def test_a_playbook_contacts_no_node_whose_facts_would_become_variables(playbook
 
 
 @pytest.mark.parametrize(("injected", "sent"), [("true", True), ("false", False)])
-def test_a_hostile_node_gets_no_file_of_the_controller(injected: str, sent: bool, installed: Installed, hostile: Stolen) -> None:
-    """The tasks of an environment unpack an archive of the controller on the node. With Ansible's default, the node names it."""
-    environment = {"ansible.builtin.include_role": {"name": "gb10.cluster.common", "tasks_from": "environment", "rolespec_validate": False}}
+def test_a_hostile_node_gets_no_file_of_the_controller(
+    injected: str, sent: bool, installed: Installed, hostile: Stolen
+) -> None:
+    """The tasks of an environment unpack an archive of the controller on the node.
+
+    With Ansible's default, the node names it.
+    """
+    environment = {
+        "ansible.builtin.include_role": {
+            "name": "gb10.cluster.common",
+            "tasks_from": "environment",
+            "rolespec_validate": False,
+        }
+    }
     play = {"hosts": "all", "gather_facts": False, "tasks": [{"gb10.cluster.node_info": {}}, environment]}
     (hostile.folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
-    given = {"ansible_python_interpreter": "/usr/bin/python3", "ansible_become": False, "common_environment_python": "python3"}
-    given |= {"common_environment_path": "/opt/e", "common_environment_lock": "uv==1", "common_environment_constraint": ""}
+    given = {
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_become": False,
+        "common_environment_python": "python3",
+    }
+    given |= {
+        "common_environment_path": "/opt/e",
+        "common_environment_lock": "uv==1",
+        "common_environment_constraint": "",
+    }
     inventory = {"all": {"hosts": {"evil": {**given, "common_environment_wheelhouses": []}}}}
     (hostile.folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
     setting = {**hostile.environment, "ANSIBLE_INJECT_FACT_VARS": injected}
     # The same answer cannot be that of a file and that of a folder.
     no_files = ["-e", '{"_common_environment_files": []}']
-    done = installed.run("ansible-playbook", "-i", hostile.folder / "hosts.json", hostile.folder / "play.yml", *no_files, env=setting)
+    done = installed.run(
+        "ansible-playbook", "-i", hostile.folder / "hosts.json", hostile.folder / "play.yml", *no_files, env=setting
+    )
     # The node answered, and the run got as far as the task that sends archives.
     assert "Unpack the wheelhouses" in done.stdout, done.stdout + done.stderr
     assert (b"the private key" in hostile.received()) is sent, done.stdout + done.stderr
 
 
 def validate_modules(collections: Installed, kind: str, folder: str) -> list[str]:
-    """Return the errors of ansible-test's validate-modules. It is called directly, because `ansible-test sanity` would first download pip."""
+    """Return the errors of ansible-test's validate-modules.
+
+    It is called directly, because `ansible-test sanity` would first download pip.
+    """
     program = Path(ansible_test.__path__[0]) / "_util" / "controller" / "sanity" / "validate-modules" / "validate.py"
     search = [program.parent, sysconfig.get_path("purelib"), collections.path]
     # "--collection" is a separate word, because the program searches for it in sys.argv before it parses the arguments.
     result = collections.run(
         "python",
         program,
-        *("--format", "json", "--arg-spec", "--collection", "ansible_collections/gb10/cluster", "--collection-version", VERSION),
+        *(
+            "--format",
+            "json",
+            "--arg-spec",
+            "--collection",
+            "ansible_collections/gb10/cluster",
+            "--collection-version",
+            VERSION,
+        ),
         *("--plugin-type", kind, f"plugins/{folder}"),
         cwd=collections.root,
         env={"PYTHONPATH": os.pathsep.join(str(path) for path in search)},
     )
     assert result.stdout, result.stderr
-    return [f"{path}: {error['code']}: {error['msg']}" for path, found in json.loads(result.stdout).items() for error in found["errors"]]
+    return [
+        f"{path}: {error['code']}: {error['msg']}"
+        for path, found in json.loads(result.stdout).items()
+        for error in found["errors"]
+    ]
 
 
 @pytest.mark.parametrize(("folder", "kind"), DOCUMENTED.items())
@@ -192,4 +250,8 @@ def test_validate_modules_can_fail(installed: Installed, tmp_path: Path) -> None
     shutil.copytree(installed.path / "ansible_collections", spoilt.path / "ansible_collections")
     module = spoilt.root / "plugins" / "modules" / "gpu_info.py"
     module.write_text(module.read_text(encoding="utf-8").replace("short_description:", "summary:", 1), encoding="utf-8")
-    assert [problem for problem in validate_modules(spoilt, "module", "modules") if "gpu_info.py: invalid-documentation" in problem]
+    assert [
+        problem
+        for problem in validate_modules(spoilt, "module", "modules")
+        if "gpu_info.py: invalid-documentation" in problem
+    ]

@@ -12,7 +12,10 @@ API = "http://127.0.0.1:8000"
 
 
 def curl(secret: str) -> str:
-    """Return curl with the secret of a file, for a root shell on the head. No argument, and so no log of sudo, contains it."""
+    """Return curl with the secret of a file, for a root shell on the head.
+
+    No argument, and so no log of sudo, contains it.
+    """
     return f"""sed 's/^/header = "Authorization: Bearer /; s/$/"/' {secret} | curl --config -"""
 
 
@@ -45,8 +48,11 @@ def answers_again(head: Host, within: float = 400) -> str:
 
 def ranks(head: Host) -> list[str]:
     """Return the addresses of the nodes on which Ray runs vLLM's workers."""
+
     def rows(resource: str) -> list[dict[str, Any]]:
-        answer = json.loads(head.check_output(f"{curl('/etc/gb10/ray.token')} --silent --fail http://127.0.0.1:8265/api/v0/{resource}"))
+        answer = json.loads(
+            head.check_output(f"{curl('/etc/gb10/ray.token')} --silent --fail http://127.0.0.1:8265/api/v0/{resource}")
+        )
         result: list[dict[str, Any]] = answer["data"]["result"]["result"]
         return result
 

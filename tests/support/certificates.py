@@ -34,11 +34,16 @@ class Pair:
 
     def locked(self, passphrase: str) -> str:
         """Return the key in PEM, encrypted if a passphrase is given."""
-        lock = serialization.BestAvailableEncryption(passphrase.encode()) if passphrase else serialization.NoEncryption()
+        lock = (
+            serialization.BestAvailableEncryption(passphrase.encode()) if passphrase else serialization.NoEncryption()
+        )
         return self.key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, lock).decode()
 
     def issue(self, *names: str, days: float = 90, since: float = -1, ca: bool = False) -> Pair:
-        """Issue a certificate for DNS names and addresses. ``since`` and ``days`` are its validity, in days from now."""
+        """Issue a certificate for DNS names and addresses.
+
+        ``since`` and ``days`` are its validity, in days from now.
+        """
         return _issue(names, self, days, since, ca)
 
     def write(self, folder: Path, name: str) -> tuple[str, str]:
@@ -57,16 +62,30 @@ def authority(days: float = 365) -> Pair:
 
 def _issue(names: Sequence[str], issuer: Pair | None, days: float, since: float, ca: bool) -> Pair:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0] if names else f"test CA {key.public_key().public_numbers().x % 10**6}")])
+    subject = x509.Name(
+        [
+            x509.NameAttribute(
+                NameOID.COMMON_NAME, names[0] if names else f"test CA {key.public_key().public_numbers().x % 10**6}"
+            )
+        ]
+    )
     by = issuer or Pair(None, key)  # type: ignore[arg-type]
-    builder = x509.CertificateBuilder(subject_name=subject, issuer_name=issuer.certificate.subject if issuer else subject)
+    builder = x509.CertificateBuilder(
+        subject_name=subject, issuer_name=issuer.certificate.subject if issuer else subject
+    )
     builder = builder.public_key(key.public_key()).serial_number(x509.random_serial_number())
-    builder = builder.not_valid_before(NOW + datetime.timedelta(days=since)).not_valid_after(NOW + datetime.timedelta(days=days))
+    builder = builder.not_valid_before(NOW + datetime.timedelta(days=since)).not_valid_after(
+        NOW + datetime.timedelta(days=days)
+    )
     builder = builder.add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
     builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key()), critical=False)
+    builder = builder.add_extension(
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(by.key.public_key()), critical=False
+    )
     if ca:
-        builder = builder.add_extension(x509.KeyUsage(True, False, False, False, False, True, True, False, False), critical=True)
+        builder = builder.add_extension(
+            x509.KeyUsage(True, False, False, False, False, True, True, False, False), critical=True
+        )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
     return Pair(builder.sign(by.key, hashes.SHA256()), key)

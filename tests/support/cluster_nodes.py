@@ -39,7 +39,11 @@ def lock_of(*pins: str) -> str:
 LOCK = lock_of("vllm==0.32.0", "ray==2.60.0")
 KNOWN = argument_specs.known()
 #: The settings of a node without a variable in its inventory.
-SETTINGS = {name: argument_specs.default(option) for name, option in argument_specs.options().items() if not option.get("no_log")}
+SETTINGS = {
+    name: argument_specs.default(option)
+    for name, option in argument_specs.options().items()
+    if not option.get("no_log")
+}
 MODEL = "/srv/models/tiny"
 #: The controller's time when it read the nodes.
 READ = 1_790_000_000.0
@@ -47,7 +51,15 @@ READ = 1_790_000_000.0
 
 def interface(*addresses: str, **facts: Any) -> dict[str, Any]:
     """Return one network device as in node_info's result, with the fields that the planner reads."""
-    hardware = {"mac": "02:00:00:00:00:01", "driver": "", "pci": None, "speed": None, "up": True, "carrier": True, "hca": ""}
+    hardware = {
+        "mac": "02:00:00:00:00:01",
+        "driver": "",
+        "pci": None,
+        "speed": None,
+        "up": True,
+        "carrier": True,
+        "hca": "",
+    }
     return {"mtu": 1500, "addresses": list(addresses), "owners": [], **hardware, **facts}
 
 
@@ -57,14 +69,20 @@ def cabled(*ports: int) -> dict[str, dict[str, Any]]:
     return {
         "interfaces": {twin.interface: interface(carrier=port in ports, hca=twin.hca) for port, twin in twins},
         "rdma": {
-            twin.hca: {"interface": twin.interface, "state": "ACTIVE" if port in ports else "DOWN", "link_layer": "Ethernet", "gids": []}
+            twin.hca: {
+                "interface": twin.interface,
+                "state": "ACTIVE" if port in ports else "DOWN",
+                "link_layer": "Ethernet",
+                "gids": [],
+            }
             for port, twin in twins
         },
     }
 
 
 def observed(management: str, *ports: int) -> dict[str, Any]:
-    """Return node_info's result for a Spark with a management interface, cables at these QSFP ports (default: port 1), and a model."""
+    """Return node_info's result for a Spark with a management interface, cables at these QSFP ports (default: port 1),
+    and a model."""
     links = cabled(*(ports or (1,)))
     return {
         "gpu": {
@@ -94,7 +112,10 @@ def observed(management: str, *ports: int) -> dict[str, Any]:
 
 
 def spark(number: int, group: str, **settings: Any) -> Node:
-    """Return a valid node: the role's defaults, a model, and the case's settings. It is cabled at the ports in these settings."""
+    """Return a valid node: the role's defaults, a model, and the case's settings.
+
+    It is cabled at the ports in these settings.
+    """
     address = f"192.168.1.{10 + number}"
     ports = settings.get("gb10_fabric_ports", (0, 1) if settings.get("gb10_fabric_topology") == "ring" else (1,))
     return {
@@ -118,7 +139,9 @@ def spark(number: int, group: str, **settings: Any) -> Node:
     }
 
 
-def cluster_plan(nodes: Sequence[Node], lock: str = LOCK, recipe: Any = None, layers: Sequence[Any] = ()) -> tuple[dict[str, Any], list[Problem]]:
+def cluster_plan(
+    nodes: Sequence[Node], lock: str = LOCK, recipe: Any = None, layers: Sequence[Any] = ()
+) -> tuple[dict[str, Any], list[Problem]]:
     """Return the plan as plain data, {} if there is none, and the problems.
 
     ``recipe`` is the data of a recipe's YAML, ``layers`` the result of the lookup image_layers.

@@ -42,7 +42,9 @@ _TLS = {"problems": [], "warnings": [], "digest": "d", "until": "2027-01-01"}
 
 def nodes(count: int, **inputs: Any) -> list[Node]:
     """Return Sparks that site.yml has set up."""
-    found = [spark(number, "worker" if number > 1 else "head", **{**INPUTS, **inputs}) for number in range(1, count + 1)]
+    found = [
+        spark(number, "worker" if number > 1 else "head", **{**INPUTS, **inputs}) for number in range(1, count + 1)
+    ]
     for node in found:
         node["observed"]["state"] = {"service_user": OWNER, "service_user_ready": True}
     return found
@@ -74,9 +76,17 @@ def _with_overrides() -> list[Node]:
     given = nodes(2)
     for node in given:
         mount = {"source": "/opt/gb10/nccl/x", "target": "/opt/gb10/nccl/y", "read_only": True}
-        library = {"environment": {"LD_PRELOAD": "/opt/gb10/nccl/y/libnccl.so.2"}, "flags": [], "files": {}, "mounts": [mount]}
+        library = {
+            "environment": {"LD_PRELOAD": "/opt/gb10/nccl/y/libnccl.so.2"},
+            "flags": [],
+            "files": {},
+            "mounts": [mount],
+        }
         image = {"environment": {}, "flags": [], "files": {IMAGE: "9" * 64}, "mounts": []}
-        node["observed"]["additions"] = {"nccl_sm121_build": {**library, "runtime": IMAGE}, "vllm_runtime": {**image, "runtime": IMAGE}}
+        node["observed"]["additions"] = {
+            "nccl_sm121_build": {**library, "runtime": IMAGE},
+            "vllm_runtime": {**image, "runtime": IMAGE},
+        }
     return given
 
 
@@ -90,7 +100,9 @@ PLANS: Mapping[str, dict[str, Any]] = {
     "one": planned(nodes(1)),
     "four": planned(nodes(4, **_SWITCH)),
     "four with secrets": planned(_with_secrets(4, **_SWITCH, **ODD)),
-    "four at different ports": planned([*nodes(3, **_SWITCH, gb10_fabric_ports=[1]), nodes(4, **_SWITCH, gb10_fabric_ports=[0])[3]]),
+    "four at different ports": planned(
+        [*nodes(3, **_SWITCH, gb10_fabric_ports=[1]), nodes(4, **_SWITCH, gb10_fabric_ports=[0])[3]]
+    ),
     "pipeline": planned(nodes(4, **_SWITCH, gb10_tensor_parallel_size=2, gb10_pipeline_parallel_size=2)),
     "replicas": planned(nodes(4, **_SWITCH, gb10_tensor_parallel_size=1, gb10_data_parallel_size=4)),
     "image of NVIDIA": planned(nodes(2, gb10_container_image=NVIDIA_IMAGE)),
@@ -122,7 +134,9 @@ def templates(objects: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     found = {}
     for name in ("leaderTemplate", "workerTemplate"):
         if name in group:
-            terms = group[name]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+            terms = group[name]["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+                "nodeSelectorTerms"
+            ]
             found |= dict.fromkeys(terms[0]["matchExpressions"][0]["values"], group[name])
     return found
 
@@ -170,7 +184,9 @@ def started(objects: Sequence[Mapping[str, Any]], node: str, folder: Path) -> tu
     done = subprocess.run(words, env=given, capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)
     # Python sets the locale of its children.
-    return answer["argv"], {name: value for name, value in answer["environment"].items() if name not in ("PATH", "LC_CTYPE")}
+    return answer["argv"], {
+        name: value for name, value in answer["environment"].items() if name not in ("PATH", "LC_CTYPE")
+    }
 
 
 _REPORT = """import json, os, sys

@@ -1,7 +1,7 @@
 """Change fresh lab hosts to what a factory Spark is like, as far as Debian's packages allow.
 
-NetworkManager is the renderer of all ports, sudo needs a password, a container publishes a port, the package lists are old, and two packages
-of the collection are missing. The packages are in an index of this machine.
+NetworkManager is the renderer of all ports, sudo needs a password, a container publishes a port, the package lists are
+old, and two packages of the collection are missing. The packages are in an index of this machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ FILES = ROOT / "molecule/factory/files"
 
 def index(folder: Path, address: str) -> subprocess.Popen[bytes]:
     """Serve the missing packages as a package index at ``address``. Its lists are old until renew()."""
-    python = subprocess.run(["apt-cache", "depends", "--important", "python3-venv"], capture_output=True, text=True, check=True).stdout
+    python = subprocess.run(
+        ["apt-cache", "depends", "--important", "python3-venv"], capture_output=True, text=True, check=True
+    ).stdout
     version = next(word for word in python.split() if word.startswith("python3.") and word.endswith("-venv"))
     subprocess.run(["apt-get", "download", *PACKAGES, version], cwd=folder, check=True, capture_output=True)
     renew(folder, "0-old")
@@ -49,7 +51,10 @@ def index(folder: Path, address: str) -> subprocess.Popen[bytes]:
 
 
 def renew(folder: Path, prefix: str = "") -> None:
-    """Write the index. With a prefix it names files that do not exist, as lists do whose packages were replaced since."""
+    """Write the index.
+
+    With a prefix it names files that do not exist, as lists do whose packages were replaced since.
+    """
     entries = []
     for path in sorted(folder.glob("*.deb")):
         fields = subprocess.run(["dpkg-deb", "--field", path], capture_output=True, text=True, check=True).stdout
@@ -91,7 +96,10 @@ def prepare(host: Host, index_url: str) -> None:
         write(host, path, text)
     for command in (
         "rm /etc/netplan/00-management.yaml",
-        f"useradd --create-home {TESTER} && cp -r /home/nvidia/.ssh /home/{TESTER}/ && chown -R {TESTER}: /home/{TESTER}/.ssh",
+        (
+            f"useradd --create-home {TESTER} && cp -r /home/nvidia/.ssh /home/{TESTER}/ && chown -R {TESTER}: "
+            f"/home/{TESTER}/.ssh"
+        ),
         "rm -f /etc/apt/sources.list.d/*; apt-get update",
         # A week old, for apt and for Ansible's module.
         "find /var/lib/apt -exec touch --date='7 days ago' {} +",
@@ -142,7 +150,10 @@ class Evening:
         host.check_output("until [ -e /run/lab-locked ]; do sleep 0.1; done; rm /run/lab-locked")
 
     def run(self, command: str, password: str = PASSWORD, limit: float = 900) -> Run:
-        """Run one of the owner's commands in the clone. It types the password where it is prompted, and accepts the host keys."""
+        """Run one of the owner's commands in the clone.
+
+        It types the password where it is prompted, and accepts the host keys.
+        """
         prompts = {"BECOME password:": password, "password for nvidia:": password}
         prompts |= {LOGIN: password, ACCEPT: "yes"}
         began = time.monotonic()

@@ -22,10 +22,11 @@ _WORDS = ("one", " two", " three")
 class Backend:
     """A server of one model.
 
-    ``broken``: the status of each answer of the model, 200 for none. ``pause``: seconds before a plain answer, and before
-    each word of a stream. ``words``: how many words a stream has. ``breaks``: after how many words a stream ends without
-    its end, 0 for never. ``refusal`` and ``redirect``: an answer of 400, and a place to redirect to. ``running``, ``left``,
-    ``checks`` and ``sent``: open requests, those whose client left, health checks, and events of streams.
+    ``broken``: the status of each answer of the model, 200 for none. ``pause``: seconds before a plain answer, and
+    before each word of a stream. ``words``: how many words a stream has. ``breaks``: after how many words a stream ends
+    without its end, 0 for never. ``refusal`` and ``redirect``: an answer of 400, and a place to redirect to.
+    ``running``, ``left``, ``checks`` and ``sent``: open requests, those whose client left, health checks, and events of
+    streams.
     """
 
     name: str
@@ -48,7 +49,13 @@ class Backend:
 def _chat(backend: Backend, word: str | None, index: int, usage: bool = False) -> dict[str, Any]:
     delta = {"content": word} if word is not None else {}
     choices = [] if usage else [{"index": 0, "delta": delta, "finish_reason": None if word is not None else "stop"}]
-    return {"id": f"chat-{index}", "object": "chat.completion.chunk", "created": 1, "model": backend.name, "choices": choices}
+    return {
+        "id": f"chat-{index}",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": backend.name,
+        "choices": choices,
+    }
 
 
 def _text(backend: Backend, word: str | None, index: int, usage: bool = False) -> dict[str, Any]:
@@ -62,9 +69,13 @@ def _events(backend: Backend, path: str, body: dict[str, Any]) -> Iterator[str]:
     usage = {"prompt_tokens": 7, "completion_tokens": len(words), "total_tokens": 7 + len(words)}
     if path == "/v1/messages":
         start = {"id": "m", "type": "message", "role": "assistant", "content": [], "model": backend.name}
-        yield _event({"type": "message_start", "message": {**start, "usage": {"input_tokens": 7, "output_tokens": 0}}}, True)
+        yield _event(
+            {"type": "message_start", "message": {**start, "usage": {"input_tokens": 7, "output_tokens": 0}}}, True
+        )
         for word in words:
-            yield _event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}, True)
+            yield _event(
+                {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": word}}, True
+            )
         end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": len(words)}}
         yield _event(end, True) + _event({"type": "message_stop"}, True)
         return
@@ -98,23 +109,53 @@ def answer(backend: Backend, path: str, body: dict[str, Any]) -> dict[str, Any]:
     base = {"id": "x", "created": 1, "model": backend.name, "usage": USAGE}
     if path == "/v1/chat/completions":
         message = {"role": "assistant", "content": f"{backend.name}: {whole}"}
-        return {**base, "object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        return {
+            **base,
+            "object": "chat.completion",
+            "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        }
     if path == "/v1/completions":
-        return {**base, "object": "text_completion", "choices": [{"index": 0, "text": whole, "finish_reason": "stop", "logprobs": None}]}
+        return {
+            **base,
+            "object": "text_completion",
+            "choices": [{"index": 0, "text": whole, "finish_reason": "stop", "logprobs": None}],
+        }
     if path == "/v1/embeddings":
         given = body["input"] if isinstance(body["input"], list) else [body["input"]]
-        return {**base, "object": "list", "data": [{"object": "embedding", "index": index, "embedding": [0.5, 1.0]} for index in range(len(given))]}
+        return {
+            **base,
+            "object": "list",
+            "data": [{"object": "embedding", "index": index, "embedding": [0.5, 1.0]} for index in range(len(given))],
+        }
     if path == "/v1/responses":
         usage = {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
         part = {"type": "output_text", "text": whole, "annotations": []}
         output = [{"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [part]}]
-        return {"id": "resp_x", "object": "response", "created_at": 1, "model": backend.name, "status": "completed", "output": output, "usage": usage}
+        return {
+            "id": "resp_x",
+            "object": "response",
+            "created_at": 1,
+            "model": backend.name,
+            "status": "completed",
+            "output": output,
+            "usage": usage,
+        }
     if path.startswith("/v1/messages"):
         usage = {"input_tokens": 7, "output_tokens": 3}
         content = [{"type": "text", "text": f"{backend.name}: {whole}"}]
-        message = {"id": "m", "type": "message", "role": "assistant", "model": backend.name, "content": content, "usage": usage}
+        message = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": backend.name,
+            "content": content,
+            "usage": usage,
+        }
         return {"input_tokens": 6} if path.endswith("/count_tokens") else message
-    results = [{"index": index, "document": {"text": text}, "relevance_score": 0.5} for index, text in enumerate(body["documents"])]
+    results = [
+        {"index": index, "document": {"text": text}, "relevance_score": 0.5}
+        for index, text in enumerate(body["documents"])
+    ]
     return {"id": "x", "model": backend.name, "usage": {"total_tokens": 10}, "results": results}
 
 
@@ -170,9 +211,15 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.backend.refusal:
             self._reply(400, self.backend.refusal)
         elif self.backend.broken != 200:
-            self._reply(self.backend.broken, {"error": {"message": "the engine is dead", "type": "server_error", "code": self.backend.broken}})
+            self._reply(
+                self.backend.broken,
+                {"error": {"message": "the engine is dead", "type": "server_error", "code": self.backend.broken}},
+            )
         elif self.path == "/v1/responses" and body.get("previous_response_id"):
-            self._reply(404, {"error": {"message": "Response with id 'x' not found.", "type": "invalid_request_error", "code": 404}})
+            self._reply(
+                404,
+                {"error": {"message": "Response with id 'x' not found.", "type": "invalid_request_error", "code": 404}},
+            )
         elif body.get("stream"):
             self._stream(body)
         else:
@@ -184,7 +231,9 @@ class _Handler(BaseHTTPRequestHandler):
         until = time.monotonic() + self.backend.pause
         while (rest := until - time.monotonic()) > 0:
             readable = select.select([self.connection], [], [], min(rest, 0.05))[0]
-            if readable and not self.connection.recv(1, 0 if isinstance(self.connection, ssl.SSLSocket) else socket.MSG_PEEK):
+            if readable and not self.connection.recv(
+                1, 0 if isinstance(self.connection, ssl.SSLSocket) else socket.MSG_PEEK
+            ):
                 raise ConnectionError("the client left")
 
     def _stream(self, body: dict[str, Any]) -> None:
@@ -217,7 +266,10 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def serve(backend: Backend, pair: tuple[str, str] | None = None) -> Iterator[Backend]:
-    """Serve the backend on a port of loopback, with TLS if a certificate and its key are given. After that, connections are refused."""
+    """Serve the backend on a port of loopback, with TLS if a certificate and its key are given.
+
+    After that, connections are refused.
+    """
     server = _Server(("127.0.0.1", backend.port), type("Handler", (_Handler,), {"backend": backend}))
     if pair:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -53,7 +53,9 @@ def install(folder: Path, result: Any, key: str = "") -> Path:
 def result(requests: int = 6, output_tokens: int = 128, **changes: Any) -> dict[str, Any]:
     """Return a result of one request at a time with 50 tokens per second."""
     latencies = {"ttft": 210.5, "tpot": 20.0, "itl": 20.1}
-    statistics = {f"{kind}_{name}_ms": value for name, value in latencies.items() for kind in ("mean", "median", "std", "p99")}
+    statistics = {
+        f"{kind}_{name}_ms": value for name, value in latencies.items() for kind in ("mean", "median", "std", "p99")
+    }
     seconds = requests * (0.2105 + 0.02 * (output_tokens - 1))
     return {
         "date": "20261122-213000",

@@ -1,8 +1,10 @@
-"""A container engine without containers. It supports the Podman and Docker commands of this collection; an image is a folder.
+"""A container engine without containers. It supports the Podman and Docker commands of this collection; an image is a
+folder.
 
-``fake_engine.py STATE argv...``: STATE contains images/ID.json ({names, root, path}); the program writes containers/ID.json and calls. Paths
-inside an image are paths of its folder on this host, except for /usr/local/cuda. A registry is STATE/registry, with files as in images, and a
-tar file is such a file. A file STATE/trouble names a command and its replacement: an exit status, or "hang".
+``fake_engine.py STATE argv...``: STATE contains images/ID.json ({names, root, path}); the program writes
+containers/ID.json and calls. Paths inside an image are paths of its folder on this host, except for /usr/local/cuda. A
+registry is STATE/registry, with files as in images, and a tar file is such a file. A file STATE/trouble names a command
+and its replacement: an exit status, or "hang".
 """
 
 from __future__ import annotations
@@ -37,7 +39,12 @@ def fail(message: str, status: int = 125) -> int:
 def inspect(state: Path, _image: str, reference: str) -> int:
     for image_id, image in images(state).items():
         if reference in image["names"] or image_id.startswith(reference.removeprefix("sha256:")):
-            known = {"Architecture": "amd64", "Size": 1000, "RepoDigests": [name for name in image["names"] if "@" in name], **image.get("said", {})}
+            known = {
+                "Architecture": "amd64",
+                "Size": 1000,
+                "RepoDigests": [name for name in image["names"] if "@" in name],
+                **image.get("said", {}),
+            }
             say(json.dumps([{"Id": f"sha256:{image_id}", **known}]))
             return 0
     say("[]")
@@ -76,7 +83,9 @@ def run(state: Path, *argv: str) -> int:
     image = next((image for image in images(state).values() if reference in image["names"]), None)
     if image is None or not {"--pull=never", "--network=none", "--entrypoint=python3"} <= {*options}:
         return fail(f"{reference}: image not known")
-    return subprocess.run([sys.executable, *arguments], env=os.environ | {"PYTHONPATH": os.pathsep.join(image["path"])}, check=False).returncode
+    return subprocess.run(
+        [sys.executable, *arguments], env=os.environ | {"PYTHONPATH": os.pathsep.join(image["path"])}, check=False
+    ).returncode
 
 
 def cp(_state: Path, source: str, target: str) -> int:
@@ -148,7 +157,11 @@ def build(state: Path, *argv: str) -> int:
         return fail(f"{start}: image not known")
     (state / "network").write_text(given.get("network", "default"), encoding="utf-8")
     built = state / "built"
-    files = [str(path.relative_to(argv[-1])) for path in sorted(Path(argv[-1]).rglob("*")) if path.is_file() and path.name != "Containerfile"]
+    files = [
+        str(path.relative_to(argv[-1]))
+        for path in sorted(Path(argv[-1]).rglob("*"))
+        if path.is_file() and path.name != "Containerfile"
+    ]
     known = json.loads(built.read_text(encoding="utf-8")) if built.exists() else {}
     built.write_text(json.dumps({**known, given["tag"]: files}), encoding="utf-8")
     image_id = hashlib.sha256(text.encode()).hexdigest()
@@ -167,7 +180,17 @@ def main(folder: str, command: str, *argv: str) -> int:
             if what == "hang":
                 time.sleep(60)
             return fail("it is broken", int(what))
-    known = {"image": inspect, "create": create, "start": start, "cp": cp, "ps": ps, "rm": rm, "pull": pull, "tag": tag, "save": save}
+    known = {
+        "image": inspect,
+        "create": create,
+        "start": start,
+        "cp": cp,
+        "ps": ps,
+        "rm": rm,
+        "pull": pull,
+        "tag": tag,
+        "save": save,
+    }
     known |= {"load": load, "build": build, "run": run}
     return known[command](state, *argv)
 

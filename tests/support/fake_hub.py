@@ -20,9 +20,10 @@ NAME = "org/tiny"
 
 
 class Hub(http.server.ThreadingHTTPServer):
-    """Serves one model. ``gated``: the token is required. ``cut``: bytes of a file after which its next response ends, once. ``damage``: the
-    number of responses with a wrong byte. ``asked``: the requests, with their range. ``shown``: the received tokens. ``elsewhere``: the address
-    of another hub with the files. ``answer``: a false response about the model."""
+    """Serves one model. ``gated``: the token is required. ``cut``: bytes of a file after which its next response ends,
+    once. ``damage``: the number of responses with a wrong byte. ``asked``: the requests, with their range. ``shown``:
+    the received tokens.
+    ``elsewhere``: the address of another hub with the files. ``answer``: a false response about the model."""
 
     daemon_threads = True
 
@@ -81,7 +82,11 @@ class _Answer(http.server.BaseHTTPRequestHandler):
 
     def _file(self, name: str, content: bytes) -> None:
         entry = sibling(name, content)
-        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{entry["lfs"]["sha256"] if "lfs" in entry else entry["blobId"]}"', "Accept-Ranges": "bytes"}
+        headers = {
+            "X-Repo-Commit": COMMIT,
+            "ETag": f'"{entry["lfs"]["sha256"] if "lfs" in entry else entry["blobId"]}"',
+            "Accept-Ranges": "bytes",
+        }
         found = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
         start = int(found[1]) if found else 0
         if found:
@@ -89,7 +94,12 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         if self.command == "GET" and self.server.damage.get(name, 0):
             self.server.damage[name] -= 1
             content = bytes([content[0] ^ 1]) + content[1:]
-        self._send(content[start:], headers, 206 if found else 200, self.server.cut.pop(name, None) if self.command == "GET" else None)
+        self._send(
+            content[start:],
+            headers,
+            206 if found else 200,
+            self.server.cut.pop(name, None) if self.command == "GET" else None,
+        )
 
     def _send(self, body: bytes, headers: Mapping[str, str], status: int = 200, cut: int | None = None) -> None:
         self.send_response(status)

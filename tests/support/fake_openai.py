@@ -1,4 +1,7 @@
-"""A vLLM server over HTTP whose model is a function: token IDs in, logits out. Its numbers can be changed like a kernel's."""
+"""A vLLM server over HTTP whose model is a function: token IDs in, logits out.
+
+Its numbers can be changed like a kernel's.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,9 @@ class Model:
         given = body.get("prompt")
         if isinstance(given, list):
             return given
-        chat = f"{self.date} {body.get('tools', '')} " + " ".join(f"{turn['role']}: {turn['content']}" for turn in body.get("messages", []))
+        chat = f"{self.date} {body.get('tools', '')} " + " ".join(
+            f"{turn['role']}: {turn['content']}" for turn in body.get("messages", [])
+        )
         return [byte % END for byte in (given or chat).encode()]
 
 
@@ -83,7 +88,10 @@ def response(model: Model, body: dict[str, Any]) -> dict[str, Any]:
                 "token": f"token_id:{token}",
                 "logprob": values[token],
                 "bytes": [0],
-                "top_logprobs": [{"token": name, "logprob": value, "bytes": [0]} for name, value in _top(values, body["top_logprobs"]).items()],
+                "top_logprobs": [
+                    {"token": name, "logprob": value, "bytes": [0]}
+                    for name, value in _top(values, body["top_logprobs"]).items()
+                ],
             }
             for token, values in found
         ]
@@ -91,7 +99,10 @@ def response(model: Model, body: dict[str, Any]) -> dict[str, Any]:
         return {"choices": [choice], "prompt_token_ids": prompt}
     choice = {"text": text, "prompt_token_ids": prompt}
     if "prompt_logprobs" in body:
-        rest = [{str(prompt[index]): {"logprob": model.logprobs(prompt[:index])[prompt[index]], "rank": 1}} for index in range(1, len(prompt))]
+        rest = [
+            {str(prompt[index]): {"logprob": model.logprobs(prompt[:index])[prompt[index]], "rank": 1}}
+            for index in range(1, len(prompt))
+        ]
         return {"choices": [{**choice, "logprobs": None, "prompt_logprobs": [None, *rest]}]}
     lists = {
         "tokens": [f"token_id:{token}" for token, _values in found],
@@ -108,7 +119,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Report the model, the release and the counters."""
         model = self.model
         if self.path == "/metrics":
-            drafted = [f"vllm:spec_decode_num_{name}_tokens_total{{engine='0'}} {count * len(model.requests)}.0" for name, count in self.counts()]
+            drafted = [
+                f"vllm:spec_decode_num_{name}_tokens_total{{engine='0'}} {count * len(model.requests)}.0"
+                for name, count in self.counts()
+            ]
             self.reply(200, "\n".join(["# HELP", *drafted]).encode())
         elif self.path == "/version":
             self.reply(200, b'{"version": "0.32.0"}')
@@ -130,7 +144,9 @@ class _Handler(BaseHTTPRequestHandler):
         elif (planted := model.hostile(self.path, body)) is not None:
             self.reply(200, planted)
         elif "messages" in body and not model.template:
-            self.reply(400, b'{"error": {"message": "you must provide a chat template if the tokenizer does not define one."}}')
+            self.reply(
+                400, b'{"error": {"message": "you must provide a chat template if the tokenizer does not define one."}}'
+            )
         elif len(model.render(body)) + body["max_tokens"] > model.max_model_len:
             self.reply(400, b'{"error": {"message": "maximum context length exceeded"}}')
         else:

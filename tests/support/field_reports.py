@@ -1,4 +1,5 @@
-"""Reports of playbooks/field_report.yml as recorded machines: nodes for the planner, and facts for the checks of verify.yml.
+"""Reports of playbooks/field_report.yml as recorded machines: nodes for the planner, and facts for the checks of
+verify.yml.
 
 A report has no names and addresses, so those of the planner replace them, with their GIDs. Unknown facts are None. The
 differences of a report have the values of facts that it does not have, such as variables.
@@ -31,7 +32,11 @@ def planner_nodes(report: dict[str, Any]) -> list[Node]:
         node = spark(number, "head" if found["head"] else "worker", **settings)
         seen = node["observed"]
         seen["gpu"] = _gpu(found)
-        seen |= {"kernel": found["kernel"], "cma_total_bytes": found["cma_total_bytes"], "interfaces": _interfaces(found, seen["interfaces"])}
+        seen |= {
+            "kernel": found["kernel"],
+            "cma_total_bytes": found["cma_total_bytes"],
+            "interfaces": _interfaces(found, seen["interfaces"]),
+        }
         seen["rdma"] = _rdma(found)
         nodes.append(node)
     return nodes
@@ -60,7 +65,9 @@ def verified_nodes(report: dict[str, Any]) -> list[Facts]:
             "cma_free_bytes": 0,
             "total": found["memory_bytes"],
             "available": found["available_bytes"],
-            "ranks": [{"pid": number, "name": "rank", "bytes": size} for number, size in enumerate(found["ranks_bytes"], 1)],
+            "ranks": [
+                {"pid": number, "name": "rank", "bytes": size} for number, size in enumerate(found["ranks_bytes"], 1)
+            ],
             "services": [service(**each) for each in found["services"]],
             "uptime": 0.0,
             "links": [],
@@ -76,7 +83,14 @@ def verified_nodes(report: dict[str, Any]) -> list[Facts]:
             "clock": NOW,
             "api": {**pair()[0]["facts"]["api"], **report["api"]} if found["head"] else None,
         }
-        known = {"name": planned["name"], "head": found["head"], "unreachable": "", "facts": facts, "paths": [], "probe": found["gpu_probe"]}
+        known = {
+            "name": planned["name"],
+            "head": found["head"],
+            "unreachable": "",
+            "facts": facts,
+            "paths": [],
+            "probe": found["gpu_probe"],
+        }
         nodes.append({**known, "started": NOW, "finished": NOW})
     return nodes
 
@@ -90,7 +104,10 @@ def _cabled(found: dict[str, Any]) -> dict[str, Any]:
 
 def _gids(device: Facts, rails: dict[str, Facts]) -> list[Facts]:
     addresses = rails.get(device["interface"], {}).get("addresses", [])
-    return [{"index": 3, "gid": f"::ffff:{address.split('/')[0]}", "type": "RoCE v2", "interface": device["interface"]} for address in addresses]
+    return [
+        {"index": 3, "gid": f"::ffff:{address.split('/')[0]}", "type": "RoCE v2", "interface": device["interface"]}
+        for address in addresses
+    ]
 
 
 def _kernels(found: dict[str, Any] | None) -> Facts | None:
@@ -107,7 +124,9 @@ def _gpu(found: dict[str, Any]) -> Facts:
 
 def _interfaces(found: dict[str, Any], others: dict[str, Facts]) -> dict[str, Facts]:
     links = {
-        link["interface"]: interface(hca=link["hca"], carrier=link["carrier"], speed=link["speed"], link_local="", kind="physical")
+        link["interface"]: interface(
+            hca=link["hca"], carrier=link["carrier"], speed=link["speed"], link_local="", kind="physical"
+        )
         for link in found["links"]
     }
     return {**{name: each for name, each in others.items() if name in ("lo", "enP7s7")}, **links}
@@ -115,4 +134,7 @@ def _interfaces(found: dict[str, Any], others: dict[str, Facts]) -> dict[str, Fa
 
 def _rdma(found: dict[str, Any]) -> dict[str, Facts]:
     links = (link for link in found["links"] if link["hca"])
-    return {link["hca"]: {"interface": link["interface"], "state": link["state"], "link_layer": "Ethernet", "gids": []} for link in links}
+    return {
+        link["hca"]: {"interface": link["interface"], "state": link["state"], "link_layer": "Ethernet", "gids": []}
+        for link in links
+    }

@@ -1,7 +1,7 @@
 """Print the files and units of a host as JSON, to compare two states of it: host_state.py FOLDER ...
 
-It runs on the host as root and needs only Python. Files are a map of path -> type, mode, owner, and SHA-256 or target. Units are a map of
-name -> state of the unit file, and of name -> active state.
+It runs on the host as root and needs only Python. Files are a map of path -> type, mode, owner, and SHA-256 or target.
+Units are a map of name -> state of the unit file, and of name -> active state.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from pathlib import Path
 IGNORED: Mapping[str, str] = {
     r"/var/log(/.*)?": "logs",
     r"/var/(cache|tmp)(/.*)?": "caches and temporary files, which a host may lose at any time",
-    r"/var/lib/(apt|dpkg)(/.*)?": "Ansible's module apt reads these lists and renews them; no package is installed here",
+    r"/var/lib/(apt|dpkg)(/.*)?": (
+        "Ansible's module apt reads these lists and renews them; no package is installed here"
+    ),
     r"/var/lib/systemd/(random-seed|timers|timesync|credential.*)(/.*)?": "systemd renews them",
     r"/var/lib/sudo(/.*)?": "sudo's time stamps",
     r"/var/lib/(docker|containerd|NetworkManager)(/.*)?": "containers, and leases of NetworkManager",
@@ -62,14 +64,24 @@ def files(folders: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 def units(command: str) -> dict[str, str]:
     """Return name -> state by `systemctl list-unit-files` (state) or `list-units` (active)."""
-    listed = subprocess.run(["systemctl", command, "--plain", "--no-legend", "--no-pager"], capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["systemctl", command, "--plain", "--no-legend", "--no-pager"], capture_output=True, text=True, check=True
+    ).stdout
     rows = [line.split() for line in listed.splitlines()]
-    return {row[0]: row[1] if command == "list-unit-files" else row[2] for row in rows if len(row) > 2 and not PASSING.fullmatch(row[0])}
+    return {
+        row[0]: row[1] if command == "list-unit-files" else row[2]
+        for row in rows
+        if len(row) > 2 and not PASSING.fullmatch(row[0])
+    }
 
 
 def differences(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, tuple[object, object]]:
     """Return name -> (before, after) of all entries that differ, None for a missing one."""
-    return {name: (before.get(name), after.get(name)) for name in sorted({*before, *after}) if before.get(name) != after.get(name)}
+    return {
+        name: (before.get(name), after.get(name))
+        for name in sorted({*before, *after})
+        if before.get(name) != after.get(name)
+    }
 
 
 if __name__ == "__main__":

@@ -8,7 +8,10 @@ from hypothesis import strategies as st
 
 
 def nested(
-    leaves: st.SearchStrategy[Any], keys: st.SearchStrategy[str] | None = None, max_size: int | None = None, max_leaves: int = 10
+    leaves: st.SearchStrategy[Any],
+    keys: st.SearchStrategy[str] | None = None,
+    max_size: int | None = None,
+    max_leaves: int = 10,
 ) -> st.SearchStrategy[Any]:
     """Return leaves, and lists and mappings of them with at most ``max_size`` elements each."""
     names = st.text() if keys is None else keys

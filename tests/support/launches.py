@@ -31,7 +31,11 @@ def content(unit: str = "unit\n", plan: dict[str, Any] | None = None, **changes:
 
 
 def record(
-    unit: str = "unit\n", node: str = "spark1", time: str = "2026-11-22 07:29:43", plan: dict[str, Any] | None = None, **changes: Any
+    unit: str = "unit\n",
+    node: str = "spark1",
+    time: str = "2026-11-22 07:29:43",
+    plan: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Record:
     """Return the record of a launch on a node, without parent."""
     return Record(content(unit, plan, **changes), node, files(unit), time)
@@ -61,7 +65,9 @@ def runtime(folder: Path, *arguments: str) -> dict[str, Any]:
     plan["runtime"]["path"] = f"{folder}/runtime"
     sha256 = hashlib.sha256(mark.encode()).hexdigest()
     for each in plan["nodes"]:
-        each["additions"] = {"nccl_sm121_build": {"files": {f"{folder}/nccl.so": sha256}, "environment": {}, "flags": []}}
+        each["additions"] = {
+            "nccl_sm121_build": {"files": {f"{folder}/nccl.so": sha256}, "environment": {}, "flags": []}
+        }
     return plan
 
 
@@ -70,4 +76,10 @@ def node(name: str, found: list[Record], current: Record | None = None, **change
     keys = ("id", "content", "time", "parent", "golden", "choices")
     listed = [{key: getattr(each, key) for key in keys} | {"missing": []} for each in found]
     chosen = current or (found[-1] if found else None)
-    return {"name": name, "current": chosen.id if chosen else "", "records": listed, "invalid": [], "differs": []} | changes
+    return {
+        "name": name,
+        "current": chosen.id if chosen else "",
+        "records": listed,
+        "invalid": [],
+        "differs": [],
+    } | changes

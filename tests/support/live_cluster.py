@@ -22,7 +22,8 @@ from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
-#: Variables of a host that ssh cannot reach. Without ControlPersist, ssh does not use an open connection to the right port.
+#: Variables of a host that ssh cannot reach. Without ControlPersist, ssh does not use an open connection to the right
+#: port.
 NO_SSH = {"ansible_port": 9, "ansible_ssh_args": "-o ConnectTimeout=2"}
 #: The roles that start the model, by their tags. The watchdog has the executor in its settings, and stop.yml stops it.
 SERVE = ("--tags", "ray_cluster,vllm_serve,vllm_watchdog")
@@ -78,7 +79,8 @@ class Cluster:
             subprocess.run([f"{self.nodes[name]['lab_dir']}/power.sh", switch, name], check=True)
 
     def rails(self, name: str, state: str) -> None:
-        """Set the QSFP link of a lab's node "up" or "down" from outside of it, as a cable does: both ends lose carrier."""
+        """Set the QSFP link of a lab's node "up" or "down" from outside of it, as a cable does: both ends lose
+        carrier."""
         for twin in SPARK_PORTS[1]:
             netns = f"{self.nodes[name]['lab_name']}-{name}"
             subprocess.run(["ip", "-n", netns, "link", "set", twin.interface, state], check=True, capture_output=True)
@@ -99,7 +101,10 @@ class Cluster:
                 warnings.simplefilter("ignore")  # the backend warns about every key; the code below checks it
                 transport = host.backend.client.get_transport()
         except (OSError, paramiko.SSHException) as error:
-            pytest.fail(f"{name} does not answer at {address}:{port} ({error}). Fix: start the lab with `make demo`.", pytrace=False)
+            pytest.fail(
+                f"{name} does not answer at {address}:{port} ({error}). Fix: start the lab with `make demo`.",
+                pytrace=False,
+            )
         option = re.search(r"UserKnownHostsFile=(\S+)", variables.get("ansible_ssh_common_args", ""))
         known_hosts = Path(option[1] if option else "~/.ssh/known_hosts").expanduser()
         entry = address if port == 22 else f"[{address}]:{port}"

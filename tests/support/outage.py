@@ -96,7 +96,10 @@ class Watched:
 
 @contextmanager
 def services(cluster: Cluster) -> Iterator[Watched]:
-    """Read the services of each node twice a second during the block. A node that does not answer is connected again."""
+    """Read the services of each node twice a second during the block.
+
+    A node that does not answer is connected again.
+    """
     watched, over = Watched(), threading.Event()
 
     def poll(name: str) -> None:
@@ -137,7 +140,9 @@ class Outage:
     errors: Mapping[str, int]
 
 
-def measure(cluster: Cluster, url: str, key: str, prompt: str, fault: Callable[[], None], within: float = 420) -> Outage:
+def measure(
+    cluster: Cluster, url: str, key: str, prompt: str, fault: Callable[[], None], within: float = 420
+) -> Outage:
     """Cause a fault while clients send requests, and wait until the cluster serves again by itself."""
     with services(cluster) as watched, requests(url, key, prompt) as answers:
         _until(lambda: len(answers.good(0)) >= 2 * CLIENTS, 30, "the clients get no answers before the fault")
@@ -177,7 +182,8 @@ def _until(condition: Callable[[], bool], within: float, problem: str) -> None:
 
 
 def leftovers(host: Host, user: str = "gb10") -> dict[str, list[str]]:
-    """Return what a service leaves on a node: processes, listeners, shared memory, semaphores and files, without their numbers."""
+    """Return what a service leaves on a node: processes, listeners, shared memory, semaphores and files, without their
+    numbers."""
     commands = {
         "processes": f"ps --no-headers -o args= --user {user}",
         "listeners": "ss --no-header --listening --tcp --udp --numeric --processes | awk '{print $1, $NF}'",
@@ -186,4 +192,7 @@ def leftovers(host: Host, user: str = "gb10") -> dict[str, list[str]]:
         "files": f"find /tmp /var/tmp -maxdepth 3 -user {user}",
     }
     found = {what: host.check_output(command).splitlines() for what, command in commands.items()}
-    return {what: sorted(_NUMBER.sub("#", line)[:100] for line in lines if not _PASSING.search(line)) for what, lines in found.items()}
+    return {
+        what: sorted(_NUMBER.sub("#", line)[:100] for line in lines if not _PASSING.search(line))
+        for what, lines in found.items()
+    }

@@ -27,8 +27,16 @@ SHAPES = {"one": (1, 0), "two": (2, 0), "four": (4, 0), "two and two Thors": (4,
 def known(count: int, thors: int = 0) -> list[Node]:
     """Return planned nodes in serve_plan's input format."""
     capabilities = ["12.1"] * (count - thors) + ["11.0"] * thors
-    common = {"memory_bytes": MEMORY, "driver": "580.142", "kernel": "6.17.0-1031-nvidia", "cma_free_bytes": 0, "cma_total_bytes": 0}
-    transport = {"NCCL_IB_DISABLE": "1"} if thors else {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1"}
+    common = {
+        "memory_bytes": MEMORY,
+        "driver": "580.142",
+        "kernel": "6.17.0-1031-nvidia",
+        "cma_free_bytes": 0,
+        "cma_total_bytes": 0,
+    }
+    transport = (
+        {"NCCL_IB_DISABLE": "1"} if thors else {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1"}
+    )
     environment = {**transport, "RAY_memory_monitor_refresh_ms": "0"}
     return [
         Node(
@@ -54,7 +62,9 @@ def settings_of(**settings: Any) -> Settings:
 def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, **settings: Any) -> serve_plan.Inputs:
     chosen = catalog.find(model, settings.get("gb10_models", {}))
     return serve_plan.Inputs(
-        model=Served(chosen, read_config(chosen.config or None), chosen.weights_bytes, None, "args", "environment", False),
+        model=Served(
+            chosen, read_config(chosen.config or None), chosen.weights_bytes, None, "args", "environment", False
+        ),
         stack=stacks.STACKS[stack],
         release=vllm_release.of_runtime(stacks.STACKS[stack].vllm),
         settings=settings_of(gb10_model=model, **settings),

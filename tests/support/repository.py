@@ -77,14 +77,18 @@ def _walk(node: yaml.Node, lines: Sequence[str]) -> Iterator[Task]:
 
 def files(*patterns: str) -> list[str]:
     """Return the paths, relative to the repository, of all files that match any of the glob patterns."""
-    return sorted({str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()})
+    return sorted(
+        {str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
+    )
 
 
 def tracked_files() -> list[str]:
     """Return git's tracked files. Without git or a clone, return every file outside hidden folders and build."""
     # Root may run the tests of another user's clone, as in CI.
     command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False) if shutil.which("git") else None
+    listing = (
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False) if shutil.which("git") else None
+    )
     if listing and listing.returncode == 0:
         names = listing.stdout.split("\0")
     else:
@@ -98,4 +102,10 @@ def read(path: str) -> str:
 
 
 #: All files with tasks or plays.
-TASK_FILES = ("roles/*/tasks/**/*.yml", "roles/*/handlers/**/*.yml", "playbooks/**/*.yml", "molecule/**/*.yml", "site.yml")
+TASK_FILES = (
+    "roles/*/tasks/**/*.yml",
+    "roles/*/handlers/**/*.yml",
+    "playbooks/**/*.yml",
+    "molecule/**/*.yml",
+    "site.yml",
+)

@@ -12,8 +12,8 @@ from live_cluster import Cluster
 
 
 def debian(cluster: Cluster, folder: Path, name: str, packages: Sequence[str] = ()) -> Path:
-    """Return a tar file in a folder with a Debian that has Python, a shell and these packages. It is created once and kept with the lab's
-    other downloads."""
+    """Return a tar file in a folder with a Debian that has Python, a shell and these packages. It is created once and
+    kept with the lab's other downloads."""
     suite, components = cluster.variable("lab_suite", "bookworm"), cluster.variable("lab_components", ["main"])
     included = f"--include={','.join(['base-files', 'coreutils', 'dash', 'python3', *packages])}"
     options = ["--variant=extract", f"--components={','.join(components)}", included, suite]

@@ -22,10 +22,17 @@ def program(folder: Path, name: str, script: str) -> Path:
 
 
 def run_module(name: str, arguments: dict[str, Any], path: Path | None = None, check: bool = False) -> dict[str, Any]:
-    """Run a module of the collection and return its result. ``path`` is a folder with programs that precede the system's."""
+    """Run a module of the collection and return its result.
+
+    ``path`` is a folder with programs that precede the system's.
+    """
     module = ROOT / ".collections" / "ansible_collections" / "gb10" / "cluster" / "plugins" / "modules" / f"{name}.py"
     given = {**arguments, "_ansible_check_mode": check, "_ansible_diff": True}
-    environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": f"{path}:{os.defpath}" if path else os.defpath, "LC_ALL": "C.UTF-8"}
+    environment = {
+        "PYTHONPATH": str(ROOT / ".collections"),
+        "PATH": f"{path}:{os.defpath}" if path else os.defpath,
+        "LC_ALL": "C.UTF-8",
+    }
     result = subprocess.run(
         [sys.executable, str(module)],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": given}),

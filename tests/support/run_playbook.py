@@ -16,7 +16,12 @@ from repository import ROOT
 
 _RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
 # Molecule forces colors on all child processes.
-_ENVIRONMENT = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
+_ENVIRONMENT = {
+    "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+    "ANSIBLE_FORCE_COLOR": "0",
+    "ANSIBLE_NOCOLOR": "1",
+    "PYTHONUNBUFFERED": "1",
+}
 # Tests read the names of tasks, and the recap.
 _ENVIRONMENT["GB10_ANSWER_ONLY"] = "0"
 
@@ -36,7 +41,9 @@ class Run:
     def changed_tasks(self) -> set[str]:
         """Return the names, without role, of the tasks that changed any host."""
         tasks = re.split(r"^TASK \[", self.output, flags=re.MULTILINE)[1:]
-        return {task.split("]", 1)[0].rsplit(" : ", 1)[-1] for task in tasks if re.search(r"^changed: ", task, re.MULTILINE)}
+        return {
+            task.split("]", 1)[0].rsplit(" : ", 1)[-1] for task in tasks if re.search(r"^changed: ", task, re.MULTILINE)
+        }
 
     def shown(self, task: str) -> list[str]:
         """Return the lines that a task printed with gb10.cluster.show."""
@@ -60,7 +67,6 @@ class Run:
 def command(playbook: str, arguments: Sequence[str]) -> list[str]:
     """Return the argv of one of the checkout's playbooks."""
     return [str(Path(sys.executable).with_name("ansible-playbook")), str(ROOT / playbook), *arguments]
-
 
 
 def run(playbook: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:

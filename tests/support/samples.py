@@ -22,14 +22,19 @@ def inventory(sample: str) -> dict[str, Any]:
 def members(inventory: Mapping[str, Any], group: str) -> list[str]:
     """Return the hosts of a group, followed by those of its children."""
     entry = inventory.get(group, {})
-    return [*entry.get("hosts", []), *(host for child in entry.get("children", []) for host in members(inventory, child))]
+    return [
+        *entry.get("hosts", []),
+        *(host for child in entry.get("children", []) for host in members(inventory, child)),
+    ]
 
 
 def nodes_of(inventory: Mapping[str, Any], ports: tuple[int, ...]) -> list[dict[str, Any]]:
     """Return the sample's nodes for the planner: Sparks with cables at these ports, and Thors, which have no ports."""
     found = []
     for number, name in enumerate(members(inventory, "gb10_cluster"), 1):
-        settings = {key: value for key, value in inventory["_meta"]["hostvars"][name].items() if key.startswith("gb10_")}
+        settings = {
+            key: value for key, value in inventory["_meta"]["hostvars"][name].items() if key.startswith("gb10_")
+        }
         node = {**spark(number, "worker" if number > 1 else "head", **settings), "name": name}
         links = cabled(*ports) if name.startswith("spark") else {"interfaces": {"mgbe0_0": interface()}, "rdma": {}}
         management = {key: node["observed"]["interfaces"][key] for key in ("lo", "enP7s7")}

@@ -23,7 +23,8 @@ OUTPUT = ROOT / "build" / "docs"
 SOURCE, HTML = OUTPUT / "source", OUTPUT / "html"
 GALAXY = load_yaml(read("galaxy.yml"))
 _RUN = re.findall(r"name: gb10\.cluster\.((?!common)\w+)$", read("playbooks/site.yml"), re.MULTILINE)
-#: In the order of site.yml, then the others. The simulated Sparks are for development; only their README is on the site.
+#: In the order of site.yml, then the others. The simulated Sparks are for development; only their README is on the
+#: site.
 PACKAGED_ROLES = [*dict.fromkeys(_RUN), *(role for role in ROLES if role not in (*_RUN, "lab"))]
 #: Pages with tables that are wider than a window.
 WIDE = ("rules.md", "stacks.md")
@@ -44,7 +45,11 @@ def pages() -> dict[str, str]:
     found = {path: PurePosixPath(path).name for path in files("docs/*.md")}
     found |= {f"roles/{role}/README.md": f"roles/{role}.md" for role in ROLES}
     # On the site, a role's variables are a section of one page.
-    return found | {"README.md": "index.md"} | {f"roles/{role}/meta/argument_specs.yml": "variables.md" for role in PACKAGED_ROLES}
+    return (
+        found
+        | {"README.md": "index.md"}
+        | {f"roles/{role}/meta/argument_specs.yml": "variables.md" for role in PACKAGED_ROLES}
+    )
 
 
 def source(path: str) -> str:
@@ -76,7 +81,9 @@ def messages() -> dict[str, list[site_errors.Message]]:
     for path in files("plugins/**/*.py"):
         parts = PurePosixPath(path).parts
         if "lab" not in parts and parts[-1] != "lab_hosts.py":
-            found.setdefault(parts[2] if parts[1] == "module_utils" else "modules", []).extend(site_errors.messages(read(path)))
+            found.setdefault(parts[2] if parts[1] == "module_utils" else "modules", []).extend(
+                site_errors.messages(read(path))
+            )
     for path in files("roles/*/tasks/**/*.yml"):
         role = PurePosixPath(path).parts[1]
         if role in PACKAGED_ROLES:
@@ -93,7 +100,9 @@ def write_pages() -> None:
             text = site_pages.filled(site_pages.linked(read(path), path, page, every, source), diagrams)
             written[page] = site_pages.unrolled(text) if page in WIDE else text
     written["playbooks.md"] = site_pages.playbooks({name: read(f"playbooks/{name}.yml") for name in PLAYBOOKS})
-    written["variables.md"] = site_pages.variables({role: specs(role) for role in PACKAGED_ROLES}, {role: title(role) for role in PACKAGED_ROLES})
+    written["variables.md"] = site_pages.variables(
+        {role: specs(role) for role in PACKAGED_ROLES}, {role: title(role) for role in PACKAGED_ROLES}
+    )
     written["errors.md"] = site_pages.errors(messages())
     for caption, names in site_pages.SECTIONS.items():
         written["index.md"] += site_pages.toctree(caption, names, hidden=True)
@@ -113,15 +122,32 @@ def build() -> None:
     installed = install(packages)
     write_pages()
     programs = Path(sys.executable).parent
-    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "ANSIBLE_COLLECTIONS_PATH": str(installed.path)}
-    arguments = ["collection", "--use-current", "--fail-on-error", "--squash-hierarchy", "--dest-dir", collection, "gb10.cluster"]
+    environment = os.environ | {
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "ANSIBLE_COLLECTIONS_PATH": str(installed.path),
+    }
+    arguments = [
+        "collection",
+        "--use-current",
+        "--fail-on-error",
+        "--squash-hierarchy",
+        "--dest-dir",
+        collection,
+        "gb10.cluster",
+    ]
     subprocess.run([programs / "antsibull-docs", *arguments], cwd=OUTPUT, env=environment, check=True)
     shutil.rmtree(packages)
     for path in collection.glob("*.rst"):
         # The theme has its own table of contents, and its sidebar has room for a name only.
         text = re.sub(r"^\.\. contents::\n(?:   .*\n)+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         text = text.replace("Gb10.Cluster\n============\n", "Modules and plugins\n===================\n")
-        text = re.sub(r"^    (\w+)(_(?:module|callback|filter|test|lookup|role))$", r"    \1 <\1\2>", text, flags=re.MULTILINE)
+        text = re.sub(
+            r"^    (\w+)(_(?:module|callback|filter|test|lookup|role))$", r"    \1 <\1\2>", text, flags=re.MULTILINE
+        )
         path.write_text(text, encoding="utf-8")
     settings = ["--nitpicky", "--fail-on-warning", "--keep-going", "--quiet", "--conf-dir", ROOT / "docs"]
-    subprocess.run([programs / "sphinx-build", *settings, "--doctree-dir", OUTPUT / "doctrees", SOURCE, HTML], env=environment, check=True)
+    subprocess.run(
+        [programs / "sphinx-build", *settings, "--doctree-dir", OUTPUT / "doctrees", SOURCE, HTML],
+        env=environment,
+        check=True,
+    )

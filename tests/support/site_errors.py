@@ -47,13 +47,19 @@ def _names(scope: ast.AST) -> dict[str, list[tuple[int, ast.expr]]]:
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """Yield the targets of an assignment or a loop with their values. The value of a loop's target is the loop's source."""
+    """Yield the targets of an assignment or a loop with their values.
+
+    The value of a loop's target is the loop's source.
+    """
     if isinstance(node, ast.Assign):
         pairs = [(target, node.value) for target in node.targets]
     elif isinstance(node, ast.NamedExpr):
         pairs = [(node.target, node.value)]
     elif isinstance(node, ast.For | ast.comprehension):
-        pairs = [(target, node.iter) for target in (node.target.elts if isinstance(node.target, ast.Tuple) else [node.target])]
+        pairs = [
+            (target, node.iter)
+            for target in (node.target.elts if isinstance(node.target, ast.Tuple) else [node.target])
+        ]
     else:
         pairs = []
     for target, value in pairs:
@@ -79,7 +85,11 @@ def _template(node: ast.expr, names: Names) -> str:
         case ast.Name():
             values = [value for line, value in names.get(node.id, ()) if line <= node.lineno]
             known = values and isinstance(values[-1], ast.Constant | ast.JoinedStr | ast.BinOp | ast.IfExp)
-            text = _template(values[-1], {name: each for name, each in names.items() if name != node.id}) if known else _part(node.id)
+            text = (
+                _template(values[-1], {name: each for name, each in names.items() if name != node.id})
+                if known
+                else _part(node.id)
+            )
         case _:
             text = _part(ast.unparse(node))
     return text
@@ -87,7 +97,11 @@ def _template(node: ast.expr, names: Names) -> str:
 
 def _part(expression: str) -> str:
     """Return the name of a variable part of a text: the last word of its expression."""
-    words = [word for word in re.findall(r"[a-z]\w{2,}", expression.lower()) if word not in ("join", "repr", "str", "sorted", "for", "format")]
+    words = [
+        word
+        for word in re.findall(r"[a-z]\w{2,}", expression.lower())
+        if word not in ("join", "repr", "str", "sorted", "for", "format")
+    ]
     return f"{{{(words or ['value'])[-1].upper()}}}"
 
 

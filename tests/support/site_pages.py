@@ -14,7 +14,20 @@ _COLLECTION = "Modules and plugins <collection/index>"
 #: Sections of the site with their pages. collection/index comes from antsibull-docs.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Use": [
-        *("guide", "clients", "access", "questions", "networking", "models", "recipes", "stacks", "building", "operations", "clusters", "gateway"),
+        *(
+            "guide",
+            "clients",
+            "access",
+            "questions",
+            "networking",
+            "models",
+            "recipes",
+            "stacks",
+            "building",
+            "operations",
+            "clusters",
+            "gateway",
+        ),
         *("reliability", "troubleshooting", "upgrade", "kubernetes", "removal", "security", "left_out"),
     ],
     "Verify": ["verification", "golden", "benchmarking"],
@@ -34,8 +47,8 @@ def toctree(caption: str, pages: Iterable[str], hidden: bool = False) -> str:
 def linked(text: str, path: str, page: str, pages: Mapping[str, str], source: Callable[[str], str]) -> str:
     """Return a page with its links changed from the repository to the site.
 
-    ``path`` and ``page`` are its place in the repository and on the site. ``pages`` maps the one to the other for all pages. ``source`` returns
-    the address of another file of the repository.
+    ``path`` and ``page`` are its place in the repository and on the site. ``pages`` maps the one to the other for all
+    pages. ``source`` returns the address of another file of the repository.
     """
 
     def link(match: re.Match[str]) -> str:
@@ -51,13 +64,17 @@ def filled(text: str, diagrams: Mapping[str, str]) -> str:
     """Return a page with each comment `<!-- diagram: NAME -->` replaced by the diagram, as HTML."""
 
     def diagram(match: re.Match[str]) -> str:
-        return f'```{{raw}} html\n<div class="diagram" role="group" tabindex="0" aria-label="{match[1]}">\n{diagrams[match[1]]}</div>\n```'
+        return (
+            f'```{{raw}} html\n<div class="diagram" role="group" tabindex="0" '
+            f'aria-label="{match[1]}">\n{diagrams[match[1]]}</div>\n```'
+        )
 
     return re.sub(r"<!-- diagram: (\S+) -->", diagram, text)
 
 
 def unrolled(text: str) -> str:
-    """Return a page whose tables of eight or more columns are sections, one for each row, with the row's first cell as heading."""
+    """Return a page whose tables of eight or more columns are sections, one for each row, with the row's first cell as
+    heading."""
     lines, level, header = list[str](), 1, list[str]()
     for line in text.splitlines():
         cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
@@ -78,7 +95,9 @@ def roles(titles: Mapping[str, str]) -> str:
     """Return the page of all roles. ``titles``: the titles of the READMEs by role."""
     lines = [f"- [{role}](roles/{role}.md): {title}" for role, title in titles.items()]
     # The sidebar has room for a name only.
-    return "\n".join(["# Roles\n", *lines, ""]) + toctree("Roles", [f"{role} <roles/{role}>" for role in titles], hidden=True)
+    return "\n".join(["# Roles\n", *lines, ""]) + toctree(
+        "Roles", [f"{role} <roles/{role}>" for role in titles], hidden=True
+    )
 
 
 def playbooks(texts: Mapping[str, str]) -> str:
@@ -97,10 +116,14 @@ def playbooks(texts: Mapping[str, str]) -> str:
 
 
 def variables(specs: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str]) -> str:
-    """Return the page of all variables. ``specs``: the argument specifications by role; ``titles``: the titles of the roles' READMEs."""
+    """Return the page of all variables.
+
+    ``specs``: the argument specifications by role; ``titles``: the titles of the roles' READMEs.
+    """
     parts = [
-        "---\ntocdepth: 2\n---\n\n# Variables\n\nPublic variables of all roles. `inventories/two-spark/group_vars/gb10_cluster.yml` lists them with "
-        "their defaults. Set them for the whole group `gb10_cluster`, unless a description names another place.\n"
+        "---\ntocdepth: 2\n---\n\n# Variables\n\nPublic variables of all roles. "
+        "`inventories/two-spark/group_vars/gb10_cluster.yml` lists them with their defaults. Set them for the "
+        "whole group `gb10_cluster`, unless a description names another place.\n"
     ]
     for role, entries in specs.items():
         parts.append(f"\n## Role {role}\n\n[{titles[role]}](roles/{role}.md).\n")
@@ -118,7 +141,13 @@ def public(role: str, entries: Mapping[str, Any]) -> dict[str, Any]:
 
 def _type(options: Mapping[str, Any]) -> str:
     kind = f"{options['type']} of {options['elements']}" if "elements" in options else options["type"]
-    given = "required" if options.get("required") else f"default: `{json.dumps(options['default'])}`" if "default" in options else "unset"
+    given = (
+        "required"
+        if options.get("required")
+        else f"default: `{json.dumps(options['default'])}`"
+        if "default" in options
+        else "unset"
+    )
     choices = f", one of {', '.join(f'`{choice}`' for choice in options['choices'])}" if "choices" in options else ""
     return f"*{kind}*, {given}{choices}"
 
@@ -138,8 +167,9 @@ def _suboptions(options: Mapping[str, Any], indent: str) -> Iterator[str]:
 def errors(found: Mapping[str, Sequence[Message]]) -> str:
     """Return the page of all errors. ``found``: the errors by topic."""
     parts = [
-        "---\ntocdepth: 2\n---\n\n# Errors\n\nAn error message has four parts: place, problem, expectation and fix. This page lists them by "
-        "topic. Words in capital letters in braces stand for a value. A run lists all problems at once, and changes nothing.\n"
+        "---\ntocdepth: 2\n---\n\n# Errors\n\nAn error message has four parts: place, problem, expectation and "
+        "fix. This page lists them by topic. Words in capital letters in braces stand for a value. A run lists "
+        "all problems at once, and changes nothing.\n"
     ]
     used: set[str] = set()
     for topic, every in sorted(found.items()):
@@ -150,5 +180,8 @@ def errors(found: Mapping[str, Sequence[Message]]) -> str:
                 anchor, number = f"{message.anchor}-{number}", number + 1
             used.add(anchor)
             place = f"`{message.place}`: " if message.place else ""
-            parts.append(f"({anchor})=\n{place}**{_prose(message.found)}**\n: Expected: {_prose(message.expected)}. Fix: {_prose(message.fix)}.\n\n")
+            parts.append(
+                f"({anchor})=\n{place}**{_prose(message.found)}**\n: Expected: {_prose(message.expected)}. "
+                f"Fix: {_prose(message.fix)}.\n\n"
+            )
     return "".join(parts)

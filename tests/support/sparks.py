@@ -20,7 +20,8 @@ def name(machine: int) -> str:
 
 
 def sees(machine: int, port: int, twin: int, interface: str = "enp1s0f0np0") -> dict[str, str]:
-    """Return a neighbor entry: one PCIe function of a machine's port, on an interface of the machine that detects it."""
+    """Return a neighbor entry: one PCIe function of a machine's port, on an interface of the machine that detects
+    it."""
     return {
         "mac": mac(machine, port, twin),
         "address": f"fe80::{machine}:{port or ''}{twin}%{interface}",
@@ -33,17 +34,35 @@ def sees(machine: int, port: int, twin: int, interface: str = "enp1s0f0np0") -> 
 
 
 def machine(number: int, wires: Iterable[tuple[End, ...]], **changes: Any) -> dict[str, Any]:
-    """Return a given machine with the neighbors on its wires. A wire is two ports or the ports on a switch. On a switch, the PCIe functions
-    of a port detect each other too."""
+    """Return a given machine with the neighbors on its wires. A wire is two ports or the ports on a switch. On a
+    switch, the PCIe functions of a port detect each other too."""
     neighbors: dict[str, list[dict[str, str]]] = {}
-    interfaces = {"enP7s7": {"mac": mac(number, 9, 0), "up": True, "carrier": True, "addresses": [f"192.168.1.{number}/24"], "mtu": 1500}}
+    interfaces = {
+        "enP7s7": {
+            "mac": mac(number, 9, 0),
+            "up": True,
+            "carrier": True,
+            "addresses": [f"192.168.1.{number}/24"],
+            "mtu": 1500,
+        }
+    }
     for port, twins in SPARK_PORTS.items():
         wire = next((wire for wire in wires if (number, port) in wire), ())
         for index, twin in enumerate(twins):
-            interfaces[twin.interface] = {"mac": mac(number, port, index), "up": True, "carrier": bool(wire), "addresses": [], "mtu": 1500}
+            interfaces[twin.interface] = {
+                "mac": mac(number, port, index),
+                "up": True,
+                "carrier": bool(wire),
+                "addresses": [],
+                "mtu": 1500,
+            }
             if wire:
                 ends = [(other, there, side) for other, there in wire for side in (0, 1)]
-                seen = [end for end in ends if end != (number, port, index)] if len(wire) > 2 else [(*end[:2], index) for end in ends[::2]]
+                seen = (
+                    [end for end in ends if end != (number, port, index)]
+                    if len(wire) > 2
+                    else [(*end[:2], index) for end in ends[::2]]
+                )
                 neighbors[twin.interface] = [sees(*end, twin.interface) for end in seen if end != (number, port, index)]
     return {
         "name": name(number),

@@ -1,4 +1,7 @@
-"""Machines with a real sshd and sudo, and a controller, in namespaces of their own: nothing on this machine changes. Needs root."""
+"""Machines with a real sshd and sudo, and a controller, in namespaces of their own: nothing on this machine changes.
+
+Needs root.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +93,22 @@ class Site:
         """Start a machine whose user nvidia has this password and line of sudoers."""
         state = self._folder / address
         process = subprocess.Popen(
-            ["nsenter", "--target", str(self._controller), "--net", "unshare", "--mount", "sh", "-c", _HOST, "sh", packages(), state, address, sudo],
+            [
+                "nsenter",
+                "--target",
+                str(self._controller),
+                "--net",
+                "unshare",
+                "--mount",
+                "sh",
+                "-c",
+                _HOST,
+                "sh",
+                packages(),
+                state,
+                address,
+                sudo,
+            ],
             stdin=subprocess.PIPE,
             stderr=(self._folder / f"{address}.log").open("wb"),
         )
@@ -122,12 +140,16 @@ class Site:
     def on_host(self, address: str, command: str) -> str:
         """Return the output of a command that root runs on a machine."""
         target = str(self._processes[address].pid)
-        return subprocess.run(["nsenter", "--target", target, "--mount", "sh", "-c", command], capture_output=True, text=True, check=True).stdout
+        return subprocess.run(
+            ["nsenter", "--target", target, "--mount", "sh", "-c", command], capture_output=True, text=True, check=True
+        ).stdout
 
     def playbook(self, *arguments: str, answers: Sequence[tuple[str, str]] = (), cwd: Path = ROOT) -> Run:
         """Run playbooks/access.yml on a terminal, and answer each prompt that contains a text."""
         program = str(Path(sys.executable).with_name("ansible-playbook"))
-        return terminal([*self._inside, "--wd=" + str(cwd), program, str(ROOT / "playbooks/access.yml"), *arguments], answers)
+        return terminal(
+            [*self._inside, "--wd=" + str(cwd), program, str(ROOT / "playbooks/access.yml"), *arguments], answers
+        )
 
 
 def terminal(argv: Sequence[str], answers: Sequence[tuple[str, str]]) -> Run:
@@ -163,7 +185,9 @@ def terminal(argv: Sequence[str], answers: Sequence[tuple[str, str]]) -> Run:
 def site(folder: Path) -> Iterator[Site]:
     """Start a controller without machines."""
     packages()
-    controller = subprocess.Popen(["unshare", "--net", "--mount", "sh", "-c", _CONTROLLER, "sh", packages(), folder / "controller"])
+    controller = subprocess.Popen(
+        ["unshare", "--net", "--mount", "sh", "-c", _CONTROLLER, "sh", packages(), folder / "controller"]
+    )
     found = Site(folder, controller.pid)
     try:
         for _attempt in range(100):

@@ -16,7 +16,8 @@ _COLORS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 def typed(user: str, command: str, answers: Mapping[str, str], limit: float) -> Run:
-    """Run a shell command as a login of ``user``. ``answers``: the end of a prompt -> the typed line; each prompt is answered once.
+    """Run a shell command as a login of ``user``. ``answers``: the end of a prompt -> the typed line; each prompt is
+    answered once.
 
     Fails if the command has not ended after ``limit`` seconds.
     """

@@ -1,4 +1,5 @@
-"""An unlisted host: a network namespace with an interface on the lab's management network and one on a bridge of a node."""
+"""An unlisted host: a network namespace with an interface on the lab's management network and one on a bridge of a
+node."""
 
 from __future__ import annotations
 
@@ -38,10 +39,15 @@ class UnlistedHost:
         self.switch = switch
         self.remove()
         on_this_machine("ip", "netns", "add", SPACE)
-        on_this_machine("ip", "-n", switch, "link", "add", "unlisted", "type", "veth", "peer", "name", "eth0", "netns", SPACE)
+        on_this_machine(
+            "ip", "-n", switch, "link", "add", "unlisted", "type", "veth", "peer", "name", "eth0", "netns", SPACE
+        )
         on_this_machine("ip", "-n", switch, "link", "set", "unlisted", "master", "mgmt", "up")
         self._up("eth0")
-        for words in (f"address add {management.rpartition('.')[0]}.200/24 dev eth0", f"route add default via {management}"):
+        for words in (
+            f"address add {management.rpartition('.')[0]}.200/24 dev eth0",
+            f"route add default via {management}",
+        ):
             on_this_machine("ip", "-n", SPACE, *words.split())
 
     def _up(self, interface: str) -> None:
@@ -66,7 +72,11 @@ class UnlistedHost:
     def remove(self) -> None:
         """Remove everything, including the remains of a killed run."""
         # The cable comes first, because the kernel removes it only some time after the namespace.
-        for argv in (["ip", "-n", self.switch, "link", "del", "unlisted"], ["ip", "-n", SPACE, "link", "del", "eth1"], ["ip", "netns", "del", SPACE]):
+        for argv in (
+            ["ip", "-n", self.switch, "link", "del", "unlisted"],
+            ["ip", "-n", SPACE, "link", "del", "eth1"],
+            ["ip", "netns", "del", SPACE],
+        ):
             subprocess.run(argv, check=False, capture_output=True)
 
 

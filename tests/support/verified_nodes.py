@@ -1,4 +1,5 @@
-"""Facts of cluster_verify_info, as a pair of Sparks, a simulated pair, and a cluster of another tool would have them."""
+"""Facts of cluster_verify_info, as a pair of Sparks, a simulated pair, and a cluster of another tool would have
+them."""
 
 from __future__ import annotations
 
@@ -19,7 +20,15 @@ def process(pid: int, name: str, unit: str, size: int = 40 * GIB, user: str = "g
 
 
 def service(unit: str, **changes: Any) -> Facts:
-    running = {"load": "loaded", "enabled": True, "active": "active", "sub": "running", "pid": 700, "started": 100.0, "restarts": 0}
+    running = {
+        "load": "loaded",
+        "enabled": True,
+        "active": "active",
+        "sub": "running",
+        "pid": 700,
+        "started": 100.0,
+        "restarts": 0,
+    }
     return {"unit": unit, **running, "container": False, **changes}
 
 
@@ -29,16 +38,32 @@ def library(path: str, sha256: str = "a" * 64) -> Facts:
 
 def maps(pid: int, path: str, sha256: str = "a" * 64) -> Facts:
     """Return a rank that uses one library."""
-    return {"pid": pid, "name": "ray::RayWorkerP", "libraries": [library(path, sha256)], "used": path, "undecided": "", "unreadable": ""}
+    return {
+        "pid": pid,
+        "name": "ray::RayWorkerP",
+        "libraries": [library(path, sha256)],
+        "used": path,
+        "undecided": "",
+        "unreadable": "",
+    }
 
 
 def _interfaces(number: int, driver: str, rdma: bool) -> Facts:
-    found: Facts = {"lo": _interface([f"127.0.0.{1}/8"], 65536), "enP7s7": _interface([f"192.168.1.1{number}/24"], 1500)}
+    found: Facts = {
+        "lo": _interface([f"127.0.0.{1}/8"], 65536),
+        "enP7s7": _interface([f"192.168.1.1{number}/24"], 1500),
+    }
     for port, twins in SPARK_PORTS.items():
         for half, twin in enumerate(twins):
             mac = f"02:00:00:00:0{number}:{port}{half}"
             cabled = port == 1
-            pci = {"address": f"000{2 * half}:01:00.{port}", "width": 4, "max_width": 4, "speed": "32.0 GT/s PCIe", "max_speed": "32.0 GT/s PCIe"}
+            pci = {
+                "address": f"000{2 * half}:01:00.{port}",
+                "width": 4,
+                "max_width": 4,
+                "speed": "32.0 GT/s PCIe",
+                "max_speed": "32.0 GT/s PCIe",
+            }
             found[twin.interface] = _interface(
                 [f"10.110.{half}.{number}/24"] * cabled,
                 9000 if cabled else 1500,
@@ -54,7 +79,17 @@ def _interfaces(number: int, driver: str, rdma: bool) -> Facts:
 
 
 def _interface(addresses: list[str], mtu: int, **changes: Any) -> Facts:
-    plain = {"mac": None, "up": True, "carrier": True, "link_local": "", "driver": "", "speed": None, "kind": "physical", "pci": None, "hca": ""}
+    plain = {
+        "mac": None,
+        "up": True,
+        "carrier": True,
+        "link_local": "",
+        "driver": "",
+        "speed": None,
+        "kind": "physical",
+        "pci": None,
+        "hca": "",
+    }
     return {**plain, "addresses": addresses, "mtu": mtu, "owners": [], **changes}
 
 
@@ -64,7 +99,12 @@ def _rdma(number: int) -> Facts:
         for half, twin in enumerate(twins):
             gid = {"index": 3, "gid": f"::ffff:10.110.{half}.{number}", "type": "RoCE v2", "interface": twin.interface}
             state = "ACTIVE" if port == 1 else "DOWN"
-            devices[twin.hca] = {"interface": twin.interface, "state": state, "link_layer": "Ethernet", "gids": [gid] * (port == 1)}
+            devices[twin.hca] = {
+                "interface": twin.interface,
+                "state": state,
+                "link_layer": "Ethernet",
+                "gids": [gid] * (port == 1),
+            }
     return devices
 
 
@@ -77,7 +117,12 @@ def _api() -> Facts:
 
 def _software(number: int, head: bool) -> Facts:
     """Return the facts that a simulated and a real node have in common."""
-    environment = {"NCCL_DEBUG": "WARN", "HF_HOME": "hmac:0011223344556677", "VLLM_HOST_IP": f"10.110.0.{number}", "NCCL_IB_DISABLE": "0"}
+    environment = {
+        "NCCL_DEBUG": "WARN",
+        "HF_HOME": "hmac:0011223344556677",
+        "VLLM_HOST_IP": f"10.110.0.{number}",
+        "NCCL_IB_DISABLE": "0",
+    }
     environment["RAY_memory_monitor_refresh_ms"] = "0"
     listeners = [
         {"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"},
@@ -85,9 +130,14 @@ def _software(number: int, head: bool) -> Facts:
         {"address": "0.0.0.0", "port": 10002, "pid": 702, "process": "ray::RayWorkerP", "unit": "gb10-ray.service"},
     ]
     if head:
-        listeners.append({"address": "0.0.0.0", "port": 8000, "pid": 703, "process": "vllm", "unit": "gb10-vllm.service"})
+        listeners.append(
+            {"address": "0.0.0.0", "port": 8000, "pid": 703, "process": "vllm", "unit": "gb10-vllm.service"}
+        )
     return {
-        "services": [service("gb10-ray.service"), service("gb10-vllm.service") if head else service("gb10-vllm.service", load="not-found", pid=None)],
+        "services": [
+            service("gb10-ray.service"),
+            service("gb10-vllm.service") if head else service("gb10-vllm.service", load="not-found", pid=None),
+        ],
         "ranks": [{"pid": 812, "name": "ray::RayWorkerP", "bytes": 40 * GIB}],
         "available": 60 * GIB,
         "total": 120 * GIB,
@@ -104,7 +154,16 @@ def _software(number: int, head: bool) -> Facts:
         "reboot": {"required": False, "packages": []},
         "memory_guard": {
             "active": True,
-            "starts": [{"time": NOW - 4000, "seconds": 214, "minimum": 31 * GIB, "floor": 2 * GIB, "phase": "first requests", "end": "answered"}],
+            "starts": [
+                {
+                    "time": NOW - 4000,
+                    "seconds": 214,
+                    "minimum": 31 * GIB,
+                    "floor": 2 * GIB,
+                    "phase": "first requests",
+                    "end": "answered",
+                }
+            ],
             "stop": {},
         },
         "netplan": [NETPLAN_FILE],
@@ -114,10 +173,16 @@ def _software(number: int, head: bool) -> Facts:
         "cma_free_bytes": None,
         "gpu_device": False,
         "temperature_c": None,
-        "planned": {twin.interface: {"addresses": [f"10.110.{half}.{number}/24"], "mtu": 9000} for half, twin in enumerate(_RAILS)},
+        "planned": {
+            twin.interface: {"addresses": [f"10.110.{half}.{number}/24"], "mtu": 9000}
+            for half, twin in enumerate(_RAILS)
+        },
         "processes": [process(812, "ray::RayWorkerP", "gb10-ray.service")],
         "rank_users": ["gb10"],
-        "environments": {"cluster.env": environment, "gb10-ray.service": {**environment, "PATH": "hmac:8899aabbccddeeff"}},
+        "environments": {
+            "cluster.env": environment,
+            "gb10-ray.service": {**environment, "PATH": "hmac:8899aabbccddeeff"},
+        },
         "runtime": "/opt/gb10/runtime/0123456789ab/lib/python3.12/site-packages",
         "packages": {"ray": "2.60.0", "torch": "2.9.1", "vllm": "0.32.0"},
         "files": {"changed": [], "patched": {"vllm/envs.py": "b" * 64}, "missing": []},
@@ -130,7 +195,9 @@ def _software(number: int, head: bool) -> Facts:
         "remove_ipc": True,
         "login_users": ["nvidia", "root"],
         "lingering": [],
-        "ray": {"nodes": [{"address": f"10.110.0.{each}", "alive": True} for each in (1, 2)], "open": False} if head else None,
+        "ray": {"nodes": [{"address": f"10.110.0.{each}", "alive": True} for each in (1, 2)], "open": False}
+        if head
+        else None,
         "api": _api() if head else None,
         "unread": {},
         "clock": NOW + 2,
@@ -145,14 +212,35 @@ def _evidence(device: str) -> Facts:
     rank: Facts = {}
     if device == "cuda":
         engine |= {"speculative": ["SpeculativeConfig"], "prefix_caching": ["True"], "kv_cache": ["1,000 tokens"]}
-        rank = {"attention": ["TRITON_ATTN"], "moe_backend": ["MARLIN NvFp4"], "network": ["IB"], "graphs": ["Graph capturing finished"]}
-        rank |= {"kernel": ["MarlinNvFp4LinearKernel"], "weight_only": ["FP4"], "sampler": ["native"], "autotune": ["off"]}
+        rank = {
+            "attention": ["TRITON_ATTN"],
+            "moe_backend": ["MARLIN NvFp4"],
+            "network": ["IB"],
+            "graphs": ["Graph capturing finished"],
+        }
+        rank |= {
+            "kernel": ["MarlinNvFp4LinearKernel"],
+            "weight_only": ["FP4"],
+            "sampler": ["native"],
+            "autotune": ["off"],
+        }
     processes = [{"process": "EngineCore", "address": "", "found": engine}]
     for number, address in enumerate(("", "10.110.0.2")):
-        processes.append({"process": f"Worker_TP{number}", "address": address, "found": {name: list(values) for name, values in rank.items()}})
+        processes.append(
+            {
+                "process": f"Worker_TP{number}",
+                "address": address,
+                "found": {name: list(values) for name, values in rank.items()},
+            }
+        )
     recorded = json.loads(json.dumps(processes))
     disabled = ["CutlassFP8ScaledMMLinearKernel"]
-    return {"planned": {**planned, "rdma": True, "disabled": disabled}, "processes": processes, "recorded": recorded, "complete": True}
+    return {
+        "planned": {**planned, "rdma": True, "disabled": disabled},
+        "processes": processes,
+        "recorded": recorded,
+        "complete": True,
+    }
 
 
 def _lab(number: int) -> Facts:
@@ -185,9 +273,20 @@ def _spark(number: int) -> Facts:
         "kernel": "6.17.0-1031-nvidia",
         "cma_total_bytes": 4 * GIB,
         "cma_free_bytes": GIB,
-        "gpu": {"gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}], "driver_version": "580.142", "memory_bytes": 120 * GIB, "reason": ""},
+        "gpu": {
+            "gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}],
+            "driver_version": "580.142",
+            "memory_bytes": 120 * GIB,
+            "reason": "",
+        },
         "gpu_device": True,
-        "gpu_state": {"clock_mhz": 2405.0, "max_clock_mhz": 3003.0, "power_w": 45.0, "temperature_c": 62.0, "utilization": 96.0},
+        "gpu_state": {
+            "clock_mhz": 2405.0,
+            "max_clock_mhz": 3003.0,
+            "power_w": 45.0,
+            "temperature_c": 62.0,
+            "utilization": 96.0,
+        },
         "temperature_c": 71.0,
         "boot": {"kernel": "6.17.0-1031-nvidia", "nvidia": True},
         "product": "NVIDIA_DGX_Spark",
@@ -196,14 +295,22 @@ def _spark(number: int) -> Facts:
         "nccl": [maps(812, nccl)],
         "nccl_installed": {"path": nccl, "sha256": "a" * 64, "version": "2.30.7", "gcc": [], "recorded": "a" * 64},
         "cuda_libraries": ["/usr/lib/aarch64-linux-gnu/libcuda.so.580.142"],
-        "kernels": {"capability": "12.1", "extensions": _extensions(), "chosen": {"--moe-backend": "marlin"} if number == 1 else {}},
+        "kernels": {
+            "capability": "12.1",
+            "extensions": _extensions(),
+            "chosen": {"--moe-backend": "marlin"} if number == 1 else {},
+        },
     }
 
 
 def _extensions() -> Facts:
     """Return the counts of the wheel of vLLM 0.33.0 for aarch64."""
     ways = ("native", "same_major", "ptx", "none")
-    counts = {"_C_stable_libtorch": (0, 85, 6, 20), "_flashmla_C": (0, 0, 0, 53), "_moe_C_stable_libtorch": (0, 27, 1, 0)}
+    counts = {
+        "_C_stable_libtorch": (0, 85, 6, 20),
+        "_flashmla_C": (0, 0, 0, 53),
+        "_moe_C_stable_libtorch": (0, 27, 1, 0),
+    }
     return {f"vllm/{name}": dict(zip(ways, each, strict=True)) for name, each in counts.items()}
 
 
@@ -247,9 +354,20 @@ def healthy(count: int, ring: bool = False) -> list[Facts]:
 
 def _cable(facts: Facts, twin: Any, address: str) -> None:
     owner = {"file": NETPLAN_FILE, "id": twin.interface, "kind": "ethernets", "by": "name"}
-    facts["interfaces"][twin.interface] |= {"addresses": [address], "mtu": 9000, "carrier": True, "speed": 200000, "owners": [owner]}
+    facts["interfaces"][twin.interface] |= {
+        "addresses": [address],
+        "mtu": 9000,
+        "carrier": True,
+        "speed": 200000,
+        "owners": [owner],
+    }
     facts["planned"][twin.interface] = {"addresses": [address], "mtu": 9000}
-    gid = {"index": 3, "gid": f"::ffff:{address.split('/', maxsplit=1)[0]}", "type": "RoCE v2", "interface": twin.interface}
+    gid = {
+        "index": 3,
+        "gid": f"::ffff:{address.split('/', maxsplit=1)[0]}",
+        "type": "RoCE v2",
+        "interface": twin.interface,
+    }
     facts["rdma"][twin.hca] |= {"state": "ACTIVE", "gids": [gid]}
 
 
@@ -263,14 +381,19 @@ def _foreign(number: int, facts: Facts) -> Facts:
         "services": [service(unit, **missing) for unit in ("gb10-ray.service", "gb10-vllm.service")],
         "planned": {},
         "environments": {"ranks": environment},
-        "processes": [process(812, "VLLM::Worker_TP", "", user="root"), process(813, "VLLM::EngineCor", "", user="root")],
+        "processes": [
+            process(812, "VLLM::Worker_TP", "", user="root"),
+            process(813, "VLLM::EngineCor", "", user="root"),
+        ],
         "ranks": [{"pid": 812, "name": "VLLM::Worker_TP", "bytes": 40 * GIB}],
         "rank_users": ["root"],
         "nccl_installed": None,
         "runtime": "/proc/812/root/usr/local/lib/python3.12/dist-packages",
         "files": None,
         "evidence": None,
-        "images": [{"name": "vllm", "image": "nvcr.io/nvidia/vllm:26.09", "id": "sha256:" + "c" * 64, "engine": "docker"}],
+        "images": [
+            {"name": "vllm", "image": "nvcr.io/nvidia/vllm:26.09", "id": "sha256:" + "c" * 64, "engine": "docker"}
+        ],
         "listeners": [],
         "ray": None,
         "firewalls": [],

@@ -1,7 +1,8 @@
-"""List files on a host that users other than root can change, directly or through a folder above: who_can_write.py USER PATH ...
+"""List files on a host that users other than root can change, directly or through a folder above: who_can_write.py USER
+PATH ...
 
-It runs on the host and needs only Python. It prints a JSON object, path -> reason, for every path below the given ones, every folder above
-them, and all targets of their symbolic links. USER and all of its groups must not be able to write.
+It runs on the host and needs only Python. It prints a JSON object, path -> reason, for every path below the given ones,
+every folder above them, and all targets of their symbolic links. USER and all of its groups must not be able to write.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ def groups_of(user: str) -> set[int]:
 
 
 def why(path: str, groups: set[int], above: bool) -> str:
-    """Return why a user other than root can change this path, "" if none can. ``above``: only content further below this folder counts."""
+    """Return why a user other than root can change this path, "" if none can.
+
+    ``above``: only content further below this folder counts.
+    """
     found = os.lstat(path)
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != 0:

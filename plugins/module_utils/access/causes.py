@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why the controller cannot read a node: each cause has a fix of its own. health/symptoms_access.py has it on a page."""
+"""Why the controller cannot read a node: each cause has a fix of its own. health/symptoms_access.py has it on a
+page."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ CAUSES = (
         r"REMOTE HOST IDENTIFICATION HAS CHANGED|has another host key than known_hosts",
         "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
         "the machine was reinstalled, or another machine has its address now",
-        "if the machine at ADDRESS was reinstalled, run 'ssh-keygen -R ADDRESS', then 'ssh USER@ADDRESS', and compare the new "
-        "fingerprint; otherwise find the machine that answers at ADDRESS first",
+        "if the machine at ADDRESS was reinstalled, run 'ssh-keygen -R ADDRESS', then 'ssh USER@ADDRESS', and "
+        "compare the new fingerprint; otherwise find the machine that answers at ADDRESS first",
     ),
     Cause(
         "host-key-unknown",
@@ -59,8 +60,8 @@ CAUSES = (
         r"Invalid/incorrect password",
         "Invalid/incorrect password: nvidia@192.168.1.11: Permission denied (publickey,password).",
         "the login password is wrong, or sshd accepts no password",
-        "repeat with the login password: the one with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs in; if sshd accepts none, add "
-        "your public key to ~/.ssh/authorized_keys of USER on its own console",
+        "repeat with the login password: the one with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs "
+        "in; if sshd accepts none, add your public key to ~/.ssh/authorized_keys of USER on its own console",
     ),
     Cause(
         "login-denied",
@@ -81,8 +82,8 @@ CAUSES = (
         r"Incorrect sudo password|incorrect password attempt",
         "Incorrect sudo password",
         "the sudo password is wrong",
-        "repeat the command with -K and the password with which 'ssh -t USER@ADDRESS sudo -k id' works; nodes with different "
-        "passwords need ansible_become_password in a vault",
+        "repeat the command with -K and the password with which 'ssh -t USER@ADDRESS sudo -k id' works; nodes "
+        "with different passwords need ansible_become_password in a vault",
     ),
     Cause(
         "sudo-denied",
@@ -93,7 +94,10 @@ CAUSES = (
     ),
     Cause(
         "name-unknown",
-        r"Could not resolve hostname|Name or service not known|Temporary failure in name resolution|nodename nor servname",
+        (
+            r"Could not resolve hostname|Name or service not known|Temporary failure in name resolution|nodename "
+            r"nor servname"
+        ),
         "ssh: Could not resolve hostname spark1: Name or service not known",
         "the controller cannot resolve the node's name",
         "set ansible_host to the IP address instead of ADDRESS, which 'hostname -I' prints on the node",
@@ -103,7 +107,10 @@ CAUSES = (
         r"Connection refused",
         "ssh: connect to host 192.168.1.11 port 22: Connection refused",
         "the machine is on, but no sshd listens at this address and port",
-        "run 'sudo systemctl enable --now ssh' on the machine; then check ansible_host and ansible_port with 'ssh USER@ADDRESS'",
+        (
+            "run 'sudo systemctl enable --now ssh' on the machine; then check ansible_host and ansible_port with "
+            "'ssh USER@ADDRESS'"
+        ),
     ),
     Cause(
         "no-route",
@@ -118,8 +125,8 @@ CAUSES = (
         r"(?:Connection|Operation) timed out|timed out during banner exchange|waiting for privilege escalation prompt",
         "ssh: connect to host 192.168.1.11 port 22: Connection timed out",
         "the node is off, a firewall drops the packets, or exhausted memory blocks the node",
-        "run 'ping ADDRESS'; check that ADDRESS is its RJ45 or Wi-Fi address; power-cycle a node that answers to ping but not to "
-        "'ssh USER@ADDRESS'",
+        "run 'ping ADDRESS'; check that ADDRESS is its RJ45 or Wi-Fi address; power-cycle a node that answers "
+        "to ping but not to 'ssh USER@ADDRESS'",
     ),
 )
 

@@ -4,12 +4,12 @@
 
 """What the controller may do on each node, or why not. A node is a mapping::
 
-    {"name": str, "address": str, "port": int, "user": str,
-     "host_key": {...} | {},     # the result of host_key_info; {} for the controller itself
-     "key": str,                 # the error of the login by key, "" if it works
-     "password": str | None,     # the error of the login by password and the installation, None if it was not tried
-     "sudo_free": bool,          # whether sudo asks for no password
-     "sudo": str | None}         # the error of sudo with the password, "" if it works, None if it was not tried
+{"name": str, "address": str, "port": int, "user": str,
+ "host_key": {...} | {},     # the result of host_key_info; {} for the controller itself
+ "key": str,                 # the error of the login by key, "" if it works
+ "password": str | None,     # the error of the login by password and the installation, None if it was not tried
+ "sudo_free": bool,          # whether sudo asks for no password
+ "sudo": str | None}         # the error of sudo with the password, "" if it works, None if it was not tried
 """
 
 from __future__ import annotations
@@ -65,12 +65,16 @@ def _login(node: Node) -> list[Problem]:
         # This login did not offer a key, so the refusal is about the password.
         if cause and cause.id == "login-denied":
             cause = next(each for each in causes.CAUSES if each.id == "login-password-wrong")
-        fix = causes.filled(cause.fix, node["user"], node["address"]) if cause else causes.fix("", node["user"], node["address"])
+        fix = (
+            causes.filled(cause.fix, node["user"], node["address"])
+            if cause
+            else causes.fix("", node["user"], node["address"])
+        )
         return [Problem(node["name"], causes.short(node["password"]), "a login with the given password", fix)]
     if node["key"] and node["password"] is not None:
         fix = causes.filled(
-            "run 'ssh -v USER@ADDRESS': a key with a passphrase needs ssh-add first; on the node, 'chmod go-w ~ ~/.ssh' and "
-            "PubkeyAuthentication yes in /etc/ssh/sshd_config",
+            "run 'ssh -v USER@ADDRESS': a key with a passphrase needs ssh-add first; on the node, 'chmod go-w "
+            "~ ~/.ssh' and PubkeyAuthentication yes in /etc/ssh/sshd_config",
             node["user"],
             node["address"],
         )
@@ -87,7 +91,12 @@ def _problem(node: Node, reason: str, expected: str) -> Problem:
 def report(problems: Sequence[Problem], count: int) -> str:
     """Return the problems of some of ``count`` nodes as one message. The others may have got the key already."""
     places = len({problem.path for problem in problems})
-    return "\n".join([f"{places} of {count} machines without access:", *(f"  {number}. {each}" for number, each in enumerate(problems, 1))])
+    return "\n".join(
+        [
+            f"{places} of {count} machines without access:",
+            *(f"  {number}. {each}" for number, each in enumerate(problems, 1)),
+        ]
+    )
 
 
 def lines(nodes: Sequence[Node]) -> list[str]:

@@ -44,13 +44,20 @@ def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str
         fix = "leave it empty to generate a key on the head"
         problems.append(Problem("gb10_api_key", problem, f"{_SHORTEST_KEY} visible ASCII characters or more", fix))
     if name and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) and not _network(name):
-        problems.append(Problem("gb10_api_name", repr(name), "a DNS name or an address, without port", "correct gb10_api_name"))
+        problems.append(
+            Problem("gb10_api_name", repr(name), "a DNS name or an address, without port", "correct gb10_api_name")
+        )
     if not keyed and not loopback(host):
         fix = "leave gb10_api_key_enabled: true, or set gb10_api_host: 127.0.0.1 and forward the port by ssh"
         found = f"{host} without a key: every host on the network could use the API"
         problems.append(Problem("gb10_api_host", found, "a key, or a loopback address", fix))
     problems += [
-        Problem(f"gb10_api_clients[{index}]", repr(client), "an address or a network, such as 192.168.1.0/24 or fd00::/8", "correct gb10_api_clients")
+        Problem(
+            f"gb10_api_clients[{index}]",
+            repr(client),
+            "an address or a network, such as 192.168.1.0/24 or fd00::/8",
+            "correct gb10_api_clients",
+        )
         for index, client in enumerate(clients)
         if not _network(client)
     ]
@@ -59,7 +66,10 @@ def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str
 
 def origin_problems(variable: str, origins: Sequence[str]) -> list[Problem]:
     """Return the entries of a list of origins that no browser sends."""
-    expected, fix = "an origin such as https://chat.example.com or http://localhost:3000, or *", "write scheme, host and port, without a path"
+    expected, fix = (
+        "an origin such as https://chat.example.com or http://localhost:3000, or *",
+        "write scheme, host and port, without a path",
+    )
     wrong = [index for index, origin in enumerate(origins) if origin != "*" and not _ORIGIN.fullmatch(origin)]
     return [Problem(f"{variable}[{index}]", repr(origins[index]), expected, fix) for index in wrong]
 

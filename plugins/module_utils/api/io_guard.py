@@ -35,9 +35,17 @@ _MODELS = "/v1/models"
 _ERRORS: Mapping[int, tuple[str, str, str]] = {
     401: ("authentication_error", "invalid_api_key", "The API key is missing or wrong."),
     404: ("not_found_error", "model_not_found", "The server has no model of this name."),
-    408: ("invalid_request_error", "request_timeout", f"The rest of the request did not arrive within {BODY_SECONDS:g} s."),
+    408: (
+        "invalid_request_error",
+        "request_timeout",
+        f"The rest of the request did not arrive within {BODY_SECONDS:g} s.",
+    ),
     413: ("request_too_large", "request_too_large", f"The request is larger than {MOST_BODY >> 20} MiB."),
-    503: ("overloaded_error", "server_overloaded", f"The open requests have more than {MOST_OF_ALL >> 20} MiB. Try again later."),
+    503: (
+        "overloaded_error",
+        "server_overloaded",
+        f"The open requests have more than {MOST_OF_ALL >> 20} MiB. Try again later.",
+    ),
 }
 
 
@@ -58,7 +66,9 @@ class Guard:
         elif kind not in ("http", "websocket") or scope.get("method") == "OPTIONS":
             await self._app(scope, receive, send)
         elif not self._allowed(scope):
-            await (send({"type": "websocket.close", "code": 1008}) if kind == "websocket" else _refuse(401, scope, send))
+            await (
+                send({"type": "websocket.close", "code": 1008}) if kind == "websocket" else _refuse(401, scope, send)
+            )
         else:
             # vLLM asks for the key again, and only in this header.
             headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
@@ -79,7 +89,9 @@ class Guard:
 
         try:
             parts = await _body(scope, receive, hold) if scope["method"] == "POST" else []
-            await (_refuse(parts, scope, send) if isinstance(parts, int) else self._forward(scope, parts, receive, send))
+            await (
+                _refuse(parts, scope, send) if isinstance(parts, int) else self._forward(scope, parts, receive, send)
+            )
         finally:
             self._held -= size
 

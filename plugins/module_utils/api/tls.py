@@ -18,7 +18,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 
 CERTIFICATE, KEY, CA = "gb10_api_tls_certificate", "gb10_api_tls_key", "gb10_api_tls_ca"
 #: The role gb10 writes these on the head: certificate, key (readable by root alone) and the CA that clients trust.
-FILES: Mapping[str, str] = {name: f"{paths.CERTIFICATE}/{file}" for name, file in (("certificate", "api.crt"), ("key", "api.key"), ("ca", "ca.crt"))}
+FILES: Mapping[str, str] = {
+    name: f"{paths.CERTIFICATE}/{file}"
+    for name, file in (("certificate", "api.crt"), ("key", "api.key"), ("ca", "ca.crt"))
+}
 #: A certificate that expires sooner causes a warning.
 SOON = timedelta(days=30)
 _PEM = "a PEM file on the controller, or its text"
@@ -75,9 +78,13 @@ def judge(certificate: Certificate, name: str, now: datetime) -> tuple[list[Prob
         problems.append(Problem(CA, found, "the CA that clients trust", fix))
     if certificate.since > now:
         fix = "wait, or correct the controller's clock"
-        problems.append(Problem(CERTIFICATE, f"it is not valid before {day(certificate.since)}", "one that is valid now", fix))
+        problems.append(
+            Problem(CERTIFICATE, f"it is not valid before {day(certificate.since)}", "one that is valid now", fix)
+        )
     if certificate.until <= now:
-        problems.append(Problem(CERTIFICATE, f"it expired on {day(certificate.until)}", "one that is valid now", "renew it"))
+        problems.append(
+            Problem(CERTIFICATE, f"it expired on {day(certificate.until)}", "one that is valid now", "renew it")
+        )
     elif certificate.until - now < SOON:
         warnings.append(f"{CERTIFICATE} expires on {day(certificate.until)}: renew it, and run the playbook again")
     if not covers(certificate, name):
@@ -113,6 +120,13 @@ def day(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d")
 
 
-def facts(problems: Sequence[Problem], warnings: Sequence[str] = (), digest: str = "", until: str = "") -> dict[str, Any]:
+def facts(
+    problems: Sequence[Problem], warnings: Sequence[str] = (), digest: str = "", until: str = ""
+) -> dict[str, Any]:
     """Return the result as plain data without the key: {problems, warnings, digest, until}."""
-    return {"problems": [asdict(problem) for problem in problems], "warnings": list(warnings), "digest": digest, "until": until}
+    return {
+        "problems": [asdict(problem) for problem in problems],
+        "warnings": list(warnings),
+        "digest": digest,
+        "until": until,
+    }

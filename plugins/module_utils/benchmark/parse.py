@@ -29,8 +29,8 @@ class Result:
     """One measured run. ``ttft_ms``, ``tpot_ms`` and ``itl_ms`` have the mean, median and p99 in milliseconds.
 
     ``seconds``: of the whole run. ``tokens_per_second``: output of all requests together. An embedding model has no
-    output: there they are the read tokens, ``ttft_ms`` is the time to the vector, and the other latencies are 0. ``acceptance_percent``: of
-    draft tokens, None without speculative decoding.
+    output: there they are the read tokens, ``ttft_ms`` is the time to the vector, and the other latencies are 0.
+    ``acceptance_percent``: of draft tokens, None without speculative decoding.
     """
 
     completed: int
@@ -60,7 +60,9 @@ def result(text: str, run: Run) -> Result:
         seconds=reader.number("duration"),
         total_input_tokens=reader.count("total_input_tokens", _LARGEST),
         # Without the server's count, the client counts tokens of the text, which can be some more.
-        total_output_tokens=reader.count("total_output_tokens", 2 * run.requests * run.output_tokens) if generates else 0,
+        total_output_tokens=reader.count("total_output_tokens", 2 * run.requests * run.output_tokens)
+        if generates
+        else 0,
         requests_per_second=reader.number("request_throughput"),
         tokens_per_second=reader.number("output_throughput" if generates else "total_token_throughput"),
         ttft_ms=reader.statistics("ttft" if generates else "e2el"),

@@ -153,7 +153,10 @@ def runs(plan: Mapping[str, Any], settings: Settings) -> list[Run]:
             for tokens in dict.fromkeys(settings.input_tokens)
             for concurrency in dict.fromkeys(settings.concurrencies)
         ]
-    modes = [Run(concurrency, tokens, output * generates, requests) for concurrency, tokens, output, requests in MODES[settings.mode]]
+    modes = [
+        Run(concurrency, tokens, output * generates, requests)
+        for concurrency, tokens, output, requests in MODES[settings.mode]
+    ]
     return list(dict.fromkeys(_cut(run, _limits(plan, settings)) for run in modes))
 
 

@@ -29,7 +29,10 @@ _PATH = re.compile(r"(/(?!\.\.?(/|$))[\w.+@=-]+)+", re.ASCII)
 _NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{_LONGEST}}}")
 _DISABLED = frozenset(
     kernel
-    for names in (*table.PROBED.values(), *(row.environment.get("VLLM_DISABLED_KERNELS", "").split(",") for row in table.ROWS))
+    for names in (
+        *table.PROBED.values(),
+        *(row.environment.get("VLLM_DISABLED_KERNELS", "").split(",") for row in table.ROWS),
+    )
     for kernel in names
     if kernel
 )
@@ -84,7 +87,9 @@ def of_node(node: str, recorded: Any, runtime: str, root: str) -> tuple[Addition
         return {}, [_problem(f"{node}.additions", recorded, "an override by role", node, "*")]
     found = overrides.for_runtime(recorded, runtime)
     problems = [problem for role, addition in found.items() for problem in check(node, role, addition, root)]
-    return {role: {key: addition[key] for key in _KEYS if key in addition} for role, addition in found.items()} if not problems else {}, problems
+    return {
+        role: {key: addition[key] for key in _KEYS if key in addition} for role, addition in found.items()
+    } if not problems else {}, problems
 
 
 def check(node: str, role: str, addition: Mapping[str, Any], root: str) -> list[Problem]:
@@ -92,7 +97,8 @@ def check(node: str, role: str, addition: Mapping[str, Any], root: str) -> list[
     if role not in ROLES:
         return [_problem(f"{node}.additions", role, f"one of {', '.join(ROLES)}", node, "*")]
     return [
-        _problem(f"{node}.additions.{role}.{key}", found, expected, node, role) for key, found, expected in _wrong(ROLES[role], addition, root)
+        _problem(f"{node}.additions.{role}.{key}", found, expected, node, role)
+        for key, found, expected in _wrong(ROLES[role], addition, root)
     ]
 
 

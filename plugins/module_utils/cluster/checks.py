@@ -133,7 +133,9 @@ def _check_values(nodes: Sequence[Node]) -> list[Problem]:
     return [
         Problem(path, refused.found, refused.expected, f"correct {refused.name}")
         for refused, found in places.items()
-        for path in ([refused.name] if len(found) == len(nodes) else [f"nodes[{index}].{refused.name}" for index in found])
+        for path in (
+            [refused.name] if len(found) == len(nodes) else [f"nodes[{index}].{refused.name}" for index in found]
+        )
     ]
 
 
@@ -173,10 +175,14 @@ def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
     problems = []
     if settings.distributed_executor_backend not in EXECUTORS:
         name = "gb10_distributed_executor_backend"
-        problems.append(Problem(name, repr(settings.distributed_executor_backend), ", ".join(EXECUTORS), f"correct {name}"))
+        problems.append(
+            Problem(name, repr(settings.distributed_executor_backend), ", ".join(EXECUTORS), f"correct {name}")
+        )
     sizes = dict(zip(PARALLELISM, (settings.tensor_parallel_size, settings.pipeline_parallel_size), strict=True))
     negative = {name: size for name, size in sizes.items() if size < 0}
-    problems += [Problem(name, str(size), "1 or more, or 0 for automatic", f"correct {name}") for name, size in negative.items()]
+    problems += [
+        Problem(name, str(size), "1 or more, or 0 for automatic", f"correct {name}") for name, size in negative.items()
+    ]
     limits = ("max_num_seqs", "kv_cache_contexts", "kv_cache_tokens_per_request", "memory_reserve")
     below = {f"{PREFIX}{name}": value for name in limits if (value := getattr(settings, name)) < 0}
     problems += [Problem(name, str(value), "0 or more", f"correct {name}") for name, value in below.items()]
@@ -196,7 +202,9 @@ def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
     try:
         systemd.environment_file(settings.extra_env)
     except ValueError as error:
-        problems.append(Problem("gb10_extra_env", str(error), "variable names and one-line values", "correct gb10_extra_env"))
+        problems.append(
+            Problem("gb10_extra_env", str(error), "variable names and one-line values", "correct gb10_extra_env")
+        )
     return problems
 
 
@@ -206,14 +214,21 @@ def _check_folders(settings: Settings) -> list[Problem]:
     if not _USER.fullmatch(user):
         expected = "a dedicated user name: lower case letters, digits, - and _"
         return [Problem("gb10_service_user", repr(user), expected, "correct gb10_service_user, or remove it")]
-    theirs = {f"gb10_service_read_write_paths[{index}]": folder for index, folder in enumerate(settings.service_read_write_paths)}
+    theirs = {
+        f"gb10_service_read_write_paths[{index}]": folder
+        for index, folder in enumerate(settings.service_read_write_paths)
+    }
     problems = [
         Problem(name, repr(folder), "an absolute path without blanks, quotes or %", f"correct {name.partition('[')[0]}")
         for name, folder in {"gb10_install_dir": root, **theirs}.items()
         if not _FOLDER.fullmatch(folder) or ".." in folder.split("/")
     ]
     home = paths.home(user)
-    return problems or [*_check_writable(theirs, root), *_check_root(root, home, user), *_check_models(settings, (home, *theirs.values()))]
+    return problems or [
+        *_check_writable(theirs, root),
+        *_check_root(root, home, user),
+        *_check_models(settings, (home, *theirs.values())),
+    ]
 
 
 def _check_writable(folders: Mapping[str, str], root: str) -> list[Problem]:
@@ -223,7 +238,9 @@ def _check_writable(folders: Mapping[str, str], root: str) -> list[Problem]:
         taken = next((other for other in (*_ROOTS, root) if _overlap(folder, other)), "")
         if taken:
             found = f"{folder} overlaps with {taken}, which belongs to root"
-            problems.append(Problem(name, found, "a folder that only the services use", f"choose a folder outside {taken}"))
+            problems.append(
+                Problem(name, found, "a folder that only the services use", f"choose a folder outside {taken}")
+            )
     return problems
 
 
@@ -243,7 +260,9 @@ def _check_models(settings: Settings, writable: Sequence[str]) -> list[Problem]:
         around = next((other for other in writable if folder.startswith("/") and _below(folder, other)), "")
         if around:
             found = f"root reads {folder}, and the services can write to {around}"
-            problems.append(Problem(name, found, "a folder that the services cannot change", f"move the model out of {around}"))
+            problems.append(
+                Problem(name, found, "a folder that the services cannot change", f"move the model out of {around}")
+            )
     return problems
 
 
@@ -262,7 +281,9 @@ def _check_access(nodes: Sequence[Node]) -> list[Problem]:
     problem = next((node.key_problem for node in nodes if node.key_problem), "")
     secrets = [found for node in nodes for found in node.secret_problems]
     return [
-        *api_access.check(settings.api_key_enabled, problem, settings.api_host, settings.api_name, settings.api_clients),
+        *api_access.check(
+            settings.api_key_enabled, problem, settings.api_host, settings.api_name, settings.api_clients
+        ),
         *dict.fromkeys((*(tls.problems if tls else ()), *secrets)),
         *secret_environment.check_environment(settings.extra_env, "gb10_extra_env"),
         *secret_environment.check_arguments(settings.vllm_extra_args, "gb10_vllm_extra_args"),
@@ -277,12 +298,18 @@ def _check_ports(settings: Settings, nodes: int) -> list[Problem]:
     api, ray = settings.api_port, settings.ray_port
     problems = [
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")
-        for name, port, last in (("gb10_api_port", api, 65535), ("gb10_ray_port", ray, 65535 - max(launch.RAY_PORTS.values())))
+        for name, port, last in (
+            ("gb10_api_port", api, 65535),
+            ("gb10_ray_port", ray, 65535 - max(launch.RAY_PORTS.values())),
+        )
         if not 1024 <= port <= last
     ]
     first, last = launch.RAY_WORKER_PORTS
     fixed = {port: f"Ray's {name}" for name, port in launch.ray_ports(ray, head=True).items()}
-    others = {launch.RAY_DASHBOARD_PORT: "Ray's dashboard", **dict.fromkeys(range(first, last + 1), "one of Ray's worker ports")}
+    others = {
+        launch.RAY_DASHBOARD_PORT: "Ray's dashboard",
+        **dict.fromkeys(range(first, last + 1), "one of Ray's worker ports"),
+    }
     if api in fixed or api in others:
         problems.append(
             Problem(
@@ -311,7 +338,9 @@ def _check_container(settings: Settings) -> list[Problem]:
         "gb10_container_engine": (settings.container_engine, launch.ENGINES),
     }
     problems = [
-        Problem(name, repr(value), " or ".join(each or "'' for gb10_stack's runtime" for each in allowed), f"correct {name}")
+        Problem(
+            name, repr(value), " or ".join(each or "'' for gb10_stack's runtime" for each in allowed), f"correct {name}"
+        )
         for name, (value, allowed) in choices.items()
         if value not in allowed
     ]
@@ -347,14 +376,18 @@ def _check_restarts(settings: Settings) -> list[Problem]:
     ]
     longest = max(settings.restart_delay, settings.restart_max_delay) + settings.gate_timeout
     if not problems and settings.restart_interval <= settings.restart_attempts * longest:
-        found = f"{settings.restart_interval} is too short for {settings.restart_attempts} starts of {longest} s each, so they would never end"
+        found = (
+            f"{settings.restart_interval} is too short for {settings.restart_attempts} starts of {longest} s each, "
+            "so they would never end"
+        )
         expected = f"more than {settings.restart_attempts * longest}"
         problems.append(Problem("gb10_restart_interval", found, expected, "raise it, or lower gb10_gate_timeout"))
     return problems
 
 
 def _check_rendezvous(settings: Settings, nodes: int) -> list[Problem]:
-    """Check the ports without Ray: the ranks of several nodes connect on the master port, and use the next port to end together."""
+    """Check the ports without Ray: the ranks of several nodes connect on the master port, and use the next port to end
+    together."""
     api, meet = settings.api_port, settings.master_port
     problems = [
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")

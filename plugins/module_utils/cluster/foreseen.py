@@ -22,7 +22,10 @@ _ROLE = "vllm_patch"
 
 
 def additions(node: Node, runtime: Runtime, recorded: Additions, root: str, quantization: str) -> Additions:
-    """Return a node's recorded overrides with those of the role. Its flags depend on the model. ``root``: gb10_install_dir."""
+    """Return a node's recorded overrides with those of the role.
+
+    Its flags depend on the model. ``root``: gb10_install_dir.
+    """
     try:
         capability = ComputeCapability.parse(node.patch.capability or node.capability or "")
     except ProblemsError:

@@ -23,7 +23,8 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True)
 class Chosen(Served):
-    """The model with its place in the store. The path of its ``entry`` is that folder; ``name``: its default name in the API.
+    """The model with its place in the store. The path of its ``entry`` is that folder; ``name``: its default name in
+    the API.
 
     ``store`` is from model_store's plan(); ``draft_store``: the place of the draft, {} without one. ``user_args``:
     gb10_vllm_extra_args with the draft's folder, as the entry's. ``about`` and ``warnings`` are text.
@@ -38,7 +39,10 @@ class Chosen(Served):
 
 
 def choose_model(inputs: Inputs) -> Chosen:
-    """Return the model of gb10_model or of the recipe. Raises ProblemsError for errors in gb10_model and gb10_models."""
+    """Return the model of gb10_model or of the recipe.
+
+    Raises ProblemsError for errors in gb10_model and gb10_models.
+    """
     head, settings = inputs.head, inputs.head.settings
     model = catalog.find(settings.model, settings.models)
     if inputs.recipe:
@@ -48,7 +52,9 @@ def choose_model(inputs: Inputs) -> Chosen:
     )
     user_args, draft = settings.vllm_extra_args, drafts.find([*model.args, *settings.vllm_extra_args])
     refuse(_check_revisions(model.revision, draft.revision if draft else ""))
-    draft_store = model_store.plan(draft.hub, "", draft.revision, settings.install_dir, head.store_enabled, "") if draft else {}
+    draft_store = (
+        model_store.plan(draft.hub, "", draft.revision, settings.install_dir, head.store_enabled, "") if draft else {}
+    )
     entry = replace(model, path=store["folder"]) if store else model
     if draft and draft_store:
         entry = replace(entry, args=tuple(drafts.with_folder(entry.args, draft.hub, draft_store["folder"])))
@@ -77,13 +83,18 @@ def check_hub(model: Chosen, inputs: Inputs) -> list[Problem]:
     Without a store, vLLM downloads the model with a token that the plan does not know.
     """
     hub, entry = _hub(inputs.head), model.entry
-    if not hub or not hub.refused or not inputs.head.store_enabled or (hub.name, hub.revision) != (entry.hub, entry.revision or "main"):
+    if (
+        not hub
+        or not hub.refused
+        or not inputs.head.store_enabled
+        or (hub.name, hub.revision) != (entry.hub, entry.revision or "main")
+    ):
         return []
     fix = "correct gb10_model or its revision"
     if hub.refused != _NOT_FOUND:
         fix = (
-            f"correct gb10_model; for a gated or private model, accept its license on https://huggingface.co/{hub.name}, and set "
-            "model_store_hub_token to a token of that account, in a vault"
+            "correct gb10_model; for a gated or private model, accept its license on "
+            f"https://huggingface.co/{hub.name}, and set model_store_hub_token to a token of that account, in a vault"
         )
     if close := catalog.similar(hub.name, inputs.head.settings.models):
         fix = f"perhaps use {' or '.join(close)}; else {fix}"
@@ -94,7 +105,12 @@ def check_hub(model: Chosen, inputs: Inputs) -> list[Problem]:
 def _check_revisions(model: str, draft: str) -> list[Problem]:
     """Check the revisions of the model and of its draft, which become part of a path. A recipe may have set them."""
     return [
-        Problem("gb10_model", f"{revision[:100]!r}, the revision of the {owner}", "a branch, a tag or a commit", "correct it")
+        Problem(
+            "gb10_model",
+            f"{revision[:100]!r}, the revision of the {owner}",
+            "a branch, a tag or a commit",
+            "correct it",
+        )
         for revision, owner in ((model, "model"), (draft, "draft"))
         if not model_store.is_revision(revision)
     ]
@@ -103,8 +119,13 @@ def _check_revisions(model: str, draft: str) -> list[Problem]:
 def _of_recipe(model: Model, recipe: Use) -> Model:
     """Return the model with the recipe's arguments and variables. What the catalog has for its size stays."""
     if model.hub and model.hub.casefold() != recipe.model.casefold():
-        fix = "remove gb10_model; on the command line, add -e gb10_model='' for the recipe, or -e gb10_recipe='' for the model"
-        raise ProblemsError([Problem("gb10_model", model.hub, f"{recipe.model}, the model of gb10_recipe, or a folder with it", fix)])
+        fix = (
+            "remove gb10_model; on the command line, add -e gb10_model='' for the recipe, or -e gb10_recipe='' for "
+            "the model"
+        )
+        raise ProblemsError(
+            [Problem("gb10_model", model.hub, f"{recipe.model}, the model of gb10_recipe, or a folder with it", fix)]
+        )
     return replace(
         model,
         args=recipe.args,

@@ -94,7 +94,14 @@ def _node(node: Node, model: Model) -> Node:
 
 def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Problem]) -> Row:
     chosen = cluster_model.choose_model(inputs)
-    row = Row(model.name, chosen.weights_bytes or _estimate(chosen), not chosen.weights_bytes, model.gated, fits=None, reason="")
+    row = Row(
+        model.name,
+        chosen.weights_bytes or _estimate(chosen),
+        not chosen.weights_bytes,
+        model.gated,
+        fits=None,
+        reason="",
+    )
     if not plan:
         return replace(row, fits=False, reason=_reason(problems[0]))
     expected = plan.serve.expected
@@ -130,15 +137,21 @@ def _reason(problem: Problem) -> str:
 
 
 def lines(rows: Sequence[Row], nodes: int, label: str) -> list[str]:
-    """Return the table as text. A reason takes the place of the numbers. ``label``: of the nodes' facts, "" without one.
+    """Return the table as text. A reason takes the place of the numbers. ``label``: of the nodes' facts, "" without
+    one.
 
     The end stays on a screen, so it is the answer, and a long table has its titles there too.
     """
     reasons = [row.reason for row in rows if row.fits is None]
     common = max(reasons, key=reasons.count) if len(reasons) == len(rows) else ""
     cells = [_cells(row, common) for row in rows]
-    widths = [max(map(len, column)) for column in zip(_HEAD, *(each for each in cells if len(each) == len(_HEAD)), strict=True)]
-    widths[:_START] = [max(map(len, column)) for column in zip(_HEAD[:_START], *(each[:_START] for each in cells), strict=True)]
+    widths = [
+        max(map(len, column))
+        for column in zip(_HEAD, *(each for each in cells if len(each) == len(_HEAD)), strict=True)
+    ]
+    widths[:_START] = [
+        max(map(len, column)) for column in zip(_HEAD[:_START], *(each[:_START] for each in cells), strict=True)
+    ]
     title = _title(rows, nodes, len(reasons), common)
     head = _line(_HEAD, widths)
     foot = [head] if len(rows) > _SHORT else []
@@ -147,7 +160,9 @@ def lines(rows: Sequence[Row], nodes: int, label: str) -> list[str]:
 
 def _title(rows: Sequence[Row], nodes: int, unjudged: int, common: str) -> str:
     judged = len(rows) - unjudged
-    title = f"{sum(row.fits is True for row in rows)} of {judged} models fit on {nodes} {'node' if nodes == 1 else 'nodes'}"
+    title = (
+        f"{sum(row.fits is True for row in rows)} of {judged} models fit on {nodes} {'node' if nodes == 1 else 'nodes'}"
+    )
     if not unjudged:
         return title
     return f"{title}, {unjudged} not judged" if judged else f"{unjudged} not judged: {common}"
@@ -162,7 +177,12 @@ def _cells(row: Row, common: str) -> tuple[str, ...]:
         return (*start, f"{'not judged' if row.fits is None else 'does not fit'}{reason}")
     published = " to ".join(dict.fromkeys(f"{speed:g}" for speed in row.published))
     speed = f"{row.tokens_per_second:8.1f}" if row.tokens_per_second else f"{'-':>8}"
-    return (*start, str(row.context), f"{row.tensor} x {row.pipeline}", f"{speed} (others: {published})" if published else speed)
+    return (
+        *start,
+        str(row.context),
+        f"{row.tensor} x {row.pipeline}",
+        f"{speed} (others: {published})" if published else speed,
+    )
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -13,7 +13,13 @@ from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Inputs, ModelFiles, Node, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
+    Facts,
+    Inputs,
+    ModelFiles,
+    Node,
+    Settings,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
@@ -32,7 +38,9 @@ _LOOPBACK = "lo"
 _CLOCK_SECONDS = 600
 
 
-def check_nodes(inputs: Inputs, fabric: FabricPlan, wheels: Sequence[Sequence[Problem]], model: Chosen | None) -> list[Problem]:
+def check_nodes(
+    inputs: Inputs, fabric: FabricPlan, wheels: Sequence[Sequence[Problem]], model: Chosen | None
+) -> list[Problem]:
     """Return the problems of all nodes, node by node; ``wheels`` are those of each node's wheels."""
     settings = inputs.head.settings
     return [
@@ -48,9 +56,14 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
     problems = []
     if node.unreachable:
         found = f"{name} ({node.address}) cannot be read: {causes.short(node.unreachable)}"
-        problems.append(Problem(path, found, "SSH login and sudo", causes.fix(node.unreachable, node.user, node.address)))
+        problems.append(
+            Problem(path, found, "SSH login and sudo", causes.fix(node.unreachable, node.user, node.address))
+        )
     if node.unrecorded:
-        fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, or plan from typical facts with -e gb10_plan_offline=typical"
+        fix = (
+            "run playbooks/plan.yml -e gb10_plan_save_facts=true once, or plan from typical facts with -e "
+            "gb10_plan_offline=typical"
+        )
         found = f"{name} has no recorded facts: {node.unrecorded} does not exist"
         problems.append(Problem(path, found, "the recorded result of node_info", fix))
     if node.facts:
@@ -80,13 +93,17 @@ def check_compilers(nodes: Sequence[Node], compiled: Sequence[str]) -> list[Prob
             ]
         if facts and not facts.host_compiler and not _installs_compiler(node.packages["vllm_runtime"]):
             found = f"{node.name} has no g++ or no headers of Python, and {kernels}"
-            problems.append(Problem(f"nodes[{index}].vllm_runtime_packages", found, "g++ and python3-dev", "add them to the list"))
+            problems.append(
+                Problem(f"nodes[{index}].vllm_runtime_packages", found, "g++ and python3-dev", "add them to the list")
+            )
     return problems
 
 
 def _installs_compiler(packages: Sequence[str]) -> bool:
     """Return whether the packages of the runtime have g++ and Python's headers."""
-    return any(name.startswith("g++") for name in packages) and any(re.fullmatch(r"python3[\d.]*-dev", name) for name in packages)
+    return any(name.startswith("g++") for name in packages) and any(
+        re.fullmatch(r"python3[\d.]*-dev", name) for name in packages
+    )
 
 
 def _check_node(path: str, node: Node, facts: Facts, settings: Settings, model: Chosen | None) -> list[Problem]:
@@ -145,7 +162,12 @@ def _check_devices(
         problems += _check_device(path, node, network.interfaces, interface, ports, settings.fabric_replace_existing)
     if used:
         problems += [
-            Problem(f"{path}.netplan", f"{entry.file} of {node.name}: {entry.reason}", "a valid configuration", repair(entry.file))
+            Problem(
+                f"{path}.netplan",
+                f"{entry.file} of {node.name}: {entry.reason}",
+                "a valid configuration",
+                repair(entry.file),
+            )
             for entry in network.unreadable
         ]
         problems += _check_pool(node.name, network.interfaces, settings.fabric_cidr, used)
@@ -153,7 +175,12 @@ def _check_devices(
 
 
 def _check_device(
-    path: str, node: Node, interfaces: Mapping[str, Interface], interface: str, ports: Sequence[int] | None, takeover: bool
+    path: str,
+    node: Node,
+    interfaces: Mapping[str, Interface],
+    interface: str,
+    ports: Sequence[int] | None,
+    takeover: bool,
 ) -> list[Problem]:
     """Check one device; ``ports`` are the node's QSFP ports, None if the device does not belong to one."""
     name, found = node.name, interfaces.get(interface)
@@ -246,7 +273,12 @@ def _clock(ahead: float) -> list[str]:
     if abs(ahead) < _CLOCK_SECONDS:
         return []
     hours = f"{abs(ahead) / 3600:.1f} hours {'ahead of' if ahead > 0 else 'behind'} this machine's"
-    return [f"its clock is {hours}, so certificates of downloads can appear invalid. Fix: run timedatectl set-ntp true on the node"]
+    return [
+        (
+            f"its clock is {hours}, so certificates of downloads can appear invalid. Fix: run timedatectl set-ntp "
+            "true on the node"
+        )
+    ]
 
 
 def listeners(settings: Settings, head: bool, nodes: int) -> dict[str, int]:

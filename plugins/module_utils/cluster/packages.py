@@ -16,7 +16,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema imp
 
 
 def lacking(node: Node, runtime: Runtime, nccl: bool, download: bool) -> dict[str, list[str]]:
-    """Return the packages that a node lacks, by role. ``nccl``: it is certainly built; ``download``: the head downloads the model.
+    """Return the packages that a node lacks, by role. ``nccl``: it is certainly built; ``download``: the head downloads
+    the model.
 
     The role nccl_sm121_build may decide later to build, and then installs its own.
     """

@@ -43,7 +43,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import par
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer
 
 
-def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, layers: Sequence[Mapping[str, Any]] = ()) -> Inputs:
+def parse(
+    nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, layers: Sequence[Mapping[str, Any]] = ()
+) -> Inputs:
     """Parse the nodes of the role gb10, the text of the runtime's lock file, "" if there is none, and a recipe's data.
 
     ``recipe`` is the plain data of its YAML, or the Problems that prevented reading it; None without a recipe. Its
@@ -53,7 +55,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
         {"name": str, "address": str,          # inventory name and management address
          "user": str,                           # the login user, "" if ssh chooses it
          "group": "head" | "worker" | "",
-         "settings": {name: value},             # the variables of all roles without secrets, from the action cluster_inputs;
+         "settings": {name: value},             # all roles' variables without secrets, from the action cluster_inputs;
                                                 # None for a default that is a template of the plan
          "variables": [str],                    # the names of all inventory variables of this node
          "refused": [{"name": str, "found": str, "expected": str}],   # values of other roles' variables, from the same
@@ -66,8 +68,8 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
          "unreachable": str,                    # the reason why the node could not be read, or ""
          "unrecorded": str,                     # the missing file of recorded facts, in an offline plan, or ""
          "typical": bool,                       # whether the plan assumes typical facts instead of reading the node
-         "read": float,                         # when the node was read, in seconds since 1970 by the controller's clock; 0 if
-                                                # its facts were recorded
+         "read": float,                         # when the node was read, in seconds since 1970 by the
+                                                # controller's clock; 0 if its facts were recorded
          "observed": {...} | {}}                # the result of node_info, {} if the node was not read
     """
     problems: list[Problem] = []
@@ -101,13 +103,19 @@ def _check_layers(given: Any, layers: Sequence[Mapping[str, Any]]) -> list[Probl
     for index, layer in enumerate(layers):
         if layer["problem"]:
             path = f"{image_layers.VARIABLE}[{index}]" if index < own else f"gb10_recipe.mods[{index - own}]"
-            problems.append(Problem(path, layer["problem"], "a folder with run.sh on the controller", f"correct {path}"))
+            problems.append(
+                Problem(path, layer["problem"], "a folder with run.sh on the controller", f"correct {path}")
+            )
     return problems
 
 
 def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem]) -> Use | None:
     """Return the use of a recipe on these nodes, None if it has a problem. An empty variable counts as not set."""
-    if not isinstance(data, Mapping) and isinstance(data, list | tuple) and all(isinstance(each, Problem) for each in data):
+    if (
+        not isinstance(data, Mapping)
+        and isinstance(data, list | tuple)
+        and all(isinstance(each, Problem) for each in data)
+    ):
         problems += data
         return None
     recipe, found = recipe_parse.parse(data)
@@ -117,7 +125,11 @@ def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem])
     given = {name for node in nodes for name in node["variables"] if node["settings"].get(name) not in ("", None)}
     images, extra = (nodes[0]["settings"].get(name) for name in ("gb10_recipe_images", "gb10_extra_env"))
     use, found = recipe_apply.use(
-        recipe, given, len(nodes), images if isinstance(images, Mapping) else {}, extra if isinstance(extra, Mapping) else ()
+        recipe,
+        given,
+        len(nodes),
+        images if isinstance(images, Mapping) else {},
+        extra if isinstance(extra, Mapping) else (),
     )
     problems += found
     return use
@@ -174,7 +186,9 @@ def _patch(settings: Mapping[str, Any]) -> Options:
     )
 
 
-def _queried(given: Mapping[str, Any], path: str, problems: list[Problem]) -> tuple[list[dict[str, Any]] | None, list[str] | None]:
+def _queried(
+    given: Mapping[str, Any], path: str, problems: list[Problem]
+) -> tuple[list[dict[str, Any]] | None, list[str] | None]:
     """Return the options and variables of the head's vLLM, None if it was not queried."""
     if not given:
         return None, None
@@ -188,7 +202,9 @@ def _queried(given: Mapping[str, Any], path: str, problems: list[Problem]) -> tu
 
 def _clock(clock: Any, read: Any) -> float:
     """Return the seconds by which a node's clock is ahead of the controller's, 0 if unknown."""
-    return float(clock) - float(read) if isinstance(clock, int | float) and isinstance(read, int | float) and read else 0
+    return (
+        float(clock) - float(read) if isinstance(clock, int | float) and isinstance(read, int | float) and read else 0
+    )
 
 
 def _problems(verdict: Mapping[str, Any]) -> tuple[Problem, ...]:
@@ -213,7 +229,13 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in observed["listeners"]),
         login_users=tuple(observed.get("login_users", ())),
         model=_model_files(observed),
-        hub=HubModel(hub.get("name", ""), hub.get("revision", ""), hub.get("trouble", ""), hub.get("refused", 0), _model_files(hub))
+        hub=HubModel(
+            hub.get("name", ""),
+            hub.get("revision", ""),
+            hub.get("trouble", ""),
+            hub.get("refused", 0),
+            _model_files(hub),
+        )
         if hub
         else None,
         nccl=observed.get("nccl"),
@@ -240,7 +262,10 @@ def _toolkit(found: Mapping[str, Any]) -> Toolkit:
 
 
 def _image(found: Mapping[str, Any]) -> ImageOptions | None:
-    """Return the head's query of an image. The image is queried again if the query of an earlier release lacks a part."""
+    """Return the head's query of an image.
+
+    The image is queried again if the query of an earlier release lacks a part.
+    """
     if not found or "nccl" not in found:
         return None
     try:
@@ -249,7 +274,9 @@ def _image(found: Mapping[str, Any]) -> ImageOptions | None:
         # The run queries the image again.
         return None
     image, image_id = str(found.get("image", "")), str(found.get("image_id", ""))
-    return ImageOptions(image, image_id, known["version"], known["ray"], known["nccl"], known["options"], known["variables"])
+    return ImageOptions(
+        image, image_id, known["version"], known["ray"], known["nccl"], known["options"], known["variables"]
+    )
 
 
 def _installed(found: Mapping[str, Any]) -> Installed:

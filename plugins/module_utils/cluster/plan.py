@@ -69,12 +69,24 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     Returns the plan, None if there is a problem, and every problem.
     """
     if not inputs.nodes:
-        return None, [Problem("nodes", "no host in the group gb10_cluster", "a head and its workers", "add hosts to the groups head and worker")]
+        return None, [
+            Problem(
+                "nodes",
+                "no host in the group gb10_cluster",
+                "a head and its workers",
+                "add hosts to the groups head and worker",
+            )
+        ]
     settings = inputs.head.settings
     input_problems = cluster_checks.check(inputs, known_variables)
     runtime = runtime_of(inputs)
-    members, ports = [_member(node, settings.fabric_functions) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
-    fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
+    members, ports = (
+        [_member(node, settings.fabric_functions) for node in inputs.nodes],
+        [node.settings.fabric_ports for node in inputs.nodes],
+    )
+    fabric = fabric_plan.of_cluster(
+        members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index
+    )
     model, model_problems = _model(inputs)
     recorded, invalid = _recorded(inputs, runtime)
     problems = [
@@ -100,7 +112,18 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     nccl, library = _nccl(inputs, fabric, stack, transport)
     release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
     planned = fabric.topology if fabric.nodes else ""
-    serving = serve.Inputs(model, stack, release, settings, ranks, planned, transport, library, inputs.head.smoke_tokens, inputs.head.drop_caches)
+    serving = serve.Inputs(
+        model,
+        stack,
+        release,
+        settings,
+        ranks,
+        planned,
+        transport,
+        library,
+        inputs.head.smoke_tokens,
+        inputs.head.drop_caches,
+    )
     decision = serve_plan.decide(serving)
     problems += decision.problems
     problems += node_checks.check_compilers(inputs.nodes, decision.compiled)
@@ -147,15 +170,22 @@ def _model(inputs: Inputs) -> tuple[Chosen | None, list[Problem]]:
 def _recorded(inputs: Inputs, runtime: Runtime) -> tuple[list[Additions], list[Problem]]:
     """Return the launch overrides of the runtime that roles recorded on each node, and the problems of all."""
     name, root = runtime.planned.name, inputs.head.settings.install_dir
-    found = [node_additions.of_node(node.name, node.facts.additions if node.facts else {}, name, root) for node in inputs.nodes]
+    found = [
+        node_additions.of_node(node.name, node.facts.additions if node.facts else {}, name, root)
+        for node in inputs.nodes
+    ]
     return [valid for valid, _wrong in found], [problem for _valid, wrong in found for problem in wrong]
 
 
-def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, recorded: Sequence[Additions]) -> list[serve.Node]:
+def _ranks(
+    inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, recorded: Sequence[Additions]
+) -> list[serve.Node]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
-        launch.own_environment(share.environment, _tools(node, runtime), inputs.head.settings.service_user, reference, extra)
+        launch.own_environment(
+            share.environment, _tools(node, runtime), inputs.head.settings.service_user, reference, extra
+        )
         for node, share in zip(inputs.nodes, fabric.nodes, strict=False)
     ]
     shares = [share.environment for share in fabric.nodes]
@@ -172,10 +202,16 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, 
             environment=environment,
             fabric=share,
             recorded=found,
-            additions=foreseen.additions(node, runtime, found, inputs.head.settings.install_dir, model.config.quantization.kind),
+            additions=foreseen.additions(
+                node, runtime, found, inputs.head.settings.install_dir, model.config.quantization.kind
+            ),
         )
         for node, environment, share, found in zip(
-            inputs.nodes, environments or [{}] * len(inputs.nodes), shares or [{}] * len(inputs.nodes), recorded, strict=True
+            inputs.nodes,
+            environments or [{}] * len(inputs.nodes),
+            shares or [{}] * len(inputs.nodes),
+            recorded,
+            strict=True,
         )
     ]
 
@@ -208,10 +244,15 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> t
     )
     # The environment that a node may still have does not count for its containers.
     read = [node.facts.nccl if node.facts and not cluster.container else None for node in inputs.nodes]
-    nodes = [nccl_choice.Node(node.name, node.capability or "", library) for node, library in zip(inputs.nodes, read, strict=True)]
+    nodes = [
+        nccl_choice.Node(node.name, node.capability or "", library)
+        for node, library in zip(inputs.nodes, read, strict=True)
+    ]
     choice = nccl_choice.choose(head.nccl_wanted, cluster, nodes)
     tag = stack.nccl if head.nccl == "stack" else head.nccl
-    loaded = nccl_choice.loaded(nodes[0].library or {}, stack.bundled_nccl) if not choice.build else nccl_choice.built(tag)
+    loaded = (
+        nccl_choice.loaded(nodes[0].library or {}, stack.bundled_nccl) if not choice.build else nccl_choice.built(tag)
+    )
     return Nccl(choice.build, choice.final, choice.why, head.nccl_wanted, cluster), loaded
 
 
@@ -254,7 +295,11 @@ def _plan(
         api_port=settings.api_port,
         api_key=settings.api_key_enabled,
         api_clients=settings.api_clients,
-        api=Api(**api_access.place(settings.api_host, settings.api_port, settings.api_name, head.address, head.tls is not None)),
+        api=Api(
+            **api_access.place(
+                settings.api_host, settings.api_port, settings.api_name, head.address, head.tls is not None
+            )
+        ),
         api_tls=ApiTls(head.tls.digest, head.tls.until) if head.tls else None,
         ray_port=settings.ray_port,
         rendezvous_port=settings.master_port,
@@ -288,9 +333,18 @@ def _plan(
 
 
 def _serve(
-    model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, why: Sequence[str], recipe: Sequence[str], infos: Sequence[str]
+    model: Chosen,
+    decision: serve.Decision,
+    nccl: str,
+    expected: Expected,
+    why: Sequence[str],
+    recipe: Sequence[str],
+    infos: Sequence[str],
 ) -> Serve:
-    findings, stopping = [*serve_rules.report(decision.findings), *infos], serve_rules.stopping(decision.findings, WARNING)
+    findings, stopping = (
+        [*serve_rules.report(decision.findings), *infos],
+        serve_rules.stopping(decision.findings, WARNING),
+    )
     return Serve(
         args=decision.args,
         user_args=serve_plan.without_share(model.user_args) if decision.memory else model.user_args,
@@ -303,7 +357,9 @@ def _serve(
         model=model.about,
         recipe=recipe,
         compiled=decision.compiled,
-        memory=memory_plan.explain(decision.memory, not decision.kind.pooling, decision.speculative) if decision.memory else [],
+        memory=memory_plan.explain(decision.memory, not decision.kind.pooling, decision.speculative)
+        if decision.memory
+        else [],
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
         expected=expected,
         findings=findings,
@@ -352,7 +408,13 @@ def _planned_nodes(
             address=share.address,
             interface=share.interface,
             rails=tuple(
-                Rail(rail.interface, rail.hca, str(rail.address), rail.peers, {name: macs[ip] for name, ip in rail.peers.items()})
+                Rail(
+                    rail.interface,
+                    rail.hca,
+                    str(rail.address),
+                    rail.peers,
+                    {name: macs[ip] for name, ip in rail.peers.items()},
+                )
                 for rail in share.rails
             ),
             netplan=share.netplan,
@@ -370,5 +432,7 @@ def _planned_nodes(
             packages=debian,
             state=_state(node, mark),
         )
-        for node, share, rank, own, mark, debian in zip(inputs.nodes, shares, ranks, runtime.wheels, marks, packages_of, strict=True)
+        for node, share, rank, own, mark, debian in zip(
+            inputs.nodes, shares, ranks, runtime.wheels, marks, packages_of, strict=True
+        )
     )

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Former names of variables, from checkouts before the first release, with their current names, and removed variables."""
+"""Former names of variables, from checkouts before the first release, with their current names, and removed
+variables."""
 
 from __future__ import annotations
 
@@ -39,4 +40,6 @@ RENAMED: Mapping[str, str] = {
 }
 
 #: Removed variable -> why.
-REMOVED: Mapping[str, str] = {"gateway_cooldown": "a failed request takes no server away any more; the health checks decide"}
+REMOVED: Mapping[str, str] = {
+    "gateway_cooldown": "a failed request takes no server away any more; the health checks decide"
+}

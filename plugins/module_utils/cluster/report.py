@@ -33,7 +33,10 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result += [
         f"{served}: tensor {plan['tensor_parallel_size']} "
         f"x pipeline {plan['pipeline_parallel_size']} x data {plan['data_parallel_size']} by {plan['executor']}",
-        f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'of the runtime, which verify.yml shows'}",
+        (
+            f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL "
+            f"{serve['nccl'] or 'of the runtime, which verify.yml shows'}"
+        ),
     ]
     # The role has shown the warnings.
     others = [finding for finding in serve["findings"] if finding not in serve["warnings"]]
@@ -60,7 +63,9 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
 def _tag(runtime: Mapping[str, Any]) -> list[str]:
     """Return the image that a tag means, [] without a tag."""
     tag, image = runtime["tag"], runtime["base"].removeprefix(f"{runtime['tag']}@")
-    return [f"{tag} is {'a tag: the first pull pins its digest' if image == tag else f'pinned to {image}'}"] if tag else []
+    return (
+        [f"{tag} is {'a tag: the first pull pins its digest' if image == tag else f'pinned to {image}'}"] if tag else []
+    )
 
 
 def _served(plan: Mapping[str, Any]) -> str:
@@ -83,11 +88,18 @@ def _block(title: str, text: list[str]) -> list[str]:
 def _nodes(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     """Return the variables that all ranks share, then each node's processes and other variables."""
     environments = [overrides.rank_environment(node) for node in plan["nodes"]]
-    shared = {name: value for name, value in environments[0].items() if all(other.get(name) == value for other in environments)}
+    shared = {
+        name: value
+        for name, value in environments[0].items()
+        if all(other.get(name) == value for other in environments)
+    }
     result = _block("environment of each rank" if len(environments) > 1 else "environment", _environment(shared))
     for node, environment in zip(plan["nodes"], environments, strict=True):
         own = {name: value for name, value in environment.items() if name not in shared}
-        result += [*_node(plan, node, object_store_memory), *(_INDENT + line for line in _environment(own, node["secrets"]))]
+        result += [
+            *_node(plan, node, object_store_memory),
+            *(_INDENT + line for line in _environment(own, node["secrets"])),
+        ]
     return result
 
 
@@ -96,7 +108,12 @@ def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory:
     gpu = f"compute capability {node['capability']}" if node["capability"] else "no GPU found"
     ray = [launch.ray_argv(mine, object_store_memory)] if plan["executor"] == "ray" else []
     argvs = ray + ([launch.vllm_argv(mine)] if node["head"] or not ray else [])
-    result = [f"{node['name']} ({'head' if node['head'] else 'worker'}, {node['address']} on {node['interface'] or 'no interface yet'}, {gpu}):"]
+    result = [
+        (
+            f"{node['name']} ({'head' if node['head'] else 'worker'}, {node['address']} on "
+            f"{node['interface'] or 'no interface yet'}, {gpu}):"
+        )
+    ]
     if missing := sorted({name for names in node["packages"].values() for name in names}):
         result.append(f"{_INDENT}Debian packages to install: {', '.join(missing)}")
     for argv in argvs:
@@ -105,7 +122,9 @@ def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory:
 
 
 def _environment(variables: Mapping[str, str], secrets: Iterable[str] = ()) -> list[str]:
-    return _wrapped([*(f"{name}={value}" for name, value in sorted(variables.items())), *(f"{name} (secret)" for name in secrets)])
+    return _wrapped(
+        [*(f"{name}={value}" for name, value in sorted(variables.items())), *(f"{name} (secret)" for name in secrets)]
+    )
 
 
 def _wrapped(items: Iterable[str]) -> list[str]:

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runtime of the ranks: the versions of a lock or an image, a build of vLLM, layers of an image, wheels of single nodes."""
+"""The runtime of the ranks: the versions of a lock or an image, a build of vLLM, layers of an image, wheels of single
+nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Container, Environment, ImageOptions, Inputs, Wheel
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
+    Container,
+    Environment,
+    ImageOptions,
+    Inputs,
+    Wheel,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, pins, stacks, wheels
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
@@ -23,8 +30,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema imp
 class Runtime:
     """The runtime. ``stack`` has the versions to run: the lock's, or those of an image that the head queried.
 
-    ``options`` and ``variables`` are those of that image or of the installed vLLM, None if it was not queried. ``unread``:
-    the image has an unknown release. ``wheels`` replace the lock's; they and ``wheel_problems`` are in the order of the nodes.
+    ``options`` and ``variables`` are those of that image or of the installed vLLM, None if it was not queried.
+    ``unread``: the image has an unknown release. ``wheels`` replace the lock's; they and ``wheel_problems`` are in the
+    order of the nodes.
     """
 
     stack: Stack
@@ -45,7 +53,9 @@ def runtime_of(inputs: Inputs) -> Runtime:
     """
     settings, request, lock = inputs.head.settings, inputs.head.build, inputs.lock
     nodes, queried = _build_nodes(inputs), inputs.head.facts.image if inputs.head.facts else None
-    given, problems = stacks.resolve(settings.stack, lock, settings.runtime_lock, settings.runtime, settings.container_image)
+    given, problems = stacks.resolve(
+        settings.stack, lock, settings.runtime_lock, settings.runtime, settings.container_image
+    )
     locked = replace(given, image=pins.pinned(given.image, _pins(inputs)))
     container, torch = locked.runtime == stacks.CONTAINER, requirements.version(lock, "torch")
     lock_problems = locks.check_lock(lock, settings.runtime_lock)
@@ -59,7 +69,9 @@ def runtime_of(inputs: Inputs) -> Runtime:
         # The environment of the build gets the lock's torch.
         build_problems += [*choice.check_image(request, locked.vllm, torch, locked.image, release), *lock_problems]
     wheel_problems = tuple(
-        wheels.check_wheels(node.settings.runtime_wheels, lock, f"nodes[{index}].gb10_runtime_wheels", request.wanted != schema.FALSE)
+        wheels.check_wheels(
+            node.settings.runtime_wheels, lock, f"nodes[{index}].gb10_runtime_wheels", request.wanted != schema.FALSE
+        )
         for index, node in enumerate(inputs.nodes)
     )
     used = () if any(wheel_problems) else _wheels(inputs, build, container)
@@ -79,7 +91,11 @@ def _build_nodes(inputs: Inputs) -> list[schema.Node]:
     nodes = []
     for node in inputs.nodes:
         facts = node.facts
-        known = (facts.builds, facts.published, facts.cores, facts.memory, facts.gpu.cuda) if facts else ((), None, 0, 0, "")
+        known = (
+            (facts.builds, facts.published, facts.cores, facts.memory, facts.gpu.cuda)
+            if facts
+            else ((), None, 0, 0, "")
+        )
         nodes.append(schema.Node(node.name, node.capability or "", *known))
     return nodes
 
@@ -98,7 +114,10 @@ def _container(inputs: Inputs, locked: Stack, given: str, build: Choice, queried
     """
     settings, base = inputs.head.settings, locked.image
     items = build.wheels[:1] if build.built else ()
-    own = [layers.Layer(f"vllm-{item.name}", "", item.sha256 or item.name, (), False, _store(inputs, item)) for item in items]
+    own = [
+        layers.Layer(f"vllm-{item.name}", "", item.sha256 or item.name, (), False, _store(inputs, item))
+        for item in items
+    ]
     builds = layers.builds(base, [*own, *inputs.layers], inputs.head.image_python) if base else []
     # The lock does not install the image's NCCL.
     stack = replace(locked, image=builds[-1].image if builds else base, bundled_nccl="")
@@ -111,7 +130,9 @@ def _container(inputs: Inputs, locked: Stack, given: str, build: Choice, queried
     options_of, tag, known = image.image_id if image else "", pins.tag(given), _pins(inputs)
     return Runtime(
         stack=stack,
-        planned=Container(stack.runtime, stack.image, stack.image, engine, arguments, options_of, base, builds, lock, tag, known),
+        planned=Container(
+            stack.runtime, stack.image, stack.image, engine, arguments, options_of, base, builds, lock, tag, known
+        ),
         build=build,
         options=image.options if image else None,
         variables=image.variables if image else None,
@@ -144,16 +165,24 @@ def _environment(inputs: Inputs, stack: Stack, build: Choice) -> Runtime:
 
 def _check_layers(inputs: Inputs, stack: Stack) -> list[Problem]:
     expected = "gb10_runtime: container, because layers belong to an image"
-    problem = Problem(layers.VARIABLE, f"the runtime is {stack.runtime}", expected, "remove the layers, or set gb10_runtime")
+    problem = Problem(
+        layers.VARIABLE, f"the runtime is {stack.runtime}", expected, "remove the layers, or set gb10_runtime"
+    )
     return [problem] if inputs.layers else []
 
 
 def _wheels(inputs: Inputs, build: Choice, container: bool) -> tuple[tuple[Wheel, ...], ...]:
-    """Return the wheels that replace the lock's on each node: of the build, once every node has it, and the node's own."""
+    """Return the wheels that replace the lock's on each node: of the build, once every node has it, and the node's
+    own."""
     built: dict[str, Wheel] = {}
     if build.state == schema.READY and not container:
-        built = {name: Wheel(_store(inputs, item), item.sha256, built=True) for item in build.wheels for name in item.nodes}
+        built = {
+            name: Wheel(_store(inputs, item), item.sha256, built=True) for item in build.wheels for name in item.nodes
+        }
     return tuple(
-        (*((built[node.name],) if node.name in built else ()), *(Wheel(**wheel) for wheel in node.settings.runtime_wheels))
+        (
+            *((built[node.name],) if node.name in built else ()),
+            *(Wheel(**wheel) for wheel in node.settings.runtime_wheels),
+        )
         for node in inputs.nodes
     )

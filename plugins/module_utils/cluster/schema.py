@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The types of the cluster plan: its inputs, which parse.parse() returns, and the plan that roles and templates read."""
+"""The types of the cluster plan: its inputs, which parse.parse() returns, and the plan that roles and templates
+read."""
 
 from __future__ import annotations
 
@@ -108,8 +109,8 @@ class Listener:
 class ModelFiles:
     """A model as it was read: its config.json (None if missing) and the bytes of its weights, None if unknown.
 
-    ``path``: the folder, None if not recorded; ``complete``: whether the role model_store verified the folder; ``reason``:
-    why vLLM cannot load the weights, or "".
+    ``path``: the folder, None if not recorded; ``complete``: whether the role model_store verified the folder;
+    ``reason``: why vLLM cannot load the weights, or "".
     """
 
     config: Mapping[str, Any] | None
@@ -135,7 +136,10 @@ class HubModel:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What the head read in a container image: releases, "" if missing, and vLLM's options. ``image``: its name in the plan at that time."""
+    """What the head read in a container image: releases, "" if missing, and vLLM's options.
+
+    ``image``: its name in the plan at that time.
+    """
 
     image: str
     image_id: str
@@ -169,11 +173,11 @@ class Facts:
     """The facts of a node, from the module node_info. Unknown values are 0 and "".
 
     ``nccl``: the library of the runtime, {} if there is none, None if it was not read. ``additions``: the launch
-    overrides that roles recorded, by role. ``pins``: the images of tags. ``toolkit``: the CUDA compiler of the node, None
-    if unknown;
+    overrides that roles recorded, by role. ``pins``: the images of tags. ``toolkit``: the CUDA compiler of the node,
+    None if unknown;
     ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``clock_ahead``: seconds to the
-    controller's clock, 0 if unknown. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of vLLM; see
-    vllm_build/schema.py.
+    controller's clock, 0 if unknown. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
+    vLLM; see vllm_build/schema.py.
     """
 
     network: fabric_schema.Network
@@ -271,7 +275,8 @@ class Inputs:
     """All inputs. The head is first: it is rank 0, nodes[0] in messages, and host 1 of every subnet.
 
     ``lock``: the text of the runtime's lock file; ``recipe``: its values that are not in the settings;
-    ``layers``: on the container image; ``problems``: of recipe and layers, and values of another type than their variable's.
+    ``layers``: on the container image; ``problems``: of recipe and layers, and values of another type than their
+    variable's.
     """
 
     nodes: tuple[Node, ...]
@@ -304,7 +309,10 @@ class Rail:
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel that replaces the lock's on one node. ``built``: it is in the node's store of builds, else on the controller."""
+    """A wheel that replaces the lock's on one node.
+
+    ``built``: it is in the node's store of builds, else on the controller.
+    """
 
     wheel: str
     sha256: str
@@ -322,10 +330,11 @@ class State(Installed):
 class PlannedNode:
     """The plan of one node. ``files``: the fabric's other files, path to text, "" for a file that must not exist.
 
-    ``toolkit``: the release of nvcc, "" without one. ``additions``: the launch overrides that roles recorded; ``foreseen``:
-    with those that the role vllm_patch will record.
+    ``toolkit``: the release of nvcc, "" without one. ``additions``: the launch overrides that roles recorded;
+    ``foreseen``: with those that the role vllm_patch will record.
 
-    ``runtime_mark`` is the text of the runtime's last file, which completes it. ``packages``: the missing Debian packages by role.
+    ``runtime_mark`` is the text of the runtime's last file, which completes it. ``packages``: the missing Debian
+    packages by role.
     """
 
     name: str
@@ -390,8 +399,8 @@ class Container:
 
     ``options_of``: the ID of the image whose options the plan uses, "" if the image was not queried. ``image`` is the
     last of the ``builds`` on ``base``, or ``base`` itself. ``lock``: the file with the releases in the image, or "".
-    ``tag``: the tag in the inventory that ``base`` is pinned to, or equal to before its first pull, "" for a digest or an
-    ID. ``pins``: those of all tags.
+    ``tag``: the tag in the inventory that ``base`` is pinned to, or equal to before its first pull, "" for a digest or
+    an ID. ``pins``: those of all tags.
     """
 
     kind: str
@@ -458,8 +467,8 @@ class Expected:
 class Serve:
     """How the model is served. ``user_args``: the user's arguments; ``needs``: bytes of memory by node's name.
 
-    ``dimension``: the numbers of a vector, 0 if unknown or without vectors. ``compiled``: the kernels that a CUDA compiler
-    makes before the first start.
+    ``dimension``: the numbers of a vector, 0 if unknown or without vectors. ``compiled``: the kernels that a CUDA
+    compiler makes before the first start.
 
     ``model``, ``recipe``, ``memory``, ``why``, ``findings`` and ``warnings`` are text for people.
     """
@@ -484,7 +493,8 @@ class Serve:
 
 @dataclass(frozen=True)
 class Restart:
-    """The limits of restarts: ``attempts`` starts in ``interval`` seconds, each after ``delay`` to ``max_delay`` seconds.
+    """The limits of restarts: ``attempts`` starts in ``interval`` seconds, each after ``delay`` to ``max_delay``
+    seconds.
 
     A start waits for its gates for at most ``gate_timeout`` seconds.
     """

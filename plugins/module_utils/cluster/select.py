@@ -26,7 +26,8 @@ ONLY = "gb10_only"
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster's name, "" for the only one of an inventory, and the names of its nodes in the order of gb10_cluster."""
+    """A cluster's name, "" for the only one of an inventory, and the names of its nodes in the order of
+    gb10_cluster."""
 
     name: str
     nodes: tuple[str, ...]
@@ -39,14 +40,19 @@ def clusters(groups: Mapping[str, Sequence[str]]) -> tuple[Cluster, ...]:
     if not named:
         return (Cluster("", tuple(nodes)),) if nodes else ()
     refuse(_problems(nodes, named))
-    return tuple(Cluster(name, tuple(node for node in nodes if node in named[name])) for name in sorted(named) if named[name])
+    return tuple(
+        Cluster(name, tuple(node for node in nodes if node in named[name])) for name in sorted(named) if named[name]
+    )
 
 
 def chosen(groups: Mapping[str, Sequence[str]], only: str) -> tuple[Cluster, ...]:
     """Return the clusters that a run is for: all, or the one with the name ``only``. Raises ProblemsError."""
     found = clusters(groups)
     if not found:
-        fix = "pass an inventory, such as -i inventories/two-spark; after -i, correct the line that Ansible's warning above names"
+        fix = (
+            "pass an inventory, such as -i inventories/two-spark; after -i, correct the line that Ansible's "
+            "warning above names"
+        )
         refuse([Problem("inventory", f"no host in the group {ALL}", "hosts in its child groups head and worker", fix)])
     wanted = tuple(cluster for cluster in found if cluster.name == only) if only else found
     if only and not wanted:
@@ -69,7 +75,9 @@ def _problems(nodes: Sequence[str], named: Mapping[str, Sequence[str]]) -> list[
             problems.append(Problem(f"group {PREFIX}{name}", "its name is not valid", expected, "rename the group"))
         for node in [node for node in named[name] if node not in nodes]:
             expected = f"each of its hosts also in head or worker, and so in {ALL}"
-            problems.append(Problem(f"group {PREFIX}{name}", f"{node} is not in {ALL}", expected, f"add {node} to head or worker"))
+            problems.append(
+                Problem(f"group {PREFIX}{name}", f"{node} is not in {ALL}", expected, f"add {node} to head or worker")
+            )
     for node in nodes:
         found = [f"{PREFIX}{name}" for name in sorted(named) if node in named[name]]
         if len(found) != 1:

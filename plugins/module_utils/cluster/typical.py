@@ -29,7 +29,12 @@ _SPARK: Mapping[str, Any] = {
     },
     "kernel": "6.17.0-1031-nvidia",
     "infiniband": True,
-    "toolkit": {"home": "/usr/local/cuda", "release": "13.0.88", "architectures": ["sm_110", "sm_121"], "host_compiler": True},
+    "toolkit": {
+        "home": "/usr/local/cuda",
+        "release": "13.0.88",
+        "architectures": ["sm_110", "sm_121"],
+        "host_compiler": True,
+    },
 }
 _THOR: Mapping[str, Any] = {
     "gpu": {
@@ -86,4 +91,11 @@ def _with_prefix(address: str) -> list[str]:
 
 def _interface(*addresses: str) -> dict[str, Any]:
     # The address is needed for a plan, and never written.
-    return {"mac": "02:00:00:00:00:01", "mtu": 1500, "addresses": list(addresses), "up": True, "carrier": True, "owners": []}
+    return {
+        "mac": "02:00:00:00:00:01",
+        "mtu": 1500,
+        "addresses": list(addresses),
+        "up": True,
+        "carrier": True,
+        "owners": [],
+    }

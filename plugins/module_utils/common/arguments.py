@@ -11,7 +11,10 @@ from collections.abc import Iterable, Iterator
 
 
 def options(args: Iterable[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield the name of each option with hyphens, its values, and its words. Words before the first have the name ""."""
+    """Yield the name of each option with hyphens, its values, and its words.
+
+    Words before the first have the name "".
+    """
     name, values, found = "", list[str](), list[str]()
     for word in args:
         if word.startswith("-") and not re.fullmatch(r"-\d+(\.\d+)?", word):

@@ -63,7 +63,10 @@ def _deeper(value: object) -> bool:
     level = [value]
     for _level in range(DEPTH):
         level = [
-            inner for outer in level if isinstance(outer, dict | list) for inner in (outer.values() if isinstance(outer, dict) else outer)
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
         if not level:
             return False

@@ -99,7 +99,9 @@ class Folder:
         with self.place() as place:
             # os.fwalk lists links to folders as folders.
             walk = os.fwalk(".", dir_fd=place)
-            return [os.path.normpath(f"{above}/{name}") for above, _folders, names, _descriptor in walk for name in names]
+            return [
+                os.path.normpath(f"{above}/{name}") for above, _folders, names, _descriptor in walk for name in names
+            ]
 
 
 def create(place: int, name: str) -> int:
@@ -132,7 +134,9 @@ class _Walk:
         """The descriptor of the current folder."""
         return self.places[-1]
 
-    def to(self, parts: list[str], file: bool = False, links: bool = True, trusted: bool = False, make: bool = False) -> str:
+    def to(
+        self, parts: list[str], file: bool = False, links: bool = True, trusted: bool = False, make: bool = False
+    ) -> str:
         """Descend to a folder or, with ``file``, to a file's folder. Returns the file's name, "" without ``file``."""
         todo = [part for part in reversed(parts) if part not in ("", ".")]
         while todo:

@@ -28,7 +28,9 @@ def runner(module: Any) -> Run:
         path = _find(module, argv[0])
         if path is None:
             return NOT_INSTALLED, "", f"{argv[0]} is not installed"
-        status, stdout, stderr = module.run_command([path, *argv[1:]], environ_update=_ENVIRONMENT, handle_exceptions=False)
+        status, stdout, stderr = module.run_command(
+            [path, *argv[1:]], environ_update=_ENVIRONMENT, handle_exceptions=False
+        )
         return status, stdout, stderr
 
     return run

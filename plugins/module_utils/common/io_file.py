@@ -143,7 +143,10 @@ def install_folder(path: str) -> None:
 
 
 def install(path: str, content: str | bytes | None) -> None:
-    """Replace a file by one of the caller's that every user may read, or remove it if ``content`` is None. Raises OSError."""
+    """Replace a file by one of the caller's that every user may read, or remove it if ``content`` is None.
+
+    Raises OSError.
+    """
     if content is None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -153,7 +156,8 @@ def install(path: str, content: str | bytes | None) -> None:
 
 @contextlib.contextmanager
 def new_folder(folder: str, temporary: str) -> Iterator[str]:
-    """Yield ``temporary``, an empty folder beside ``folder``. It replaces that if the block succeeds, and is removed otherwise.
+    """Yield ``temporary``, an empty folder beside ``folder``. It replaces that if the block succeeds, and is removed
+    otherwise.
 
     Raises OSError.
     """

@@ -61,7 +61,10 @@ RAY_UNIT, VLLM_UNIT = UNITS = ("gb10-ray.service", "gb10-vllm.service")
 
 
 def program(name: str) -> str:
-    """Return the file of a packed program. It has the path of its former folder, which units in records of launches name."""
+    """Return the file of a packed program.
+
+    It has the path of its former folder, which units in records of launches name.
+    """
     return f"{PROGRAM_FOLDER}/gb10-{name}"
 
 

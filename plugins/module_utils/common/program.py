@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Pack a program of this collection into one file that Python runs, like zipapp, with the same bytes on every controller."""
+"""Pack a program of this collection into one file that Python runs, like zipapp, with the same bytes on every
+controller."""
 
 from __future__ import annotations
 
@@ -46,7 +47,11 @@ def sources(packed: bytes) -> dict[str, str]:
     """Return name -> text of the files in a packed program, {} for anything else."""
     try:
         with zipfile.ZipFile(BytesIO(packed)) as archive:
-            return {item.filename: archive.read(item).decode("utf-8", "replace") for item in archive.infolist() if not item.is_dir()}
+            return {
+                item.filename: archive.read(item).decode("utf-8", "replace")
+                for item in archive.infolist()
+                if not item.is_dir()
+            }
     except Exception:  # noqa: BLE001  # zipfile raises many kinds for damaged data.
         return {}
 
@@ -71,7 +76,10 @@ def _closure(start: str, read: Callable[[str], bytes | None]) -> dict[str, bytes
 
 
 def _imports(path: str, source: bytes) -> Iterator[tuple[str, list[str]]]:
-    """Yield (module, imported names) of each import of Ansible and its collections. All others are the interpreter's."""
+    """Yield (module, imported names) of each import of Ansible and its collections.
+
+    All others are the interpreter's.
+    """
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ImportFrom) and (node.level or not node.module):
             raise ValueError(f"{path} has a relative import")

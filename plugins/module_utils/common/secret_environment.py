@@ -22,7 +22,10 @@ _SECRET = re.compile(r".*(?:_TOKEN|_KEY|_SECRET)|.*PASSWORD.*", re.IGNORECASE)
 _RAY = re.compile(r"RAY_AUTH_(?:MODE|TOKEN.*)")
 _API_KEY = "VLLM_API_KEY"
 #: Options of vllm serve with a secret value, and the fix for each.
-_OPTIONS: Mapping[str, str] = {"--api-key": "move it to gb10_api_key, in a vault", "--hf-token": f"move it to {VARIABLE}.HF_TOKEN, in a vault"}
+_OPTIONS: Mapping[str, str] = {
+    "--api-key": "move it to gb10_api_key, in a vault",
+    "--hf-token": f"move it to {VARIABLE}.HF_TOKEN, in a vault",
+}
 #: Options that the gb10_api_tls variables replace: without those, the clients of this collection would not use TLS.
 _TLS: Mapping[str, str] = {
     "--ssl-certfile": "use gb10_api_tls_certificate",
@@ -68,7 +71,14 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
         # vLLM handles this option itself, and only by its full name.
         if name == "--config":
             found = "--config is given: its file may hold a key, and its settings are neither planned nor checked"
-            problems.append(Problem(f"{path}[{index}]", found, "the arguments themselves", "list the settings of the file, one argument each"))
+            problems.append(
+                Problem(
+                    f"{path}[{index}]",
+                    found,
+                    "the arguments themselves",
+                    "list the settings of the file, one argument each",
+                )
+            )
         for option, fix in _OPTIONS.items():
             # --hf-token without a value uses the token of `hf auth login`; then the arguments hold no secret.
             bare = option == "--hf-token" and "=" not in word and not _is_value(argv, index + 1)
@@ -90,7 +100,9 @@ def check_engine(argv: Sequence[str], path: str) -> list[Problem]:
     """Return a problem for each secret variable that arguments of a container engine set."""
     problems = []
     for index, word in enumerate(argv):
-        option, _equals, given = word.partition("=") if word.startswith("--") else (word[:2], "", word[2:].removeprefix("="))
+        option, _equals, given = (
+            word.partition("=") if word.startswith("--") else (word[:2], "", word[2:].removeprefix("="))
+        )
         if option not in _ENGINE:
             continue
         where, assignment = (index, given) if given else (index + 1, argv[index + 1] if index + 1 < len(argv) else "")
@@ -108,16 +120,22 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
     problems = []
     for name in map(str, variables):
         if name == _API_KEY:
-            problems.append(Problem(f"{VARIABLE}.{name}", "it is set", "nothing", "move it to gb10_api_key, in a vault"))
+            problems.append(
+                Problem(f"{VARIABLE}.{name}", "it is set", "nothing", "move it to gb10_api_key, in a vault")
+            )
         elif _RAY.fullmatch(name):
             problems.append(_of_ray(name, VARIABLE))
         elif name in ("VLLM_HOST_IP", systemd.INPUTS_VARIABLE):
             problems.append(Problem(f"{VARIABLE}.{name}", "it is set", "nothing: each node has its own", "remove it"))
         elif name in plain:
-            problems.append(Problem(f"{VARIABLE}.{name}", "gb10_extra_env has it too", "each variable once", "remove one of them"))
+            problems.append(
+                Problem(f"{VARIABLE}.{name}", "gb10_extra_env has it too", "each variable once", "remove one of them")
+            )
     for name, value in variables.items():
         if isinstance(value, (Mapping, list)):
-            problems.append(Problem(f"{VARIABLE}.{name}", "it is not a text", "one line of text", "set the value itself"))
+            problems.append(
+                Problem(f"{VARIABLE}.{name}", "it is not a text", "one line of text", "set the value itself")
+            )
     try:
         systemd.environment_file({str(name): str(value) for name, value in variables.items()})
     except ValueError as error:

@@ -19,7 +19,8 @@ _ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)=(?:"((?:[^"\\]|\\.)*)"|(.*))
 
 
 def unit_with_digest(text: str, inputs: Sequence[Any]) -> dict[str, str]:
-    """Return {text, inputs}: a unit with its placeholder `@inputs@` replaced by a digest of the unit itself and of `inputs`.
+    """Return {text, inputs}: a unit with its placeholder `@inputs@` replaced by a digest of the unit itself and of
+    `inputs`.
 
     `inputs` are the service's other launch inputs, such as its ranks' environment.
     Raises ValueError without placeholder.
@@ -83,7 +84,7 @@ def variables_of_file(text: str) -> dict[str, str]:
 def engine_file(variables: Mapping[str, str]) -> str:
     """Return variables of a file of environment_file() as --env-file of Docker and Podman.
 
-    Both take the rest of a line as it is, with quotes and backslashes. Source: docker/cli, opts/file.go; containers/podman,
-    pkg/env/env.go.
+    Both take the rest of a line as it is, with quotes and backslashes. Source: docker/cli, opts/file.go;
+    containers/podman, pkg/env/env.go.
     """
     return "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))

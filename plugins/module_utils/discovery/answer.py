@@ -96,7 +96,9 @@ def text(value: object) -> str:
     """Return a machine's text as one line, with non-printable characters (such as cursor movements) escaped."""
     reported = value if isinstance(value, str) else _shown(value)
     line = " ".join(reported[: 4 * TEXT].split())[:TEXT]
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)[:TEXT].rstrip()
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)[
+        :TEXT
+    ].rstrip()
 
 
 def answer(read: _Reader, given: object) -> Answer:
@@ -108,7 +110,10 @@ def answer(read: _Reader, given: object) -> Answer:
     return {
         "hostname": read.hostname(fields.get("hostname")),
         "management": read.management(fields.get("management")),
-        "interfaces": {read.interface("interfaces", name): read.facts(f"interfaces.{text(name)}", name, facts) for name, facts in interfaces.items()},
+        "interfaces": {
+            read.interface("interfaces", name): read.facts(f"interfaces.{text(name)}", name, facts)
+            for name, facts in interfaces.items()
+        },
         "neighbors": {
             read.zone("neighbors", name): [
                 read.sighting(f"neighbors.{text(name)}[{index}]", str(name), entry)
@@ -116,8 +121,14 @@ def answer(read: _Reader, given: object) -> Answer:
             ]
             for name, entries in neighbors.items()
         },
-        "unheard": {read.zone("unheard", name): read.text(f"unheard.{text(name)}", reported) for name, reported in unheard.items()},
-        "notes": [read.text(f"notes[{index}]", reported) for index, reported in enumerate(read.items("notes", fields.get("notes"), NOTES))],
+        "unheard": {
+            read.zone("unheard", name): read.text(f"unheard.{text(name)}", reported)
+            for name, reported in unheard.items()
+        },
+        "notes": [
+            read.text(f"notes[{index}]", reported)
+            for index, reported in enumerate(read.items("notes", fields.get("notes"), NOTES))
+        ],
     }
 
 
@@ -139,7 +150,10 @@ def _found(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _login(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user's login settings for Ansible. Each becomes one double-quoted line in the ssh configuration."""
-    port, arguments = str(given["port"] or ""), read.own("login.arguments", given["arguments"], "ansible_ssh_common_args", quotes=True)
+    port, arguments = (
+        str(given["port"] or ""),
+        read.own("login.arguments", given["arguments"], "ansible_ssh_common_args", quotes=True),
+    )
     try:
         shlex.split(arguments)
     except ValueError as error:
@@ -222,10 +236,18 @@ class _Reader:
         return str(self.refuse(path, value, "at most 63 letters, digits, dots, hyphens and underscores"))
 
     def interface(self, path: str, value: object) -> str:
-        return str(value) if isinstance(value, str) and _INTERFACE.fullmatch(value) else str(self.refuse(path, value, "the name of an interface"))
+        return (
+            str(value)
+            if isinstance(value, str) and _INTERFACE.fullmatch(value)
+            else str(self.refuse(path, value, "the name of an interface"))
+        )
 
     def zone(self, path: str, value: object) -> str:
-        return str(value) if isinstance(value, str) and value in PORT_OF else str(self.refuse(path, value, f"one of {', '.join(PORT_OF)}"))
+        return (
+            str(value)
+            if isinstance(value, str) and value in PORT_OF
+            else str(self.refuse(path, value, f"one of {', '.join(PORT_OF)}"))
+        )
 
     def facts(self, path: str, name: object, value: object) -> Interface:
         """Return the facts of one interface.
@@ -238,7 +260,11 @@ class _Reader:
             mac = self._canonical(mac) if mac not in (None, "", _NO_MAC) else ""
         except ValueError:
             mac = self.refuse(f"{path}.mac", mac, "a MAC address") if name in PORT_OF else ""
-        return {"mac": str(mac), "up": self.flag(f"{path}.up", facts.get("up")), "carrier": self.flag(f"{path}.carrier", facts.get("carrier"))}
+        return {
+            "mac": str(mac),
+            "up": self.flag(f"{path}.up", facts.get("up")),
+            "carrier": self.flag(f"{path}.carrier", facts.get("carrier")),
+        }
 
     def sighting(self, path: str, interface: str, value: object) -> Sighting:
         entry = self.mapping(path, value, 64)

@@ -46,7 +46,9 @@ class Segment:
     @property
     def is_cable(self) -> bool:
         """Whether a direct cable can be the connection."""
-        return len(self.ports) + len(self.unlisted) == 2 and len({port.machine for port in self.ports}) == len(self.ports)
+        return len(self.ports) + len(self.unlisted) == 2 and len({port.machine for port in self.ports}) == len(
+            self.ports
+        )
 
     def ports_of(self, machine: str) -> list[Port]:
         """Return the ports of one machine."""
@@ -75,9 +77,15 @@ def propose(names: Sequence[str], segments: Sequence[Segment]) -> Proposal:
     if len(names) == 1:
         return Proposal(resolve_topology(AUTO, 1), tuple(names))
     switches = [segment for segment in segments if not segment.is_cable]
-    medium, used = (SWITCHES, switches) if switches else (CABLES, [segment for segment in segments if not segment.unlisted])
+    medium, used = (
+        (SWITCHES, switches) if switches else (CABLES, [segment for segment in segments if not segment.unlisted])
+    )
     for topology, shape in TOPOLOGIES.items():
-        if shape.medium == medium and shape.least <= len(names) <= shape.most and (ports := _arranged(shape, names, used)):
+        if (
+            shape.medium == medium
+            and shape.least <= len(names) <= shape.most
+            and (ports := _arranged(shape, names, used))
+        ):
             notes = (*_doubled(names, used), *(_uncrossed(used) if shape.crossed else ()))
             return Proposal(topology, tuple(ports), ports, notes=notes)
     if switches:
@@ -98,7 +106,9 @@ def _arranged(shape: Topology, names: Sequence[str], segments: Sequence[Segment]
     return None
 
 
-def _placed(shape: Topology, names: Sequence[str], found: Mapping[Port, int], head: tuple[Port, ...]) -> dict[str, tuple[int, ...]] | None:
+def _placed(
+    shape: Topology, names: Sequence[str], found: Mapping[Port, int], head: tuple[Port, ...]
+) -> dict[str, tuple[int, ...]] | None:
     """Place the head with these ports, then one machine after the other: the first whose cables match so far.
 
     ``found`` are the numbers of the cables or switches at each port.
@@ -209,6 +219,8 @@ def _groups(names: Sequence[str], segments: Sequence[Segment]) -> list[list[str]
         if not any(name in group for group in groups):
             group = [name]
             for member in group:  # the loop appends to it
-                group += {port.machine for segment in segments if segment.ports_of(member) for port in segment.ports}.difference(group)
+                group += {
+                    port.machine for segment in segments if segment.ports_of(member) for port in segment.ports
+                }.difference(group)
             groups.append(group)
     return groups

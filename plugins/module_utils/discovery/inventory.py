@@ -67,7 +67,10 @@ def ssh_config(machines: Sequence[Machine], folder: str) -> str:
 def _text(lines: Sequence[str]) -> str:
     """Return the lines of a file. Raises ProblemsError for a line with a character that may end a line."""
     if wrong := [line for line in lines if not line.isprintable()]:
-        problems = [Problem("discovery", repr(line), "one line of printable characters", "correct the value in it") for line in wrong]
+        problems = [
+            Problem("discovery", repr(line), "one line of printable characters", "correct the value in it")
+            for line in wrong
+        ]
         raise ProblemsError(problems)
     return "".join(f"{line}\n" for line in lines)
 
@@ -96,7 +99,9 @@ def _escaped(text: str) -> str:
 
 def known_hosts(machines: Sequence[Machine]) -> str:
     """Return a line for each machine on a cable, under its name in ssh_config()."""
-    return _text([f"{machine['name']} {machine['host_key']}" for machine in machines if "via" in machine and machine["host_key"]])
+    return _text(
+        [f"{machine['name']} {machine['host_key']}" for machine in machines if "via" in machine and machine["host_key"]]
+    )
 
 
 def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, Any]:
@@ -106,9 +111,15 @@ def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, An
     """
     by_name = {machine["name"]: machine for machine in machines}
     members = [by_name[name] for name in discovery.proposal.machines]
-    settings = {machine["name"]: _settings(machine, discovery.proposal.ports.get(machine["name"], ())) for machine in members}
+    settings = {
+        machine["name"]: _settings(machine, discovery.proposal.ports.get(machine["name"], ())) for machine in members
+    }
     first = next(iter(settings.values()), {})
-    shared = {key: value for key, value in first.items() if all(key in other and other[key] == value for other in settings.values())}
+    shared = {
+        key: value
+        for key, value in first.items()
+        if all(key in other and other[key] == value for other in settings.values())
+    }
     own = {name: {key: value for key, value in given.items() if key not in shared} for name, given in settings.items()}
     return {
         "hosts": {machine["name"]: {"ansible_host": _address(machine), **own[machine["name"]]} for machine in members},
@@ -122,7 +133,11 @@ def of_addresses(nodes: Sequence[Mapping[str, Any]]) -> str:
     """Return hosts.yml for nodes with an address, a user ("" if ssh chooses it) and a port, the head first."""
     hosts = {}
     for number, node in enumerate(nodes, 1):
-        settings = {"ansible_host": node["address"], "ansible_user": node["user"], "ansible_port": node["port"] if node["port"] != 22 else ""}
+        settings = {
+            "ansible_host": node["address"],
+            "ansible_user": node["user"],
+            "ansible_port": node["port"] if node["port"] != 22 else "",
+        }
         hosts[f"spark{number}"] = {key: value for key, value in settings.items() if value}
     comments = ["Written by playbooks/access.yml, the head first. The model: openai/gpt-oss-20b is a smaller one."]
     return _hosts(hosts, ["gb10_model: openai/gpt-oss-120b", _OTHERS], comments)
@@ -134,7 +149,9 @@ def _settings(machine: Machine, ports: Sequence[int]) -> dict[str, Any]:
         "ansible_user": login["user"],
         "ansible_ssh_private_key_file": login["key"],
         "ansible_port": login["port"] if login["port"] not in (None, 22) else "",
-        "ansible_ssh_common_args": Template(f"{_PINNED} {_literal(login['arguments'])}".strip()) if "via" in machine else login["arguments"],
+        "ansible_ssh_common_args": Template(f"{_PINNED} {_literal(login['arguments'])}".strip())
+        if "via" in machine
+        else login["arguments"],
         "gb10_fabric_ports": list(ports),
     }
     return {name: value for name, value in settings.items() if value}
@@ -142,7 +159,9 @@ def _settings(machine: Machine, ports: Sequence[int]) -> dict[str, Any]:
 
 def _address(machine: Machine) -> str:
     """Return a machine's address: the user's, or the management address if that is a cable or the controller."""
-    return str(machine["observed"]["management"] if "via" in machine or machine["login"]["local"] else machine["address"])
+    return str(
+        machine["observed"]["management"] if "via" in machine or machine["login"]["local"] else machine["address"]
+    )
 
 
 def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict[str, str]:
@@ -169,7 +188,10 @@ def _hosts(hosts: Mapping[str, Mapping[str, Any]], variables: Sequence[str], com
     for group, names in (("head", list(hosts)[:1]), ("worker", list(hosts)[1:])):
         lines += [f"    {group}:", "      hosts:" if names else "      hosts: {}"]
         for name in names:
-            lines += [f"        {scalar(name)}:", *(f"          {key}: {scalar(value)}" for key, value in hosts[name].items())]
+            lines += [
+                f"        {scalar(name)}:",
+                *(f"          {key}: {scalar(value)}" for key, value in hosts[name].items()),
+            ]
     return _text([*lines, "  vars:", *(f"    {line}" for line in variables)])
 
 
@@ -178,7 +200,9 @@ def _variables(variables: Mapping[str, Any], topology: str, count: int, model: s
     lines = [f"gb10_model: {scalar(model)}"] if model else [hint, "# gb10_model: openai/gpt-oss-120b"]
     lines += [f"gb10_fabric_topology: {topology}", *(f"{name}: {scalar(value)}" for name, value in variables.items())]
     if count not in _EVEN:
-        lines.append(f"# {count} does not divide the attention heads of common models, so a pipeline splits the layers.")
+        lines.append(
+            f"# {count} does not divide the attention heads of common models, so a pipeline splits the layers."
+        )
         lines.append(f"gb10_pipeline_parallel_size: {count}")
     return [*lines, _OTHERS]
 
@@ -227,7 +251,10 @@ def summary(machines: Sequence[Machine], discovery: Discovery) -> list[str]:
 def trusted(machines: Sequence[Machine]) -> list[str]:
     """Return the place and the fingerprint of each host key that was read over a cable."""
     return [
-        f"{machine['label'] or machine['name']} at {machine['via']} port {machine['port']}: {fingerprint(machine['host_key'])}"
+        (
+            f"{machine['label'] or machine['name']} at {machine['via']} port {machine['port']}: "
+            f"{fingerprint(machine['host_key'])}"
+        )
         for machine in machines
         if "via" in machine and machine["host_key"]
     ]

@@ -98,7 +98,11 @@ def _neighbors(
     neighbors = {}
     for name, table in zip(linked, tables, strict=True):
         macs = text.macs(_must(table))
-        found = [(each.address, macs[each.address], each.source) for each in addresses if each.interface == name and each.address in macs]
+        found = [
+            (each.address, macs[each.address], each.source)
+            for each in addresses
+            if each.interface == name and each.address in macs
+        ]
         neighbors[name] = text.merge(name, found, lldp.get(name, []), mdns.get(name, {}))
     _add_host_keys(run_all, [entry for entries in neighbors.values() for entry in entries])
     return neighbors
@@ -127,7 +131,9 @@ def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str
             ip = ipaddress.ip_address(address)
             if any(ip in subnet.network and ip != subnet.ip for subnet in subnets):
                 candidates.append(_Address(name, address, "arp"))
-    answers = run_all([["ping", "-n", "-c", "1", "-W", "1", "-I", name, address] for name, address, _source in candidates])
+    answers = run_all(
+        [["ping", "-n", "-c", "1", "-W", "1", "-I", name, address] for name, address, _source in candidates]
+    )
     return [candidate for candidate, answer in zip(candidates, answers, strict=True) if _installed(answer)[0] == 0]
 
 

@@ -61,13 +61,19 @@ def lldp(text: str) -> dict[str, list[dict[str, str]]]:
     """
     result: dict[str, list[dict[str, str]]] = {}
     whole = load(text or "{}", _MOST)
-    for entry in (entry for group in mappings(whole.get("lldp") if isinstance(whole, Mapping) else ()) for entry in mappings(group.get("interface"))):
+    for entry in (
+        entry
+        for group in mappings(whole.get("lldp") if isinstance(whole, Mapping) else ())
+        for entry in mappings(group.get("interface"))
+    ):
         port = _first(entry.get("port"))
         identifier = _first(port.get("id"))
         if not {_value(port, "descr"), _value(port, "id")} & PORT_OF.keys():
             continue
         chassis = _first(entry.get("chassis"))
-        addresses = [address for item in mappings(chassis.get("mgmt-ip")) if (address := _management(item.get("value")))]
+        addresses = [
+            address for item in mappings(chassis.get("mgmt-ip")) if (address := _management(item.get("value")))
+        ]
         result.setdefault(str(entry.get("name")), []).append(
             {
                 "mac": _mac(identifier.get("value")) if identifier.get("type") == "mac" else "",
@@ -138,10 +144,14 @@ def management(default_routes: str, ssh_connection: str, interfaces: Mapping[str
     `ssh_connection` the variable SSH_CONNECTION.
     """
     addresses = {
-        name: [address.partition("/")[0] for address in facts["addresses"]] for name, facts in interfaces.items() if name not in PORT_OF
+        name: [address.partition("/")[0] for address in facts["addresses"]]
+        for name, facts in interfaces.items()
+        if name not in PORT_OF
     }
     routes = sorted(mappings(load(default_routes or "[]", _MOST)), key=_metric)
-    connected = [address for address in ssh_connection.split()[2:3] if any(address in own for own in addresses.values())]
+    connected = [
+        address for address in ssh_connection.split()[2:3] if any(address in own for own in addresses.values())
+    ]
     candidates = [address for route in routes for address in addresses.get(str(route.get("dev")), [])]
     candidates += connected + [address for name in MANAGEMENT for address in addresses.get(name, [])]
     return candidates[0] if candidates else ""
@@ -171,6 +181,8 @@ def merge(
         found["name"] = found["name"] or names.get(address, "")
     for entry in announced:
         if entry["mac"]:
-            found = result.setdefault(entry["mac"], {"mac": entry["mac"], "address": "", "source": "lldp", "name": "", "management": ""})
+            found = result.setdefault(
+                entry["mac"], {"mac": entry["mac"], "address": "", "source": "lldp", "name": "", "management": ""}
+            )
             found.update(name=entry["name"] or found["name"], management=entry["management"])
     return list(result.values())

@@ -11,7 +11,8 @@ A machine is a mapping::
      "observed": {...},      # its answer, validated by answer.py; {} without an answer or after an error
      "invalid": [{...}],     # the errors of the answer as fields of Problem; may be absent
      "address": str,         # its address; on a cable with the zone of the machine that sees it
-     "login": {"user": str, "key": str, "arguments": str, "port": int, "local": bool},  # arguments for ssh; local: this very machine
+     # arguments for ssh; local: this very machine
+     "login": {"user": str, "key": str, "arguments": str, "port": int, "local": bool},
      # and for a machine that was found on a cable:
      "via": str, "port": int,        # the machine and the port that it was seen from
      "macs": [str], "host_key": str, # as reported from there
@@ -62,7 +63,9 @@ def pending_hosts(machines: Sequence[Machine]) -> list[dict[str, Any]]:
 
 
 def _unqueried(machines: Sequence[Machine]) -> list[dict[str, Any]]:
-    known = _owners(machines).keys() | {mac for machine in machines if not machine["observed"] for mac in machine.get("macs", [])}
+    known = _owners(machines).keys() | {
+        mac for machine in machines if not machine["observed"] for mac in machine.get("macs", [])
+    }
     identities = _identities(machines)
     found: dict[str, dict[str, Any]] = {}
     for machine, port, neighbor in _sightings(machines):
@@ -97,16 +100,27 @@ def settled(machines: Sequence[Machine]) -> list[dict[str, Any]]:
     A name from the user is kept unless it is an address. Else the host name is used, with a number if it is taken.
     The given machines keep their order; the others follow by name.
     """
-    names = {machine["name"]: machine["name"] for machine in machines if not machine["observed"] or not _is_nameless(machine)}
+    names = {
+        machine["name"]: machine["name"] for machine in machines if not machine["observed"] or not _is_nameless(machine)
+    }
     for machine in machines:
         if machine["name"] not in names:
             hostname = machine["observed"]["hostname"].lower()
             base = "spark" if hostname in _RESERVED else hostname
-            free = (name for name in (base, *(f"{base}-{number}" for number in range(2, len(machines) + 2))) if name not in names.values())
+            free = (
+                name
+                for name in (base, *(f"{base}-{number}" for number in range(2, len(machines) + 2)))
+                if name not in names.values()
+            )
             names[machine["name"]] = next(free)
-    renamed = [{**machine, "name": names[machine["name"]], **({"via": names[machine["via"]]} if "via" in machine else {})} for machine in machines]
+    renamed = [
+        {**machine, "name": names[machine["name"]], **({"via": names[machine["via"]]} if "via" in machine else {})}
+        for machine in machines
+    ]
     # Found machines come in arbitrary order. The name's length sorts spark2 before spark10.
-    return sorted(renamed, key=lambda machine: (1, len(machine["name"]), machine["name"]) if "via" in machine else (0, 0, ""))
+    return sorted(
+        renamed, key=lambda machine: (1, len(machine["name"]), machine["name"]) if "via" in machine else (0, 0, "")
+    )
 
 
 def _is_nameless(machine: Machine) -> bool:
@@ -212,7 +226,9 @@ def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:
         own = {facts[name]["mac"] for name in PORT_OF if name in facts and facts[name]["mac"]}
         same = {owners[mac] for mac in own if mac in owners}
         for other in sorted(same):
-            yield Problem(machine["name"], f"it is the same machine as {other}", "each machine once", "give one of its addresses")
+            yield Problem(
+                machine["name"], f"it is the same machine as {other}", "each machine once", "give one of its addresses"
+            )
         owners |= dict.fromkeys(own, machine["name"])
 
 
@@ -225,7 +241,9 @@ def _too_many(machines: Sequence[Machine]) -> Iterator[Problem]:
         yield Problem("cables", f"{count} machines are seen", f"at most {MACHINES}; the rest is not queried", fix)
 
 
-def _failed_queries(machines: Sequence[Machine], segments: Sequence[Segment], partial: bool) -> tuple[list[Problem], list[Problem]]:
+def _failed_queries(
+    machines: Sequence[Machine], segments: Sequence[Segment], partial: bool
+) -> tuple[list[Problem], list[Problem]]:
     """Return the problems and the notes about machines that could not be queried or gave an invalid answer."""
     problems: list[Problem] = []
     notes: list[Problem] = []
@@ -300,7 +318,12 @@ def _port_notes(machine: Machine) -> Iterator[Problem]:
         expected = "LLDP and mDNS data, which is optional"
         yield Problem(machine["name"], note, expected, "-e discover_become=true if permission was denied")
     if not PORT_OF.keys() & interfaces.keys():
-        yield Problem(machine["name"], "it has none of the QSFP interfaces of a Spark", ", ".join(PORT_OF), "check that this is a Spark")
+        yield Problem(
+            machine["name"],
+            "it has none of the QSFP interfaces of a Spark",
+            ", ".join(PORT_OF),
+            "check that this is a Spark",
+        )
         return
     for number, twins in SPARK_PORTS.items():
         yield from _twin_notes(Port(machine["name"], number), [twin.interface for twin in twins], interfaces)

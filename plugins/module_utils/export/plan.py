@@ -331,7 +331,12 @@ def _probe(plan: Mapping[str, Any], seconds: int) -> list[str]:
     api, ca = plan["api"], f"--ca={_TLS_FOLDER}/{_TLS_FILES['ca.crt']}"
     tls = [ca, f"--server-name={api['server_name']}"] if plan["api_tls"] else []
     path, body = probe.request(plan["kind"], plan["served_model_name"])
-    words = [f"--url={api['url']}", f"--path={path}", f"--body={json.dumps(body)}", f"--answer={probe.ANSWERS[plan['kind']]}"]
+    words = [
+        f"--url={api['url']}",
+        f"--path={path}",
+        f"--body={json.dumps(body)}",
+        f"--answer={probe.ANSWERS[plan['kind']]}",
+    ]
     words.append(f"--seconds={seconds}")
     return [*_program(schema.PROBE), *words, *tls]
 

@@ -36,15 +36,24 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 _TOPOLOGY = "gb10_fabric_topology"
 
 
-def check_fabric(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[list[Problem], ipaddress.IPv4Network | None]:
+def check_fabric(
+    nodes: Sequence[FabricNode], fabric: Fabric, topology: str
+) -> tuple[list[Problem], ipaddress.IPv4Network | None]:
     """Check the settings of the whole fabric. Returns the problems and the address pool, None if that is invalid."""
     problems = _check_topology(nodes, topology)
     # The requirements of an invalid topology are unknown.
     if not any(problem.path == _TOPOLOGY for problem in problems):
-        problems += [problem for index, node in enumerate(nodes) if managed(nodes, topology) for problem in _check_management(node, index, topology)]
+        problems += [
+            problem
+            for index, node in enumerate(nodes)
+            if managed(nodes, topology)
+            for problem in _check_management(node, index, topology)
+        ]
         problems += _check_ring(nodes) if entry(topology).crossed else []
     if not MTU_MIN <= fabric.mtu <= MTU_MAX:
-        problems.append(Problem("gb10_fabric_mtu", str(fabric.mtu), f"{MTU_MIN} to {MTU_MAX} bytes", "use 9000 on a direct cable"))
+        problems.append(
+            Problem("gb10_fabric_mtu", str(fabric.mtu), f"{MTU_MIN} to {MTU_MAX} bytes", "use 9000 on a direct cable")
+        )
     problems += _check_transport(fabric.transport, topology)
     if fabric.renderer not in RENDERERS:
         problems.append(Problem("gb10_fabric_renderer", repr(fabric.renderer), " or ".join(RENDERERS), "use networkd"))
@@ -69,7 +78,9 @@ def _check_pool(text: str, needed: int) -> tuple[ipaddress.IPv4Network | None, l
     except ValueError as error:
         return None, [Problem(path, str(error), "an IPv4 network such as 10.110.0.0/16", f"correct {path}")]
     if needed and (pool.prefixlen > 24 or 2 ** (24 - pool.prefixlen) < needed):
-        return None, [Problem(path, f"{pool} has no room for {needed} subnets", f"room for {needed} /24 networks", "use a /16")]
+        return None, [
+            Problem(path, f"{pool} has no room for {needed} subnets", f"room for {needed} /24 networks", "use a /16")
+        ]
     return pool, []
 
 
@@ -138,7 +149,12 @@ def _check_ring(nodes: Sequence[FabricNode]) -> list[Problem]:
                     "correct gb10_fabric_ports, or plug in the missing cable",
                 )
             )
-        elif node.ports and previous.ports and len(node.ports) == len(previous.ports) == 2 and node.ports[1] == previous.ports[0]:
+        elif (
+            node.ports
+            and previous.ports
+            and len(node.ports) == len(previous.ports) == 2
+            and node.ports[1] == previous.ports[0]
+        ):
             problems.append(
                 Problem(
                     f"nodes[{index}].ports[1]",
@@ -181,15 +197,28 @@ def check_ports(node: FabricNode, index: int, topology: str, problems: list[Prob
         return 0
     before = len(problems)
     if not node.ports:
-        problems.append(Problem(f"nodes[{index}].ports", f"{node.name} has no cabled port", "port 0, 1 or both", "set gb10_fabric_ports"))
+        problems.append(
+            Problem(
+                f"nodes[{index}].ports", f"{node.name} has no cabled port", "port 0, 1 or both", "set gb10_fabric_ports"
+            )
+        )
     for position, port in enumerate(node.ports):
         path = f"nodes[{index}].ports[{position}]"
         if port not in SPARK_PORTS:
             problems.append(
-                Problem(path, f"{node.name} has no QSFP port {port!r}", "0 (next to the RJ45 socket) or 1", "correct gb10_fabric_ports")
+                Problem(
+                    path,
+                    f"{node.name} has no QSFP port {port!r}",
+                    "0 (next to the RJ45 socket) or 1",
+                    "correct gb10_fabric_ports",
+                )
             )
         elif port in node.ports[:position]:
-            problems.append(Problem(path, f"port {port} of {node.name} is listed twice", "each port once", "correct gb10_fabric_ports"))
+            problems.append(
+                Problem(
+                    path, f"port {port} of {node.name} is listed twice", "each port once", "correct gb10_fabric_ports"
+                )
+            )
     return len(devices(node, topology)) if len(problems) == before else 0
 
 
@@ -215,7 +244,9 @@ def addresses_of(
     None where the user's value is not an address; ``rails`` is 0 if unknown.
     """
     if not node.addresses:
-        return [ipaddress.IPv4Interface(f"{subnet[index + 1]}/24") for subnet in subnets[:rails] if index < HOSTS_OF_A_24]
+        return [
+            ipaddress.IPv4Interface(f"{subnet[index + 1]}/24") for subnet in subnets[:rails] if index < HOSTS_OF_A_24
+        ]
     path = f"nodes[{index}].fabric_addresses"
     if rails and len(node.addresses) != rails:
         problems.append(
@@ -235,7 +266,12 @@ def addresses_of(
         except ValueError as error:
             result.append(None)
             problems.append(
-                Problem(f"{path}[{rail}]", str(error), "an IPv4 address with prefix length, such as 10.110.0.1/24", "correct gb10_fabric_addresses")
+                Problem(
+                    f"{path}[{rail}]",
+                    str(error),
+                    "an IPv4 address with prefix length, such as 10.110.0.1/24",
+                    "correct gb10_fabric_addresses",
+                )
             )
     return result
 
@@ -264,10 +300,18 @@ def check_addresses(
             # Check the whole subnet, because all of it is routed to the fabric.
             if pool and not address.network.subnet_of(pool):
                 problems.append(
-                    Problem(path, f"{address} of {node.name} is outside gb10_fabric_cidr {pool}", f"a subnet of {pool}", "change one of the two")
+                    Problem(
+                        path,
+                        f"{address} of {node.name} is outside gb10_fabric_cidr {pool}",
+                        f"a subnet of {pool}",
+                        "change one of the two",
+                    )
                 )
             # Both addresses of a /31 are hosts (RFC 3021).
-            if address.network.prefixlen != 31 and address.ip in (address.network.network_address, address.network.broadcast_address):
+            if address.network.prefixlen != 31 and address.ip in (
+                address.network.network_address,
+                address.network.broadcast_address,
+            ):
                 found = f"{address} of {node.name} is not a host address"
                 problems.append(Problem(path, found, "a host address", "change its last octet"))
             twin = next((other for other, network in seen.items() if network.overlaps(address.network)), None)

@@ -11,13 +11,16 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import entry, resolve_transport
 
 
-def variables(topology: str, nodes: int, address: str, interface: str, hcas: Sequence[str], transport: str = "auto") -> dict[str, str]:
-    """Return the variables that keep every library on the fabric. NCCL's GID index stays unset: NCCL picks it per device.
+def variables(
+    topology: str, nodes: int, address: str, interface: str, hcas: Sequence[str], transport: str = "auto"
+) -> dict[str, str]:
+    """Return the variables that keep every library on the fabric. NCCL's GID index stays unset: NCCL picks it per
+    device.
 
     Sockets, which NCCL, Gloo and Ray start with, use ``interface``. With RoCE, data uses both PCIe functions of every
     cabled port. Sources:
-    eugr/spark-vllm-docker, NETWORKING.md (rings, merging the PCIe functions of a pair); NVIDIA dgx-spark-playbooks, nccl;
-    the distributed-vllm notes for a mixed cluster, whose nodes must all use the same transport and protocol.
+    eugr/spark-vllm-docker, NETWORKING.md (rings, merging the PCIe functions of a pair); NVIDIA dgx-spark-playbooks,
+    nccl; the distributed-vllm notes for a mixed cluster, whose nodes must all use the same transport and protocol.
     """
     result = {
         "VLLM_HOST_IP": address,

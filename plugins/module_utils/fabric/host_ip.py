@@ -24,7 +24,8 @@ def check(
     """Return all problems of `address` as VLLM_HOST_IP of `node`.
 
     `nodes` maps every node to its address; `interfaces` are those of `node`, as io_node.interfaces returns them.
-    vLLM compares the addresses of its ranks with each other and, in some releases, with Ray's (ray_executor.py), so all must agree.
+    vLLM compares the addresses of its ranks with each other and, in some releases, with Ray's (ray_executor.py), so all
+    must agree.
     """
     path = f"nodes[{node}].VLLM_HOST_IP"
     problems = [
@@ -38,7 +39,9 @@ def check(
     if ray_node_ip_address != address:
         fix = "remove --node-ip-address from ray_cluster_args"
         problems.append(Problem(path, f"{address}, but Ray uses {ray_node_ip_address}", "the same address", fix))
-    carriers = [name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])]
+    carriers = [
+        name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])
+    ]
     if interface not in carriers:
         where = f"it is on {', '.join(carriers)}" if carriers else "no interface carries it"
         present = ", ".join(interfaces[interface]["addresses"]) if interface in interfaces else "which does not exist"
@@ -54,5 +57,8 @@ def check(
 
 
 def text(environment: Mapping[str, Any], address: str) -> str:
-    """Return the environment file of a node's ranks. Raises ValueError for a name or value that such a file cannot have."""
+    """Return the environment file of a node's ranks.
+
+    Raises ValueError for a name or value that such a file cannot have.
+    """
     return environment_file({**{name: str(value) for name, value in environment.items()}, "VLLM_HOST_IP": address})

@@ -23,7 +23,8 @@ def read(run: Run, root: str = "/") -> dict[str, Any]:
     """Return {interfaces, rdma, netplan, unreadable}, as fabric_info documents them.
 
     A `root` other than "/" holds a recorded machine, with the output of `ip -json address show` in its ip-address.json.
-    Raises ValueError or OSError if the interfaces cannot be read, ImportError if there is a netplan file but no python3-yaml.
+    Raises ValueError or OSError if the interfaces cannot be read, ImportError if there is a netplan file but no
+    python3-yaml.
     """
     links = io_node.links(run) if root == "/" else _recorded(os.path.join(root, "ip-address.json"))
     interfaces = {name: {**facts, **_hardware(root, name)} for name, facts in node_text.interface_facts(links).items()}
@@ -62,7 +63,9 @@ def _hardware(root: str, name: str) -> dict[str, Any]:
         "driver": os.path.basename(_target(os.path.join(device, "driver"))),
         "speed": fabric_text.speed(io_file.read(os.path.join(folder, "speed"))),
         "kind": "physical" if os.path.exists(device) else "virtual",
-        "pci": fabric_text.pci_facts(address, {file: io_file.read(os.path.join(device, file)) for file in fabric_text.PCI_FILES}),
+        "pci": fabric_text.pci_facts(
+            address, {file: io_file.read(os.path.join(device, file)) for file in fabric_text.PCI_FILES}
+        ),
         "hca": next(iter(_names(os.path.join(device, "infiniband"))), ""),
     }
 
@@ -79,7 +82,9 @@ def _port(device: str, port: str) -> dict[str, Any]:
         gid = io_file.read(os.path.join(port, "gids", str(index)))
         # The attributes of a free slot cannot be read (EINVAL).
         if fabric_text.is_gid(gid):
-            attributes = [io_file.read(os.path.join(port, "gid_attrs", name, str(index))) for name in ("types", "ndevs")]
+            attributes = [
+                io_file.read(os.path.join(port, "gid_attrs", name, str(index))) for name in ("types", "ndevs")
+            ]
             gids.append(fabric_text.gid_facts(index, gid, *attributes))
     return {
         "interface": next(iter(_names(os.path.join(device, "device/net"))), ""),
@@ -115,7 +120,9 @@ def _listings(root: str, folders: Iterable[str], unreadable: list[dict[str, str]
     return found
 
 
-def _each(root: str, files: Sequence[str], parse: Callable[[str, str], Any], unreadable: list[dict[str, str]]) -> list[Any]:
+def _each(
+    root: str, files: Sequence[str], parse: Callable[[str, str], Any], unreadable: list[dict[str, str]]
+) -> list[Any]:
     """Return the parsed files. Files that cannot be read or parsed go to `unreadable`, with a reason without quotes."""
     parsed = []
     for file in files:

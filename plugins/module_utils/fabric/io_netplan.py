@@ -26,7 +26,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 
 #: Files that netplan generates for its two renderers: folder, prefix of the name, and suffix after the interface.
 #: Source: netplan-generate(8).
-_GENERATED = (("/run/systemd/network/", "10-netplan-", ".network"), ("/run/NetworkManager/system-connections/", "netplan-", ".nmconnection"))
+_GENERATED = (
+    ("/run/systemd/network/", "10-netplan-", ".network"),
+    ("/run/NetworkManager/system-connections/", "netplan-", ".nmconnection"),
+)
 #: The programs that write these files, since netplan 1.2 and before. From 1.0 on, `netplan generate --root-dir` also
 #: reloads systemd, which runs netplan on the host's own files and so hides changes that were never applied.
 _GENERATORS = ("/usr/libexec/netplan/configure", "/usr/libexec/netplan/generate")
@@ -48,7 +51,9 @@ def _original(original: Mapping[str, Any], ours: Mapping[str, str]) -> tuple[dic
     return {"files": {**dict.fromkeys(ours), **rest, **back}, "links": original["links"]}, list(back)
 
 
-def _planned(original: Mapping[str, Any], ours: Mapping[str, str], params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _planned(
+    original: Mapping[str, Any], ours: Mapping[str, str], params: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
     """Return the state with our files."""
     files = {path: [text, 0o600 if path == NETPLAN_FILE else 0o644] if text else None for path, text in ours.items()}
     interfaces = [rail["interface"] for rail in params["rails"]]
@@ -56,7 +61,11 @@ def _planned(original: Mapping[str, Any], ours: Mapping[str, str], params: Mappi
     # Devices that the plan no longer uses get their original settings back.
     left = {name: saved for name, saved in original["links"].items() if name not in netplan.hearing(interfaces)}
     # The owner added these interfaces again since. From now on, a removal restores that version.
-    again = {path: saved for path in others if original["files"].get(path) and (saved := _given_back(path, original, known=False))}
+    again = {
+        path: saved
+        for path in others
+        if original["files"].get(path) and (saved := _given_back(path, original, known=False))
+    }
     return {"files": {**files, **others}, "links": left, "original": again}, list(others)
 
 
@@ -117,7 +126,9 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
     files = {path: saved for path, saved in wanted["files"].items() if now["files"][path] != saved}
     differs = [f"{path} {'should not exist' if saved is None else 'differs'}" for path, saved in files.items()]
     # None: the device is gone, so nothing can be restored.
-    differs += [f"{name} is not as it was before" for name in links if now["links"][name] not in (wanted["links"][name], None)]
+    differs += [
+        f"{name} is not as it was before" for name in links if now["links"][name] not in (wanted["links"][name], None)
+    ]
     if params["state"] == "absent":
         return differs
     rails = {rail["interface"]: rail["address"] for rail in params["rails"]}
@@ -128,7 +139,11 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
 def _settings(interface: str) -> list[str]:
     """Return how a rail's kernel settings differ. Settings that the kernel lacks, such as all of IPv6, do not count."""
     found = {key: io_netplan.sysctl(interface, key) for key in netplan.RAIL}
-    return [f"{interface} has {key} {found[key]} instead of {value}" for key, value in netplan.RAIL.items() if found[key] not in ("", value)]
+    return [
+        f"{interface} has {key} {found[key]} instead of {value}"
+        for key, value in netplan.RAIL.items()
+        if found[key] not in ("", value)
+    ]
 
 
 def unapplied(path: str) -> list[str]:
@@ -138,7 +153,11 @@ def unapplied(path: str) -> list[str]:
     """
     text, _mode = io_file.read_file(path)
     last = io_netplan.applied().get(path)
-    return [] if text is None or last in (None, io_netplan.digest(text)) else [f"{path} was not applied since it was written"]
+    return (
+        []
+        if text is None or last in (None, io_netplan.digest(text))
+        else [f"{path} was not applied since it was written"]
+    )
 
 
 def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scratch: str) -> str:
@@ -157,14 +176,17 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
     if not stale:
         return ""
     names = ", ".join(stale)
-    return f"/etc/netplan has changes that were never applied and would go live too ({names}). Apply them first (netplan try), or undo them"
+    return (
+        f"/etc/netplan has changes that were never applied and would go live too ({names}). Apply them first "
+        "(netplan try), or undo them"
+    )
 
 
 def rejected(run: Run) -> list[dict[str, str]]:
     """Return {file, reason} of the host's netplan files that netplan rejects, without ours, which is written again.
 
-    Netplan stops at the first one. Only NetworkManager's own files stand alone, so only those are left out to find more.
-    Raises OSError.
+    Netplan stops at the first one. Only NetworkManager's own files stand alone, so only those are left out to find
+    more. Raises OSError.
     """
     found: list[dict[str, str]] = []
     with tempfile.TemporaryDirectory(prefix="gb10-netplan-") as scratch:
@@ -197,15 +219,25 @@ def _generator() -> str:
 
 
 def _rejection(run: Run, scratch: str) -> tuple[str, str] | None:
-    """Return (file, reason) if netplan rejects the files in a scratch root. The file is "" if netplan does not name it."""
+    """Return (file, reason) if netplan rejects the files in a scratch root.
+
+    The file is "" if netplan does not name it.
+    """
     status, stdout, stderr = run([_generator(), "--root-dir", scratch])
     return netplan.rejection((stderr or stdout).replace(scratch, "")) if status != 0 else None
 
 
 def _changed(scratch: str) -> set[str]:
     """Return the names of the files that netplan would now generate differently."""
-    paths = {path.removeprefix(root) for root in ("", scratch) for folder, start, _end in _GENERATED for path in glob.glob(f"{root}{folder}{start}*")}
-    return {os.path.basename(path) for path in paths if io_file.read_file(path)[0] != io_file.read_file(scratch + path)[0]}
+    paths = {
+        path.removeprefix(root)
+        for root in ("", scratch)
+        for folder, start, _end in _GENERATED
+        for path in glob.glob(f"{root}{folder}{start}*")
+    }
+    return {
+        os.path.basename(path) for path in paths if io_file.read_file(path)[0] != io_file.read_file(scratch + path)[0]
+    }
 
 
 def diff(wanted: Mapping[str, Any], others: Sequence[str], found: Sequence[str]) -> dict[str, str]:

@@ -36,7 +36,9 @@ def verified(run: Run, rails: Sequence[Mapping[str, Any]], mtu: int) -> bool:
 
 def _ping(run: Run, interface: str, address: str, size: int) -> str:
     """Send one packet of exactly `size` bytes. Returns "" or the error."""
-    status, stdout, stderr = run(["ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", str(size - _HEADERS), "-I", interface, address])
+    status, stdout, stderr = run(
+        ["ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", str(size - _HEADERS), "-I", interface, address]
+    )
     if status == 0:
         return ""
     reported = [line for line in (stderr or stdout).splitlines() if line.strip() and "statistics" not in line]
@@ -45,7 +47,20 @@ def _ping(run: Run, interface: str, address: str, size: int) -> str:
 
 def round_trip(run: Run, target: Mapping[str, Any], samples: int) -> dict[str, Any]:
     """Return the entry of `rtts` of one path."""
-    argv = ["ping", "-n", "-q", "-c", str(samples), "-i", "0.2", "-W", "1", "-I", target["interface"], target["address"]]
+    argv = [
+        "ping",
+        "-n",
+        "-q",
+        "-c",
+        str(samples),
+        "-i",
+        "0.2",
+        "-W",
+        "1",
+        "-I",
+        target["interface"],
+        target["address"],
+    ]
     return {"interface": target["interface"], "peer": target["peer"], **fabric_text.round_trip(run(argv)[1])}
 
 

@@ -64,7 +64,11 @@ def link(run: Run, name: str) -> dict[str, Any] | None:
     return {
         "up": "UP" in found["flags"],
         "mtu": found["mtu"],
-        "addresses": [f"{a['local']}/{a['prefixlen']}" for a in found["addr_info"] if a["family"] == "inet" and not a.get("dynamic")],
+        "addresses": [
+            f"{a['local']}/{a['prefixlen']}"
+            for a in found["addr_info"]
+            if a["family"] == "inet" and not a.get("dynamic")
+        ],
         "sysctl": {key: sysctl(name, key) for key in SYSCTLS},
     }
 
@@ -141,7 +145,11 @@ def _apply(run: Run, state: Mapping[str, Any]) -> None:
     if status != 0:
         raise NetplanError(f"netplan apply failed: {(stderr or stdout).strip()}")
     try:
-        io_file.write_file(APPLIED, json.dumps({path: digest(saved[0]) if saved else "" for path, saved in state["files"].items()}), 0o600)
+        io_file.write_file(
+            APPLIED,
+            json.dumps({path: digest(saved[0]) if saved else "" for path, saved in state["files"].items()}),
+            0o600,
+        )
     except OSError:
         # Without the record, unapplied() reports nothing. With an old one, these files would be applied again.
         with contextlib.suppress(FileNotFoundError):
@@ -230,7 +238,11 @@ def _former() -> bool:
         around, found = os.lstat(os.path.dirname(FORMER)), os.lstat(FORMER)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and (around.st_uid, found.st_uid, found.st_mode & 0o077) == (os.geteuid(), os.geteuid(), 0)
+    return stat.S_ISDIR(found.st_mode) and (around.st_uid, found.st_uid, found.st_mode & 0o077) == (
+        os.geteuid(),
+        os.geteuid(),
+        0,
+    )
 
 
 def _save(path: str, document: Mapping[str, Any]) -> None:
@@ -254,7 +266,14 @@ def _alone() -> Iterator[None]:
         os.close(lock)
 
 
-def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, final: bool, after: Mapping[str, Any] | None = None) -> None:
+def arm(
+    run: Run,
+    identifier: str,
+    before: Mapping[str, Any],
+    seconds: int,
+    final: bool,
+    after: Mapping[str, Any] | None = None,
+) -> None:
     """Schedule the restore of `before` in `seconds`. A state saved by an earlier unconfirmed change wins: it was good.
 
     `final`: after its confirmation, the collection no longer manages this network. `after` is the later argument of
@@ -266,7 +285,10 @@ def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, fina
         kept = {kind: {**before[kind], **earlier["before"][kind]} for kind in ("files", "links")}
         planned = {"files": {}, **(after or {})}
         original = {**earlier.get("original", {}), **planned.get("original", {})}
-        written = {**earlier.get("written", {}), **{path: digest(saved[0]) for path, saved in planned["files"].items() if saved}}
+        written = {
+            **earlier.get("written", {}),
+            **{path: digest(saved[0]) for path, saved in planned["files"].items() if saved},
+        }
         _save(PENDING, {"id": identifier, "final": final, "before": kept, "original": original, "written": written})
         for path, saved in kept["files"].items():
             if saved is not None:
@@ -276,7 +298,8 @@ def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, fina
             _install(part)
         service = (
             "[Unit]\nDescription=Restore the network configuration unless its change was confirmed (gb10.cluster)\n"
-            f"[Service]\nType=oneshot\nEnvironment=PYTHONPATH={PROGRAM}\nExecStart={sys.executable} -m {__name__}\nRestart=on-failure\nRestartSec=5\n"
+            f"[Service]\nType=oneshot\nEnvironment=PYTHONPATH={PROGRAM}\nExecStart={sys.executable} -m "
+            f"{__name__}\nRestart=on-failure\nRestartSec=5\n"
         )
         timer = (
             "[Unit]\nDescription=Wait for the confirmation of a network configuration change (gb10.cluster)\n"
@@ -287,7 +310,9 @@ def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, fina
         for argv in (["daemon-reload"], ["enable", f"{UNIT}.timer"], ["restart", f"{UNIT}.timer"]):
             status, stdout, stderr = run(["systemctl", *argv])
             if status != 0:
-                raise NetplanError(f"systemctl {' '.join(argv)} failed, so nothing was changed: {(stderr or stdout).strip()}")
+                raise NetplanError(
+                    f"systemctl {' '.join(argv)} failed, so nothing was changed: {(stderr or stdout).strip()}"
+                )
 
 
 def _install(part: ModuleType) -> None:

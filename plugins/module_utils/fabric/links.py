@@ -56,15 +56,18 @@ def one_function(interface: str, port: int) -> str:
     """
     other = FUNCTIONS[2] if SPARK_PORTS[port][0].interface == interface else FUNCTIONS[1]
     return (
-        "try another cable (some cheap QSFP28 and QSFP56 ones connect one function), update the BIOS to 2026-04 or newer (fwupdmgr update), "
-        "then switch the node off and unplug its power supply for a minute, because a reboot is not enough; "
-        f"or set gb10_fabric_functions: {other}, for one rail with half of the bandwidth"
+        "try another cable (some cheap QSFP28 and QSFP56 ones connect one function), update the BIOS to "
+        "2026-04 or newer (fwupdmgr update), then switch the node off and unplug its power supply for a "
+        f"minute, because a reboot is not enough; or set gb10_fabric_functions: {other}, for one rail with "
+        "half of the bandwidth"
     )
 
 
 def _half(path: str, name: str, port: int, interfaces: Mapping[str, Interface]) -> Problem | None:
     """Return the problem of a port with carrier on one of its two PCIe functions, None if they are alike."""
-    there = [twin.interface for twin in SPARK_PORTS[port] if twin.interface in interfaces and interfaces[twin.interface].up]
+    there = [
+        twin.interface for twin in SPARK_PORTS[port] if twin.interface in interfaces and interfaces[twin.interface].up
+    ]
     dead = [interface for interface in there if not interfaces[interface].carrier]
     if len(there) < len(SPARK_PORTS[port]) or len(dead) != 1:
         return None
@@ -102,7 +105,12 @@ def _mixed(nodes: Sequence[FabricNode], given: Sequence[Ports]) -> list[Problem]
     """Return a problem for each node that selects its ports automatically while another node lists them."""
     other = next(node.name for node, value in zip(nodes, given, strict=True) if value != "auto")
     return [
-        Problem(f"nodes[{index}].{PORTS}", f"auto for {nodes[index].name}, a list for {other}", "one way for all nodes", f"set {PORTS} alike")
+        Problem(
+            f"nodes[{index}].{PORTS}",
+            f"auto for {nodes[index].name}, a list for {other}",
+            "one way for all nodes",
+            f"set {PORTS} alike",
+        )
         for index, value in enumerate(given)
         if value == "auto"
     ]
@@ -126,7 +134,9 @@ def _cabled(nodes: Sequence[FabricNode], networks: Sequence[Network]) -> Choice:
     return [None] * len(nodes), _no_common_port(nodes, networks, cabled), ""
 
 
-def _no_common_port(nodes: Sequence[FabricNode], networks: Sequence[Network], cabled: Sequence[Sequence[int]]) -> list[Problem]:
+def _no_common_port(
+    nodes: Sequence[FabricNode], networks: Sequence[Network], cabled: Sequence[Sequence[int]]
+) -> list[Problem]:
     """Return why no port can be selected: nodes without a cable, or else different ports."""
     uncabled = [index for index, ports in enumerate(cabled) if not ports]
     if uncabled:
@@ -161,7 +171,12 @@ def _uncabled(index: int, node: FabricNode, interfaces: Mapping[str, Interface])
         found = f"no QSFP port of {name} shows carrier; {which} down, so carrier is unknown"
         fix = f"`sudo ip link set dev {down[0]} up` for each, or list {PORTS}"
         return Problem(path, found, "a port that is up and has carrier", fix)
-    return Problem(path, f"no QSFP port of {name} has carrier", "a cabled port", "plug in the cable, and check that the port at its other end is up")
+    return Problem(
+        path,
+        f"no QSFP port of {name} has carrier",
+        "a cabled port",
+        "plug in the cable, and check that the port at its other end is up",
+    )
 
 
 def _named(ports: Sequence[int]) -> str:
@@ -193,10 +208,19 @@ def _check_interface(index: int, node: FabricNode, network: Network) -> list[Pro
     if not facts or not facts.up or facts.carrier:
         return []
     found = f"{node.interface} of {node.name} has no carrier"
-    return [Problem(f"nodes[{index}].interface", found, "a link", "check the cable and the switch's port, or correct gb10_fabric_interface")]
+    return [
+        Problem(
+            f"nodes[{index}].interface",
+            found,
+            "a link",
+            "check the cable and the switch's port, or correct gb10_fabric_interface",
+        )
+    ]
 
 
-def _check_carrier(index: int, nodes: Sequence[FabricNode], interfaces: Mapping[str, Interface], topology: str) -> list[Problem]:
+def _check_carrier(
+    index: int, nodes: Sequence[FabricNode], interfaces: Mapping[str, Interface], topology: str
+) -> list[Problem]:
     node = nodes[index]
     ports = [port for port in node.ports or () if port in SPARK_PORTS]
     others = [port for port in SPARK_PORTS if port not in ports and carrier(interfaces, port, node.functions)]
@@ -231,14 +255,23 @@ def _is_dark(index: int, position: int, nodes: Sequence[FabricNode], topology: s
 
 def _check_rdma(index: int, node: FabricNode, network: Network, topology: str) -> list[Problem]:
     problems, found = [], network.hcas
-    used = [(position, twin) for position, port in enumerate(node.ports or ()) for twin in devices(replace(node, ports=(port,)), topology)]
+    used = [
+        (position, twin)
+        for position, port in enumerate(node.ports or ())
+        for twin in devices(replace(node, ports=(port,)), topology)
+    ]
     for position, twin in used:
         if twin.interface in network.interfaces:
             where = f"nodes[{index}].ports[{position}]"
             problems += _check_hca(where, node.name, network, twin, found.get(twin.interface, ""), topology)
     if found and not network.infiniband:
-        lacks, fix = f"{node.name} has no /dev/infiniband", "load the module: `sudo modprobe ib_uverbs`; install rdma-core to load it at boot"
-        problems.append(Problem(f"nodes[{index}].infiniband", lacks, "the folder that gives programs access to RDMA", fix))
+        lacks, fix = (
+            f"{node.name} has no /dev/infiniband",
+            "load the module: `sudo modprobe ib_uverbs`; install rdma-core to load it at boot",
+        )
+        problems.append(
+            Problem(f"nodes[{index}].infiniband", lacks, "the folder that gives programs access to RDMA", fix)
+        )
     return problems
 
 

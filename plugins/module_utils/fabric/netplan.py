@@ -13,7 +13,11 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETWORK_MANAGER_FILE, SPARK_PORTS, SYSCTL_FILE
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    NETWORK_MANAGER_FILE,
+    SPARK_PORTS,
+    SYSCTL_FILE,
+)
 
 #: Maximum characters of a reason.
 _MOST = 300
@@ -32,13 +36,25 @@ def document(addresses: Mapping[str, str], mtu: int, renderer: str) -> dict[str,
     ``link-local`` is empty, so that RoCE GID indices stay constant. Each interface has its ``renderer``, so that a
     desktop's NetworkManager leaves the fabric to networkd.
     """
-    common: dict[str, Any] = {"dhcp4": False, "dhcp6": False, "link-local": [], "mtu": mtu, "optional": True, "renderer": renderer}
+    common: dict[str, Any] = {
+        "dhcp4": False,
+        "dhcp6": False,
+        "link-local": [],
+        "mtu": mtu,
+        "optional": True,
+        "renderer": renderer,
+    }
     if renderer == "networkd":
         common["ignore-carrier"] = True
     else:
         # NetworkManager activates a device's last used profile, unless another one has a higher priority.
         common["networkmanager"] = {"passthrough": {"connection.autoconnect-priority": "999"}}
-    return {"network": {"version": 2, "ethernets": {name: {"addresses": [address], **common} for name, address in addresses.items()}}}
+    return {
+        "network": {
+            "version": 2,
+            "ethernets": {name: {"addresses": [address], **common} for name, address in addresses.items()},
+        }
+    }
 
 
 def network_manager_configuration(interfaces: Sequence[str]) -> str:
@@ -69,12 +85,18 @@ def sysctl_configuration(interfaces: Sequence[str]) -> str:
     """
     settings = {name: RAIL if name in interfaces else ARP for name in hearing(interfaces)}
     # One per line, such as net.ipv4.conf.enp1s0f1np1.arp_ignore = 1.
-    return "".join(f"net.{key.replace('/', f'.conf.{name}.')} = {value}\n" for name, wanted in settings.items() for key, value in wanted.items())
+    return "".join(
+        f"net.{key.replace('/', f'.conf.{name}.')} = {value}\n"
+        for name, wanted in settings.items()
+        for key, value in wanted.items()
+    )
 
 
 def hearing(interfaces: Sequence[str]) -> list[str]:
     """Return the interfaces of all PCIe functions of these ports: all receive the same requests, even if unused."""
-    twins = [twin.interface for port in SPARK_PORTS.values() if any(t.interface in interfaces for t in port) for twin in port]
+    twins = [
+        twin.interface for port in SPARK_PORTS.values() if any(t.interface in interfaces for t in port) for twin in port
+    ]
     return [*interfaces, *(name for name in twins if name not in interfaces)]
 
 
@@ -103,7 +125,11 @@ def without(parsed: Any, interfaces: Sequence[str]) -> tuple[Any, list[str]]:
 def with_again(parsed: Any, before: Any, interfaces: Collection[str]) -> Any:
     """Return a parsed netplan document, with an earlier document's definitions of interfaces that it lacks."""
     ethernets = _ethernets(parsed)
-    missing = {name: definition for name, definition in _ethernets(before).items() if name in interfaces and name not in ethernets}
+    missing = {
+        name: definition
+        for name, definition in _ethernets(before).items()
+        if name in interfaces and name not in ethernets
+    }
     if not missing:
         return parsed
     document = parsed if isinstance(parsed, Mapping) else {}

@@ -5,7 +5,8 @@
 """Find the files that configure an interface: netplan's, where later files amend earlier ones, and NetworkManager's.
 
 Files may hold passwords: only names leave this module, also in its errors.
-Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and the output of netplan 0.106 and NetworkManager 1.42.
+Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and the output of netplan 0.106 and NetworkManager
+1.42.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ _OF_NETWORK_MANAGER = re.compile(r"90-NM-([0-9a-f-]{36})(?:-[^/]*)?\.yaml")
 #: netplan's kinds of definitions.
 _KINDS = "ethernets wifis modems bonds bridges vlans vrfs tunnels dummy-devices virtual-ethernets nm-devices".split()
 #: Kind of a definition or type of a profile -> DEVTYPE of the devices that it matches without further conditions.
-_DEVICE_TYPES = {"ethernets": "", "ethernet": "", "802-3-ethernet": "", "wifis": "wlan", "wifi": "wlan", "802-11-wireless": "wlan"}
+_DEVICE_TYPES = {
+    "ethernets": "",
+    "ethernet": "",
+    "802-3-ethernet": "",
+    "wifis": "wlan",
+    "wifi": "wlan",
+    "802-11-wireless": "wlan",
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +54,8 @@ class Device:
 class Definition:
     """One definition of one netplan file.
 
-    ``match`` is None if it has none; ``members`` are the identifiers that it enslaves; ``renderer`` is "" if its file names none.
+    ``match`` is None if it has none; ``members`` are the identifiers that it enslaves; ``renderer`` is "" if its file
+    names none.
     """
 
     file: str
@@ -79,7 +88,10 @@ class Profile:
 def netplan_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
     """Return the files that netplan merges, in netplan's order, from the names in each of its folders."""
     chosen = {
-        name: f"{folder}/{name}" for folder in NETPLAN_FOLDERS for name in listings.get(folder, ()) if re.fullmatch(r"[^.].*\.yaml", name)
+        name: f"{folder}/{name}"
+        for folder in NETPLAN_FOLDERS
+        for name in listings.get(folder, ())
+        if re.fullmatch(r"[^.].*\.yaml", name)
     }
     return [chosen[name] for name in sorted(chosen)]
 
@@ -94,7 +106,11 @@ def repair(file: str) -> str:
     if file in (*NETPLAN_FOLDERS, *NETWORK_MANAGER_FOLDERS):
         return "correct the file that `sudo netplan generate` names"
     uuid = _OF_NETWORK_MANAGER.fullmatch(file.rpartition("/")[2])
-    remove = f"`sudo nmcli connection delete {uuid[1]}`" if uuid else f"`sudo mv {shlex.quote(file)} {shlex.quote(file)}.off`"
+    remove = (
+        f"`sudo nmcli connection delete {uuid[1]}`"
+        if uuid
+        else f"`sudo mv {shlex.quote(file)} {shlex.quote(file)}.off`"
+    )
     check = "`sudo netplan generate` then shows no error" if file.startswith(NETPLAN_FOLDERS) else "run again"
     return f"correct the file, or remove it with {remove} unless the connection to the node needs it; {check}"
 
@@ -105,7 +121,9 @@ def network_manager_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
         f"{folder}/{name}"
         for folder in NETWORK_MANAGER_FOLDERS
         for name in sorted(listings.get(folder, ()))
-        if re.fullmatch(r"[^.].*\.nmconnection" if folder.startswith("/run") else r"[^.].*\.nmconnection|[^.]+(?<!~)", name)
+        if re.fullmatch(
+            r"[^.].*\.nmconnection" if folder.startswith("/run") else r"[^.].*\.nmconnection|[^.]+(?<!~)", name
+        )
         and not (folder.startswith("/run") and name.startswith("netplan-"))
     ]
 
@@ -118,7 +136,13 @@ def definitions(file: str, document: Any) -> list[Definition]:
     network = _mapping(_mapping(document or {}, "the document").get("network", {}), "network")
     sections = {kind: _mapping(network.get(kind, {}), f"network.{kind}") for kind in _KINDS}
     return [
-        _definition(file, kind, name, _mapping(body, f"network.{kind}.{name}"), str(section.get(_RENDERER) or network.get(_RENDERER) or ""))
+        _definition(
+            file,
+            kind,
+            name,
+            _mapping(body, f"network.{kind}.{name}"),
+            str(section.get(_RENDERER) or network.get(_RENDERER) or ""),
+        )
         for kind, section in sections.items()
         for name, body in section.items()
         if name != _RENDERER
@@ -165,7 +189,9 @@ def profile(file: str, text: str) -> Profile:
         elif line.strip() and not line.startswith("#"):
             raise ValueError(f"line {number} is neither a [group] nor key=value in one")
     connection = sections.get("connection", {})
-    hardware = next((sections[name] for name in ("ethernet", "802-3-ethernet", "wifi", "802-11-wireless") if name in sections), {})
+    hardware = next(
+        (sections[name] for name in ("ethernet", "802-3-ethernet", "wifi", "802-11-wireless") if name in sections), {}
+    )
     return Profile(
         file,
         connection.get("id", ""),
@@ -178,11 +204,13 @@ def profile(file: str, text: str) -> Profile:
     )
 
 
-def owners(devices: Sequence[Device], found: Sequence[Definition], profiles: Sequence[Profile]) -> dict[str, list[dict[str, str]]]:
+def owners(
+    devices: Sequence[Device], found: Sequence[Definition], profiles: Sequence[Profile]
+) -> dict[str, list[dict[str, str]]]:
     """Return name -> [{file, id, kind, by}] for every device.
 
-    ``found`` are the definitions of all netplan files, in netplan's order. ``by`` is name, match, or member of a bond, bridge,
-    VRF or VLAN; a member's owner is the definition that enslaves it.
+    ``found`` are the definitions of all netplan files, in netplan's order. ``by`` is name, match, or member of a bond,
+    bridge, VRF or VLAN; a member's owner is the definition that enslaves it.
     """
     merged = _merge(found)
     result = {}
@@ -191,9 +219,16 @@ def owners(devices: Sequence[Device], found: Sequence[Definition], profiles: Seq
         for definition in found:
             if by := _claim(merged[definition.id], device):
                 entries.append(_owner(definition.file, definition.id, definition.kind, by))
-            if any(_claim(merged[member], device) if member in merged else member == device.name for member in definition.members):
+            if any(
+                _claim(merged[member], device) if member in merged else member == device.name
+                for member in definition.members
+            ):
                 entries.append(_owner(definition.file, definition.id, definition.kind, "member"))
-        entries += [_owner(entry.file, entry.id, NETWORK_MANAGER, by) for entry in profiles if (by := _profile_claim(entry, device))]
+        entries += [
+            _owner(entry.file, entry.id, NETWORK_MANAGER, by)
+            for entry in profiles
+            if (by := _profile_claim(entry, device))
+        ]
         result[device.name] = entries
     return result
 
@@ -208,7 +243,9 @@ def _merge(found: Sequence[Definition]) -> dict[str, Definition]:
     for new in found:
         old = merged.get(new.id, new)
         match = old.match if new.match is None else {**(old.match or {}), **new.match}
-        merged[new.id] = Definition(new.file, new.id, new.kind, match, new.set_name or old.set_name, (), new.renderer or old.renderer)
+        merged[new.id] = Definition(
+            new.file, new.id, new.kind, match, new.set_name or old.set_name, (), new.renderer or old.renderer
+        )
     return merged
 
 
@@ -218,8 +255,8 @@ def _claim(definition: Definition, device: Device) -> str:
     if match is None:
         return "name" if definition.id == device.name else ""
     if not match and not definition.set_name:
-        # NetworkManager's own file of a profile for any device. It owns nothing, like that profile, because a definition
-        # with the device's name takes the device.
+        # NetworkManager's own file of a profile for any device. It owns nothing, like that profile, because a
+        # definition with the device's name takes the device.
         generic = definition.renderer == NETWORK_MANAGER
         return "match" if not generic and _any_of_type(definition.kind, device) else ""
     # An interface that netplan renamed is matched by its new name.

@@ -31,7 +31,8 @@ def _number(text: str) -> int | None:
 
 
 def device_type(uevent: str) -> str:
-    """Return the DEVTYPE of a network device's uevent: wlan, bond, bridge, vlan and so on; "" for Ethernet and for loopback."""
+    """Return the DEVTYPE of a network device's uevent: wlan, bond, bridge, vlan and so on; "" for Ethernet and for
+    loopback."""
     found = re.search(r"^DEVTYPE=(.*)$", uevent, re.MULTILINE)
     return found[1] if found else ""
 
@@ -66,8 +67,14 @@ def gid_facts(index: int, gid: str, gid_type: str, interface: str) -> dict[str, 
 
 
 def round_trip(stdout: str) -> dict[str, float | None]:
-    """Convert ping's summary to {lost_percent, min_ms, avg_ms, max_ms}, None for missing values. Source: iputils, ping.c."""
+    """Convert ping's summary to {lost_percent, min_ms, avg_ms, max_ms}, None for missing values.
+
+    Source: iputils, ping.c.
+    """
     lost = re.search(r"([\d.]+)% packet loss", stdout)
     times = re.search(r"= ([\d.]+)/([\d.]+)/([\d.]+)/[\d.]+ ms", stdout)
     values = [float(text) for text in times.groups()] if times else [None] * 3
-    return {"lost_percent": float(lost[1]) if lost else None, **dict(zip(("min_ms", "avg_ms", "max_ms"), values, strict=True))}
+    return {
+        "lost_percent": float(lost[1]) if lost else None,
+        **dict(zip(("min_ms", "avg_ms", "max_ms"), values, strict=True)),
+    }

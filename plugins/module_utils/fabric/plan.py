@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The QSFP fabric: from nodes and cabling to interfaces, addresses, a netplan document and the environment of every rank."""
+"""The QSFP fabric: from nodes and cabling to interfaces, addresses, a netplan document and the environment of every
+rank."""
 
 from __future__ import annotations
 
@@ -73,7 +74,9 @@ class FabricPlan:
     link_problems: tuple[Problem, ...]
 
 
-def of_cluster(nodes: Sequence[FabricNode], ports: Sequence[links.Ports], fabric: Fabric, rdma_required: bool, pin: bool) -> FabricPlan:
+def of_cluster(
+    nodes: Sequence[FabricNode], ports: Sequence[links.Ports], fabric: Fabric, rdma_required: bool, pin: bool
+) -> FabricPlan:
     """Plan the fabric from the settings and the nodes' facts.
 
     ``ports`` are the values of gb10_fabric_ports. ``pin``: set NCCL_IB_GID_INDEX where the plan is live. A fresh host
@@ -86,8 +89,16 @@ def of_cluster(nodes: Sequence[FabricNode], ports: Sequence[links.Ports], fabric
     roce = rdma_required and resolve_transport(fabric.transport, topology) == "roce"
     link_problems = links.check(nodes, topology, roce)
     for index, (share, node) in enumerate(zip(shares, nodes, strict=bool(shares))):
-        if pin and node.network and not drift({rail.interface: str(rail.address) for rail in share.rails}, fabric.mtu, node.network.interfaces):
-            index_variable, found = rdma.pinned([(rail.hca, str(rail.address)) for rail in share.rails], node.network.rdma)
+        if (
+            pin
+            and node.network
+            and not drift(
+                {rail.interface: str(rail.address) for rail in share.rails}, fabric.mtu, node.network.interfaces
+            )
+        ):
+            index_variable, found = rdma.pinned(
+                [(rail.hca, str(rail.address)) for rail in share.rails], node.network.rdma
+            )
             shares[index] = replace(share, environment={**share.environment, **index_variable})
             link_problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
     return FabricPlan(topology, tuple(nodes), tuple(shares), why, (*unclear, *problems), tuple(link_problems))
@@ -103,7 +114,11 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[li
     # Each check continues as far as other problems allow, because the user needs all problems at once.
     addresses = [
         fabric_checks.addresses_of(
-            node, index, fabric_checks.check_ports(node, index, topology, problems), subnets(nodes, index, topology, pool), problems
+            node,
+            index,
+            fabric_checks.check_ports(node, index, topology, problems),
+            subnets(nodes, index, topology, pool),
+            problems,
         )
         for index, node in enumerate(nodes)
     ]
@@ -117,7 +132,11 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[li
 
 
 def _node(
-    index: int, nodes: Sequence[FabricNode], addresses: Sequence[Sequence[ipaddress.IPv4Interface]], fabric: Fabric, topology: str
+    index: int,
+    nodes: Sequence[FabricNode],
+    addresses: Sequence[Sequence[ipaddress.IPv4Interface]],
+    fabric: Fabric,
+    topology: str,
 ) -> NodeFabric:
     node = nodes[index]
     rails = tuple(
@@ -145,17 +164,25 @@ def _node(
         rails,
         netplan.document(addresses_of, fabric.mtu, fabric.renderer) if rails else {},
         netplan.files(list(addresses_of), fabric.renderer) if rails else {},
-        {} if topology == "none" else environment.variables(topology, len(nodes), address, interface, [rail.hca for rail in rails], fabric.transport),
+        {}
+        if topology == "none"
+        else environment.variables(
+            topology, len(nodes), address, interface, [rail.hca for rail in rails], fabric.transport
+        ),
     )
 
 
 def plain(share: NodeFabric) -> dict[str, Any]:
-    """Return a node's share as plain data: {name, address, interface, rails: [{interface, hca, address, peers}], netplan, environment}."""
+    """Return a node's share as plain data: {name, address, interface, rails: [{interface, hca, address, peers}],
+    netplan, environment}."""
     return {
         "name": share.name,
         "address": share.address,
         "interface": share.interface,
-        "rails": [{"interface": r.interface, "hca": r.hca, "address": str(r.address), "peers": dict(r.peers)} for r in share.rails],
+        "rails": [
+            {"interface": r.interface, "hca": r.hca, "address": str(r.address), "peers": dict(r.peers)}
+            for r in share.rails
+        ],
         "netplan": dict(share.netplan),
         "environment": dict(share.environment),
     }
@@ -183,7 +210,9 @@ def warnings(functions: str) -> list[str]:
     """Return a sentence if the fabric uses one PCIe function of each port; "" is a fabric without ports."""
     if functions in ("", "both"):
         return []
-    return [f"gb10_fabric_functions: {functions} leaves out one PCIe function of each QSFP port, with half of its bandwidth"]
+    return [
+        f"gb10_fabric_functions: {functions} leaves out one PCIe function of each QSFP port, with half of its bandwidth"
+    ]
 
 
 def explain(topology: str, mtu: int, why: str, nodes: Sequence[NodeFabric]) -> list[str]:

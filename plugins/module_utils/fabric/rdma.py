@@ -84,9 +84,10 @@ def degraded(interfaces: Mapping[str, Interface]) -> list[str]:
 
     A Spark has PCIe x4 at 32 GT/s for each half, and 200000 Mb/s for each port with carrier. Unknown values are
     skipped. A link with full values may still carry only 13 Gb/s; only load shows that.
-    Sources: servethehome.com, "The NVIDIA GB10 ConnectX-7 200GbE networking is really different" (x4 at 32 GT/s each half);
-    forums.developer.nvidia.com topic 367853 (x2 on an ASUS GX10) and tonyd2wild/DeepSeek-v4-Flash issue 35 (firmware before
-    2026-04; fixed through fwupdmgr); NVIDIA dgx-spark-playbooks, prevalidation of spark_cluster_setup (200000Mb/s).
+    Sources: servethehome.com, "The NVIDIA GB10 ConnectX-7 200GbE networking is really different" (x4 at 32 GT/s each
+    half); forums.developer.nvidia.com topic 367853 (x2 on an ASUS GX10) and tonyd2wild/DeepSeek-v4-Flash issue 35
+    (firmware before 2026-04; fixed through fwupdmgr); NVIDIA dgx-spark-playbooks, prevalidation of spark_cluster_setup
+    (200000Mb/s).
     """
     halves: dict[str, dict[str, Interface]] = {}
     for name, found in sorted(interfaces.items()):
@@ -113,6 +114,7 @@ def _slow_half(half: str, names: list[str], link: PciLink | None) -> str:
     if link is None or not (narrow or (rate and float(rate[0]) < _GIGATRANSFERS)):
         return ""
     return (
-        f"{' and '.join(names)}: the PCIe link of {half} runs x{link.width or '?'} at {link.speed}; x4 at 32.0 GT/s is expected. "
-        "Update the firmware (fwupdmgr refresh, fwupdmgr update), then switch the node off and on: a reboot is not enough."
+        f"{' and '.join(names)}: the PCIe link of {half} runs x{link.width or '?'} at {link.speed}; x4 at 32.0 "
+        "GT/s is expected. Update the firmware (fwupdmgr refresh, fwupdmgr update), then switch the node off "
+        "and on: a reboot is not enough."
     )

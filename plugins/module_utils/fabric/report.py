@@ -12,13 +12,17 @@ from typing import Any
 
 def lines(unverified: Sequence[Mapping[str, Any]], node: str = "") -> list[str]:
     """Return a line for each path that fabric_probe could not verify."""
-    return [f"  {f'{node} ' if node else ''}{path['interface']} -> {path['peer']} ({path['address']}): {path['reported']}" for path in unverified]
+    return [
+        f"  {f'{node} ' if node else ''}{path['interface']} -> {path['peer']} ({path['address']}): {path['reported']}"
+        for path in unverified
+    ]
 
 
 def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
     """Return the problems of all nodes, with the node or the kind of fault that explains them; "" if there are none.
 
-    An outcome is {node, problem, unverified, pending}: netplan_apply's `problem` and `pending`, and fabric_probe's `unverified`.
+    An outcome is {node, problem, unverified, pending}: netplan_apply's `problem` and `pending`, and fabric_probe's
+    `unverified`.
     """
     problems = [f"  {outcome['node']}: {outcome['problem']}." for outcome in outcomes if outcome["problem"]]
     paths = [(outcome["node"], path) for outcome in outcomes for path in outcome["unverified"]]

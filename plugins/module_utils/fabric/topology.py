@@ -9,8 +9,8 @@ A topology is one entry of TOPOLOGIES. Checks, addresses, environment, discovery
 A ConnectX-7 port of a Spark has two PCIe functions ("twins" in the code), one on each PCIe half, each with a network
 device. One alone reaches half the port's bandwidth, and two in one subnet confuse routing and NCCL. So a cabled port is
 two rails, each with its own subnet.
-Sources: NVIDIA dgx-spark-playbooks, connect-two-sparks, connect-three-sparks and multi-sparks-through-switch (July 2026);
-eugr/spark-vllm-docker, NETWORKING.md.
+Sources: NVIDIA dgx-spark-playbooks, connect-two-sparks, connect-three-sparks and multi-sparks-through-switch (July
+2026); eugr/spark-vllm-docker, NETWORKING.md.
 """
 
 from __future__ import annotations
@@ -249,12 +249,18 @@ def segment(topology: str, index: int, position: int, count: int) -> int:
     return entry(topology).segment(index, position, count)
 
 
-def subnets(nodes: Sequence[FabricNode], index: int, topology: str, pool: ipaddress.IPv4Network | None) -> list[ipaddress.IPv4Network]:
+def subnets(
+    nodes: Sequence[FabricNode], index: int, topology: str, pool: ipaddress.IPv4Network | None
+) -> list[ipaddress.IPv4Network]:
     """Return the subnet of each rail of a node: each PCIe function of each cable has its own."""
     rails = width(nodes, topology)
     ports = len(devices(nodes[index], topology)) // rails
     every = list(itertools.islice(pool.subnets(new_prefix=24), needed_subnets(nodes, topology))) if pool else []
-    numbers = [segment(topology, index, position, len(nodes)) * rails + twin for position in range(ports) for twin in range(rails)]
+    numbers = [
+        segment(topology, index, position, len(nodes)) * rails + twin
+        for position in range(ports)
+        for twin in range(rails)
+    ]
     return [every[number] for number in numbers if number < len(every)]
 
 

@@ -37,14 +37,24 @@ ITEMS = (
     "logs",
 )
 #: Fields of /etc/dgx-release. The others name the machine.
-_RELEASE = ("DGX_NAME", "DGX_PRETTY_NAME", "DGX_SWBUILD_DATE", "DGX_SWBUILD_VERSION", "DGX_PLATFORM", "DGX_OTA_VERSION", "DGX_OTA_DATE")
+_RELEASE = (
+    "DGX_NAME",
+    "DGX_PRETTY_NAME",
+    "DGX_SWBUILD_DATE",
+    "DGX_SWBUILD_VERSION",
+    "DGX_PLATFORM",
+    "DGX_OTA_VERSION",
+    "DGX_OTA_DATE",
+)
 #: Options of the kernel whose values name no machine.
 _OPTIONS = re.compile(
     r"(?:nvidia|pci|iommu|arm64|arm-smmu|init_on_|hugepages|default_hugepagesz|transparent_hugepage|cma|mitigations|crashkernel"
     r"|numa_|console|earlycon|quiet|splash|mlx|swiotlb|cgroup|systemd\.unified|psi|preempt|isolcpus|nohz|rcu)[\w.-]*"
 )
 #: Files that a DGX OS, an Ubuntu or this collection writes. The name of another file may name its owner.
-_FILES = re.compile(r"01-network-manager-all\.yaml|50-cloud-init\.yaml|00-installer-config\.yaml|60-gb10-qsfp\.yaml|40-cx7\.yaml")
+_FILES = re.compile(
+    r"01-network-manager-all\.yaml|50-cloud-init\.yaml|00-installer-config\.yaml|60-gb10-qsfp\.yaml|40-cx7\.yaml"
+)
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 #: Profiles that NetworkManager and netplan name after an interface or a number.
 _PROFILES = re.compile(r"Wired connection \d{1,3}|lo|docker\d|netplan-(?:en|eth|wl)\w+", re.IGNORECASE)
@@ -135,13 +145,16 @@ def accepted(reason: str) -> str:
 
 
 def profiles(text: str) -> list[str]:
-    """Return NetworkManager's profiles from nmcli --terse --fields NAME,TYPE,DEVICE,AUTOCONNECT,STATE connection show."""
+    """Return NetworkManager's profiles from nmcli --terse --fields NAME,TYPE,DEVICE,AUTOCONNECT,STATE connection
+    show."""
     found = []
     for line in text.splitlines():
         fields = [part.replace("\\:", ":") for part in re.split(r"(?<!\\):", line)]
         if len(fields) == 5:
             name, kind, device, automatic, state = fields
-            found.append(f"{profile_name(name)} {kind} device={device or 'none'} autoconnect={automatic} {state or 'inactive'}")
+            found.append(
+                f"{profile_name(name)} {kind} device={device or 'none'} autoconnect={automatic} {state or 'inactive'}"
+            )
     return found
 
 

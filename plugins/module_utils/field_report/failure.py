@@ -19,8 +19,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, redact
 
 FILE = "last_failures.json"
-#: Bounds: characters of the file, playbooks, failures of a run, hosts and lines of a failure, characters of a text. A report
-#: has shorter texts, so that it does not end with a part of a name.
+#: Bounds: characters of the file, playbooks, failures of a run, hosts and lines of a failure, characters of a text. A
+#: report has shorter texts, so that it does not end with a part of a name.
 MOST, _RUNS, _FAILURES, _HOSTS, _LINES, _TEXT = 1 << 20, 5, 4, 32, 20, 2 * evidence.MOST_TEXT
 #: A failed task: its hosts, its name with its role, and its error.
 Failure = tuple[Sequence[str], str, Sequence[str]]
@@ -29,7 +29,11 @@ Failure = tuple[Sequence[str], str, Sequence[str]]
 def recorded(text: str, playbook: str, date: str, failures: Iterable[Failure]) -> str:
     """Return the file's new text. ``text``: the present one. A run without a failure removes that of its playbook."""
     own = [
-        {"hosts": [_cut(host) for host in hosts[:_HOSTS]], "task": _redacted(task), "lines": [_redacted(line) for line in lines[:_LINES]]}
+        {
+            "hosts": [_cut(host) for host in hosts[:_HOSTS]],
+            "task": _redacted(task),
+            "lines": [_redacted(line) for line in lines[:_LINES]],
+        }
         for hosts, task, lines in list(failures)[:_FAILURES]
     ]
     others = [run for run in parse(text) if run["playbook"] != playbook]
@@ -71,5 +75,8 @@ def _failure(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_nodes(text: str, nodes: Sequence[str]) -> list[dict[str, Any]]:
     """Return the runs that failed on one of these nodes, with those failures alone."""
-    runs = [{**run, "failures": [each for each in run["failures"] if set(each["hosts"]) & set(nodes)]} for run in parse(text)]
+    runs = [
+        {**run, "failures": [each for each in run["failures"] if set(each["hosts"]) & set(nodes)]}
+        for run in parse(text)
+    ]
     return [run for run in runs if run["failures"]]

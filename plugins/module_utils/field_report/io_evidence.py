@@ -24,13 +24,58 @@ from ansible_collections.gb10.cluster.plugins.module_utils.field_report import e
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 
 _MOST = 1 << 20
-_PROGRAMS = ("ninja", "nvcc", "g++", "gcc", "python3", "netplan", "nmcli", "nft", "docker", "podman", "nvidia-ctk", "ib_write_bw", "rdma")
-_PACKAGES = (
-    *("python3-venv", "python3.12-venv", "python3.11-venv", "python3-dev", "python3.12-dev", "python3.11-dev", "g++", "ninja-build"),
-    *("netplan.io", "network-manager", "unattended-upgrades", "rdma-core", "ibverbs-providers", "perftest", "libnccl2", "libnccl-dev"),
-    *("docker-ce", "docker.io", "containerd.io", "nvidia-container-toolkit", "dgx-release", "nvidia-driver-*", "cuda-toolkit-*"),
+_PROGRAMS = (
+    "ninja",
+    "nvcc",
+    "g++",
+    "gcc",
+    "python3",
+    "netplan",
+    "nmcli",
+    "nft",
+    "docker",
+    "podman",
+    "nvidia-ctk",
+    "ib_write_bw",
+    "rdma",
 )
-_DPKG_LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
+_PACKAGES = (
+    *(
+        "python3-venv",
+        "python3.12-venv",
+        "python3.11-venv",
+        "python3-dev",
+        "python3.12-dev",
+        "python3.11-dev",
+        "g++",
+        "ninja-build",
+    ),
+    *(
+        "netplan.io",
+        "network-manager",
+        "unattended-upgrades",
+        "rdma-core",
+        "ibverbs-providers",
+        "perftest",
+        "libnccl2",
+        "libnccl-dev",
+    ),
+    *(
+        "docker-ce",
+        "docker.io",
+        "containerd.io",
+        "nvidia-container-toolkit",
+        "dgx-release",
+        "nvidia-driver-*",
+        "cuda-toolkit-*",
+    ),
+)
+_DPKG_LOCKS = (
+    "/var/lib/dpkg/lock-frontend",
+    "/var/lib/dpkg/lock",
+    "/var/lib/apt/lists/lock",
+    "/var/cache/apt/archives/lock",
+)
 _UNITS = (paths.RAY_UNIT, paths.VLLM_UNIT)
 #: Lines of the log of a unit that failed.
 _LOG = 200
@@ -41,27 +86,47 @@ _MOST_NAMES = 300
 
 
 def read(run: Run, install_dir: str) -> dict[str, Any]:
-    """Return {evidence, unread, private}. Each item is read alone: a failed one is None, with its reason in ``unread``."""
+    """Return {evidence, unread, private}.
+
+    Each item is read alone: a failed one is None, with its reason in ``unread``.
+    """
     unread: dict[str, str] = {}
     own = private(run, install_dir)
     known = {name: word for word, names in own.items() for name in names}
     readers: dict[str, Callable[[], Any]] = {
-        "release": lambda: evidence.release(_file("/etc/dgx-release"), _file("/etc/os-release"), _file("/proc/version")),
+        "release": lambda: evidence.release(
+            _file("/etc/dgx-release"), _file("/etc/os-release"), _file("/proc/version")
+        ),
         "command_line": lambda: evidence.command_line(_file("/proc/cmdline")),
-        "nvidia_smi": lambda: evidence.nvidia_smi(_output(run, "nvidia-smi", "-q", "-d", "MEMORY,CLOCK,POWER,PERFORMANCE")),
+        "nvidia_smi": lambda: evidence.nvidia_smi(
+            _output(run, "nvidia-smi", "-q", "-d", "MEMORY,CLOCK,POWER,PERFORMANCE")
+        ),
         "netplan": lambda: evidence.netplan(_netplan()),
         "netplan_accepted": lambda: _accepted(run),
-        "profiles": lambda: evidence.profiles(_output(run, "nmcli", "-t", "-f", "NAME,TYPE,DEVICE,AUTOCONNECT,STATE", "connection", "show")),
-        "networkd": lambda: evidence.columns(_output(run, "networkctl", "list", "--no-legend", "--no-pager"), (1, 2, 3, 4), str.isdecimal),
+        "profiles": lambda: evidence.profiles(
+            _output(run, "nmcli", "-t", "-f", "NAME,TYPE,DEVICE,AUTOCONNECT,STATE", "connection", "show")
+        ),
+        "networkd": lambda: evidence.columns(
+            _output(run, "networkctl", "list", "--no-legend", "--no-pager"), (1, 2, 3, 4), str.isdecimal
+        ),
         "routes": lambda: evidence.routes(_output(run, "ip", "-oneline", "route", "show", "default")),
         "devices": lambda: list(_devices()),
         "toolkit": lambda: _toolkit(run),
         "programs": lambda: list(_programs(install_dir)),
         "packages": lambda: _packages(run),
         "apt": lambda: list(_apt(run)),
-        "updates": lambda: _words(run, "systemctl", "is-active", "unattended-upgrades.service", "apt-daily.service", "apt-daily-upgrade.service"),
+        "updates": lambda: _words(
+            run,
+            "systemctl",
+            "is-active",
+            "unattended-upgrades.service",
+            "apt-daily.service",
+            "apt-daily-upgrade.service",
+        ),
         "reboot": lambda: list(_reboot()),
-        "failed_units": lambda: evidence.columns(_output(run, "systemctl", "list-units", "--failed", "--plain", "--no-legend"), (0,)),
+        "failed_units": lambda: evidence.columns(
+            _output(run, "systemctl", "list-units", "--failed", "--plain", "--no-legend"), (0,)
+        ),
         "logs": lambda: list(_logs(run)),
     }
     found = {}
@@ -119,7 +184,12 @@ def _toolkit(run: Run) -> list[str]:
     found = io_toolkit.facts(run)
     places = [f"{place} -> {os.path.realpath(place)}" for place in sorted(glob.glob("/usr/local/cuda*"))]
     compiler = f"g++ and Python's headers: {'yes' if found['host_compiler'] else 'no'}"
-    return [*places, f"nvcc {found['release'] or found['reason'] or 'not found'}", " ".join(found["architectures"]), compiler]
+    return [
+        *places,
+        f"nvcc {found['release'] or found['reason'] or 'not found'}",
+        " ".join(found["architectures"]),
+        compiler,
+    ]
 
 
 def _programs(install_dir: str) -> Iterator[str]:
@@ -174,8 +244,15 @@ def private(run: Run, install_dir: str) -> dict[str, list[str]]:
         "SERIAL": lambda: [io_file.read(f"/sys/class/dmi/id/{name}").strip() for name in _SERIALS],
         "MAC": lambda: list(_macs()),
         "USER": lambda: [user.pw_name for user in pwd.getpwall() if 1000 <= user.pw_uid < 60000],
-        "MODEL": lambda: [form for name in os.listdir(f"{install_dir}/models") for form in (name, name.replace("--", "/"), name.rpartition("--")[2])],
-        "NAME": lambda: [*_profiles(run), *(name.removesuffix(".yaml") for _folder, name, _mode in _netplan() if evidence.file_name(name) != name)],
+        "MODEL": lambda: [
+            form
+            for name in os.listdir(f"{install_dir}/models")
+            for form in (name, name.replace("--", "/"), name.rpartition("--")[2])
+        ],
+        "NAME": lambda: [
+            *_profiles(run),
+            *(name.removesuffix(".yaml") for _folder, name, _mode in _netplan() if evidence.file_name(name) != name),
+        ],
     }
     found = {}
     for word, source in sources.items():
@@ -183,7 +260,9 @@ def private(run: Run, install_dir: str) -> dict[str, list[str]]:
             names = source()
         except (OSError, ValueError):
             names = []
-        found[word] = sorted({name for name in names if _NAME.fullmatch(name) and name.lower() not in redact.COMMON})[:_MOST_NAMES]
+        found[word] = sorted({name for name in names if _NAME.fullmatch(name) and name.lower() not in redact.COMMON})[
+            :_MOST_NAMES
+        ]
     return found
 
 

@@ -32,12 +32,16 @@ _PATTERNS: Mapping[str, re.Pattern[str]] = {
     "URL": re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'),]+", re.IGNORECASE),
     # Before the patterns for parts of it. A module's message may quote an assignment.
     "SECRET": re.compile(
-        r"((?:password|passwd|passphrase|secret|token|api[_-]?key|psk)[\"']?\s*[:=]\s*[\"']?)(?!SECRET\b|REDACTED\b)[^\s\"',;)}]+", re.IGNORECASE
+        r"((?:password|passwd|passphrase|secret|token|api[_-]?key|psk)[\"']?\s*[:=]\s*[\"']?)(?!SECRET\b|REDACTED\b)[^\s\"',;)}]+",
+        re.IGNORECASE,
     ),
-    "EMAIL": re.compile(r"[\w.+-]+@(?![\w.:-]+\.(?:service|socket|scope|slice|timer)\b)[a-z][\w-]*(?:\.[\w-]+)*", re.IGNORECASE),
+    "EMAIL": re.compile(
+        r"[\w.+-]+@(?![\w.:-]+\.(?:service|socket|scope|slice|timer)\b)[a-z][\w-]*(?:\.[\w-]+)*", re.IGNORECASE
+    ),
     # Also the name of a USB adapter's interface, which has its hardware address.
     "MAC": re.compile(
-        r"\b(?:[0-9a-f]{2}[:-]){5,}[0-9a-f]{2}\b|\b(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}\b|\b(?:en|wl|et)x[0-9a-f]{12}\b", re.IGNORECASE
+        r"\b(?:[0-9a-f]{2}[:-]){5,}[0-9a-f]{2}\b|\b(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}\b|\b(?:en|wl|et)x[0-9a-f]{12}\b",
+        re.IGNORECASE,
     ),
     "ADDRESS": re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?\b"),
     # Neither a time of day nor a PCI address.
@@ -56,11 +60,14 @@ _PATTERNS: Mapping[str, re.Pattern[str]] = {
     # A report's own digests of variables have a random key.
     "GUID": re.compile(r"(?<!hmac:)\b(?:0x)?(?=[a-f]*\d)[0-9a-f]{16,23}\b", re.IGNORECASE),
     "SERIAL": re.compile(r"\b(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{10,}\b|\b\d{13,}\b"),
-    "NUMBER": re.compile(r"(\bserial(?:[ _-]?(?:number|no|num))?\b[\"']?\s*[:=#]?\s*[\"']?)(?=[\w-]*\d)[\w-]{5,}", re.IGNORECASE),
+    "NUMBER": re.compile(
+        r"(\bserial(?:[ _-]?(?:number|no|num))?\b[\"']?\s*[:=#]?\s*[\"']?)(?=[\w-]*\d)[\w-]{5,}", re.IGNORECASE
+    ),
     "KEY": KEY,
     "PATH": re.compile(r"(?<![\w./])(?:~[\w.-]*)?/[\w.@+~%#-]+(?:/[\w.@+~%#-]*)*"),
 }
-#: Folders and files that every machine with this collection has, and the folders whose whole content such a machine has.
+#: Folders and files that every machine with this collection has, and the folders whose whole content such a machine
+#: has.
 _SYSTEM = re.compile(
     r"/(?:health|metrics|version|ping|v\d(?:/(?:models|completions|embeddings|rerank|score|responses|chat(?:/completions)?))?)?"
     r"|/(?:etc|usr|run|proc|sys|dev|opt|var|boot|lib|tmp)"
@@ -78,7 +85,23 @@ _SYSTEM = re.compile(
     r"|(?:cache|lib)/(?:private/)?gb10(?:-(?:netplan|vllm-build|memory-guard|watchdog|kernels|lab))?(?:/(?:netplan|\w+\.json))?)"
 )
 #: Names that identify nothing: of this collection, of the system, and of programs.
-COMMON = frozenset({"gb10", "root", "nvidia", "ubuntu", "nobody", "localhost", "vllm", "ray", "docker", "head", "worker", "all", "ungrouped"})
+COMMON = frozenset(
+    {
+        "gb10",
+        "root",
+        "nvidia",
+        "ubuntu",
+        "nobody",
+        "localhost",
+        "vllm",
+        "ray",
+        "docker",
+        "head",
+        "worker",
+        "all",
+        "ungrouped",
+    }
+)
 #: Names of at least this length that have a digit are replaced in longer words too.
 _DISTINCT = 8
 
@@ -142,7 +165,10 @@ def leaks(value: Any, known: Mapping[str, str]) -> list[str]:
     found = set()
     for text in _texts(value):
         found |= {
-            kind for kind, pattern in _PATTERNS.items() for match in pattern.finditer(text) if _replacement(kind, match) != match[0]
+            kind
+            for kind, pattern in _PATTERNS.items()
+            for match in pattern.finditer(text)
+            if _replacement(kind, match) != match[0]
         }
         found |= {"NAME" for name in names if name.search(text)}
     return sorted(found)

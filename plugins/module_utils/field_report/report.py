@@ -85,8 +85,8 @@ _MOST_PROBLEMS, _MOST_LINES, _MOST_NAMES, _LONGEST_NAME = 20, 100, 300, 100
 
 @dataclass(frozen=True)
 class Records:
-    """Files on the controller as text, "" for none: the newest benchmark, the last golden result, NCCL's bandwidth, and the
-    last failures."""
+    """Files on the controller as text, "" for none: the newest benchmark, the last golden result, NCCL's bandwidth, and
+    the last failures."""
 
     benchmark: str = ""
     golden: str = ""
@@ -98,7 +98,8 @@ class Records:
 class Site:
     """What the controller knows without a plan: the tasks that failed with their error, and the inventory's own names.
 
-    ``problems``: {task, text} of each. ``model``: that of the inventory. ``names``: the other hosts, clusters and users.
+    ``problems``: {task, text} of each. ``model``: that of the inventory. ``names``: the other hosts, clusters and
+    users.
     """
 
     problems: Sequence[Mapping[str, str]] = ()
@@ -107,7 +108,9 @@ class Site:
     names: Mapping[str, str] = field(default_factory=dict)
 
 
-def names(plan: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], hosts: Mapping[str, str], site: Site = Site()) -> dict[str, str]:
+def names(
+    plan: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], hosts: Mapping[str, str], site: Site = Site()
+) -> dict[str, str]:
     """Return the site's own names and their replacements. ``hosts``: the management address or name by node.
 
     ``plan`` is empty without one.
@@ -128,7 +131,9 @@ def names(plan: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], hosts: Ma
 def _own_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the names that the nodes' evidence has about themselves. A model of the catalog is no secret."""
     hubs = [model.hub for model in catalog.known().values() if model.hub]
-    public = {form for hub in hubs for form in (hub, hub.replace("/", "--"), hub.rpartition("/")[2])} | set(catalog.known())
+    public = {form for hub in hubs for form in (hub, hub.replace("/", "--"), hub.rpartition("/")[2])} | set(
+        catalog.known()
+    )
     found: dict[str, str] = {}
     for node in nodes:
         for word, own in _evidence(node, "private").items():
@@ -211,7 +216,9 @@ def document(
         "failures": failure.of_nodes(records.failures, [node["name"] for node in nodes]),
         "api": {key: head.get(key) for key in ("healthy", "answers", "answered_after", "prefix_cache_hit_rate")},
         "nodes": [_node(planned.get(node["name"]) or _unplanned(node), node) for node in nodes],
-        "verification": _verification(verification.cluster([{key: node[key] for key in node if key != "evidence"} for node in nodes])),
+        "verification": _verification(
+            verification.cluster([{key: node[key] for key in node if key != "evidence"} for node in nodes])
+        ),
         "golden": _listed(records.golden, _GOLDEN),
         "benchmark": _listed(records.benchmark, _BENCHMARK),
     }
@@ -231,7 +238,13 @@ def _bounded(redacted: dict[str, Any]) -> dict[str, Any]:
 def _planned(plan: Mapping[str, Any], bandwidth: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of the report that a plan has, with None or nothing without one."""
     if not plan:
-        return {"stack": None, "runtime": None, "nccl": {"build": None, "why": [], "bandwidth": bandwidth}, "plan": None, "args": []}
+        return {
+            "stack": None,
+            "runtime": None,
+            "nccl": {"build": None, "why": [], "bandwidth": bandwidth},
+            "plan": None,
+            "args": [],
+        }
     return {
         "stack": plan["stack"],
         "runtime": plan["runtime"]["kind"],
@@ -350,7 +363,11 @@ def _kernels(found: Mapping[str, Any]) -> dict[str, Any] | None:
 def _choices(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return what the ranks in a node's log chose, with the memory and seconds of the start's steps."""
     return [
-        {"process": each["process"], "address": each["address"], **{name: each["found"][name] for name in MESSAGES if name in each["found"]}}
+        {
+            "process": each["process"],
+            "address": each["address"],
+            **{name: each["found"][name] for name in MESSAGES if name in each["found"]},
+        }
         for each in processes
     ]
 

@@ -78,7 +78,9 @@ def _port(endpoint: str) -> int:
     return int(match[3]) if match and not _loopback(match[1] or match[2]) else 0
 
 
-def closed(listeners: Iterable[Mapping[str, Any]], access: Access, ssh: Iterable[int], forwarded: Iterable[Span] = ()) -> list[str]:
+def closed(
+    listeners: Iterable[Mapping[str, Any]], access: Access, ssh: Iterable[int], forwarded: Iterable[Span] = ()
+) -> list[str]:
     """Return listeners that only peers reach, such as "3389/tcp (gnome-remote-de)", without the cluster's own.
 
     ``forwarded``: the ports of containers, from published.ports(). Docker has a listener for each.
@@ -210,7 +212,12 @@ def _decides(chain: Mapping[str, Any], rules: _Rules, family: str) -> bool:
     key = (*table, chain["name"])
     for expressions in rules.get(key, []):
         mine = _of_family(expressions, family)
-        if mine is not None and len(mine) < len(expressions) and _kinds(mine) <= _NO_MATCH | {"accept"} and "accept" in _kinds(mine):
+        if (
+            mine is not None
+            and len(mine) < len(expressions)
+            and _kinds(mine) <= _NO_MATCH | {"accept"}
+            and "accept" in _kinds(mine)
+        ):
             return False
     return chain.get("policy") == "drop" or _refuses(rules, key, family, set())
 
@@ -243,7 +250,11 @@ def _of_family(expressions: Sequence[Mapping[str, Any]], family: str) -> list[Ma
     for expression in expressions:
         match = expression.get("match", {})
         left = match.get("left")
-        names = _OF_FAMILY.get(left.get("meta", {}).get("key", "")) if isinstance(left, dict) and match.get("op") == "==" else None
+        names = (
+            _OF_FAMILY.get(left.get("meta", {}).get("key", ""))
+            if isinstance(left, dict) and match.get("op") == "=="
+            else None
+        )
         named = names.get(str(match["right"])) if names else None
         if named is None:
             rest.append(expression)

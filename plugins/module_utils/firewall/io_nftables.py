@@ -59,7 +59,10 @@ def _legacy(run: Run, family: str, table: str, *chain: str) -> str:
 
 
 def published_ports(run: Run) -> list[Span]:
-    """Return the ports of containers, which the rules do not filter. Also without nft, which the role installs later."""
+    """Return the ports of containers, which the rules do not filter.
+
+    Also without nft, which the role installs later.
+    """
     iptables = [_output(run, [f"{family}tables-nft", "-t", "nat", "-S"]) for family in firewall.FAMILIES]
     iptables += [_legacy(run, family, "nat") for family in firewall.FAMILIES]
     return published.ports(_output(run, ["nft", "--json", "list", "ruleset"]), iptables)
@@ -76,7 +79,9 @@ def ssh_ports(run: Run, listeners: Sequence[Mapping[str, Any]]) -> list[int]:
 def links(run: Run, root: str = "/") -> list[firewall_host.Link]:
     """Return this node's network devices. Raises OSError or ValueError if they cannot be read."""
     folder = os.path.join(root, "sys/class/net")
-    routed = firewall_host.default_devices(*(_output(run, ["ip", "-json", family, "route", "show", "default"]) for family in ("-4", "-6")))
+    routed = firewall_host.default_devices(
+        *(_output(run, ["ip", "-json", family, "route", "show", "default"]) for family in ("-4", "-6"))
+    )
     return [
         firewall_host.Link(name, tuple(sorted(_ports(folder, name))), name in routed)
         for name in sorted(os.listdir(folder))
@@ -157,7 +162,11 @@ def changed_files(run: Run, wanted: Mapping[str, str]) -> list[str]:
     required = [f"{UNITS}/{service}.requires/{UNIT}" for service in firewall.OPENING]
     found += [path for path in required if not os.path.lexists(path)]
     state = _output(run, ["systemctl", "show", "--property=UnitFileState,ActiveState", UNIT]).split()
-    return found + [f"{UNIT}: {wanted.partition('=')[2]}" for wanted in ("UnitFileState=enabled", "ActiveState=active") if wanted not in state]
+    return found + [
+        f"{UNIT}: {wanted.partition('=')[2]}"
+        for wanted in ("UnitFileState=enabled", "ActiveState=active")
+        if wanted not in state
+    ]
 
 
 def pending(run: Run) -> list[str]:
@@ -174,7 +183,12 @@ def attempt(run: Run, nft: str, text: str, seconds: int) -> None:
     earlier = pending(run)
     with _written(text) as path:
         timer = f"{RESTORE}-{uuid.uuid4().hex[:8]}"
-        keep = ["--collect", "--property=Restart=on-failure", "--property=RestartSec=5", "--timer-property=AccuracySec=1s"]
+        keep = [
+            "--collect",
+            "--property=Restart=on-failure",
+            "--property=RestartSec=5",
+            "--timer-property=AccuracySec=1s",
+        ]
         _must(run, ["systemd-run", "--quiet", f"--unit={timer}", f"--on-active={seconds}s", *keep, *_back(nft)])
         # Start the new timer before stopping an old one of a killed run.
         _stop(run, earlier)
@@ -229,7 +243,9 @@ def _stop(run: Run, units: Sequence[str]) -> None:
 
 def existing_objects(run: Run) -> list[str]:
     """Return the collection's files and table that exist on the host."""
-    return [path for path in (RULES, _unit_file(), _drop_in()) if os.path.exists(path)] + ([f"table {firewall.TABLE}"] if loaded_ruleset(run) else [])
+    return [path for path in (RULES, _unit_file(), _drop_in()) if os.path.exists(path)] + (
+        [f"table {firewall.TABLE}"] if loaded_ruleset(run) else []
+    )
 
 
 def remove(run: Run) -> None:

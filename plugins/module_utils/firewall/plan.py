@@ -102,7 +102,11 @@ def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()
     lines += [f'iifname "{name}" accept' for name in access.interfaces]
     if access.peers:
         lines.append("iifname . ip saddr @peers accept")
-    lines += ["ct state established,related accept", "ct state invalid drop", "meta l4proto { icmp, ipv6-icmp, igmp } accept"]
+    lines += [
+        "ct state established,related accept",
+        "ct state invalid drop",
+        "meta l4proto { icmp, ipv6-icmp, igmp } accept",
+    ]
     # The kernel does not track replies to broadcast or multicast as replies: DHCP, and names ending in .local.
     lines += ["udp sport 67 udp dport 68 accept", "udp sport 547 udp dport 546 accept"]
     lines += ["ip daddr 224.0.0.251 udp dport 5353 accept", "ip6 daddr ff02::fb udp dport 5353 accept"]
@@ -119,7 +123,11 @@ def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()
             f"table {TABLE}",
             f"delete table {TABLE}",
             f"table {TABLE} {{",
-            *([f"\tset peers {{\n\t\ttypeof iifname . ip saddr\n\t\telements = {{ {entries} }}\n\t}}"] if access.peers else []),
+            *(
+                [f"\tset peers {{\n\t\ttypeof iifname . ip saddr\n\t\telements = {{ {entries} }}\n\t}}"]
+                if access.peers
+                else []
+            ),
             "\tchain input {",
             "\t\ttype filter hook input priority filter; policy drop;",
             *(f"\t\t{line}" for line in lines),
@@ -135,7 +143,10 @@ def _sources(clients: Sequence[str]) -> list[str]:
     if not clients:
         return [""]
     networks = [ipaddress.ip_network(client) for client in clients]
-    by_family = {family: ", ".join(str(found) for found in networks if found.version == version) for family, version in (("ip", 4), ("ip6", 6))}
+    by_family = {
+        family: ", ".join(str(found) for found in networks if found.version == version)
+        for family, version in (("ip", 4), ("ip6", 6))
+    }
     return [f"{family} saddr {{ {found} }} " for family, found in by_family.items() if found]
 
 
@@ -213,13 +224,17 @@ def _commands(active_firewall: str, access: Access) -> list[str]:
             *(f"ufw allow proto tcp from {client} to any port {access.api_port}" for client in clients),
         ]
     if active_firewall == "firewalld":
-        rich = "firewall-cmd --permanent --add-rich-rule='rule family=\"{}\" source address=\"{}\"{} accept'"
+        rich = 'firewall-cmd --permanent --add-rich-rule=\'rule family="{}" source address="{}"{} accept\''
         port = f' port port="{access.api_port}" protocol="tcp"'
         clients = access.api_clients if access.api_port else []
         return [
             *(rich.format("ipv4", address, "") for _interface, address in access.peers),
             *(rich.format(f"ipv{ipaddress.ip_network(client).version}", client, port) for client in clients),
-            *([f"firewall-cmd --permanent --add-port={access.api_port}/tcp"] if access.api_port and not access.api_clients else []),
+            *(
+                [f"firewall-cmd --permanent --add-port={access.api_port}/tcp"]
+                if access.api_port and not access.api_clients
+                else []
+            ),
             "firewall-cmd --reload",
         ]
     return []
@@ -242,7 +257,10 @@ def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -
     if access.peers and "ip" in families:
         fixed = ", ".join(f"{port} ({name})" for name, port in ports.items())
         lines.append(f"from {', '.join(f'{address} on {interface}' for interface, address in access.peers)}:")
-        lines.append(f"  all TCP and UDP ports: {fixed}{', ' if fixed else ''}and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)")
+        lines.append(
+            f"  all TCP and UDP ports: {fixed}{', ' if fixed else ''}and those of net.ipv4.ip_local_port_range "
+            "(NCCL, Gloo, vLLM)"
+        )
     versions = [_VERSIONS[family] for family in families]
     clients = [client for client in access.api_clients if ipaddress.ip_network(client).version in versions]
     if access.api_port and (clients or not access.api_clients):

@@ -4,8 +4,8 @@
 
 """Ports that a container publishes: the kernel forwards them (DNAT), so a filter of incoming traffic does not see them.
 
-Docker and rootful Podman write such rules with iptables or nftables. A port of a rootless container is a listener of its
-user, and is filtered.
+Docker and rootful Podman write such rules with iptables or nftables. A port of a rootless container is a listener of
+its user, and is filtered.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _of_nftables(expressions: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
     matches = [entry["match"] for entry in expressions if entry.get("match", {}).get("op") == "=="]
     if _local(matches) or not (targets or _COMPATIBLE in expressions):
         return
-    named = [(match["left"], match["right"]) for match in matches] + [pair for target in targets for pair in _mapped(target.get("addr"))]
+    named = [(match["left"], match["right"]) for match in matches] + [
+        pair for target in targets for pair in _mapped(target.get("addr"))
+    ]
     yield from [span for left, right in named for span in _ports(left, right)] or [UNKNOWN]
 
 
@@ -61,7 +63,8 @@ def _local(matches: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _mapped(address: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield (expression, value) of each entry of a map in place of an address, none of a map with a name ("@services")."""
+    """Yield (expression, value) of each entry of a map in place of an address, none of a map with a name
+    ("@services")."""
     found = address["map"] if isinstance(address, Mapping) and "map" in address else {}
     if isinstance(found.get("data"), Mapping):
         yield from ((found["key"], entry[0]) for entry in found["data"]["set"])
@@ -87,13 +90,21 @@ def _values(right: Any, protocol: str) -> list[Span]:
 def _of_iptables(rule: str) -> Iterator[Span]:
     """Yield the ports of a rule of iptables."""
     words = rule.split()
-    options = {name: words[index + 1] for index, name in enumerate(words[:-1]) if name.startswith("-") and words[index - 1] != "!"}
+    options = {
+        name: words[index + 1]
+        for index, name in enumerate(words[:-1])
+        if name.startswith("-") and words[index - 1] != "!"
+    }
     if _loopback(options.get("-d", "")):
         return
     given = options.get("--dport") or options.get("--dports") or ""
     for part in given.split(","):
         first, _colon, last = part.partition(":")
-        yield (int(first), int(last or first), options.get("-p", "tcp")) if first.isdecimal() and (last or first).isdecimal() else UNKNOWN
+        yield (
+            (int(first), int(last or first), options.get("-p", "tcp"))
+            if first.isdecimal() and (last or first).isdecimal()
+            else UNKNOWN
+        )
 
 
 def _loopback(address: Any) -> bool:

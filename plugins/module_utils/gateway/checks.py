@@ -28,7 +28,13 @@ _PORTS = "1 to 65535"
 
 def problems(given: Settings) -> list[Problem]:
     """Return every problem of the inputs."""
-    return [*_models(given.models), *_fallbacks(given), *_listener(given), *_times(given), *access.origin_problems("gateway_origins", given.origins)]
+    return [
+        *_models(given.models),
+        *_fallbacks(given),
+        *_listener(given),
+        *_times(given),
+        *access.origin_problems("gateway_origins", given.origins),
+    ]
 
 
 def of_keys(keys: Mapping[Any, Any], models: Sequence[Model]) -> list[Problem]:
@@ -37,17 +43,37 @@ def of_keys(keys: Mapping[Any, Any], models: Sequence[Model]) -> list[Problem]:
     for cluster, key in keys.items():
         path = f"gateway_model_keys.{cluster}"
         if cluster not in clusters:
-            found.append(Problem(path, "no model has this cluster", "the cluster of an entry of gateway_models", "correct the name, or remove it"))
+            found.append(
+                Problem(
+                    path,
+                    "no model has this cluster",
+                    "the cluster of an entry of gateway_models",
+                    "correct the name, or remove it",
+                )
+            )
         if not isinstance(key, str) or not key:
-            found.append(Problem(path, "it is not a text", "the API key of the cluster", "set it in a vault, or remove it"))
+            found.append(
+                Problem(path, "it is not a text", "the API key of the cluster", "set it in a vault, or remove it")
+            )
         elif reason := access.key_problem(key):
-            found.append(Problem(path, reason, "visible ASCII characters, as gb10_api_key has them", "set the key of the cluster"))
+            found.append(
+                Problem(
+                    path, reason, "visible ASCII characters, as gb10_api_key has them", "set the key of the cluster"
+                )
+            )
     variables: dict[str, str] = {}
     for cluster in map(str, keys):
         other = variables.setdefault(variable(cluster), cluster)
         if other != cluster:
             expected = "names that differ in more than case, hyphens and dots"
-            found.append(Problem(f"gateway_model_keys.{cluster}", f"its variable is also that of {other}", expected, "rename one cluster"))
+            found.append(
+                Problem(
+                    f"gateway_model_keys.{cluster}",
+                    f"its variable is also that of {other}",
+                    expected,
+                    "rename one cluster",
+                )
+            )
     return found
 
 
@@ -63,41 +89,74 @@ def of_client(name: str, models: Sequence[str], known: Sequence[str]) -> list[Pr
         found.append(Problem("gateway_key_create", repr(name), clients.EXPECTED_NAME, "choose another name"))
     for index, model in enumerate(models):
         if model not in known:
-            found.append(Problem(f"gateway_key_models[{index}]", repr(model), f"a model of the gateway: {', '.join(known)}", "correct the name"))
+            found.append(
+                Problem(
+                    f"gateway_key_models[{index}]",
+                    repr(model),
+                    f"a model of the gateway: {', '.join(known)}",
+                    "correct the name",
+                )
+            )
     return found
 
 
 def _models(models: Sequence[Model]) -> Iterator[Problem]:
     if not models:
-        yield Problem("gateway_models", "it is empty", "one model or more", "add the models, or set gateway_state: absent")
+        yield Problem(
+            "gateway_models", "it is empty", "one model or more", "add the models, or set gateway_state: absent"
+        )
     seen: dict[tuple[str, str], int] = {}
     kinds: dict[str, str] = {}
     for index, model in enumerate(models):
         place = f"gateway_models[{index}]"
         if not _NAME.fullmatch(model.name):
             expected = "letters, digits and . _ / : + -, without wildcards"
-            yield Problem(f"{place}.name", repr(model.name), expected, "correct the name: it is the model's name in requests")
+            yield Problem(
+                f"{place}.name", repr(model.name), expected, "correct the name: it is the model's name in requests"
+            )
         if not _CLUSTER.fullmatch(model.cluster):
             yield Problem(f"{place}.cluster", repr(model.cluster), "letters, digits and . _ -", "name the cluster")
         yield from _url(f"{place}.url", model.url)
         if model.ca and not _PEM.fullmatch(model.ca):
-            yield Problem(f"{place}.ca", "it is not one or more certificates in PEM", "the text of the CA's certificate", f"correct {place}.ca")
+            yield Problem(
+                f"{place}.ca",
+                "it is not one or more certificates in PEM",
+                "the text of the CA's certificate",
+                f"correct {place}.ca",
+            )
         elif model.ca and model.url.startswith("http:"):
-            yield Problem(f"{place}.ca", "it is set, but the URL has no TLS", "an https URL with a CA", "correct the URL, or leave the CA empty")
+            yield Problem(
+                f"{place}.ca",
+                "it is set, but the URL has no TLS",
+                "an https URL with a CA",
+                "correct the URL, or leave the CA empty",
+            )
         elif not model.ca and model.url.startswith("https:"):
             expected = "the CA, or the certificate itself"
-            yield Problem(f"{place}.ca", "it is empty, but the URL has TLS", expected, "set the text of the CA's certificate")
+            yield Problem(
+                f"{place}.ca", "it is empty, but the URL has TLS", expected, "set the text of the CA's certificate"
+            )
         if model.kind not in KINDS:
             yield Problem(f"{place}.kind", repr(model.kind), ", ".join(KINDS), f"correct {place}.kind")
         elif kinds.setdefault(model.name, model.kind) != model.kind:
             fix = "correct one of them, or rename a model"
-            yield Problem(f"{place}.kind", f"{model.kind}, but another entry of {model.name} has {kinds[model.name]}", "replicas of one kind", fix)
+            yield Problem(
+                f"{place}.kind",
+                f"{model.kind}, but another entry of {model.name} has {kinds[model.name]}",
+                "replicas of one kind",
+                fix,
+            )
         if model.context < 0:
             yield Problem(f"{place}.context", str(model.context), "tokens, or 0", f"correct {place}.context")
         first = seen.setdefault((model.name, model.cluster), index)
         if first != index:
             found = f"gateway_models[{first}] is the same model of the same cluster"
-            yield Problem(place, found, "each model of a cluster once; replicas have different clusters", "remove one entry, or correct its cluster")
+            yield Problem(
+                place,
+                found,
+                "each model of a cluster once; replicas have different clusters",
+                "remove one entry, or correct its cluster",
+            )
 
 
 def _url(place: str, url: str) -> Iterator[Problem]:
@@ -127,20 +186,37 @@ def _fallbacks(given: Settings) -> Iterator[Problem]:
     for name, others in given.fallbacks.items():
         place = f"gateway_fallbacks.{name}"
         if name not in kinds:
-            yield Problem(place, "no entry of gateway_models has this name", "a model of the gateway", "correct the name")
+            yield Problem(
+                place, "no entry of gateway_models has this name", "a model of the gateway", "correct the name"
+            )
         for index, other in enumerate(others):
             here = f"{place}[{index}]"
             if other not in kinds:
-                yield Problem(here, f"{other!r} is not a model of the gateway", f"one of {', '.join(sorted(kinds))}", "correct the name")
+                yield Problem(
+                    here,
+                    f"{other!r} is not a model of the gateway",
+                    f"one of {', '.join(sorted(kinds))}",
+                    "correct the name",
+                )
             elif other == name or other in others[:index]:
                 yield Problem(here, f"{other} is repeated", "other models, each once", "remove it")
             elif name in kinds and kinds[other] != kinds[name]:
-                yield Problem(here, f"{other} has the kind {kinds[other]}", f"a model of the kind {kinds[name]}", "choose another model")
+                yield Problem(
+                    here,
+                    f"{other} has the kind {kinds[other]}",
+                    f"a model of the kind {kinds[name]}",
+                    "choose another model",
+                )
 
 
 def _listener(given: Settings) -> Iterator[Problem]:
     if not _address(given.host):
-        yield Problem("gateway_host", repr(given.host), "an address of this host, such as 127.0.0.1 or 0.0.0.0", "correct gateway_host")
+        yield Problem(
+            "gateway_host",
+            repr(given.host),
+            "an address of this host, such as 127.0.0.1 or 0.0.0.0",
+            "correct gateway_host",
+        )
     elif not (given.tls or given.allow_plain_http or access.loopback(given.host)):
         fix = "set gateway_tls_certificate and gateway_tls_key, or gateway_allow_plain_http: true on a trusted network"
         found = f"{given.host} without TLS: keys and texts would cross the network unencrypted"
@@ -148,7 +224,9 @@ def _listener(given: Settings) -> Iterator[Problem]:
     if not 1 <= given.port <= 65535:
         yield Problem("gateway_port", str(given.port), _PORTS, "correct gateway_port")
     if given.name and not _host(given.name):
-        yield Problem("gateway_name", repr(given.name), "a DNS name or an address, without port", "correct gateway_name")
+        yield Problem(
+            "gateway_name", repr(given.name), "a DNS name or an address, without port", "correct gateway_name"
+        )
 
 
 def _address(host: str) -> bool:

@@ -54,12 +54,17 @@ class Clients:
     operator: str = ""
 
     def of_key(self, key: str) -> str:
-        """Return the name of a key's owner, "" if the key is unknown. The time tells about digests only, not about keys."""
+        """Return the name of a key's owner, "" if the key is unknown.
+
+        The time tells about digests only, not about keys.
+        """
         return self._owners.get(digest(key), "")
 
     @functools.cached_property
     def _owners(self) -> Mapping[str, str]:
-        return {client.sha256: name for name, client in self.clients.items()} | ({self.operator: OPERATOR} if self.operator else {})
+        return {client.sha256: name for name, client in self.clients.items()} | (
+            {self.operator: OPERATOR} if self.operator else {}
+        )
 
 
 def valid_name(name: str) -> bool:
@@ -121,7 +126,9 @@ def create(found: Clients, name: str, key: str, now: int, models: Sequence[str])
     if not valid_name(name):
         raise ClientsError(f"{name!r} is not a client's name. Expected: {EXPECTED_NAME}")
     if name in found.clients:
-        raise ClientsError(f"{name} exists already. Expected: a new name. Fix: choose another name, or revoke the old key first")
+        raise ClientsError(
+            f"{name} exists already. Expected: a new name. Fix: choose another name, or revoke the old key first"
+        )
     if len(found.clients) >= MOST_CLIENTS:
         raise ClientsError(f"there are {MOST_CLIENTS} clients already. Expected: fewer. Fix: revoke unused ones")
     return replace(found, clients={**found.clients, name: Client(digest(key), now, tuple(models))})
@@ -131,5 +138,7 @@ def revoke(found: Clients, name: str) -> Clients:
     """Return the clients without one. Raises ClientsError for an unknown name."""
     if name not in found.clients:
         known = ", ".join(sorted(found.clients)) or "no client"
-        raise ClientsError(f"{name!r} is not a client. Expected: one of the existing clients ({known}). Fix: correct the name")
+        raise ClientsError(
+            f"{name!r} is not a client. Expected: one of the existing clients ({known}). Fix: correct the name"
+        )
     return replace(found, clients={other: client for other, client in found.clients.items() if other != name})

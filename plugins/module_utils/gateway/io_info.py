@@ -28,7 +28,10 @@ class Gateway:
         self._server, self._key_file, self._unit = server, key_file, unit
 
     def _ask(self, path: str, seconds: float, body: Mapping[str, Any] | None = None) -> str:
-        """Return the body of an answer. Raises OSError, HTTPException, and ValueError for another process on the port."""
+        """Return the body of an answer.
+
+        Raises OSError, HTTPException, and ValueError for another process on the port.
+        """
         key = io_client.bearer(self._server, self._key_file, self._unit)
         data = None if body is None else json.dumps(body).encode()
         with self._server.open(path, seconds, io_client.headers(key), data) as answer:
@@ -69,15 +72,26 @@ class Gateway:
 def parse(text: str) -> dict[str, Any]:
     """Return {models, usage} of a report. Raises ValueError for other content."""
     data = bounded_json.load(text, usage.MOST)
-    if not isinstance(data, dict) or not isinstance(data.get("usage"), dict) or not isinstance(data.get("models"), list):
+    if (
+        not isinstance(data, dict)
+        or not isinstance(data.get("usage"), dict)
+        or not isinstance(data.get("models"), list)
+    ):
         raise ValueError("the gateway's report is not valid")
     texts = ("id", "name", "cluster", "kind", "error")
     for model in data["models"]:
-        valid = isinstance(model, dict) and all(isinstance(model.get(name), str) for name in texts) and isinstance(model.get("healthy"), bool)
+        valid = (
+            isinstance(model, dict)
+            and all(isinstance(model.get(name), str) for name in texts)
+            and isinstance(model.get("healthy"), bool)
+        )
         if not valid or not isinstance(model.get("checked"), int) or model["kind"] not in probe.ANSWERS:
             raise ValueError("the gateway's report has an entry that is not a model")
     counts = usage.parse(json.dumps({"clients": data["usage"]}))
-    return {"models": [{name: model[name] for name in (*texts, "healthy", "checked")} for model in data["models"]], "usage": counts}
+    return {
+        "models": [{name: model[name] for name in (*texts, "healthy", "checked")} for model in data["models"]],
+        "usage": counts,
+    }
 
 
 def rows(path: str, counts: usage.Usage) -> list[dict[str, Any]]:
@@ -87,5 +101,13 @@ def rows(path: str, counts: usage.Usage) -> list[dict[str, Any]]:
     for name, client in sorted(known.items()):
         used = counts.clients.get(name, usage.Client())
         by_model = [{"model": model, **vars(count)} for model, count in sorted(used.models.items())]
-        found.append({"name": name, "created": client.created, "models": list(client.models), "last": used.last, "usage": by_model})
+        found.append(
+            {
+                "name": name,
+                "created": client.created,
+                "models": list(client.models),
+                "last": used.last,
+                "usage": by_model,
+            }
+        )
     return found

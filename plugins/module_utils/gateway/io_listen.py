@@ -62,7 +62,9 @@ class Connection(_Handler):  # type: ignore[misc]  # The development tools have 
         self._sources.close(self)
         super().connection_lost(exc)
 
-    def handle_error(self, _request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None) -> Any:
+    def handle_error(
+        self, _request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> Any:
         """Answer what is not valid HTTP, without the words of the library."""
         del exc, message
         refusal = requests.NOT_HTTP if status < 500 else requests.FAILED
@@ -103,7 +105,8 @@ class Listener:
 
     async def serve(self, host: str, port: int, secured: ssl.SSLContext | None) -> None:
         """Accept connections until the task is cancelled."""
-        # Each connection with TLS has this buffer from its beginning. asyncio's own 256 KiB for each would be 1 GB in all.
+        # Each connection with TLS has this buffer from its beginning. asyncio's own 256 KiB for each would be 1 GB in
+        # all.
         sslproto.SSLProtocol.max_size = _TLS_BUFFER
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=host == "::") as listener:

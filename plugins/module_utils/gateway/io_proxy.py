@@ -28,7 +28,14 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, io_state, limits, requests
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_listen import JSON, SERVER, Listener, PayloadError, aiohttp, web
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_listen import (
+    JSON,
+    SERVER,
+    Listener,
+    PayloadError,
+    aiohttp,
+    web,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_state import Entry, State, say
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests import Refusal
 
@@ -84,7 +91,9 @@ class Gateway:
         """Read a path of a model's server, for its health check. Raises OSError with the reason."""
         parts: list[bytes] = []
         try:
-            async with self.session.get(entry.base + path, headers=forward.request_headers({}, key), **_options(entry)) as answer:
+            async with self.session.get(
+                entry.base + path, headers=forward.request_headers({}, key), **_options(entry)
+            ) as answer:
                 while sum(map(len, parts)) <= io_state.MOST_LISTING and (data := await answer.content.readany()):
                     parts.append(data)
                 return answer.status, b"".join(parts)
@@ -100,7 +109,9 @@ class Gateway:
             return await self._answer(request, path, shared)
         except RefusedError as error:
             body = requests.refusal_body(error.refusal, path)
-            return web.Response(body=body, status=error.refusal.status, headers=JSON | shared | requests.refusal_headers(error.refusal))
+            return web.Response(
+                body=body, status=error.refusal.status, headers=JSON | shared | requests.refusal_headers(error.refusal)
+            )
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:
@@ -158,12 +169,27 @@ class Gateway:
         """Write the log's line of a request, and count it. A refusal of an unknown model has no model."""
         tokens = f"prompt_tokens={record.tokens.prompt} completion_tokens={record.tokens.completion}"
         model = record.model + (f" answered={record.answered}" if record.answered not in ("", record.model) else "")
-        say(f"client={record.client} model={model or '-'} path={record.path} status={record.status} {tokens} seconds={seconds:.3f}")
+        say(
+            f"client={record.client} model={model or '-'} path={record.path} status={record.status} {tokens} "
+            f"seconds={seconds:.3f}"
+        )
         if record.model:
-            self.state.count(record.client, record.model, record.answered, record.status >= 400 and record.status != _LEFT, record.tokens)
+            self.state.count(
+                record.client,
+                record.model,
+                record.answered,
+                record.status >= 400 and record.status != _LEFT,
+                record.tokens,
+            )
 
     async def _model(
-        self, request: Any, route: requests.Route, client: clients.Client | None, record: Record, share: limits.Share, shared: dict[str, str]
+        self,
+        request: Any,
+        route: requests.Route,
+        client: clients.Client | None,
+        record: Record,
+        share: limits.Share,
+        shared: dict[str, str],
     ) -> Any:
         """Forward a request to a model."""
         parts = await _body(request, share)
@@ -184,12 +210,20 @@ class Gateway:
             # A long stream keeps no body.
             found.body = b""
             share.release()
-            return await self._pass(request, forward.reader(route.path, answer.headers, found.usage, found.usage_always), answer, record, shared)
+            return await self._pass(
+                request,
+                forward.reader(route.path, answer.headers, found.usage, found.usage_always),
+                answer,
+                record,
+                shared,
+            )
         finally:
             answer.close()
             self.state.busy[entry.id] -= 1
 
-    async def _ask(self, request: Any, route: requests.Route, found: requests.Accepted, record: Record) -> tuple[Any, Entry]:
+    async def _ask(
+        self, request: Any, route: requests.Route, found: requests.Accepted, record: Record
+    ) -> tuple[Any, Entry]:
         """Return the answer of the first server that begins one, and count its open request.
 
         Only a request that no server has received goes to a fallback. One that a server has received goes to one other
@@ -215,7 +249,9 @@ class Gateway:
                 if isinstance(error, aiohttp.SocketTimeoutError):
                     raise RefusedError(requests.silent(record.model, self._silence)) from error
                 reasons[entry.id] = _reason(error)
-                received = received or not isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError))
+                received = received or not isinstance(
+                    error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+                )
             finally:
                 if record.answered != model:
                     self.state.busy[entry.id] -= 1
@@ -232,7 +268,9 @@ class Gateway:
             self.state.wake.set()
         return answer
 
-    async def _pass(self, request: Any, reader: forward.Answer, answer: Any, record: Record, shared: dict[str, str]) -> Any:
+    async def _pass(
+        self, request: Any, reader: forward.Answer, answer: Any, record: Record, shared: dict[str, str]
+    ) -> Any:
         """Pass an answer to the client. A client that reads slowly holds back the server."""
         headers = forward.response_headers(answer.headers) | shared
         if answer.content_length is not None and answer.content_length <= _WHOLE:
@@ -270,7 +308,11 @@ class Gateway:
         """Return the refusal in place of the rest of an answer."""
         self.state.wake.set()
         say(f"{record.answered}: an answer ended early: {type(error).__name__}")
-        return requests.silent(record.model, self._silence) if isinstance(error, aiohttp.SocketTimeoutError) else requests.BROKEN
+        return (
+            requests.silent(record.model, self._silence)
+            if isinstance(error, aiohttp.SocketTimeoutError)
+            else requests.BROKEN
+        )
 
     async def _write(self, request: Any, response: Any, data: bytes) -> None:
         """Write to the client. One that reads nothing for the time limit is disconnected. Raises ConnectionError."""
@@ -339,7 +381,10 @@ async def _in_parts(body: bytes) -> AsyncIterator[bytes]:
 
 
 def _failure(status: int, last: bool) -> str:
-    """Return why another server gets the request, "" to pass the answer. A client cannot correct the gateway's own key."""
+    """Return why another server gets the request, "" to pass the answer.
+
+    A client cannot correct the gateway's own key.
+    """
     if status == forward.DENIED:
         return "it does not take the gateway's key"
     return f"HTTP {status}" if status in forward.FAILED and not last else ""

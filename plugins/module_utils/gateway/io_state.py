@@ -79,7 +79,10 @@ class Entry:
 
 
 def context(ca: str) -> ssl.SSLContext:
-    """Return the settings of a connection that trusts certificates in PEM alone. A server's own one may be the only one."""
+    """Return the settings of a connection that trusts certificates in PEM alone.
+
+    A server's own one may be the only one.
+    """
     found = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     found.load_verify_locations(cadata=ca)
     found.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -118,7 +121,8 @@ class State:
         return requests.Servers(self.errors, self.busy, self._turn)
 
     def count(self, client: str, model: str, answered: str, failed: bool, tokens: forward.Tokens) -> None:
-        """Add a request to the usage, which the next save writes: the request to its model, tokens to the model that answered."""
+        """Add a request to the usage, which the next save writes: the request to its model, tokens to the model that
+        answered."""
         if client and requests.counted(client):
             now = int(time.time())
             counts = {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion}
@@ -139,7 +143,11 @@ class State:
         """Return the state of each model, and the use of each client."""
         rows = [
             {key: model[key] for key in ("id", "name", "cluster", "kind")}
-            | {"healthy": model["id"] not in self.errors, "error": self.errors.get(model["id"], ""), "checked": self.checked.get(model["id"], 0)}
+            | {
+                "healthy": model["id"] not in self.errors,
+                "error": self.errors.get(model["id"], ""),
+                "checked": self.checked.get(model["id"], 0),
+            }
             for model in self.settings["models"]
         ]
         return json.dumps({"models": rows, "usage": asdict(self.usage)["clients"]}).encode()
@@ -204,7 +212,11 @@ async def probe(entry: Entry, read: Read) -> str:
     except ValueError as error:
         return f"its list of models is not valid: {error}"
     names = [item.get("id") for item in bounded_json.mappings(listed.get("data") if isinstance(listed, dict) else None)]
-    return "" if entry.name in names else f"it does not serve this model, but {', '.join(str(name)[:100] for name in names[:5]) or 'none'}"
+    return (
+        ""
+        if entry.name in names
+        else f"it does not serve this model, but {', '.join(str(name)[:100] for name in names[:5]) or 'none'}"
+    )
 
 
 class Places:
@@ -235,7 +247,11 @@ class Places:
             host = arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]
             if host is not None and host not in self._hosts and not _is_address(host):
                 raise _refused(f"look up {host}")
-        elif event == "socket.connect" and isinstance(arguments[1], tuple) and arguments[0].family in (socket.AF_INET, socket.AF_INET6):
+        elif (
+            event == "socket.connect"
+            and isinstance(arguments[1], tuple)
+            and arguments[0].family in (socket.AF_INET, socket.AF_INET6)
+        ):
             place = (arguments[1][0], arguments[1][1])
             if place not in self._places:
                 raise _refused(f"connect to {place[0]} port {place[1]}")

@@ -91,7 +91,8 @@ class Share:
 
 @functools.lru_cache(maxsize=1024)
 def source(address: str) -> str:
-    """Return what counts as one source: an IPv4 address, or the network of an IPv6 address, which a host can choose from."""
+    """Return what counts as one source: an IPv4 address, or the network of an IPv6 address, which a host can choose
+    from."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
         mapped = found.ipv4_mapped
@@ -100,7 +101,10 @@ def source(address: str) -> str:
 
 
 class Sources(Generic[Link]):
-    """Open connections by source. Beyond a limit the oldest one without a request goes, so that silent ones stop nobody."""
+    """Open connections by source.
+
+    Beyond a limit the oldest one without a request goes, so that silent ones stop nobody.
+    """
 
     def __init__(self, most: int = MOST_OF_SOURCE, total: int = MOST_CONNECTIONS) -> None:
         self._most, self._total = most, total

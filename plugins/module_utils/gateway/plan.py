@@ -20,11 +20,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import
 def models_of(entries: Sequence[Mapping[str, Any]]) -> list[Model]:
     """Return the entries of gateway_models, whose types the role's specification has checked."""
     texts = ("name", "url", "cluster", "ca", "kind")
-    return [Model(**{name: str(entry[name]) for name in texts if name in entry}, context=int(entry.get("context", 0))) for entry in entries]
+    return [
+        Model(**{name: str(entry[name]) for name in texts if name in entry}, context=int(entry.get("context", 0)))
+        for entry in entries
+    ]
 
 
-def of_clusters(heads: Mapping[str, str], plans: Mapping[str, Mapping[str, Any]], cas: Mapping[str, str], host: str) -> list[dict[str, Any]]:
-    """Return the entries of gateway_models for planned clusters: cluster -> head, and head -> gb10_plan and the text of its CA.
+def of_clusters(
+    heads: Mapping[str, str], plans: Mapping[str, Mapping[str, Any]], cas: Mapping[str, str], host: str
+) -> list[dict[str, Any]]:
+    """Return the entries of gateway_models for planned clusters: cluster -> head, and head -> gb10_plan and the text of
+    its CA.
 
     ``host`` is the gateway's host, which reaches an API on its own loopback. Raises ProblemsError.
     """
@@ -34,7 +40,14 @@ def of_clusters(heads: Mapping[str, str], plans: Mapping[str, Mapping[str, Any]]
         local = access.loopback(planned["api_host"])
         if local and head != host:
             expected = f"an address that {host} reaches"
-            problems.append(Problem(f"gateway_clusters.{cluster}", f"the API listens on loopback of {head}", expected, "set its gb10_api_host"))
+            problems.append(
+                Problem(
+                    f"gateway_clusters.{cluster}",
+                    f"the API listens on loopback of {head}",
+                    expected,
+                    "set its gb10_api_host",
+                )
+            )
         found.append(
             {
                 "name": planned["served_model_name"],

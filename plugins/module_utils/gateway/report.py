@@ -25,21 +25,39 @@ def lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
     noun = "client" if len(clients) == 1 else "clients"
     result = [f"Gateway {endpoint}: {len(models) - down} of {len(models)} model servers healthy, {len(clients)} {noun}"]
     result += [f"error: {found['problem']}"] if found["problem"] else []
-    rows = [(model["name"], model["cluster"], model["kind"], "healthy" if model["healthy"] else model["error"]) for model in models]
+    rows = [
+        (model["name"], model["cluster"], model["kind"], "healthy" if model["healthy"] else model["error"])
+        for model in models
+    ]
     result += _table(("model", "cluster", "kind", "state"), rows) if rows else []
-    return [*result, "", *(_clients(clients) if clients else ["No client has a key: playbooks/gateway_keys.yml -e gateway_key_create=alice"])]
+    return [
+        *result,
+        "",
+        *(
+            _clients(clients)
+            if clients
+            else ["No client has a key: playbooks/gateway_keys.yml -e gateway_key_create=alice"]
+        ),
+    ]
 
 
 def _clients(clients: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the use of each client, and the models of the restricted ones. The table fits 80 columns."""
     rows = []
     for client in clients:
-        used = client["usage"] or [{"model": "", "requests": 0, "failures": 0, "prompt_tokens": 0, "completion_tokens": 0}]
-        first = (client["name"], _time(client["last"]) if client["last"] else f"never, key of {_time(client['created'])[:10]}")
+        used = client["usage"] or [
+            {"model": "", "requests": 0, "failures": 0, "prompt_tokens": 0, "completion_tokens": 0}
+        ]
+        first = (
+            client["name"],
+            _time(client["last"]) if client["last"] else f"never, key of {_time(client['created'])[:10]}",
+        )
         for index, count in enumerate(used):
             numbers = (str(count[name]) for name in ("requests", "failures", "prompt_tokens", "completion_tokens"))
             rows.append((*(first if index == 0 else ("",) * len(first)), count["model"], *numbers))
-    restricted = [f"{client['name']} may use only {', '.join(client['models'])}" for client in clients if client["models"]]
+    restricted = [
+        f"{client['name']} may use only {', '.join(client['models'])}" for client in clients if client["models"]
+    ]
     return [*_table(("client", "last use", "model", "requests", "failed", "tokens in", "out"), rows), *restricted]
 
 
@@ -49,22 +67,31 @@ def _time(seconds: int) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
+    return [
+        _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+    ]
 
 
 def example(found: Mapping[str, Any], endpoint: str, alone: str, inventories: Sequence[str]) -> list[str]:
-    """Return the models that answer at the endpoint, the command that creates a key, a request, and the others as warnings.
+    """Return the models that answer at the endpoint, the command that creates a key, a request, and the others as
+    warnings.
 
-    ``found``: as for lines(). ``alone``: the host whose clients alone reach the endpoint, "" for others. ``inventories``:
-    the files and folders of this run.
+    ``found``: as for lines(). ``alone``: the host whose clients alone reach the endpoint, "" for others.
+    ``inventories``: the files and folders of this run.
     """
     unanswered = found["unanswered"]
-    good = {model["name"]: model["kind"] for model in found["models"] if model["healthy"] and model["name"] not in unanswered}
+    good = {
+        model["name"]: model["kind"]
+        for model in found["models"]
+        if model["healthy"] and model["name"] not in unanswered
+    }
     verb = "answer" if len(good) > 1 else "answers"
     place = f"{endpoint} (the gateway{f', only on {alone}' if alone else ''})"
     result = [f"{', '.join(good) or 'no model'} {verb} at {place}"]
     sources = [f"-i {shlex.quote(each)}" for each in inventories]
-    result += shell.folded(["key: ansible-playbook playbooks/gateway_keys.yml", *sources, "-e gateway_key_create=alice"])
+    result += shell.folded(
+        ["key: ansible-playbook playbooks/gateway_keys.yml", *sources, "-e gateway_key_create=alice"]
+    )
     result += [line for name, kind in list(good.items())[:1] for line in request(endpoint, name, kind, True)]
     result += [f"warning: {model['id']}: {model['error']}" for model in found["models"] if not model["healthy"]]
     return [*result, *(f"warning: {name} does not answer: {reason}" for name, reason in unanswered.items())]

@@ -29,10 +29,11 @@ _KINDS: Mapping[str, Sequence[str]] = dict.fromkeys(
     ("/chat/completions", "/completions", "/responses", "/messages", "/messages/count_tokens"), ("generate",)
 ) | {"/embeddings": ("embed",), "/rerank": ("rerank", "embed")}
 #: Path that clients use -> route. Each takes POST with a model in a JSON body.
-ROUTES: Mapping[str, Route] = {f"{prefix}{path}": Route(f"/v1{path}", kinds) for prefix in ("/v1", "") for path, kinds in _KINDS.items()} | {
-    "/v2/rerank": Route("/v2/rerank", _KINDS["/rerank"])
-}
-#: Answered by the gateway: the models of the client; whether the service runs, without a key; the report, for the operator alone.
+ROUTES: Mapping[str, Route] = {
+    f"{prefix}{path}": Route(f"/v1{path}", kinds) for prefix in ("/v1", "") for path, kinds in _KINDS.items()
+} | {"/v2/rerank": Route("/v2/rerank", _KINDS["/rerank"])}
+#: Answered by the gateway: the models of the client; whether the service runs, without a key; the report, for the
+#: operator alone.
 LISTS, ALIVE, REPORT = ("/v1/models", "/models"), "/health", "/gb10/report"
 #: The route whose format of errors is Anthropic's.
 _ANTHROPIC = "/messages"
@@ -95,7 +96,10 @@ class Gateway:
 
 @dataclass(frozen=True)
 class Servers:
-    """The state of the entries by ID: the last error of each unhealthy one, and the open requests. ``turn`` breaks ties."""
+    """The state of the entries by ID: the last error of each unhealthy one, and the open requests.
+
+    ``turn`` breaks ties.
+    """
 
     errors: Mapping[str, str] = field(default_factory=dict)
     busy: Mapping[str, int] = field(default_factory=dict)
@@ -109,11 +113,15 @@ def _wrong(status: int, code: str, message: str) -> Refusal:
 UNKNOWN_KEY = _wrong(401, "invalid_api_key", "The API key is missing, unknown or revoked.")
 UNKNOWN_ROUTE = _wrong(404, "unknown_url", "The gateway does not have this path or method.")
 TOO_LARGE = _wrong(413, "request_too_large", f"The request is larger than {limits.MOST_BODY >> 20} MiB.")
-TOO_MANY_PARTS = _wrong(413, "request_too_complex", f"The JSON has more than {limits.MOST_MARKS} of the characters , : [ and {{.")
+TOO_MANY_PARTS = _wrong(
+    413, "request_too_complex", f"The JSON has more than {limits.MOST_MARKS} of the characters , : [ and {{."
+)
 TOO_SLOW = _wrong(408, "request_timeout", f"The rest of the request did not arrive within {limits.BODY_SILENCE:g} s.")
 ENCODED = _wrong(415, "unsupported_encoding", "The gateway takes no compressed bodies.")
 NOT_HTTP = _wrong(400, "invalid_request", "The request is not valid HTTP, or its head is too large.")
-FULL = Refusal(503, "server_error", "too_many_bodies", "The large requests in progress need all of the gateway's memory.", 5)
+FULL = Refusal(
+    503, "server_error", "too_many_bodies", "The large requests in progress need all of the gateway's memory.", 5
+)
 BROKEN = Refusal(502, "server_error", "answer_incomplete", "The model's server ended its answer early.")
 FORBIDDEN = Refusal(403, "permission_error", "forbidden", "This key may not read the report.")
 FAILED = Refusal(500, "server_error", "internal_error", "The gateway failed. Its log has the reason.")
@@ -138,14 +146,20 @@ def accept(gateway: Gateway, route: Route, body: bytes, client: Client | None, s
     model, names = given["model"], allowed(gateway.models, client)
     if model not in names:
         # The same answer for both, so that a key does not show the names of other models.
-        return _wrong(404, "model_not_found", f"The model {model[:200]!r} does not exist for this key. Its models: {', '.join(names)}.")
+        return _wrong(
+            404,
+            "model_not_found",
+            f"The model {model[:200]!r} does not exist for this key. Its models: {', '.join(names)}.",
+        )
     if gateway.kinds[model] not in route.kinds:
         return _wrong(400, "wrong_path", _unfit(model, gateway.kinds[model]))
     # Fallbacks of fallbacks do not follow, so a key limits all of them.
     candidates = [model, *(other for other in gateway.fallbacks.get(model, ()) if other in names)]
     targets = [target for name in candidates for target in _healthy(gateway, name, servers)]
     if not targets:
-        return unanswered(gateway, model, {id_: servers.errors[id_] for name in candidates for id_ in gateway.models[name]})
+        return unanswered(
+            gateway, model, {id_: servers.errors[id_] for name in candidates for id_ in gateway.models[name]}
+        )
     return _encoded(given, route, targets)
 
 
@@ -159,14 +173,18 @@ def _healthy(gateway: Gateway, name: str, servers: Servers) -> list[Target]:
     ids = gateway.models[name]
     if len(ids) == 1:
         return [] if ids[0] in servers.errors else [Target(ids[0], name)]
-    order = sorted(range(len(ids)), key=lambda index: (servers.busy.get(ids[index], 0), (index + servers.turn) % len(ids)))
+    order = sorted(
+        range(len(ids)), key=lambda index: (servers.busy.get(ids[index], 0), (index + servers.turn) % len(ids))
+    )
     return [Target(ids[index], name) for index in order if ids[index] not in servers.errors]
 
 
 def unanswered(gateway: Gateway, model: str, reasons: Mapping[str, str]) -> Refusal:
     """Return the refusal of a request that no server can answer, with the reason of each."""
     listed = "; ".join(f"{id_}: {reason}" for id_, reason in reasons.items())
-    return Refusal(503, "server_error", "model_unavailable", f"No server of the model answers ({listed}).", gateway.interval, model)
+    return Refusal(
+        503, "server_error", "model_unavailable", f"No server of the model answers ({listed}).", gateway.interval, model
+    )
 
 
 def silent(model: str, seconds: float) -> Refusal:
@@ -182,7 +200,9 @@ def _encoded(given: dict[str, Any], route: Route, targets: Sequence[Target]) -> 
     options = given.get("stream_options")
     adds = bool(stream) and route.path in _ON_REQUEST and (options is None or isinstance(options, dict))
     asked: dict[str, Any] = options if isinstance(options, dict) else {}
-    sent = {**given, "stream_options": {**asked, "include_usage": True, "continuous_usage_stats": True}} if adds else given
+    sent = (
+        {**given, "stream_options": {**asked, "include_usage": True, "continuous_usage_stats": True}} if adds else given
+    )
     usage = asked.get("include_usage") is True
     always = usage and asked.get("continuous_usage_stats") is True
     # Targets of other models get their name later, if the first ones do not answer.
@@ -210,8 +230,12 @@ def refusal_body(refusal: Refusal, path: str) -> bytes:
     if path.removeprefix("/v1").startswith(_ANTHROPIC):
         kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
         kinds |= {500: "api_error", 503: "overloaded_error", 504: "timeout_error"}
-        return json.dumps({"type": "error", "error": {"type": kinds.get(refusal.status, refusal.kind), "message": refusal.message}}).encode()
-    return json.dumps({"error": {"message": refusal.message, "type": refusal.kind, "param": None, "code": refusal.code}}).encode()
+        return json.dumps(
+            {"type": "error", "error": {"type": kinds.get(refusal.status, refusal.kind), "message": refusal.message}}
+        ).encode()
+    return json.dumps(
+        {"error": {"message": refusal.message, "type": refusal.kind, "param": None, "code": refusal.code}}
+    ).encode()
 
 
 def refusal_headers(refusal: Refusal) -> dict[str, str]:
@@ -232,7 +256,9 @@ def listing(models: Sequence[Mapping[str, Any]], client: Client | None) -> dict[
     rows: dict[str, dict[str, Any]] = {}
     names = allowed((model["name"] for model in models), client)
     for model in (model for model in models if model["name"] in names):
-        row = rows.setdefault(model["name"], {"id": model["name"], "object": "model", "created": 0, "owned_by": model["cluster"]})
+        row = rows.setdefault(
+            model["name"], {"id": model["name"], "object": "model", "created": 0, "owned_by": model["cluster"]}
+        )
         if model["context"]:
             row["max_model_len"] = min(model["context"], row.get("max_model_len", model["context"]))
     return rows
@@ -246,7 +272,11 @@ def listed(rows: Mapping[str, Mapping[str, Any]], path: str) -> bytes | Refusal 
     if name is None:
         return None
     if name not in rows:
-        return _wrong(404, "model_not_found", f"The model {name[:200]!r} does not exist for this key. Its models: {', '.join(rows)}.")
+        return _wrong(
+            404,
+            "model_not_found",
+            f"The model {name[:200]!r} does not exist for this key. Its models: {', '.join(rows)}.",
+        )
     return json.dumps(rows[name]).encode()
 
 
@@ -262,7 +292,11 @@ def preflight(headers: Mapping[str, str]) -> dict[str, str]:
     """Return what a browser may send to a listed origin's request. Keys are in headers, so any name is harmless."""
     asked = headers.get("Access-Control-Request-Headers", "").strip()
     names = asked if _NAMES.fullmatch(asked) and len(asked) <= 1000 else "authorization, content-type, x-api-key"
-    return {"Access-Control-Allow-Methods": "GET, POST", "Access-Control-Allow-Headers": names, "Access-Control-Max-Age": "600"}
+    return {
+        "Access-Control-Allow-Methods": "GET, POST",
+        "Access-Control-Allow-Headers": names,
+        "Access-Control-Max-Age": "600",
+    }
 
 
 def counted(client: str) -> bool:

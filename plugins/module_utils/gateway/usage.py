@@ -46,7 +46,10 @@ class Usage:
     clients: dict[str, Client] = field(default_factory=dict)
 
     def add(self, client: str, model: str, now: int, **counts: int) -> None:
-        """Add counts of Count. Beyond the limits, the client that was idle longest goes, and further models count as other."""
+        """Add counts of Count.
+
+        Beyond the limits, the client that was idle longest goes, and further models count as other.
+        """
         entry = self.clients.setdefault(client, Client())
         entry.last = max(entry.last, now)
         if len(self.clients) > MOST_CLIENTS:

@@ -17,11 +17,14 @@ _OPTION = "--max-logprobs"
 
 
 def arguments(plan: Mapping[str, Any]) -> list[Problem]:
-    """Return a problem if the planned server refuses the requests: it generates no tokens, or returns fewer log-probabilities."""
+    """Return a problem if the planned server refuses the requests: it generates no tokens, or returns fewer
+    log-probabilities."""
     if plan["kind"] != "generate":
         found = f"the model is of the kind {plan['kind']}, which generates no tokens"
         fix = "remove golden_record, or use another model; the smoke test verifies its vectors or scores"
-        return [Problem("gb10_model", found, "a model of the kind generate, because golden answers consist of tokens", fix)]
+        return [
+            Problem("gb10_model", found, "a model of the kind generate, because golden answers consist of tokens", fix)
+        ]
     words = [*plan["serve"]["args"], *plan["serve"]["user_args"]]
     # The planner reports invalid arguments.
     values, _problems = vllm_release.parse(words, plan["stack"]["vllm"])

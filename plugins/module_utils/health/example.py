@@ -20,8 +20,8 @@ _CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}
 def client(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
     """Return the lines with the command that shows the key, and a request to a model of this kind.
 
-    ``api``: {endpoint, address, user, key_file, ca_file}: the URL for clients, the head's address and login user, and its
-    files with the key and the CA, "" without them.
+    ``api``: {endpoint, address, user, key_file, ca_file}: the URL for clients, the head's address and login user, and
+    its files with the key and the CA, "" without them.
     """
     login = f"{api['user']}@{api['address']}" if api["user"] else api["address"]
     key = [f"key: ssh -t {login} sudo cat {api['key_file']}"] if api["key_file"] else []

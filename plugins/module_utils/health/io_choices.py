@@ -22,11 +22,15 @@ _MOST_LOG = 8 << 20
 
 
 def read(run: Run, service: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {processes, complete} of a running unit: see choices.read(), and whether all messages of the start were read.
+    """Return {processes, complete} of a running unit: see choices.read(), and whether all messages of the start were
+    read.
 
     ``service``: the facts of io_facts.service(). Raises ValueError if journalctl fails.
     """
     entries, whole = io_client.journal_begin(run, io_client.of_start(service["invocation"]), _MOST_LOG)
     lines = [text for _when, text in entries]
     begins = any(map(status_text.STARTING.match, lines))
-    return {"processes": choices.read(lines), "complete": begins and (whole or any(io_client.READY in text for text in lines))}
+    return {
+        "processes": choices.read(lines),
+        "complete": begins and (whole or any(io_client.READY in text for text in lines)),
+    }

@@ -50,7 +50,9 @@ class _Named(ssl.SSLContext):
 
     def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
         """Verify that name instead of the host."""
-        return super().wrap_socket(sock, *arguments, **{**options, "server_hostname": self.server_name or options.get("server_hostname")})
+        return super().wrap_socket(
+            sock, *arguments, **{**options, "server_hostname": self.server_name or options.get("server_hostname")}
+        )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -105,8 +107,8 @@ class Server:
 def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
     """Return a server's API key, "" without one.
 
-    Raises OSError, ValueError (without the key), and StrangerError if the address is not of this host, or if its port is
-    used by other processes or by none.
+    Raises OSError, ValueError (without the key), and StrangerError if the address is not of this host, or if its port
+    is used by other processes or by none.
     """
     found = key(key_file)
     if not found:
@@ -114,10 +116,20 @@ def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
     place = urllib.parse.urlsplit(server.url)
     port = place.port or (443 if place.scheme == "https" else 80)
     addresses = _own_addresses(place.hostname, port) | {"0.0.0.0", "::"}
-    holders = [entry for entry in io_node.listeners() if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses]
-    others = [f"{entry['process'] or 'an unknown process'} ({entry['unit'] or 'no unit'})" for entry in holders if entry["unit"] != unit]
+    holders = [
+        entry
+        for entry in io_node.listeners()
+        if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses
+    ]
+    others = [
+        f"{entry['process'] or 'an unknown process'} ({entry['unit'] or 'no unit'})"
+        for entry in holders
+        if entry["unit"] != unit
+    ]
     if others:
-        raise StrangerError(f"port {port} is used by {', '.join(others)} instead of {unit}, so the API's key was not sent")
+        raise StrangerError(
+            f"port {port} is used by {', '.join(others)} instead of {unit}, so the API's key was not sent"
+        )
     if not holders:
         # It has just ended.
         raise StrangerError(f"no process listens on port {port}, so the API's key was not sent")
@@ -177,7 +189,9 @@ def body_of(answer: Any) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _ask(server: Server, path: str, timeout: float, body: dict[str, Any] | None = None, given: str = "") -> tuple[int, str]:
+def _ask(
+    server: Server, path: str, timeout: float, body: dict[str, Any] | None = None, given: str = ""
+) -> tuple[int, str]:
     """Return (HTTP status, body). Without an answer: (_SILENT or _UNTRUSTED, reason)."""
     try:
         try:

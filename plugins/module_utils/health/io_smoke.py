@@ -32,8 +32,11 @@ def headers(server: Server, key_file: str, unit: str = io_vllm.UNIT) -> dict[str
         raise smoke.AnswerError(str(error)) from error
 
 
-def ask(server: Server, path: str, body: Mapping[str, Any] | None, given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
-    """Send a request, GET without a body, and return the answer's lines, each with the seconds until it arrived. Raises smoke.AnswerError.
+def ask(
+    server: Server, path: str, body: Mapping[str, Any] | None, given: Mapping[str, str], timeout: float
+) -> list[tuple[float, str]]:
+    """Send a request, GET without a body, and return the answer's lines, each with the seconds until it arrived. Raises
+    smoke.AnswerError.
 
     ``timeout`` limits the whole answer, however slowly it arrives.
     """
@@ -56,9 +59,13 @@ def ask(server: Server, path: str, body: Mapping[str, Any] | None, given: Mappin
                 lines.append((time.monotonic() - begin, rest.decode("utf-8", "replace")))
     except urllib.error.HTTPError as error:
         with error:
-            raise smoke.AnswerError(f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}", error.code) from error
+            raise smoke.AnswerError(
+                f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}", error.code
+            ) from error
     except (OSError, http.client.HTTPException) as error:
-        raise smoke.AnswerError(f"no answer after {time.monotonic() - begin:.0f} s: {error or type(error).__name__}") from error
+        raise smoke.AnswerError(
+            f"no answer after {time.monotonic() - begin:.0f} s: {error or type(error).__name__}"
+        ) from error
     return lines
 
 
@@ -74,7 +81,10 @@ def run(
     key_file: str,
     unit: str,
 ) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Send the requests to a model of any kind. Returns answers of generation, lines for people, and a list of all problems."""
+    """Send the requests to a model of any kind.
+
+    Returns answers of generation, lines for people, and a list of all problems.
+    """
     if kind == "generate":
         answers, problems = test(server, model, max_tokens, reasoning, timeout, key_file, unit)
         return answers, smoke.lines(answers), problems

@@ -37,20 +37,20 @@ _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, driver, temperature, links, error, lock, record, watchdog, memory_guard, reboot} of
-    this node: sizes in bytes, times in seconds since boot.
+    """Return {services, ranks, available, total, uptime, driver, temperature, links, error, lock, record, watchdog,
+    memory_guard, reboot} of this node: sizes in bytes, times in seconds since boot.
 
     ``gate`` of a service is the text of its closed gates.
 
     ``driver`` is the GPU's, "" without one; ``temperature`` is its degrees Celsius, None if unknown.
     ``links`` are {interface, carrier, speed, hca, state} of the fabric's
-    interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
-    since boot and since the launch of the current record answered, or {}. ``lock`` is {text, age} of the run that holds
-    the cluster's lock, or {}. ``record`` is the ID of the current launch record, or "". ``image`` is the image of the ranks
-    and its ID, "" without containers.
+    interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the
+    journal since boot and since the launch of the current record answered, or {}. ``lock`` is {text, age} of the run
+    that holds the cluster's lock, or {}. ``record`` is the ID of the current launch record, or "". ``image`` is the
+    image of the ranks and its ID, "" without containers.
     ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
-    {active, starts, stop} with the last starts of guard.entry(), the present one included, and {reason, text} of the guard's
-    stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
+    {active, starts, stop} with the last starts of guard.entry(), the present one included, and {reason, text} of the
+    guard's stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -84,7 +84,11 @@ def node(run: Run) -> dict[str, Any]:
 def _links(run: Run) -> list[dict[str, Any]]:
     facts = io_fabric.read(run)
     return [
-        {"interface": name, "state": facts["rdma"].get(link["hca"], {}).get("state", ""), **{key: link[key] for key in ("carrier", "speed", "hca")}}
+        {
+            "interface": name,
+            "state": facts["rdma"].get(link["hca"], {}).get("state", ""),
+            **{key: link[key] for key in ("carrier", "speed", "hca")},
+        }
         for name, link in facts["interfaces"].items()
         if any(owner["file"] == topology.NETPLAN_FILE for owner in link["owners"])
     ]
@@ -104,7 +108,8 @@ def _watchdog(run: Run) -> dict[str, Any]:
 
 
 def last_alarm(folder: str) -> str:
-    """Return time and reason of the newest evidence, "" without one: a watchdog knows only the alarms since its start."""
+    """Return time and reason of the newest evidence, "" without one: a watchdog knows only the alarms since its
+    start."""
     try:
         newest = max(os.listdir(folder), default="")
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.strptime(newest, "%Y%m%dT%H%M%SZ"))
@@ -131,7 +136,12 @@ def _memory_guard(run: Run) -> dict[str, Any]:
     return {
         "active": io_node.service(run, paths.MEMORY_GUARD_UNIT)["active"] == "active",
         "starts": [*io_guard.starts(), *([present] if present else [])],
-        "stop": {"reason": reason, "text": f"the memory guard stopped the services: {reason}{symptoms.advice('memory-floor')}"} if stop else {},
+        "stop": {
+            "reason": reason,
+            "text": f"the memory guard stopped the services: {reason}{symptoms.advice('memory-floor')}",
+        }
+        if stop
+        else {},
     }
 
 
@@ -140,20 +150,38 @@ def _lock() -> dict[str, Any]:
         held = io_cluster_lock.look(cluster_lock.FOLDER)
     except (cluster_lock.LockError, OSError) as error:
         return {"text": f"{cluster_lock.FOLDER}/{cluster_lock.FILE} cannot be read: {error}", "age": 0.0}
-    return {"text": cluster_lock.described(held), "age": max(0.0, round(io_cluster_lock.now() - held.taken, 1))} if held else {}
+    return (
+        {"text": cluster_lock.described(held), "age": max(0.0, round(io_cluster_lock.now() - held.taken, 1))}
+        if held
+        else {}
+    )
 
 
 def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
     """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting,
-    prefix_cache_hit_rate, drafted, accepted, context, kind, requests_per_second} of a server. The rate is a fraction since
-    the server started, as are the tokens of a draft; ``context`` is the maximum number of tokens of a request.
+    prefix_cache_hit_rate, drafted, accepted, context, kind, requests_per_second} of a server. The rate is a fraction
+    since the server started, as are the tokens of a draft; ``context`` is the maximum number of tokens of a request.
 
-    It measures for ``seconds``, then requests one token, vector or score with a timeout of ``timeout``. Unknown values are None or "".
-    The server receives the key only if the unit listens on the port.
+    It measures for ``seconds``, then requests one token, vector or score with a timeout of ``timeout``. Unknown values
+    are None or "". The server receives the key only if the unit listens on the port.
     """
     healthy, reason = io_vllm.health(server)
-    facts: dict[str, Any] = {"url": server.url, "healthy": healthy, "answers": None, "answered_after": None, "reason": reason}
-    facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None, "prefix_cache_hit_rate": None, "context": None}
+    facts: dict[str, Any] = {
+        "url": server.url,
+        "healthy": healthy,
+        "answers": None,
+        "answered_after": None,
+        "reason": reason,
+    }
+    facts |= {
+        "model": "",
+        "root": "",
+        "tokens_per_second": None,
+        "running": None,
+        "waiting": None,
+        "prefix_cache_hit_rate": None,
+        "context": None,
+    }
     facts |= {"drafted": 0.0, "accepted": 0.0, "kind": "", "requests_per_second": None}
     if not facts["healthy"]:
         return facts
@@ -186,7 +214,10 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
 
 
 def _answer(server: Server, model: str, given: dict[str, str], timeout: float) -> str:
-    """Request one token, vector or score. Returns the kind of the model. Raises AnswerError of the first refused request."""
+    """Request one token, vector or score.
+
+    Returns the kind of the model. Raises AnswerError of the first refused request.
+    """
     refused: list[smoke.AnswerError] = []
     for kind, (path, body) in probe.requests(model).items():
         try:

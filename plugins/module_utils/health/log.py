@@ -70,7 +70,8 @@ _CAUSES = (
 )
 #: Ray's message about a rank that died without output.
 _DEAD_RANK = re.compile(
-    r"^A worker died or was killed.*Worker IP address: (\S+).*Worker PID: (\d+).*Worker exit detail: (.+?)(?: Some common causes|$)"
+    r"^A worker died or was killed.*Worker IP address: (\S+).*Worker PID: (\d+).*Worker exit detail: (.+?)(?: "
+    r"Some common causes|$)"
 )
 #: Reported if the log has no other cause.
 _KILLED = re.compile(r"^\S+\.service: (?:Main|Control) process exited, code=(?:killed|dumped), .*$")
@@ -163,7 +164,9 @@ def _plain_cause(text: str) -> str:
 
 def _is_echo(exception: str, message: str) -> bool:
     """Return whether an exception only reports that another process failed."""
-    return exception in _ECHO_CLASSES or message in _ECHO_WHOLE_TEXTS or any(echoed in message for echoed in _ECHO_TEXTS)
+    return (
+        exception in _ECHO_CLASSES or message in _ECHO_WHOLE_TEXTS or any(echoed in message for echoed in _ECHO_TEXTS)
+    )
 
 
 def _telling(text: str, message: str, after: Sequence[str]) -> str:

@@ -59,7 +59,11 @@ def whole(text: str) -> Answer:
     body = _json(text)
     choice = _choice(body, text)
     message = choice.get("message")
-    return _answer([message if isinstance(message, dict) else {"content": choice.get("text")}], choice.get("finish_reason"), body.get("usage"))
+    return _answer(
+        [message if isinstance(message, dict) else {"content": choice.get("text")}],
+        choice.get("finish_reason"),
+        body.get("usage"),
+    )
 
 
 def streamed(lines: Sequence[str]) -> Answer:

@@ -65,20 +65,31 @@ def question(kind: str, model: str) -> tuple[str, dict[str, Any]]:
 
 
 def judge(kind: str, text: str, dimension: int, meaning: bool) -> Result:
-    """Return the result of an answer. ``dimension``: of each vector, 0 for any. Raises AnswerError for an invalid one."""
+    """Return the result of an answer.
+
+    ``dimension``: of each vector, 0 for any. Raises AnswerError for an invalid one.
+    """
     return _embedding(vectors(text), dimension, meaning) if kind == "embed" else _reranking(scores(text), meaning)
 
 
 def vectors(text: str) -> list[list[float]]:
-    """Return the vectors of an answer in the order of the sentences. A number that is not finite is nan. Raises AnswerError."""
+    """Return the vectors of an answer in the order of the sentences.
+
+    A number that is not finite is nan. Raises AnswerError.
+    """
     found = [_numbers(each.get("embedding"), text) for each in _indexed(text, "data", len(_SENTENCES))]
     if len({len(vector) for vector in found}) != 1:
-        raise AnswerError(f"the vectors have {', '.join(str(len(vector)) for vector in found)} numbers, expected equal ones")
+        raise AnswerError(
+            f"the vectors have {', '.join(str(len(vector)) for vector in found)} numbers, expected equal ones"
+        )
     return found
 
 
 def scores(text: str) -> list[float]:
-    """Return the scores of an answer in the order of the documents. One that is not finite is nan. Raises AnswerError."""
+    """Return the scores of an answer in the order of the documents.
+
+    One that is not finite is nan. Raises AnswerError.
+    """
     return [_number(each.get("relevance_score"), text) for each in _indexed(text, "results", len(_DOCUMENTS))]
 
 
@@ -99,14 +110,19 @@ def _embedding(found: Sequence[Sequence[float]], dimension: int, meaning: bool) 
     norms = [math.hypot(*vector) for vector in found]
     lines[0] += f", norms {min(norms):.3g} to {max(norms):.3g}"
     if min(norms) < _LEAST_NORM or not math.isfinite(max(norms)):
-        return Result(lines, [*problems, f"the norms are {min(norms):.3g} to {max(norms):.3g}, expected numbers above 0"])
+        return Result(
+            lines, [*problems, f"the norms are {min(norms):.3g} to {max(norms):.3g}, expected numbers above 0"]
+        )
     near, unrelated, again = (cosine(found[0], found[index]) for index in (_NEAR, _UNRELATED, _AGAIN))
-    lines.append(f"cosine of equal sentences {again:.4f}, of equal meaning {near:.4f}, of unrelated sentences {unrelated:.4f}")
+    lines.append(
+        f"cosine of equal sentences {again:.4f}, of equal meaning {near:.4f}, of unrelated sentences {unrelated:.4f}"
+    )
     if again < _SAME_COSINE:
         problems.append(f"two vectors of the same text have the cosine {again:.4f}, expected at least {_SAME_COSINE}")
     if meaning and near <= unrelated:
         problems.append(
-            f"two sentences of equal meaning have the cosine {near:.4f}, unrelated ones {unrelated:.4f}, expected a smaller one: {_UNTRAINED}"
+            f"two sentences of equal meaning have the cosine {near:.4f}, unrelated ones {unrelated:.4f}, "
+            f"expected a smaller one: {_UNTRAINED}"
         )
     if not meaning and found[0] == found[_UNRELATED]:
         problems.append("different texts have the same vector")
@@ -126,7 +142,9 @@ def _reranking(found: Sequence[float], meaning: bool) -> Result:
         problems.append(f"two equal documents have the scores {found[0]:.4f} and {found[_AGAIN]:.4f}")
     others = [score for index, score in enumerate(found) if index != _RELEVANT]
     if meaning and found[_RELEVANT] <= max(others):
-        problems.append(f"the relevant document has the score {found[_RELEVANT]:.4f}, another one {max(others):.4f}: {_UNTRAINED}")
+        problems.append(
+            f"the relevant document has the score {found[_RELEVANT]:.4f}, another one {max(others):.4f}: {_UNTRAINED}"
+        )
     if not meaning and len(set(found)) == 1:
         problems.append("different documents have the same score")
     return Result(lines, problems)

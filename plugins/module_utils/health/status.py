@@ -5,8 +5,8 @@
 """Format a cluster's status output, and parse a node's metrics and log for it.
 
 A node is ``{"name": str, "address": str, "user": str, "head": bool, "endpoint": str, "key_file": str,
-"ca_file": str, "unreachable": str, "status": {...} | {}}``. ``endpoint`` is the API's URL for clients, if the node is the
-head. ``key_file`` and ``ca_file`` are those of health/example.py. ``status`` is the result of cluster_status_info.
+"ca_file": str, "unreachable": str, "status": {...} | {}}``. ``endpoint`` is the API's URL for clients, if the node is
+the head. ``key_file`` and ``ca_file`` are those of health/example.py. ``status`` is the result of cluster_status_info.
 """
 
 from __future__ import annotations
@@ -67,10 +67,11 @@ def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """Return (time, text) of the explained root cause in the latest start that has one, or (0.0, ""). Entries are in order.
+    """Return (time, text) of the explained root cause in the latest start that has one, or (0.0, ""). Entries are in
+    order.
 
-    The time is that of the start's last entry, when it ended. What a service logs after it was told to stop is no cause:
-    vLLM's engine then reports that it died.
+    The time is that of the start's last entry, when it ended. What a service logs after it was told to stop is no
+    cause: vLLM's engine then reports that it died.
     """
     starts: list[list[tuple[float, str]]] = [[]]
     stopping = False
@@ -96,7 +97,9 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     result += [f"watchdog: {said}"] if said else []
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
-        result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
+        result += [
+            f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)
+        ]
     result += _records(nodes)
     result += _images(nodes)
     result += _reboots(nodes)
@@ -104,7 +107,11 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
 
 
 def _last_error(nodes: Sequence[Mapping[str, Any]]) -> str:
-    errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
+    errors = [
+        (node["status"]["error"]["age"], node["name"], node["status"]["error"])
+        for node in nodes
+        if node["status"].get("error")
+    ]
     if not errors:
         unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""
         return f"last error: none of this launch since boot{unread}"
@@ -114,7 +121,9 @@ def _last_error(nodes: Sequence[Mapping[str, Any]]) -> str:
 
 def _records(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the line about the current launch record, by node if the nodes disagree."""
-    found = {node["name"]: node["status"].get("record", "")[: record.SHOWN] for node in nodes if not node["unreachable"]}
+    found = {
+        node["name"]: node["status"].get("record", "")[: record.SHOWN] for node in nodes if not node["unreachable"]
+    }
     if len(set(found.values())) > 1:
         listed = ", ".join(f"{name} {shown or 'none'}" for name, shown in found.items())
         return [f"warning: the nodes have different launch records: {listed}. Fix: run site.yml"]
@@ -135,13 +144,22 @@ def image(recorded: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _reboots(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    pending = {node["name"]: node["status"]["reboot"] for node in nodes if node["status"].get("reboot", {}).get("required")}
+    pending = {
+        node["name"]: node["status"]["reboot"] for node in nodes if node["status"].get("reboot", {}).get("required")
+    }
     return [f"warning: {name}: {packages.pending_reboot(found['packages'])}" for name, found in pending.items()]
 
 
 def watchdog(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the state of the watchdog on the head, and the nodes without a running one. ``found``: by node, {} without it."""
-    down = [f"DOWN on {', '.join(name for name in found if not found[name]['active'])}"] if not all(each["active"] for each in found.values()) else []
+    """Return the state of the watchdog on the head, and the nodes without a running one.
+
+    ``found``: by node, {} without it.
+    """
+    down = (
+        [f"DOWN on {', '.join(name for name in found if not found[name]['active'])}"]
+        if not all(each["active"] for each in found.values())
+        else []
+    )
     head = next((each for each in found.values() if each["active"] and each.get("head")), None)
     if head:
         state = "armed" if head.get("armed") else "not armed before the first answer"
@@ -153,14 +171,22 @@ def watchdog(found: Mapping[str, Mapping[str, Any]]) -> str:
 def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     head = next((node for node in nodes if node["head"]), None)
     if head is None or not (api := head["status"].get("api")):
-        return [f"model: unknown, because {head['name'] if head else 'the head'} cannot be read", f"the inventory specifies {wanted}"]
+        return [
+            f"model: unknown, because {head['name'] if head else 'the head'} cannot be read",
+            f"the inventory specifies {wanted}",
+        ]
     if not api["healthy"]:
         untrusted = f", TLS error: {api['reason']}" if api["reason"] else ""
         return [f"model: none is served at {head['endpoint']}{untrusted}", f"the inventory specifies {wanted}"]
     name, kind = api["model"] or "a model", _KINDS.get(api["kind"], "")
     result = [f"{name}{kind} DOES NOT ANSWER at {head['endpoint']}: {api['reason']}"]
     if api["answers"]:
-        result = [f"{name}{kind} answers in {api['answered_after'] * 1000:.0f} ms at {head['endpoint']}{_since(head['status'])}"]
+        result = [
+            (
+                f"{name}{kind} answers in {api['answered_after'] * 1000:.0f} ms at "
+                f"{head['endpoint']}{_since(head['status'])}"
+            )
+        ]
         result += example.client(head, name, api["kind"])
     result += [activity(api), *_draft(api), f"model: {api['root'] or 'unknown'}"]
     if api["root"] and api["root"] != wanted:
@@ -180,7 +206,10 @@ def activity(api: Mapping[str, Any]) -> str:
     speed = f"{'unknown' if measured is None else f'{measured:.1f}'} {'requests/s' if pooling else 'tokens/s'}"
     running, waiting = ("unknown" if api[name] is None else int(api[name]) for name in ("running", "waiting"))
     rate = api["prefix_cache_hit_rate"]
-    return f"{speed}, {running} requests running, {waiting} waiting, prefix cache {'unused' if rate is None else f'hit rate {rate:.0%}'}"
+    return (
+        f"{speed}, {running} requests running, {waiting} waiting, prefix cache "
+        f"{'unused' if rate is None else f'hit rate {rate:.0%}'}"
+    )
 
 
 def _draft(api: Mapping[str, Any]) -> list[str]:
@@ -190,7 +219,11 @@ def _draft(api: Mapping[str, Any]) -> list[str]:
         return []
     line = f"draft: {accepted / drafted:.0%} of {int(drafted)} tokens accepted"
     few = drafted >= _DRAFTED and accepted < _FEW_ACCEPTED * drafted
-    return [f"{line}; warning: so few make answers slower. Fix: leave out --speculative-config, or use another draft" if few else line]
+    return [
+        f"{line}; warning: so few make answers slower. Fix: leave out --speculative-config, or use another draft"
+        if few
+        else line
+    ]
 
 
 def _node(node: Mapping[str, Any]) -> list[str]:
@@ -230,7 +263,11 @@ def _link(link: Mapping[str, Any]) -> str:
 
 def _service(service: Mapping[str, Any], uptime: float) -> str:
     name = service["unit"].removesuffix(".service")
-    state = service["active"] if service["active"] == service["sub"] or service["sub"] == "running" else f"{service['active']} ({service['sub']})"
+    state = (
+        service["active"]
+        if service["active"] == service["sub"] or service["sub"] == "running"
+        else f"{service['active']} ({service['sub']})"
+    )
     since = f" for {spans.span(max(0.0, uptime - service['started']))}" if service["pid"] else ""
     count = service["restarts"]
     notes = [_restarts(count)] * bool(count) + ["not started at boot"] * (not service["enabled"])

@@ -122,7 +122,9 @@ def _node(node: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
         yield "memory-held", "serves nothing, but less than half of its memory is available"
 
 
-def _services(services: Sequence[Mapping[str, Any]], uptime: float, guard: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _services(
+    services: Sequence[Mapping[str, Any]], uptime: float, guard: Mapping[str, Any]
+) -> Iterator[tuple[str, str]]:
     """Return (state, description) of a node's services and of the guard of its memory."""
     if guard["stop"]:
         yield "memory-floor", f"has its services stopped: {guard['stop']['reason']}"

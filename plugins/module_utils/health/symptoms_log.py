@@ -21,8 +21,8 @@ _NCCL = "NCCL 2.30, src"
 _REINSTALL = "run site.yml --tags vllm_runtime, which installs the same versions on all nodes"
 _SAME_NCCL = "run site.yml --tags nccl_sm121_build, which installs the same build for the GPUs on all nodes"
 _SMALLER = (
-    "raise gb10_memory_reserve, lower gb10_kv_cache_contexts, gb10_max_model_len or gb10_max_num_seqs, or use more nodes; "
-    "playbooks/plan.yml shows the planned memory"
+    "raise gb10_memory_reserve, lower gb10_kv_cache_contexts, gb10_max_model_len or gb10_max_num_seqs, or use "
+    "more nodes; playbooks/plan.yml shows the planned memory"
 )
 
 _MEMORY_ERRORS = (
@@ -76,7 +76,10 @@ _MEMORY_ERRORS = (
             "increase gpu_memory_utilization.",
         ),
         "each request needs a block for its state (Mamba, linear attention), and the KV cache has fewer blocks",
-        "set gb10_max_num_seqs to 0 for as many as can run at the same time, or lower it below the number in the message",
+        (
+            "set gb10_max_num_seqs to 0 for as many as can run at the same time, or lower it below the number in "
+            "the message"
+        ),
         "vllm-project/vllm#38270 (the check), #49064 (reports of it); vLLM 0.33, config/compilation.py",
         SOURCE,
         r"max_num_seqs .{0,20}exceeds available Mamba cache",
@@ -620,7 +623,10 @@ _DRIVER_ERRORS = (
             "torch.AcceleratorError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
         ),
         "this CUDA release needs a newer driver than the node has",
-        "install DGX OS's driver on all nodes, use a gb10_stack for an older CUDA, or build with the CUDA toolkit of the driver",
+        (
+            "install DGX OS's driver on all nodes, use a gb10_stack for an older CUDA, or build with the CUDA "
+            "toolkit of the driver"
+        ),
         "eugr/spark-vllm-docker#266; NVIDIA/dgx-spark-playbooks; vllm-project/vllm#47397",
         pattern=r"driver on your system is too old|driver version is insufficient for CUDA runtime"
         r"|unsatisfied condition: cuda|PTX was compiled with an unsupported toolchain",
@@ -741,7 +747,10 @@ _RAY_ERRORS = (
         (
             "ValueError: Cannot provide a placement group requiring 2 GPUs (placement_group_specs=[{'GPU': 1.0}, "
             "{'GPU': 1.0}]) within 1800 seconds.",
-            "ValueError: The number of required GPUs exceeds the total number of available GPUs in the placement group.",
+            (
+                "ValueError: The number of required GPUs exceeds the total number of available GPUs in the "
+                "placement group."
+            ),
         ),
         "Ray has fewer GPUs than ranks, an old server still has them, or VLLM_HOST_IP differs from Ray's address",
         "lower gb10_tensor_parallel_size or add nodes; remove VLLM_HOST_IP from gb10_extra_env; run "
@@ -925,7 +934,10 @@ _MODEL_ERRORS = (
         "weights-shape",
         _MODEL,
         ("AssertionError: Attempted to load weight (torch.Size([64])) into parameter (torch.Size([128]))",),
-        "a tensor of the weights has another shape than config.json gives it: the files are of different models or revisions",
+        (
+            "a tensor of the weights has another shape than config.json gives it: the files are of different "
+            "models or revisions"
+        ),
         "restore config.json and weights of the same revision, or remove --hf-overrides from gb10_vllm_extra_args",
         "vLLM 0.33.0 on two NVIDIA H100 (tests/gpu/site.py), with another head_dim in config.json",
         LAB,
@@ -1010,8 +1022,8 @@ _HOST_ERRORS = (
         "gate-refused",
         _HOST,
         (
-            "gb10-gates refused the start: spark2.gates.fabric.enp1s0f1np1: MTU 1500. Expected: MTU 9000 (gb10_fabric_mtu). Fix: "
-            "run site.yml --tags qsfp_netplan; ip address show lists the interfaces.",
+            "gb10-gates refused the start: spark2.gates.fabric.enp1s0f1np1: MTU 1500. Expected: MTU 9000 "
+            "(gb10_fabric_mtu). Fix: run site.yml --tags qsfp_netplan; ip address show lists the interfaces.",
         ),
         "the node was not as planned for gb10_gate_timeout seconds: fabric, peers, GPU, NCCL or memory",
         "follow the fix in the line, then run site.yml",
@@ -1243,9 +1255,12 @@ CONSEQUENCES: tuple[Symptom, ...] = (
         "process-killed",
         _CONSEQUENCE,
         ("gb10-vllm.service: Main process exited, code=killed, status=9/KILL",),
-        "another program ended the server: the OOM killer, the memory guard, earlyoom, a watchdog, systemctl, or a person",
-        "read journalctl -k and journalctl -u gb10-memory-guard -u earlyoom of the node; disable earlyoom, or lower its limit to a fixed "
-        "size",
+        (
+            "another program ended the server: the OOM killer, the memory guard, earlyoom, a watchdog, systemctl, "
+            "or a person"
+        ),
+        "read journalctl -k and journalctl -u gb10-memory-guard -u earlyoom of the node; disable earlyoom, or "
+        "lower its limit to a fixed size",
         "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark (earlyoom under deep contexts); "
         "tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#31",
         pattern=r"code=killed, status=(?:9/KILL|15/TERM)",

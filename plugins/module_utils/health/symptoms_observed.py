@@ -57,8 +57,8 @@ OBSERVED: tuple[Symptom, ...] = (
         _ANSWERS,
         "a reasoning model answers with content: null",
         "the reasoning used up max_tokens before the answer began",
-        "request 512 tokens or more, 1024 with tools; or skip the reasoning with chat_template_kwargs {enable_thinking: false} "
-        "in the request; only Qwen3 also reads /no_think in a prompt",
+        "request 512 tokens or more, 1024 with tools; or skip the reasoning with chat_template_kwargs "
+        "{enable_thinking: false} in the request; only Qwen3 also reads /no_think in a prompt",
         _CONSELARA,
         "max-tokens-reasoning",
     ),
@@ -193,7 +193,10 @@ OBSERVED: tuple[Symptom, ...] = (
         _HOST,
         "a node is dead until a power cycle, without an OOM record",
         "unified memory was exhausted: at the start, by a long prefill, or when a model wakes up",
-        "raise gb10_memory_reserve or lower gb10_kv_cache_contexts; cgroup limits such as --memory do not count GPU memory",
+        (
+            "raise gb10_memory_reserve or lower gb10_kv_cache_contexts; cgroup limits such as --memory do not "
+            "count GPU memory"
+        ),
         "vllm-project/vllm#46307, #50011; NVIDIA/open-gpu-kernel-modules#1358; pytorch/pytorch#174358",
         "memory-utilization-ceiling",
         "memory-utilization-131k",
@@ -294,7 +297,10 @@ OBSERVED: tuple[Symptom, ...] = (
         "inventory-unread",
         _CONTROLLER,
         ("inventory: no host in the group gb10_cluster",),
-        "-i is missing, or Ansible cannot read the file, such as one with a tab; a warning above the error has the line",
+        (
+            "-i is missing, or Ansible cannot read the file, such as one with a tab; a warning above the error has "
+            "the line"
+        ),
         "pass -i inventories/mine; indent with spaces, and run ansible-inventory -i inventories/mine --graph",
         "ansible-core 2.19: an inventory that cannot be read is only a warning",
         LAB,
@@ -303,7 +309,10 @@ OBSERVED: tuple[Symptom, ...] = (
         "ansible-core-old",
         _CONTROLLER,
         ("ansible-core: version 2.16.3. Expected: 2.19 or newer", "'TaskResult' object has no attribute 'host'"),
-        "the shell uses the ansible-core of the distribution (Ubuntu 24.04 has 2.16) instead of the virtual environment's",
+        (
+            "the shell uses the ansible-core of the distribution (Ubuntu 24.04 has 2.16) instead of the virtual "
+            "environment's"
+        ),
         "run . ~/gb10/bin/activate in each new shell",
         "this collection; seen with ansible-core 2.16",
         LAB,
@@ -313,7 +322,10 @@ OBSERVED: tuple[Symptom, ...] = (
         _CONTROLLER,
         ("couldn't resolve module/action 'gb10.cluster.cluster_lock'", "the role 'gb10.cluster.gb10' was not found"),
         "Ansible does not find the collection: a playbook was copied out of it, or the clone has no symbolic links",
-        "run the playbook in its clone, or install the collection; clone on a file system with links, such as WSL's own",
+        (
+            "run the playbook in its clone, or install the collection; clone on a file system with links, such as "
+            "WSL's own"
+        ),
         "ansible-core 2.19, seen with a copied playbook",
         LAB,
     ),

@@ -85,8 +85,8 @@ _STATES = (
         topic=_TOPIC,
         shows=("an interface of the fabric has NO CARRIER, or its RDMA port is not ACTIVE",),
         cause="a cable is unplugged or loose, a port of the switch is down, or the other node is off",
-        fix="plug the cable in firmly and test ethtool INTERFACE; with carrier but without ACTIVE, reboot the node; then run "
-        "site.yml",
+        fix="plug the cable in firmly and test ethtool INTERFACE; with carrier but without ACTIVE, reboot the "
+        "node; then run site.yml",
         source="NVIDIA dgx-spark-playbooks, connect-two-sparks and spark_cluster_setup (prevalidation)",
         tested=LAB,
     ),
@@ -95,7 +95,10 @@ _STATES = (
         topic=_TOPIC,
         shows=("less than 2 % of a node's memory is available",),
         cause="weights, KV cache and the host share the memory; at its end the host freezes without an OOM record",
-        fix="raise gb10_memory_reserve or lower gb10_kv_cache_contexts, and run site.yml; playbooks/plan.yml shows the memory",
+        fix=(
+            "raise gb10_memory_reserve or lower gb10_kv_cache_contexts, and run site.yml; playbooks/plan.yml shows "
+            "the memory"
+        ),
         source="vllm-project/vllm#46307, #45179; spark-arena/sparkrun (earlyoom at 2 %)",
         tested=_UNIT,
         rules=("memory-utilization-ceiling", "memory-utilization-131k", "unequal-memory"),
@@ -104,8 +107,14 @@ _STATES = (
         id="memory-floor",
         topic=_TOPIC,
         shows=("the memory guard stopped the services of a node during a start: too little memory was available",),
-        cause="the start needed more memory than the plan left, or another program used it; without the stop, a GB10 freezes",
-        fix="lower gb10_max_num_seqs or gb10_max_model_len, raise gb10_memory_reserve, or end the other program; then run site.yml",
+        cause=(
+            "the start needed more memory than the plan left, or another program used it; without the stop, a "
+            "GB10 freezes"
+        ),
+        fix=(
+            "lower gb10_max_num_seqs or gb10_max_model_len, raise gb10_memory_reserve, or end the other program; "
+            "then run site.yml"
+        ),
         source="vllm-project/vllm#46307; AEON-7/vllm-ultimate-dgx-spark#9; spark-arena/sparkrun (earlyoom at 2 %)",
         tested=LAB,
         rules=("memory-utilization-ceiling", "kv-cache-bytes"),
@@ -124,7 +133,10 @@ _STATES = (
         topic=_TOPIC,
         shows=("less than half of a node's memory is available, although no service runs",),
         cause="another program has the memory, or the GPU driver has not released that of a crashed process",
-        fix="end the other program (ps aux --sort=-rss), or raise gb10_memory_reserve by its memory; if none has it, reboot the node",
+        fix=(
+            "end the other program (ps aux --sort=-rss), or raise gb10_memory_reserve by its memory; if none has "
+            "it, reboot the node"
+        ),
         source="reports of about 33 GB lost per crashed container; NVIDIA/dgx-spark-playbooks (troubleshooting)",
         tested=_UNIT,
     ),

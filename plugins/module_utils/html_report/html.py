@@ -59,7 +59,11 @@ def table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]
     In a narrow window it is a list, so each cell has the title of its column, unless it covers several.
     """
     body = [
-        tag("tr", tag("th", first, scope="row", data_label=head[0]), *map(_cell, rest, head[1:] if len(rest) == len(head) - 1 else rest))
+        tag(
+            "tr",
+            tag("th", first, scope="row", data_label=head[0]),
+            *map(_cell, rest, head[1:] if len(rest) == len(head) - 1 else rest),
+        )
         for first, *rest in rows
     ]
     header = tag("thead", tag("tr", *(tag("th", each, scope="col") for each in head)))

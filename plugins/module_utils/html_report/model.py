@@ -72,7 +72,8 @@ def _warnings(found: parse.Golden) -> str:
 
 
 def golden_verdict(text: str | None) -> tuple[str, str]:
-    """Return the severity of the last golden result and its words for the top of the page, both "" without a message."""
+    """Return the severity of the last golden result and its words for the top of the page, both "" without a
+    message."""
     try:
         found = parse.golden_result(text or "")
     except ValueError:

@@ -60,7 +60,9 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     body = [tag("section", tag("h2", title, id=_anchor(title)), each) for title, each in content.items()]
     header = tag(
         "header",
-        *_header(known, given, _verdict(counting, len(checks), len(found) - len(counting), given.golden), _time(finished)),
+        *_header(
+            known, given, _verdict(counting, len(checks), len(found) - len(counting), given.golden), _time(finished)
+        ),
         _contents(content),
     )
     head = tag(

@@ -29,19 +29,25 @@ _LIBRARY = 0o755
 
 def store(python: str) -> str:
     """Return the folder for the modules in FlashInfer's package, "" if the environment has no FlashInfer."""
-    packages = glob.glob(f"{glob.escape(os.path.dirname(os.path.dirname(python)))}/lib/python3*/site-packages/flashinfer")
+    packages = glob.glob(
+        f"{glob.escape(os.path.dirname(os.path.dirname(python)))}/lib/python3*/site-packages/flashinfer"
+    )
     return f"{packages[0]}/{plan.STORE}" if packages else ""
 
 
 def _release(folder: str) -> str:
-    """Return the release of FlashInfer that has the folder, such as "flashinfer_python-0.7.2.dist-info", "" if unknown."""
+    """Return the release of FlashInfer that has the folder, such as "flashinfer_python-0.7.2.dist-info", "" if
+    unknown."""
     packages = os.path.dirname(os.path.dirname(os.path.dirname(folder)))
     found = sorted(glob.glob(f"{glob.escape(packages)}/flashinfer_python-*.dist-info"))
     return os.path.basename(found[0]) if found else ""
 
 
 def _empty_of_others(folder: str) -> None:
-    """Remove the modules of another release of FlashInfer, which a node's own wheel may have replaced. Raises OSError."""
+    """Remove the modules of another release of FlashInfer, which a node's own wheel may have replaced.
+
+    Raises OSError.
+    """
     mark = f"{folder}/{plan.MANIFESTS}/{plan.RELEASE}"
     if io_file.differs(mark, _release(folder)):
         if os.path.isdir(folder):
@@ -72,7 +78,13 @@ def start(run: Run, argv: Sequence[str]) -> None:
     stop(run)
     status, _stdout, stderr = run(list(argv))
     if status != 0:
-        raise ProblemsError([Problem("unit", f"systemd-run failed: {stderr.strip()}", "a started unit", f"see journalctl -u {plan.UNIT}")])
+        raise ProblemsError(
+            [
+                Problem(
+                    "unit", f"systemd-run failed: {stderr.strip()}", "a started unit", f"see journalctl -u {plan.UNIT}"
+                )
+            ]
+        )
 
 
 def stop(run: Run) -> None:
@@ -123,7 +135,16 @@ def unpack(folder: str, name: str, path: str, jobs: int) -> dict[str, str]:
             module = entry.name.removesuffix(".so")
             source = archive.extractfile(entry) if entry.isreg() else None
             if source is None or not plan.MODULE.fullmatch(module) or entry.size > plan.MOST_BYTES:
-                raise ProblemsError([Problem("archive", f"{entry.name[:100]!r} is no module", "modules of FlashInfer", "compile them again")])
+                raise ProblemsError(
+                    [
+                        Problem(
+                            "archive",
+                            f"{entry.name[:100]!r} is no module",
+                            "modules of FlashInfer",
+                            "compile them again",
+                        )
+                    ]
+                )
             modules[module] = _add(folder, module, source)
     _write_manifest(folder, name, modules, jobs)
     return modules
@@ -131,7 +152,9 @@ def unpack(folder: str, name: str, path: str, jobs: int) -> dict[str, str]:
 
 def _refuse_many(count: int) -> None:
     if count > plan.MOST_MODULES:
-        raise ProblemsError([Problem("modules", str(count), f"at most {plan.MOST_MODULES}", "remove the folder of the compilation")])
+        raise ProblemsError(
+            [Problem("modules", str(count), f"at most {plan.MOST_MODULES}", "remove the folder of the compilation")]
+        )
 
 
 def _add(folder: str, module: str, source: IO[bytes]) -> str:
@@ -139,7 +162,9 @@ def _add(folder: str, module: str, source: IO[bytes]) -> str:
     place = f"{folder}/{module}"
     content = source.read(plan.MOST_BYTES + 1)
     if len(content) > plan.MOST_BYTES:
-        raise ProblemsError([Problem("modules", f"{module} is too large", f"at most {plan.MOST_BYTES} bytes", "compile it again")])
+        raise ProblemsError(
+            [Problem("modules", f"{module} is too large", f"at most {plan.MOST_BYTES} bytes", "compile it again")]
+        )
     digest = hashlib.sha256(content).hexdigest()
     path = f"{place}/{module}.so"
     if not os.path.isfile(path):

@@ -19,7 +19,11 @@ from typing import Any
 #: Bytes of the KV cache, tokens of the context, and requests at the same time.
 _KV_BYTES, _CONTEXT, _REQUESTS = 1 << 30, 2048, 16
 _LEAST_LAYERS = 2
-_PARSERS = ("vllm.entrypoints.common.cli_args", "vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+_PARSERS = (
+    "vllm.entrypoints.common.cli_args",
+    "vllm.entrypoints.launchers.cli_args",
+    "vllm.entrypoints.openai.cli_args",
+)
 
 
 def program() -> str:
@@ -43,7 +47,9 @@ def shortened(config: Any) -> Any:
         # vLLM first applies the function to an empty configuration, to find changed architectures.
         return config
     count = int(text.num_hidden_layers)
-    lists = [name for name, value in vars(text).items() if isinstance(value, list | tuple | str) and len(value) == count]
+    lists = [
+        name for name, value in vars(text).items() if isinstance(value, list | tuple | str) and len(value) == count
+    ]
     kinds = getattr(text, next((name for name in lists if "type" in name or "pattern" in name), ""), ())
     layers = needed_layers(kinds, int(getattr(text, "first_k_dense_replace", 0) or 0), count)
     text.num_hidden_layers = layers
@@ -101,7 +107,9 @@ def main(argv: Sequence[str]) -> None:
     arguments = engine_args(argv)
     engine = importlib.import_module("vllm.v1.engine.llm_engine").LLMEngine.from_engine_args(arguments)
     if engine.model_config.runner_type == "generate":
-        parameters = importlib.import_module("vllm").SamplingParams(temperature=1.0, top_p=0.9, top_k=50, max_tokens=8, detokenize=False)
+        parameters = importlib.import_module("vllm").SamplingParams(
+            temperature=1.0, top_p=0.9, top_k=50, max_tokens=8, detokenize=False
+        )
         for number in range(2):
             engine.add_request(str(number), {"prompt_token_ids": list(range(1, 33))}, parameters)
         while engine.has_unfinished_requests():

@@ -37,11 +37,27 @@ _OBJECT = re.compile(r".*/cached_ops/\w+/[^/]+\.o", re.ASCII)
 MOST_MODULES, MOST_BYTES, _MOST_MANIFEST = 200, 1 << 30, 1 << 18
 #: Arguments that change no kernel: addresses, names, memory and the number of ranks.
 _WITHOUT_EFFECT = (
-    "--host", "--port", "--served-model-name", "--middleware", "--ssl-certfile", "--ssl-keyfile", "--headless", "--nnodes",
-    "--node-rank", "--master-addr", "--master-port", "--kv-cache-memory-bytes", "--gpu-memory-utilization", "--max-model-len",
-    "--data-parallel-address", "--data-parallel-rpc-port", "--data-parallel-start-rank", "--tool-call-parser",
-    "--enable-auto-tool-choice", "--reasoning-parser",
-)  # fmt: skip
+    "--host",
+    "--port",
+    "--served-model-name",
+    "--middleware",
+    "--ssl-certfile",
+    "--ssl-keyfile",
+    "--headless",
+    "--nnodes",
+    "--node-rank",
+    "--master-addr",
+    "--master-port",
+    "--kv-cache-memory-bytes",
+    "--gpu-memory-utilization",
+    "--max-model-len",
+    "--data-parallel-address",
+    "--data-parallel-rpc-port",
+    "--data-parallel-start-rank",
+    "--tool-call-parser",
+    "--enable-auto-tool-choice",
+    "--reasoning-parser",
+)
 #: Variables of the fabric and of the service user's folder. The compilation has no network and another user.
 _FABRIC = re.compile(r"(NCCL|GLOO|TP|UCX|RAY|OMPI|MN)_|VLLM_HOST_IP$|LD_PRELOAD$|PATH$|MAX_JOBS$|HF_|TRITON_CACHE_DIR$")
 
@@ -49,7 +65,8 @@ _FABRIC = re.compile(r"(NCCL|GLOO|TP|UCX|RAY|OMPI|MN)_|VLLM_HOST_IP$|LD_PRELOAD$
 def of_node(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return {name, argv, environment} of the kernels to compile on the plan's node, {} if there are none.
 
-    Equal nodes have the same name. Without a folder with its configuration, a model cannot be started without a network.
+    Equal nodes have the same name. Without a folder with its configuration, a model cannot be started without a
+    network.
     """
     node = plan["node"]
     if not plan["serve"]["compiled"] or not node["capability"] or not plan["model"].startswith("/"):

@@ -103,7 +103,9 @@ class LabBuilder:
                     if error.errno != errno.EADDRINUSE:
                         raise
                     if time.monotonic() > deadline:
-                        raise LabError(f"another run has been changing lab {self.name} for {timeout:.0f} s: wait for it to end") from error
+                        raise LabError(
+                            f"another run has been changing lab {self.name} for {timeout:.0f} s: wait for it to end"
+                        ) from error
                     time.sleep(0.1)
             yield
 
@@ -179,7 +181,9 @@ class LabBuilder:
     def _host_key(self, node: Node) -> Path:
         return self.ssh_dir / "hosts" / node.name
 
-    def stamps(self, lab: Lab, base: str, firmware: str, files: Iterable[dict[str, str]], binds: Sequence[Bind]) -> dict[str, str]:
+    def stamps(
+        self, lab: Lab, base: str, firmware: str, files: Iterable[dict[str, str]], binds: Sequence[Bind]
+    ) -> dict[str, str]:
         """Return each planned node's expected stamp, from the content of its inputs."""
         common = {
             # The image's name contains the hash of its recipe.
@@ -212,7 +216,9 @@ class LabBuilder:
                 _remove(other)
         return target
 
-    def create(self, lab: Lab, node: Node, base: Path, files: Iterable[dict[str, str]], binds: Sequence[Bind], wanted: str) -> None:
+    def create(
+        self, lab: Lab, node: Node, base: Path, files: Iterable[dict[str, str]], binds: Sequence[Bind], wanted: str
+    ) -> None:
         """Create one node's folder. The stamp is written last, so an incomplete node is created again."""
         home = self.nodes_dir / node.name
         _remove(home)
@@ -306,7 +312,9 @@ class LabBuilder:
             if waiting:
                 time.sleep(0.1)
         if waiting:
-            consoles = "\n".join(f"{n.name} ({n.address}): {_tail(self.nodes_dir / n.name / 'console.log')}" for n in waiting)
+            consoles = "\n".join(
+                f"{n.name} ({n.address}): {_tail(self.nodes_dir / n.name / 'console.log')}" for n in waiting
+            )
             raise LabError(f"no ssh banner after {timeout:.0f} s from:\n{consoles}")
 
     # -- destroying ------------------------------------------------------------------------------------------------

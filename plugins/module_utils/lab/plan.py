@@ -190,7 +190,10 @@ def _cabling_problems(nodes: list[str], topology: str, thors: list[str]) -> Iter
     if topology not in valid:
         yield f"lab_topology: {topology!r}: expected one of {', '.join(valid)}"
     elif topology != AUTO and not _fits(entry(topology), len(nodes)):
-        yield f"lab_topology: {topology} with {len(nodes)} nodes: expected {entry(topology).expected}: use auto, or another topology"
+        yield (
+            f"lab_topology: {topology} with {len(nodes)} nodes: expected {entry(topology).expected}: use auto, or "
+            "another topology"
+        )
     if topology in valid[1:] and entry(topology).medium == CABLES and thors:
         yield f"lab_thors: {', '.join(thors)}: a Thor has no port for topology {topology}: use switch (or auto)"
     for thor in thors:
@@ -210,11 +213,18 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", thors: Iterable[str] = (), emulated: bool = False) -> Lab:
+def plan(
+    name: str,
+    prefix: str,
+    nodes: Iterable[str],
+    topology: str = "auto",
+    thors: Iterable[str] = (),
+    emulated: bool = False,
+) -> Lab:
     """Plan the lab ``name`` with one simulated machine per entry of ``nodes``: Thors for ``thors``, else Sparks.
 
-    ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is one of the fabric's
-    topologies with QSFP ports, or ``auto`` (direct for 2 Sparks, else switch).
+    ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is one of the
+    fabric's topologies with QSFP ports, or ``auto`` (direct for 2 Sparks, else switch).
     Raises LabError with all problems at once.
     """
     names, thors = [str(n) for n in nodes], [str(n) for n in thors]
@@ -225,7 +235,14 @@ def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", t
         topology = "direct" if len(names) == 2 and not thors else "switch"
     switch = f"{name}-switch"
     planned = tuple(
-        Node(n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}", thor=n in thors, emulated=emulated)
+        Node(
+            n,
+            machine=f"{name}-{n}",
+            netns=f"{name}-{n}",
+            address=f"{prefix}.{FIRST_ADDRESS + i}",
+            thor=n in thors,
+            emulated=emulated,
+        )
         for i, n in enumerate(names)
     )
     links = tuple(_links(name, switch, planned, entry(topology)))
@@ -253,9 +270,15 @@ def _links(lab: str, switch: str, nodes: tuple[Node, ...], shape: Topology) -> I
     # Node numbers start at 1, as in spark1; 0 is the machine that runs the lab.
     yield Link(End("", f"{lab}-mgmt", _mac(lab, 0, 0)), End(switch, "uplink", _mac(lab, 0, 0, side=1), bridge="mgmt"))
     for i, node in enumerate(nodes, start=1):
-        yield Link(End(node.netns, MANAGEMENT, _mac(lab, i, 0)), End(switch, f"n{i}-m", _mac(lab, i, 0, side=1), bridge="mgmt"))
+        yield Link(
+            End(node.netns, MANAGEMENT, _mac(lab, i, 0)), End(switch, f"n{i}-m", _mac(lab, i, 0, side=1), bridge="mgmt")
+        )
     numbers = {name: number for number, name in enumerate(FABRIC | THOR_FABRIC, start=1)}
-    ends = {(i, name): End(node.netns, name, _mac(lab, i, numbers[name])) for i, node in enumerate(nodes, start=1) for name in node.fabric}
+    ends = {
+        (i, name): End(node.netns, name, _mac(lab, i, numbers[name]))
+        for i, node in enumerate(nodes, start=1)
+        for name in node.fabric
+    }
     for (segment, _function), places in _segments(nodes, shape).items():
         if shape.medium == CABLES:
             here, there = places
@@ -264,7 +287,10 @@ def _links(lab: str, switch: str, nodes: tuple[Node, ...], shape: Topology) -> I
         # Both PCIe functions of a port share its cable and so a switch: each answers ARP for the other, as on a Spark.
         for i, name in places:
             port = f"n{i}-{nodes[i - 1].fabric[name]}"
-            yield Link(ends[i, name], End(switch, port, _mac(lab, i, numbers[name], side=1), bridge=f"qsfp{segment}", mtu=SWITCH_MTU))
+            yield Link(
+                ends[i, name],
+                End(switch, port, _mac(lab, i, numbers[name], side=1), bridge=f"qsfp{segment}", mtu=SWITCH_MTU),
+            )
 
 
 def _segments(nodes: tuple[Node, ...], shape: Topology) -> dict[tuple[int, int], list[tuple[int, str]]]:

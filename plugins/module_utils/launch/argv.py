@@ -52,7 +52,14 @@ _OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_T
 #: The user of containers whose service user is unknown.
 NOBODY = "65534:65534"
 #: Options of docker run and podman run that replace contained()'s network, IPC namespace, PID namespace or user.
-_OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", "--pid": "--pid", "--user": "--user", "-u": "--user"}
+_OVERRIDES = {
+    "--network": "--network",
+    "--net": "--network",
+    "--ipc": "--ipc",
+    "--pid": "--pid",
+    "--user": "--user",
+    "-u": "--user",
+}
 
 
 def own_environment(
@@ -60,10 +67,10 @@ def own_environment(
 ) -> dict[str, str]:
     """Return the environment of every process of one node; ``tools``: see toolchain. The user's variables win.
 
-    Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the worker.
-    Ray compares lines of the ranks without their words that contain digits, and drops other choices as repeated lines.
-    Without its variable, Triton's kernels of the first start lie in the cache of torch.compile, and the second start
-    compiles them again (vLLM 0.33.0, compilation/compiler_interface.py).
+    Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the
+    worker. Ray compares lines of the ranks without their words that contain digits, and drops other choices as repeated
+    lines. Without its variable, Triton's kernels of the first start lie in the cache of torch.compile, and the second
+    start compiles them again (vLLM 0.33.0, compilation/compiler_interface.py).
     """
     offline = {"HF_HUB_OFFLINE": "1"} if model.startswith("/") else {}
     return {
@@ -148,9 +155,18 @@ def _meeting(plan: Mapping[str, Any]) -> list[str]:
 
     Source: vLLM 0.32, "Data Parallel Deployment"; engine/arg_utils.py.
     """
-    ranks, address, port, alone = len(plan["nodes"]), plan["head"]["address"], plan["rendezvous_port"], plan["executor"] == "mp"
+    ranks, address, port, alone = (
+        len(plan["nodes"]),
+        plan["head"]["address"],
+        plan["rendezvous_port"],
+        plan["executor"] == "mp",
+    )
     if plan["data_parallel_size"] > 1:
-        replicas = [f"--data-parallel-size={ranks}", "--data-parallel-size-local=1", f"--data-parallel-address={address}"]
+        replicas = [
+            f"--data-parallel-size={ranks}",
+            "--data-parallel-size-local=1",
+            f"--data-parallel-address={address}",
+        ]
         if not alone:
             return [*replicas, "--data-parallel-backend=ray"]
         first = [] if plan["node"]["head"] else [f"--data-parallel-start-rank={_rank(plan)}"]
@@ -293,10 +309,19 @@ def look_argv(plan: Mapping[str, Any], argv: Sequence[str], gpu: bool = False) -
     runtime = plan["runtime"]
     gpus = _GPUS[runtime["engine"]] if gpu else ("--env=NVIDIA_VISIBLE_DEVICES=void",)
     nobody = ["--network=none", f"--user={NOBODY}", "--env=HOME=/tmp", *gpus]
-    return [*_run(runtime["engine"], "gb10-look"), *runtime["engine_args"], *nobody, f"--entrypoint={argv[0]}", image(plan), *argv[1:]]
+    return [
+        *_run(runtime["engine"], "gb10-look"),
+        *runtime["engine_args"],
+        *nobody,
+        f"--entrypoint={argv[0]}",
+        image(plan),
+        *argv[1:],
+    ]
 
 
-def client_argv(plan: Mapping[str, Any], unit: str, variables: Sequence[str], argv: Sequence[str], owner: str = "") -> list[str]:
+def client_argv(
+    plan: Mapping[str, Any], unit: str, variables: Sequence[str], argv: Sequence[str], owner: str = ""
+) -> list[str]:
     """Return the argv of a client of the API on the plan's node: unchanged, or in a container that is named ``unit``.
 
     The container gets the model, the user's folder, and ``variables`` from the environment of the engine's client.
@@ -328,7 +353,8 @@ def _run(engine: str, name: str) -> list[str]:
 
 
 def _mount(mount: Mapping[str, Any]) -> str:
-    return f"--mount=type=bind,source={mount['source']},target={mount['target']}{',readonly' if mount['read_only'] else ''}"
+    access = ",readonly" if mount["read_only"] else ""
+    return f"--mount=type=bind,source={mount['source']},target={mount['target']}{access}"
 
 
 def _rank(plan: Mapping[str, Any]) -> int:

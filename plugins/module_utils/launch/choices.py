@@ -33,15 +33,21 @@ _MOST_PROCESSES, _MOST, _LONGEST = 64, 16, 300
 _IS_RANK = re.compile(r"Worker|RayWorker|EngineCore")
 _STAGE = re.compile(r"_(PP\d+)")
 #: The compared choices in one line of text.
-_SHOWN = {"attention": "attention", "moe_backend": "MoE", "kernel": "linear layers", "sampler": "sampler", "autotune": "autotuning"}
+_SHOWN = {
+    "attention": "attention",
+    "moe_backend": "MoE",
+    "kernel": "linear layers",
+    "sampler": "sampler",
+    "autotune": "autotuning",
+}
 
 
 @dataclass(frozen=True)
 class Message:
     """A message's begin, the processes that log it, and the releases in which it was read.
 
-    The groups of ``pattern`` are the value; for a named group it is the name. ``compared``: whether it is a choice that all
-    ranks must make in the same way. ``warning``: whether it counts only as a warning.
+    The groups of ``pattern`` are the value; for a named group it is the name. ``compared``: whether it is a choice that
+    all ranks must make in the same way. ``warning``: whether it counts only as a warning.
     """
 
     pattern: str
@@ -58,28 +64,48 @@ MESSAGES: Mapping[str, Message] = {
     "speculative": Message(_ENGINE + r"\bspeculative_config=(\w{1,40})", ENGINE),
     "prefix_caching": Message(_ENGINE + r"\benable_prefix_caching=(True|False)", ENGINE),
     # Each rank logs a backend of the command line. Without one, the first rank of each node logs vLLM's choice.
-    "attention": Message(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]{1,40}) (?:attention )?backend(?: out of|\.$)", NODE, compared=True),
+    "attention": Message(
+        r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]{1,40}) (?:attention )?backend(?: out of|\.$)",
+        NODE,
+        compared=True,
+    ),
     "moe_backend": Message(r"Using '?(\w[\w ]{1,40}?)'? (\w{3,12}(?: Int8)?) MoE backend", NODE, compared=True),
     "kernel": Message(r"Selected (\w{1,60}) for \w", NODE, compared=True),
-    "sampler": Message(r"(?P<FlashInfer>Using FlashInfer for top-p)|(?P<native>FlashInfer top-p/top-k sampling )", NODE, compared=True),
+    "sampler": Message(
+        r"(?P<FlashInfer>Using FlashInfer for top-p)|(?P<native>FlashInfer top-p/top-k sampling )", NODE, compared=True
+    ),
     "autotune": Message(
         r"(?P<off>Skipping FlashInfer autotune because)|(?P<on>(?:Running|Using) FlashInfer (?:managed )?autotune)",
         NODE,
         f"{ALL}; that it is on: 0.22.1 to 0.33.0",
         compared=True,
     ),
-    "nccl": Message(rf"(?:vLLM is using nccl==|(?:{_NCCL})?NCCL version )(\d[\d.]{{1,15}})(?:\+|$)", FIRST, f"{ALL}; NCCL 2.30", compared=True),
-    "network": Message(_NCCL + r"(?:Using network |Channel .{1,60} via NET/)(\w{1,20})", RANK, "NCCL 2.30", compared=True),
-    "table": Message(r"Using default ((?:MoE|W8A8 Block FP8 kernel|W8A8 Block INT8 kernel|Mamba SSU) config)\b", NODE, warning=True),
+    "nccl": Message(
+        rf"(?:vLLM is using nccl==|(?:{_NCCL})?NCCL version )(\d[\d.]{{1,15}})(?:\+|$)",
+        FIRST,
+        f"{ALL}; NCCL 2.30",
+        compared=True,
+    ),
+    "network": Message(
+        _NCCL + r"(?:Using network |Channel .{1,60} via NET/)(\w{1,20})", RANK, "NCCL 2.30", compared=True
+    ),
+    "table": Message(
+        r"Using default ((?:MoE|W8A8 Block FP8 kernel|W8A8 Block INT8 kernel|Mamba SSU) config)\b", NODE, warning=True
+    ),
     "graphs": Message(r"(Graph capturing finished|Skipping CUDA graph capture)", NODE),
     "kv_cache": Message(r"[\w +]{1,20} KV cache size: ([\d,]{1,20} tokens)", ENGINE),
     "kv_gib": Message(rf"Available KV cache memory: {_NUMBER} GiB", NODE),
     "weights_seconds": Message(rf"Loading weights took {_NUMBER} seconds", NODE),
     "model_seconds": Message(rf"Model loading took .{{1,30}} and {_NUMBER} seconds", NODE),
-    "compile_seconds": Message(rf"(?:\[[^\]]{{1,60}}\] )?torch\.compile\b.{{0,60}}\b(?:took|takes) {_NUMBER} s\b", NODE),
+    "compile_seconds": Message(
+        rf"(?:\[[^\]]{{1,60}}\] )?torch\.compile\b.{{0,60}}\b(?:took|takes) {_NUMBER} s\b", NODE
+    ),
     "graph_seconds": Message(rf"Graph capturing finished in {_NUMBER} secs", NODE),
     "patch": Message(
-        r"([\w.]{1,80}(?:\(\))? is (?:False|off|the backend of Fp8LinearOp|the FP8 MoE backend) on \d{1,2}\.\d) \(gb10\.cluster\)",
+        (
+            r"([\w.]{1,80}(?:\(\))? is (?:False|off|the backend of Fp8LinearOp|the FP8 MoE backend) on "
+            r"\d{1,2}\.\d) \(gb10\.cluster\)"
+        ),
         NODE,
         "the role vllm_patch",
     ),
@@ -95,8 +121,8 @@ Process = Mapping[str, Any]
 def read(lines: Iterable[str]) -> list[dict[str, Any]]:
     """Return {process, address, found} of each process with known messages in the log lines of a start.
 
-    ``process`` is its name in the log, "" if unknown. ``address`` is that of its node, "" for this one. ``found`` has the
-    different values of each name in MESSAGES, in order of their first message.
+    ``process`` is its name in the log, "" if unknown. ``address`` is that of its node, "" for this one. ``found`` has
+    the different values of each name in MESSAGES, in order of their first message.
     """
     names: dict[tuple[str, str], str] = {}
     found: dict[tuple[str, str], dict[str, dict[str, None]]] = {}
@@ -116,7 +142,10 @@ def read(lines: Iterable[str]) -> list[dict[str, Any]]:
             known = found.setdefault(key, {}).setdefault(name, {})
             if len(known) < _MOST:
                 known[value] = None
-    return [{"process": names[key], "address": key[0], "found": {name: list(values) for name, values in each.items()}} for key, each in found.items()]
+    return [
+        {"process": names[key], "address": key[0], "found": {name: list(values) for name, values in each.items()}}
+        for key, each in found.items()
+    ]
 
 
 def _values(level: str, text: str) -> Iterable[tuple[str, str]]:
@@ -160,7 +189,11 @@ def values(processes: Sequence[Process], name: str) -> list[str]:
 
 def ranks(processes: Sequence[Process], name: str) -> list[Process]:
     """Return the ranks that log a message. With NCCL's own lines, the process may be unknown."""
-    return [each for each in processes if each["found"].get(name) and (_IS_RANK.match(each["process"]) or not each["process"])]
+    return [
+        each
+        for each in processes
+        if each["found"].get(name) and (_IS_RANK.match(each["process"]) or not each["process"])
+    ]
 
 
 def stage(process: Process) -> str:

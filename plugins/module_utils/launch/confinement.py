@@ -46,7 +46,8 @@ def properties(user: str, writable: Sequence[str]) -> list[str]:
 
 
 def query(user: str, writable: Sequence[str]) -> list[str]:
-    """Return the command prefix for a query in a runtime: confined like its ranks, without network, for ten minutes at most."""
+    """Return the command prefix for a query in a runtime: confined like its ranks, without network, for ten minutes at
+    most."""
     return transient(user, writable, ["PrivateNetwork=yes", "RuntimeMaxSec=600"])
 
 
@@ -67,4 +68,12 @@ def transient(user: str, writable: Sequence[str], limits: Sequence[str]) -> list
     """
     confined = [line for line in properties(user, writable) if line != _REMOVE_IPC] if user else []
     owner = [f"--uid={user}"] if user else []
-    return ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", *owner, *(f"--property={line}" for line in (*limits, *confined))]
+    return [
+        "systemd-run",
+        "--wait",
+        "--pipe",
+        "--quiet",
+        "--collect",
+        *owner,
+        *(f"--property={line}" for line in (*limits, *confined)),
+    ]

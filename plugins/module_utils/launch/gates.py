@@ -41,8 +41,8 @@ def argv(unit: str, engine_file: str = "") -> list[str]:
     """Return the start of the argv of a unit whose start the gates precede. The program replaces itself by the rest.
 
     It gives the ranks' variables to the rest, or writes them into ``engine_file``: the unit itself has none, because
-    systemd would give them to root's commands and to the engine's client too. -I: variables and files of the service user
-    have no effect on Python.
+    systemd would give them to root's commands and to the engine's client too. -I: variables and files of the service
+    user have no effect on Python.
     """
     given = [f"--engine-file={engine_file}"] if engine_file else []
     return ["/usr/bin/python3", "-I", "-B", paths.program("gates"), *given, unit, "--"]
@@ -51,7 +51,10 @@ def argv(unit: str, engine_file: str = "") -> list[str]:
 def settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:
     """Return the settings of the gates on the plan's node, for both services."""
     node = plan["node"]
-    links = [{"interface": rail["interface"], "address": rail["address"].partition("/")[0], "mtu": plan["mtu"]} for rail in node["rails"]]
+    links = [
+        {"interface": rail["interface"], "address": rail["address"].partition("/")[0], "mtu": plan["mtu"]}
+        for rail in node["rails"]
+    ]
     if len(plan["nodes"]) > 1 and node["address"] not in [link["address"] for link in links]:
         links.append({"interface": node["interface"], "address": node["address"], "mtu": 0})
     return {
@@ -61,7 +64,14 @@ def settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:
         "links": links,
         "peers": {unit: _peers(plan, unit) for unit in (_RAY, _VLLM)},
         "gpu": plan["stack"]["device"] == "cuda",
-        "libraries": sorted({path for addition in node["additions"].values() for path in addition["files"] if ".so" in path.rpartition("/")[2]}),
+        "libraries": sorted(
+            {
+                path
+                for addition in node["additions"].values()
+                for path in addition["files"]
+                if ".so" in path.rpartition("/")[2]
+            }
+        ),
         "memory": plan["serve"]["needs"].get(node["name"], 0),
     }
 
@@ -76,20 +86,49 @@ def _peers(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
     if node["head"] and unit == _RAY:
         return []
     port = plan["ray_port"] if ray else plan["rendezvous_port"]
-    wanted = [other["name"] for other in plan["nodes"] if other["name"] != node["name"] and (node["head"] or other["name"] == head["name"])]
-    found = {(name, address): False for rail in node["rails"] for name, address in rail["peers"].items() if name in wanted}
-    found |= {(other["name"], other["address"]): ray and not node["head"] for other in plan["nodes"] if other["name"] in wanted}
-    return [{"name": name, "address": address, "port": port, "listens": listens} for (name, address), listens in found.items()]
+    wanted = [
+        other["name"]
+        for other in plan["nodes"]
+        if other["name"] != node["name"] and (node["head"] or other["name"] == head["name"])
+    ]
+    found = {
+        (name, address): False for rail in node["rails"] for name, address in rail["peers"].items() if name in wanted
+    }
+    found |= {
+        (other["name"], other["address"]): ray and not node["head"]
+        for other in plan["nodes"]
+        if other["name"] in wanted
+    }
+    return [
+        {"name": name, "address": address, "port": port, "listens": listens}
+        for (name, address), listens in found.items()
+    ]
 
 
 def problems(given: Mapping[str, Any], found: Found) -> list[Problem]:
     """Return a problem for each gate that is closed, all together."""
     where = f"{given['node']}.gates"
-    result = [problem for link in given["links"] for problem in _link(where, link, found.interfaces.get(link["interface"]))]
+    result = [
+        problem for link in given["links"] for problem in _link(where, link, found.interfaces.get(link["interface"]))
+    ]
     if found.gpu:
-        result.append(Problem(f"{where}.gpu", found.gpu, "nvidia-smi lists a GPU", "run nvidia-smi; if it fails or hangs, reboot the node"))
+        result.append(
+            Problem(
+                f"{where}.gpu",
+                found.gpu,
+                "nvidia-smi lists a GPU",
+                "run nvidia-smi; if it fails or hangs, reboot the node",
+            )
+        )
     for path in found.missing:
-        result.append(Problem(f"{where}.nccl", f"{path} does not exist", "the library that the ranks load", "run site.yml --tags nccl_sm121_build"))
+        result.append(
+            Problem(
+                f"{where}.nccl",
+                f"{path} does not exist",
+                "the library that the ranks load",
+                "run site.yml --tags nccl_sm121_build",
+            )
+        )
     for peer in found.silent:
         expected = f"Ray listens on port {peer['port']}" if peer["listens"] else "its kernel answers on this rail"
         fix = "start the node or wait for its boot; check its cable, its firewall and its gb10 services"
@@ -99,9 +138,19 @@ def problems(given: Mapping[str, Any], found: Found) -> list[Problem]:
 
 
 def _link(where: str, link: Mapping[str, Any], found: Mapping[str, Any] | None) -> list[Problem]:
-    path, fix = f"{where}.fabric.{link['interface']}", "run site.yml --tags qsfp_netplan; ip address show lists the interfaces"
+    path, fix = (
+        f"{where}.fabric.{link['interface']}",
+        "run site.yml --tags qsfp_netplan; ip address show lists the interfaces",
+    )
     if found is None:
-        return [Problem(path, "there is no such interface", f"it has {link['address']}", "plug in the cable, or run discover.yml; then run site.yml")]
+        return [
+            Problem(
+                path,
+                "there is no such interface",
+                f"it has {link['address']}",
+                "plug in the cable, or run discover.yml; then run site.yml",
+            )
+        ]
     result = []
     if link["address"] not in [address.partition("/")[0] for address in found["addresses"]]:
         result.append(Problem(path, f"it has {', '.join(found['addresses']) or 'no address'}", link["address"], fix))

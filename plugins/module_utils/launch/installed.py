@@ -20,8 +20,8 @@ KEY = "KEY"
 def has(known: Mapping[str, Any], folders: Iterable[str], files: Mapping[str, str | bytes | None]) -> bool:
     """Return whether the node has these folders and files as root_files installs them.
 
-    ``known`` are the facts of io_installed.read(). ``files`` maps each path to its content; None is a file that must not
-    exist, which is unknown here, so that the result is False.
+    ``known`` are the facts of io_installed.read(). ``files`` maps each path to its content; None is a file that must
+    not exist, which is unknown here, so that the result is False.
     """
     digests, found = known.get("files", {}), known.get("folders", ())
     return all(folder in found for folder in folders) and all(
@@ -34,7 +34,8 @@ def _digest(content: str | bytes) -> str:
 
 
 def key_version(known: Mapping[str, Any], ranks: Mapping[str, str]) -> str:
-    """Return the version of the node's API key, "" unless its environment file is that of a node with these ranks' variables."""
+    """Return the version of the node's API key, "" unless its environment file is that of a node with these ranks'
+    variables."""
     key = known.get("api_key") or {"version": "", "environment": ""}
     planned = systemd.environment_file(access.environment(KEY, ranks))
     return str(key["version"]) if key["environment"] == _digest(planned) else ""
@@ -46,11 +47,18 @@ def unit_files(name: str, text: str, files: Iterable[Mapping[str, Any]]) -> dict
 
 
 def compared(service: Mapping[str, Any], inputs: str, broken: str, differs: bool) -> dict[str, Any]:
-    """Return {restart_needed, restart_reason, start_needed, differs} of a service, with the facts of io_facts.service().
+    """Return {restart_needed, restart_reason, start_needed, differs} of a service, with the facts of
+    io_facts.service().
 
-    ``inputs`` is the digest of the planned launch inputs; ``broken`` is why a process with these inputs must be restarted.
+    ``inputs`` is the digest of the planned launch inputs; ``broken`` is why a process with these inputs must be
+    restarted.
     """
     changed = service["inputs"] != inputs
     reason = "its launch inputs differ from the current plan" if changed else broken
     running = service["enabled"] and service["active"] in ("active", "activating")
-    return {"restart_needed": bool(reason), "restart_reason": reason, "start_needed": bool(reason) or not running, "differs": differs}
+    return {
+        "restart_needed": bool(reason),
+        "restart_reason": reason,
+        "start_needed": bool(reason) or not running,
+        "differs": differs,
+    }

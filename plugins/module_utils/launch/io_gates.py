@@ -49,7 +49,9 @@ def run(argv: list[str]) -> tuple[int, str, str]:
     try:
         # A service has no module with run_command.
         # pylint: disable-next=ansible-bad-function
-        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
+        )
     except FileNotFoundError:
         return 127, "", f"{argv[0]} is not installed"
     try:
@@ -99,7 +101,10 @@ def _gpu() -> str:
 
 
 def wait(given: Mapping[str, Any], unit: str, pause: float = _PAUSE_SECONDS) -> str:
-    """Wait until all gates are open. Returns the closed ones as text after ``seconds`` of the settings, "" if all opened."""
+    """Wait until all gates are open.
+
+    Returns the closed ones as text after ``seconds`` of the settings, "" if all opened.
+    """
     begin = time.monotonic()
     reported: tuple[float, list[str]] = (begin, [])
     while True:
@@ -130,7 +135,8 @@ def _variables(path: str) -> dict[str, str]:
 
 
 def _give(variables: Mapping[str, str], engine_file: str, arguments: Sequence[str]) -> None:
-    """Write the variables for an engine, or start this program again with them: verify.yml reads them in the main process."""
+    """Write the variables for an engine, or start this program again with them: verify.yml reads them in the main
+    process."""
     if engine_file:
         io_file.write_file(engine_file, systemd.engine_file(variables), 0o600)
     else:
@@ -151,7 +157,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Command-line entry point. Returns the status of a service that was not started, or of Ray's node."""
     parser = argparse.ArgumentParser(description="Wait for the gates of a service, then start it.")
     parser.add_argument("--settings", default=paths.GATES_SETTINGS)
-    parser.add_argument("--drop-caches", action="store_true", help="drop the page cache if the settings have it; start nothing")
+    parser.add_argument(
+        "--drop-caches", action="store_true", help="drop the page cache if the settings have it; start nothing"
+    )
     parser.add_argument("--environment", default=paths.RANK_ENVIRONMENT)
     parser.add_argument("--engine-file", default="", help="write the ranks' variables there, for a container engine")
     parser.add_argument("--loaded", action="store_true", help="this process has the ranks' variables")

@@ -22,7 +22,8 @@ _ROOTS = ("/etc/gb10", "/usr/local/lib/gb10*", f"{paths.UNIT_FOLDER}/gb10-*.serv
 
 
 def read(run: Run, units: tuple[str, ...]) -> dict[str, Any]:
-    """Return {files, folders, services, api_key}: path -> SHA-256, paths, unit -> io_facts.service(), and see _api_key().
+    """Return {files, folders, services, api_key}: path -> SHA-256, paths, unit -> io_facts.service(), and see
+    _api_key().
 
     Only files and folders as io_file.install() and install_folder() leave them: owner root, mode 0644 or 0755, no link.
     Files with secrets have another mode. Raises OSError.
@@ -38,7 +39,8 @@ def read(run: Run, units: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _services(run: Run, units: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Return the facts of services, {} if systemctl fails: the module that needs a service reads it again and reports that."""
+    """Return the facts of services, {} if systemctl fails: the module that needs a service reads it again and reports
+    that."""
     try:
         return {unit: io_facts.service(run, unit) for unit in units}
     except ValueError:
@@ -50,7 +52,9 @@ def _api_key(key_file: str, environment_file: str) -> dict[str, str]:
 
     ``version`` is the key file's time. ``environment`` is the SHA-256 of the other file with a placeholder for the key.
     """
-    if {io_file.owned(path) for path in (key_file, environment_file)} != {(stat.S_IFREG | 0o600, os.geteuid(), os.getegid())}:
+    if {io_file.owned(path) for path in (key_file, environment_file)} != {
+        (stat.S_IFREG | 0o600, os.geteuid(), os.getegid())
+    }:
         return {}
     key = io_file.read(key_file).strip()
     shown = io_file.read(environment_file).replace(key, installed.KEY) if key else ""

@@ -35,7 +35,9 @@ def remove(shared: str = "/dev/shm", temporary: str = "/tmp", proc: str = "/proc
         for path, found in _owned(shared, _SHARED, user)
         if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) not in used
     ]
-    left += [path for path, found in _owned(temporary, _SOCKET, user) if stat.S_ISSOCK(found.st_mode) and path not in bound]
+    left += [
+        path for path, found in _owned(temporary, _SOCKET, user) if stat.S_ISSOCK(found.st_mode) and path not in bound
+    ]
     for path in left:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
@@ -53,7 +55,10 @@ def _owned(folder: str, name: re.Pattern[str], user: int) -> Iterator[tuple[str,
 
 
 def _used(proc: str) -> set[tuple[int, int]]:
-    """Return device and inode of the files that processes map or have open. Processes of other users are not visible."""
+    """Return device and inode of the files that processes map or have open.
+
+    Processes of other users are not visible.
+    """
     used = set()
     for pid in filter(str.isdecimal, os.listdir(proc)):
         for device, inode in _MAPPED.findall(io_file.read(f"{proc}/{pid}/maps")):

@@ -49,7 +49,9 @@ class Group:
 
     async def lead(self, ranks: int) -> None:
         """Wait until all other ranks have connected, and send them the start signal."""
-        server = await asyncio.start_server(lambda reader, writer: self._welcome(reader, writer, ranks), self.address, self.port)
+        server = await asyncio.start_server(
+            lambda reader, writer: self._welcome(reader, writer, ranks), self.address, self.port
+        )
         say(f"waiting for {ranks - 1} other ranks on {self.address}:{self.port}")
         await either(self.complete.wait(), self.ended.wait())
         # Keep a reference to the server. _welcome() rejects ranks that connect from now on.
@@ -62,7 +64,12 @@ class Group:
         rank = ""
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             name, rank = (await asyncio.wait_for(reader.readline(), _GREETING)).decode("ascii").split()
-            if name != self.name or rank not in map(str, range(1, ranks)) or rank in self.others or self.complete.is_set():
+            if (
+                name != self.name
+                or rank not in map(str, range(1, ranks))
+                or rank in self.others
+                or self.complete.is_set()
+            ):
                 raise ValueError
             self.others[rank] = writer
             say(f"rank {rank} connected")
@@ -172,8 +179,8 @@ def main() -> None:
     options = parser.parse_args()
     if not 0 <= options.rank < options.ranks:
         parser.error(f"--rank {options.rank} is not in the range 0 to {options.ranks - 1}")
-    # Ranks with the same launch inputs share this word. It separates two launches, and is no secret: every user can read
-    # the unit. vLLM does not need it.
+    # Ranks with the same launch inputs share this word. It separates two launches, and is no secret: every user can
+    # read the unit. vLLM does not need it.
     name = os.environ.pop(GROUP_VARIABLE, "")
     if not name or name.split() != [name]:
         parser.error(f"{GROUP_VARIABLE} must be one word")

@@ -92,7 +92,9 @@ def missing(rows: Sequence[Mapping[str, Any]], expected: Mapping[str, str], gpus
             sentences.append(f"{listed}: Ray has not removed its old process yet")
         elif (found := alive[address]["resources_total"].get("GPU", 0)) < gpus:
             sentences.append(f"{name} ({address}) offers {found:g} GPUs instead of {gpus}")
-    sentences += [f"{address} joined and is not in the inventory" for address in alive if address not in expected.values()]
+    sentences += [
+        f"{address} joined and is not in the inventory" for address in alive if address not in expected.values()
+    ]
     return sentences
 
 
@@ -121,7 +123,9 @@ def wait(expected: Mapping[str, str], gpus: int, port: int, token_path: str, tim
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command-line entry point. RAY_AUTH_TOKEN_PATH names the token's file."""
     parser = argparse.ArgumentParser(description="Wait until Ray lists every node of the cluster.")
-    parser.add_argument("--expect", action="append", required=True, metavar="NAME=ADDRESS", help="a node; repeat for each")
+    parser.add_argument(
+        "--expect", action="append", required=True, metavar="NAME=ADDRESS", help="a node; repeat for each"
+    )
     parser.add_argument("--gpus", type=int, default=1, help="GPUs that each node must offer (default 1)")
     parser.add_argument("--port", type=int, default=8265, help="port of the dashboard (default 8265)")
     parser.add_argument("--timeout", type=float, default=600, help="seconds (default 600)")

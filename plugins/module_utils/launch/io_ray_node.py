@@ -5,8 +5,8 @@
 """Run `ray start --block` on a node, and end it when its raylet or the head's Ray has ended.
 
 `ray start` ends when a process of Ray fails. A raylet whose agent died ends with status 0, and `ray start` then waits
-forever on a node that no job can use. Source: Ray 2.56, scripts.py (expected_return_codes) and agent_manager.cc. A raylet
-whose head returned with another GCS notices that after 25 to 40 s, in the lab with Ray 2.56.
+forever on a node that no job can use. Source: Ray 2.56, scripts.py (expected_return_codes) and agent_manager.cc. A
+raylet whose head returned with another GCS notices that after 25 to 40 s, in the lab with Ray 2.56.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ def raylet(unit: str, known: str = "") -> str:
 
 
 def refuses(address: str, port: int) -> bool:
-    """Return whether a node's kernel answers and nothing listens. A node that does not answer may be cut off for a moment."""
+    """Return whether a node's kernel answers and nothing listens.
+
+    A node that does not answer may be cut off for a moment.
+    """
     try:
         socket.create_connection((address, port), _PAUSE).close()
     except OSError as error:

@@ -114,7 +114,9 @@ def _divides(kv_heads: int, tensor: int) -> bool:
 
 def too_large(inputs: Inputs, short: Sequence[int], context: int) -> Problem:
     """Return the Problem for a model that does not fit. ``short``: bytes that each rank's node lacks."""
-    lacking = ", ".join(f"{node.name} lacks {size / GIB:.1f} GiB" for node, size in zip(inputs.ranks, short, strict=True) if size)
+    lacking = ", ".join(
+        f"{node.name} lacks {size / GIB:.1f} GiB" for node, size in zip(inputs.ranks, short, strict=True) if size
+    )
     found = f"{sum(short) / GIB:.1f} GiB larger than the cluster at {context} tokens of context: {lacking}"
     limits = f"without the reserve of {inputs.reserve / GIB:g} GiB"
     fix = "add nodes, use stronger quantization, shorten the context, or lower gb10_memory_reserve"

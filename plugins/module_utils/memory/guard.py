@@ -88,8 +88,8 @@ def reason(stop: Mapping[str, Any]) -> str:
     """Return why the guard stopped the services, as a clause, from the record of the start."""
     phase = f", in the {_REQUESTS}" if stop["phase"] == _REQUESTS else ""
     return (
-        f"only {stop['minimum'] / GIB:.1f} GiB of memory were available {stop['seconds']} s after the start of the ranks{phase}"
-        f", less than {stop['floor'] / GIB:g} GiB (vllm_serve_memory_floor)"
+        f"only {stop['minimum'] / GIB:.1f} GiB of memory were available {stop['seconds']} s after the start of "
+        f"the ranks{phase}, less than {stop['floor'] / GIB:g} GiB (vllm_serve_memory_floor)"
     )
 
 

@@ -79,7 +79,10 @@ def listens(address: tuple[str, int] | None) -> bool:
 
 
 def kill(cgroups: str = "/sys/fs/cgroup") -> None:
-    """Kill all processes of the services. Docker's containers are in a slice of the unit's name. Source: cgroup-v2.rst."""
+    """Kill all processes of the services.
+
+    Docker's containers are in a slice of the unit's name. Source: cgroup-v2.rst.
+    """
     for unit in paths.UNITS:
         for folder in (f"system.slice/{unit}", f"gb10.slice/{unit.removesuffix('.service')}.slice"):
             with contextlib.suppress(OSError), open(f"{cgroups}/{folder}/cgroup.kill", "w", encoding="ascii") as file:
@@ -140,7 +143,9 @@ class Guard:
         if before and end:
             self._end(guard.entry(before, self.minimum, self.floor, now, time.time(), end))
         elif self.state.start and self.minimum != self.written:
-            _write(paths.MEMORY_GUARD_PRESENT, guard.entry(self.state.start, self.minimum, self.floor, now, time.time()))
+            _write(
+                paths.MEMORY_GUARD_PRESENT, guard.entry(self.state.start, self.minimum, self.floor, now, time.time())
+            )
             self.written = self.minimum
 
     def sample(self) -> None:
@@ -161,7 +166,10 @@ class Guard:
         _write(paths.MEMORY_GUARD_STARTS, guard.kept(starts(), record))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(paths.MEMORY_GUARD_PRESENT)
-        say(f"a start ended ({record['end']}) after {record['seconds']} s; at least {self.minimum / guard.GIB:.1f} GiB were available")
+        say(
+            f"a start ended ({record['end']}) after {record['seconds']} s; at least "
+            f"{self.minimum / guard.GIB:.1f} GiB were available"
+        )
 
     def run(self) -> None:
         """Run until the service ends."""

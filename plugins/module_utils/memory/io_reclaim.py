@@ -50,5 +50,7 @@ def processes() -> list[dict[str, Any]]:
 
 def gpu_processes(run: Run) -> list[dict[str, Any]]:
     """Return the GPU processes that nvidia-smi lists; [] if nvidia-smi fails."""
-    status, stdout, _stderr = run(["nvidia-smi", "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits"])
+    status, stdout, _stderr = run(
+        ["nvidia-smi", "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits"]
+    )
     return reclaim.gpu_processes(stdout) if status == 0 else []

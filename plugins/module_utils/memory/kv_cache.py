@@ -45,8 +45,8 @@ class Group:
 class Layout:
     """The blocks of a rank with its share of the heads. ``pages``: bytes by layer, 0 for layers without KV or state.
 
-    ``block``: the fewest tokens of a group's block. ``token_bytes``: KV per token by layer; ``state_bytes``: the state of a
-    sequence by layer.
+    ``block``: the fewest tokens of a group's block. ``token_bytes``: KV per token by layer; ``state_bytes``: the state
+    of a sequence by layer.
     """
 
     groups: tuple[Group, ...]
@@ -58,7 +58,9 @@ class Layout:
 
     def block_bytes(self, layers: range) -> int:
         """Return the bytes of one block on a rank with these layers; 0 if no layer has KV or state."""
-        return max((sum(self.pages[index] for index in group.layers if index in layers) for group in self.groups), default=0)
+        return max(
+            (sum(self.pages[index] for index in group.layers if index in layers) for group in self.groups), default=0
+        )
 
     def blocks(self, context: int) -> int:
         """Return the blocks for a sequence of this many tokens, over all groups."""
@@ -103,7 +105,9 @@ def _token_bytes(spec: KVCacheSpec, tensor: int, number: Fraction, packed: bool 
     """Return a layer's KV bytes per token on one rank: its share of the KV heads, at least one; latents are whole."""
     if spec.kind == "mla":
         return (_DS_MLA_BYTES if packed else int(spec.key * number)) + spec.index
-    return max(1, spec.heads // tensor) * int((spec.key + spec.value) * number) if spec.kind in ("full", "sliding") else 0
+    return (
+        max(1, spec.heads // tensor) * int((spec.key + spec.value) * number) if spec.kind in ("full", "sliding") else 0
+    )
 
 
 def _state_bytes(spec: KVCacheSpec, tensor: int, dtype: str) -> int:
@@ -116,11 +120,15 @@ def _state_bytes(spec: KVCacheSpec, tensor: int, dtype: str) -> int:
     return (spec.convolution + groups * spec.group) // tensor * ELEMENT[dtype] + spec.recurrent // tensor * recurrent
 
 
-def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, max_scheduled_tokens: int, block: int = BLOCK) -> Layout:
+def layout(
+    shape: Shape, tensor: int, kv_dtype: str, dtype: str, max_scheduled_tokens: int, block: int = BLOCK
+) -> Layout:
     """Return the blocks of a rank. ``max_scheduled_tokens``: the limit of scheduled, unfinished tokens."""
     number = _number_bytes(shape, kv_dtype, dtype)
     tokens = [_token_bytes(layer.kv_cache, tensor, number, kv_dtype == "fp8_ds_mla") for layer in shape.layers]
-    states = [_state_bytes(layer.kv_cache, tensor, dtype) if layer.kv_cache.kind == "state" else 0 for layer in shape.layers]
+    states = [
+        _state_bytes(layer.kv_cache, tensor, dtype) if layer.kv_cache.kind == "state" else 0 for layer in shape.layers
+    ]
     if any(states) and any(tokens):
         step = max(block, _MLA_BLOCK if shape.of("mla") else block)
         # vLLM enlarges the token page to at least the size of a state, and pads states to that page.

@@ -71,7 +71,9 @@ def plan(inputs: Inputs) -> MemoryPlan:
     full = reads + sum(stage.reads_of(context.planned) for stage in demand.stages)
     lowered = context.planned if inputs.max_model_len or context.planned < shape.positions else 0
     nodes = tuple(_node(inputs, demand, budget, rank, lack) for rank, lack in enumerate(short))
-    arguments = _arguments(budget.pinned, budget.fraction, lowered, demand.max_num_seqs if chosen else 0) if fits else ()
+    arguments = (
+        _arguments(budget.pinned, budget.fraction, lowered, demand.max_num_seqs if chosen else 0) if fits else ()
+    )
     return MemoryPlan(
         nodes=nodes,
         fits=fits,
@@ -99,8 +101,8 @@ def plan(inputs: Inputs) -> MemoryPlan:
 class _Stage:
     """One rank of a pipeline stage, in bytes.
 
-    ``reads``: weights read per token; ``tokens``: KV per token, by layer; ``states``: states of all layers; ``page``: a block
-    of the KV cache.
+    ``reads``: weights read per token; ``tokens``: KV per token, by layer; ``states``: states of all layers; ``page``: a
+    block of the KV cache.
     """
 
     layers: range
@@ -183,7 +185,8 @@ def _sequences(demand: _Demand, blocks: int) -> int:
 
 
 def _most(inputs: Inputs, demand: _Demand, context: int) -> int:
-    """Return the bytes to which a rank's KV cache is limited, for a planned context. vLLM never uses one of the blocks."""
+    """Return the bytes to which a rank's KV cache is limited, for a planned context. vLLM never uses one of the
+    blocks."""
     layout, sequences = demand.layout, demand.max_num_seqs
     blocks = max(
         min(inputs.contexts, sequences) * layout.blocks(context),
@@ -210,7 +213,13 @@ def _demand(inputs: Inputs) -> _Demand:
     default_tokens = next(tokens for least, tokens in _BATCHES if smallest >= least)
     max_num_seqs, batched = inputs.max_num_seqs or SEQUENCES, inputs.max_num_batched_tokens or default_tokens
     scale = Fraction(inputs.weights_bytes, model_weights.checkpoint(shape)) if inputs.weights_bytes else Fraction(1)
-    workspace = _workspace(shape, tensor, ELEMENT[dtype], batched, max_num_seqs) + PROCESS + CONTEXT + GRAPHS + inputs.draft_bytes
+    workspace = (
+        _workspace(shape, tensor, ELEMENT[dtype], batched, max_num_seqs)
+        + PROCESS
+        + CONTEXT
+        + GRAPHS
+        + inputs.draft_bytes
+    )
     # vLLM may schedule one batch per pipeline stage and one more.
     layout = kv_cache.layout(shape, tensor, inputs.kv_dtype, dtype, (inputs.pipeline + 1) * batched, inputs.block)
     stages = kv_cache.stages(len(shape.layers), inputs.pipeline)
@@ -348,14 +357,14 @@ def needs(plan: MemoryPlan) -> dict[str, int]:
 def explain(plan: MemoryPlan, generates: bool = True, speculative: bool = False) -> list[str]:
     """Return the plan as a table in GiB, one line per node, followed by the totals.
 
-    ``generates``: whether the model generates tokens, whose speed is bounded; ``speculative``: whether it can exceed that
-    bound.
+    ``generates``: whether the model generates tokens, whose speed is bounded; ``speculative``: whether it can exceed
+    that bound.
     """
     width = max(4, *(len(node.name) for node in plan.nodes))
     lines = [f"{'node':{width}}  memory  reserve  weights  workspace  KV cache  planned  KiB/token"]
     lines += [
-        f"{node.name:{width}}  {_gib(node.memory):>6}  {_gib(node.reserve):>7}  {_gib(node.weights):>7}  {_gib(node.workspace):>9}  "
-        f"{_gib(node.kv):>8}  {_gib(node.planned):>7}  {node.kv_per_token / KIB:>9.1f}"
+        f"{node.name:{width}}  {_gib(node.memory):>6}  {_gib(node.reserve):>7}  {_gib(node.weights):>7}  "
+        f"{_gib(node.workspace):>9}  {_gib(node.kv):>8}  {_gib(node.planned):>7}  {node.kv_per_token / KIB:>9.1f}"
         + (f"  short by {_gib(node.short)}" if node.short else "")
         for node in plan.nodes
     ]
@@ -366,8 +375,16 @@ def explain(plan: MemoryPlan, generates: bool = True, speculative: bool = False)
     if not plan.fits:
         return [*lines, f"does not fit: short by {_gib(plan.short)} GiB in total, for {plan.context} tokens of context"]
     if not plan.tokens:
-        return [*lines, f"fits: an encoder needs no KV cache; texts of up to {plan.context} tokens", " ".join(plan.arguments)]
-    each = f"or {plan.max_num_seqs} of {plan.context_of_each} tokens" if plan.context_of_each else f"but never {plan.max_num_seqs}"
+        return [
+            *lines,
+            f"fits: an encoder needs no KV cache; texts of up to {plan.context} tokens",
+            " ".join(plan.arguments),
+        ]
+    each = (
+        f"or {plan.max_num_seqs} of {plan.context_of_each} tokens"
+        if plan.context_of_each
+        else f"but never {plan.max_num_seqs}"
+    )
     lines.append(
         f"fits: {plan.tokens} tokens of KV; context {plan.context} (largest {plan.largest_context}); "
         f"sequences at once: {plan.concurrency:.1f}, {each}"
@@ -378,7 +395,8 @@ def explain(plan: MemoryPlan, generates: bool = True, speculative: bool = False)
         return [*lines, " ".join(plan.arguments)]
     lines.append(
         f"decode: at most {plan.tokens_per_second:.1f} tokens/s for one sequence, "
-        f"{plan.tokens_per_second_full:.1f} at {plan.context} tokens{', without speculative decoding' if speculative else ''}"
+        f"{plan.tokens_per_second_full:.1f} at {plan.context} "
+        f"tokens{', without speculative decoding' if speculative else ''}"
     )
     return [*lines, " ".join(plan.arguments)]
 

@@ -44,7 +44,13 @@ def gpu_processes(text: str) -> list[dict[str, Any]]:
 
 
 def refusal(
-    name: str, needed: int, available: int, total: int, waited: float, processes: Sequence[Mapping[str, Any]], gpu: Sequence[Mapping[str, Any]]
+    name: str,
+    needed: int,
+    available: int,
+    total: int,
+    waited: float,
+    processes: Sequence[Mapping[str, Any]],
+    gpu: Sequence[Mapping[str, Any]],
 ) -> Problem | None:
     """Return the Problem if a node lacks memory for a server, otherwise None.
 
@@ -64,7 +70,9 @@ def refusal(
 
 
 def _list(processes: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{entry['name']} (pid {entry['pid']}, {_size(entry['bytes'])})" for entry in processes) or "unknown"
+    return (
+        ", ".join(f"{entry['name']} (pid {entry['pid']}, {_size(entry['bytes'])})" for entry in processes) or "unknown"
+    )
 
 
 def _size(size: int | None) -> str:

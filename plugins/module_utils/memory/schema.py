@@ -93,7 +93,10 @@ class NodePlan:
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """See plan.plan(). ``tokens``: vLLM's "KV cache size"; ``concurrency``: its "Maximum concurrency" for ``context``."""
+    """See plan.plan().
+
+    ``tokens``: vLLM's "KV cache size"; ``concurrency``: its "Maximum concurrency" for ``context``.
+    """
 
     nodes: tuple[NodePlan, ...]
     fits: bool

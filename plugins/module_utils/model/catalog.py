@@ -35,8 +35,9 @@ class Model:
 
     ``kind``: see kind.py, "" to derive it from its files. ``config``: the keys of its config.json for shape, kind and
     quantization. ``args``: the ``vllm serve`` arguments that it needs on any cluster. ``nodes``: the minimum number of
-    Sparks with 128 GB. ``requires``: the first and last release that serve it, as "since" and "until". ``published``: the
-    lowest and highest decode speed that others measured for one request, in tokens per second, by the number of Sparks.
+    Sparks with 128 GB. ``requires``: the first and last release that serve it, as "since" and "until". ``published``:
+    the lowest and highest decode speed that others measured for one request, in tokens per second, by the number of
+    Sparks.
     ``sure``: how well the entry was tested, and which parts are unconfirmed.
     """
 
@@ -112,7 +113,9 @@ def _named(name: str, models: Mapping[str, Model]) -> Model | Problem | None:
     Of these, an entry with a draft is used only by its own name.
     """
     wanted = str(name).casefold()
-    if exact := [model for model in models.values() if wanted == model.name.casefold() or (model.path and name == model.path)]:
+    if exact := [
+        model for model in models.values() if wanted == model.name.casefold() or (model.path and name == model.path)
+    ]:
         return exact[0]
     same = _on_hub(wanted, models.values())
     if len(same) > 1:
@@ -156,7 +159,11 @@ def similar(hub: str, user_models: Mapping[str, Any] | None = None) -> list[str]
     """Return the known Hub names that are like this unknown one."""
     hubs = {model.hub.casefold(): model.hub for model in known(user_models).values() if model.hub}
     wanted = hub.casefold()
-    return [] if not wanted or wanted in hubs else [hubs[each] for each in difflib.get_close_matches(wanted, hubs, n=2, cutoff=0.8)]
+    return (
+        []
+        if not wanted or wanted in hubs
+        else [hubs[each] for each in difflib.get_close_matches(wanted, hubs, n=2, cutoff=0.8)]
+    )
 
 
 def describe(model: Model) -> list[str]:
@@ -164,16 +171,28 @@ def describe(model: Model) -> list[str]:
     size = f"{model.weights_bytes / 1e9:.1f} GB of weights" if model.weights_bytes else "weights of unknown size"
     method = quantization_method(model)
     name = "" if model.name == model.reference else f"{model.name}: "
-    lines = [f"{name}{model.reference}{f' at {model.revision[:12]}' if model.revision else ''}, {size}{f', {method}' if method else ''}"]
+    lines = [
+        (
+            f"{name}{model.reference}{f' at {model.revision[:12]}' if model.revision else ''}, "
+            f"{size}{f', {method}' if method else ''}"
+        )
+    ]
     if model.nodes:
         lines.append(f"  on {model.nodes} Spark{'s' if model.nodes > 1 else ''} of 128 GB or more")
-    lines += [f"  vLLM {' '.join(f'{word} {release}' for word, release in model.requires.items())}"] * bool(model.requires)
-    found = ((f"kind {model.kind}", model.kind), ("reasoning model", model.reasoning), ("gated: needs a Hugging Face token", model.gated))
+    lines += [f"  vLLM {' '.join(f'{word} {release}' for word, release in model.requires.items())}"] * bool(
+        model.requires
+    )
+    found = (
+        (f"kind {model.kind}", model.kind),
+        ("reasoning model", model.reasoning),
+        ("gated: needs a Hugging Face token", model.gated),
+    )
     traits = [text for text, holds in found if holds]
     lines += [f"  {', '.join(traits)}"] * bool(traits)
     lines += [f"  {shlex.join(model.args)}"] * bool(model.args)
     lines += [f"  with {each.name} for {each.argument}" for each in model.files]
-    lines.append(f"  confidence: {model.sure}{'; add what is known of it to gb10_models (docs/models.md)' if model.sure == UNKNOWN else ''}")
+    unknown = "; add what is known of it to gb10_models (docs/models.md)" if model.sure == UNKNOWN else ""
+    lines.append(f"  confidence: {model.sure}{unknown}")
     return lines
 
 

@@ -65,7 +65,12 @@ def _strings(value: object) -> bool:
 
 
 def _requires(value: object) -> bool:
-    return _strings(value) and isinstance(value, Mapping) and set(value) <= {"since", "until"} and all(map(_RELEASE.fullmatch, value.values()))
+    return (
+        _strings(value)
+        and isinstance(value, Mapping)
+        and set(value) <= {"since", "until"}
+        and all(map(_RELEASE.fullmatch, value.values()))
+    )
 
 
 def _published(value: object) -> bool:
@@ -83,7 +88,9 @@ def _range(value: object) -> bool:
 def _file(value: object) -> bool:
     if not (_strings(value) and isinstance(value, Mapping) and set(value) == {"name", "url", "argument", "sha256"}):
         return False
-    plain = _NAME.fullmatch(value["name"]) and value["url"].startswith("https://") and value["argument"].startswith("--")
+    plain = (
+        _NAME.fullmatch(value["name"]) and value["url"].startswith("https://") and value["argument"].startswith("--")
+    )
     # The server runs this code.
     return bool(plain) and _SHA256.fullmatch(value["sha256"]) is not None
 
@@ -122,7 +129,11 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 def check(user_models: object) -> list[Problem]:
     """Return every problem in ``gb10_models``."""
     if not isinstance(user_models, Mapping):
-        return [Problem("gb10_models", f"{user_models!r}", "a mapping from names to models", "write {name: {hub: OWNER/NAME}}")]
+        return [
+            Problem(
+                "gb10_models", f"{user_models!r}", "a mapping from names to models", "write {name: {hub: OWNER/NAME}}"
+            )
+        ]
     problems = []
     names: dict[str, str] = {}
     for name, entry in user_models.items():
@@ -141,7 +152,9 @@ def check(user_models: object) -> list[Problem]:
             )
         else:
             found = list(_values(path, entry))
-            problems += found or _contradictions(path, entry, _merge(_base(name, entry), entry), known=_known(name) is not None)
+            problems += found or _contradictions(
+                path, entry, _merge(_base(name, entry), entry), known=_known(name) is not None
+            )
     return problems
 
 

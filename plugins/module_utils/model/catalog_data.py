@@ -13,9 +13,10 @@ that others report to serve the checkpoint.
 The presets' settings for memory (0.80 to 0.90 of it, --swap-space, lengths), --enforce-eager, --enable-expert-parallel
 and --attention-backend are left out. They disagree with each other and with newer evidence; the memory plan and the
 rules choose these settings for the installed release. Every parser in ``args`` is registered in each inspected vLLM
-from 0.11.2 or from ``requires`` to 0.33.0, or is a file of the model. ``args`` sets --kv-cache-dtype only if config.json
-does not name the FP8 cache that the model is published for. ``published`` is without speculative decoding, except in an
-entry whose ``args`` have a draft, and never of a build that loads weights in fewer bytes than the checkpoint has.
+from 0.11.2 or from ``requires`` to 0.33.0, or is a file of the model. ``args`` sets --kv-cache-dtype only if
+config.json does not name the FP8 cache that the model is published for. ``published`` is without speculative decoding,
+except in an entry whose ``args`` have a draft, and never of a build that loads weights in fewer bytes than the
+checkpoint has.
 """
 
 from __future__ import annotations
@@ -63,15 +64,20 @@ _GPT_OSS = {
     "tie_word_embeddings": False,
     "quantization_config": {
         "quant_method": "mxfp4",
-        "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"],
+        "modules_to_not_convert": [
+            "model.layers.*.self_attn",
+            "model.layers.*.mlp.router",
+            "model.embed_tokens",
+            "lm_head",
+        ],
     },
 }
 _GPT_OSS_NOTES = (
     "vLLM selects the reasoning parser openai_gptoss for this architecture itself. "
     "The preset's --enable-expert-parallel is left out. "
     "--enforce-eager halves the speed on one Spark (57 to 26 tokens a second, conselara.dev, 2026-05). "
-    "Without access to the internet, vLLM 0.18.1 needs the encoding's files and TIKTOKEN_ENCODINGS_BASE; the locks of 0.32.0 and newer contain "
-    "them. "
+    "Without access to the internet, vLLM 0.18.1 needs the encoding's files and TIKTOKEN_ENCODINGS_BASE; the "
+    "locks of 0.32.0 and newer contain them. "
     "An issue about wrong MXFP4 results on compute capability 12.1 was open in 2026-11 (vllm-project/vllm#37030)"
 )
 _QWEN25 = {
@@ -82,7 +88,13 @@ _QWEN25 = {
     "tie_word_embeddings": False,
     "torch_dtype": _BF16,
 }
-_MISTRAL = {"model_type": "mistral", "num_key_value_heads": 8, "head_dim": 128, "tie_word_embeddings": False, "torch_dtype": _BF16}
+_MISTRAL = {
+    "model_type": "mistral",
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "tie_word_embeddings": False,
+    "torch_dtype": _BF16,
+}
 _LLAMA31 = {
     "model_type": "llama",
     "num_key_value_heads": 8,
@@ -155,7 +167,8 @@ _GEMMA4_LAYERS = [*["sliding_attention"] * 5, "full_attention"]
 _GEMMA4_MODULES = "model.language_model.layers.*"
 _GEMMA4_NOTES = (
     "License: Apache-2.0. The weight size includes a vision tower that the text model does not need. "
-    f"It reasons only if a request enables that. For a Spark, {_RECIPES} also sets VLLM_USE_V2_MODEL_RUNNER=1, and eugr's recipes do not"
+    f"It reasons only if a request enables that. For a Spark, {_RECIPES} also sets VLLM_USE_V2_MODEL_RUNNER=1, "
+    "and eugr's recipes do not"
 )
 _NEMOTRON = {
     "model_type": "nemotron_h",
@@ -240,7 +253,7 @@ _QWEN3_EMBEDDING_SURE = (
 )
 _QWEN3_EMBEDDING_SOURCE = "Qwen3-Embedding's README (layers, dimension); published numbers of parameters"
 _QWEN3_EMBEDDING_NOTES = (
-    "License: Apache-2.0. A query needs an instruction before its text: \"Instruct: TASK\\nQuery:TEXT\". "
+    'License: Apache-2.0. A query needs an instruction before its text: "Instruct: TASK\\nQuery:TEXT". '
     "It supports smaller vectors, which vLLM returns with --hf-overrides '{\"is_matryoshka\": true}'"
 )
 _BGE_M3 = {
@@ -262,12 +275,12 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 1,
         "requires": {"since": "0.29.0"},
         "published": {"1": [11.8, 12.7]},
-        "sure": "measured by others: 11.8 to 12.7 tokens a second on one Spark with vLLM 0.30.0. Its quantization is that of "
-        "Qwen3.6-27B-NVFP4, a sibling model; its weight size is that of its files",
+        "sure": "measured by others: 11.8 to 12.7 tokens a second on one Spark with vLLM 0.30.0. Its quantization is "
+        "that of Qwen3.6-27B-NVFP4, a sibling model; its weight size is that of its files",
         "source": f"{_CAPYCTL}; NVIDIA's playbooks for one Spark and for a cluster; {_RECIPES}",
         "evidence": "2026-10-02",
-        "notes": "License: Apache-2.0. vLLM has the architecture since 0.17.0; others report this checkpoint with 0.29.0 and 0.30.0. "
-        f"NVIDIA and eugr set the tool parser qwen3_xml, {_RECIPES} and {_CAPYCTL} qwen3_coder. "
+        "notes": "License: Apache-2.0. vLLM has the architecture since 0.17.0; others report this checkpoint with "
+        f"0.29.0 and 0.30.0. NVIDIA and eugr set the tool parser qwen3_xml, {_RECIPES} and {_CAPYCTL} qwen3_coder. "
         "With a draft, it is the entry qwen3.8-27b-nvfp4-dflash2. "
         "One source found no MTP layers in this checkpoint; a forum user reports 18.5 tokens a second with MTP. "
         "NVIDIA sets --trust-remote-code, which an architecture built into vLLM does not need",
@@ -278,16 +291,18 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 1,
         "requires": {"since": "0.30.0"},
         "published": {"1": [23.0, 35.4]},
-        "sure": "measured by others: 34.5 tokens a second on one Spark with vLLM 0.30.0 (23.0 to 35.4). NVIDIA's example "
-        "for two Sparks, without figures. Its quantization is that of Qwen3.6-27B-NVFP4, a sibling model; its weight size is that of its files",
+        "sure": "measured by others: 34.5 tokens a second on one Spark with vLLM 0.30.0 (23.0 to 35.4). NVIDIA's "
+        "example for two Sparks, without figures. Its quantization is that of Qwen3.6-27B-NVFP4, a sibling model; its "
+        "weight size is that of its files",
         "source": f"{_CAPYCTL}; NVIDIA's playbook for a cluster; eugr's recipes",
         "evidence": "2026-10-02",
-        "notes": "License of the model: Apache-2.0. It is qwen3.8-27b-nvfp4 with the draft z-lab/Qwen3.8-27B-DFlash2 (3.8 GB), which is stored "
-        "like the model. The draft uses the model's embeddings and output matrix. "
+        "notes": "License of the model: Apache-2.0. It is qwen3.8-27b-nvfp4 with the draft z-lab/Qwen3.8-27B-DFlash2 "
+        "(3.8 GB), which is stored like the model. The draft uses the model's embeddings and output matrix. "
         "NVIDIA also sets draft_tensor_parallel_size 2, which vLLM refuses for other tensor sizes of the model. "
         "Without it, vLLM uses the model's size. "
-        "NVIDIA also sets batches of 16,384 tokens, at most eight sequences, --load-format instanttensor and --trust-remote-code. "
-        "A user of NVIDIA's forum reports 47.9 tokens a second; the engine is unclear. The plan's upper bound for the speed is that without a draft",
+        "NVIDIA also sets batches of 16,384 tokens, at most eight sequences, --load-format instanttensor and "
+        "--trust-remote-code. A user of NVIDIA's forum reports 47.9 tokens a second; the engine is unclear. "
+        "The plan's upper bound for the speed is that without a draft",
     },
     "nemotron-3.5-lightning-30b-a3b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4",
@@ -306,14 +321,18 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 1,
         "requires": {"since": "0.27.1"},
         "published": {"1": [68.4, 70.2]},
-        "sure": "measured by others: 70.2 tokens a second on one Spark, 68.4 with 32,768 tokens of context, with vLLM 0.30.0",
+        "sure": (
+            "measured by others: 70.2 tokens a second on one Spark, 68.4 with 32,768 tokens of context, with "
+            "vLLM 0.30.0"
+        ),
         "source": f"{_CAPYCTL}; eugr's recipes; {_RECIPES}",
         "evidence": "2026-10-07",
         "notes": f"License: OpenMDW-1.1. {_NEMOTRON_CACHE}. "
         "The experts and the output are NVFP4, the Mamba layers FP8, the attention bfloat16. "
         "The weight size includes a layer for MTP that the plain model does not need: vLLM loaded 17.9 GiB. "
-        f"{_RECIPES} and eugr add --mamba-backend flashinfer and a float16 cache of states; {_CAPYCTL} measured without them, "
-        "without --moe-backend and with the tool parser qwen3_coder. The draft is nvidia's -DSpark, with three to seven tokens",
+        f"{_RECIPES} and eugr add --mamba-backend flashinfer and a float16 cache of states; {_CAPYCTL} "
+        "measured without them, without --moe-backend and with the tool parser qwen3_coder. The draft is "
+        "nvidia's -DSpark, with three to seven tokens",
     },
     "nemotron-3-ultra-550b-a55b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4",
@@ -325,7 +344,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             "intermediate_size": 5120,
             "layers_block_type": [
                 _BLOCKS[letter]
-                for letter in "MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+                for letter in (
+                    "MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*"
+                    "EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+                )
             ],
             "num_attention_heads": 64,
             "mamba_num_heads": 256,
@@ -345,15 +367,16 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         ],
         "nodes": 4,
         "requires": {"since": "0.22.0"},
-        "sure": "served by others on four Sparks, with vLLM 0.22.0 and 16,384 tokens of context. No figures without MTP. Its weight "
-        "size is that of its files; the share of each format in it is unknown",
+        "sure": "served by others on four Sparks, with vLLM 0.22.0 and 16,384 tokens of context. No figures without "
+        "MTP. Its weight size is that of its files; the share of each format in it is unknown",
         "source": f"GB10sor's model profiles; NVIDIA's Spark deployment guide; eugr's recipes; {_RECIPES}",
         "evidence": "2026-08",
         "notes": f"License: OpenMDW-1.1. {_NEMOTRON_CACHE}. "
         "The weight size includes a layer for MTP; a recipe notes 85 GB on each node. "
-        "With four MTP tokens, that recipe reports about 15.3 tokens a second; a user of NVIDIA's forum reports 5.3 a request with SGLang. "
-        "NVIDIA's guide also sets at most two sequences, -cc.mode 0 and --mamba-cache-mode align, and the tool parser qwen3_xml. "
-        "According to the recipe, batches of 32,768 tokens hung nodes, and --load-format instanttensor exceeded the limit of open files",
+        "With four MTP tokens, that recipe reports about 15.3 tokens a second; a user of NVIDIA's forum "
+        "reports 5.3 a request with SGLang. NVIDIA's guide also sets at most two sequences, -cc.mode 0 and "
+        "--mamba-cache-mode align, and the tool parser qwen3_xml. According to the recipe, batches of 32,768 "
+        "tokens hung nodes, and --load-format instanttensor exceeded the limit of open files",
     },
     "minimax-m2.7-nvfp4": {
         "hub": "nvidia/MiniMax-M2.7-NVFP4",
@@ -389,14 +412,15 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 2,
         "requires": {"since": "0.20.0"},
         "published": {"2": [24.0, 26.0]},
-        "sure": "measured by others: 24 to 26 tokens a second on two Sparks, with eugr's builds of vLLM. Its weight size is computed "
-        "from its numbers by type",
+        "sure": "measured by others: 24 to 26 tokens a second on two Sparks, with eugr's builds of vLLM. Its weight "
+        "size is computed from its numbers by type",
         "source": f"spark-arena/recipe-registry; eugr/spark-vllm-docker#183 and #236; {_RECIPES}",
         "evidence": "2026-05-08",
         "notes": "License: a custom one that excludes commercial use; read it first. "
-        "The attention is stored as float32 and loaded as bfloat16, so each of two nodes needs 2.7 GB less than planned. "
-        "The figures are with vLLM's choice of MoE kernels, and #236 requests CUTLASS. Marlin was 24 % faster than CUTLASS with MiniMax-M2.5 "
-        "on two Sparks (Avarok-Cybersecurity/dgx-vllm#4). Another NVFP4 build uses the reasoning parser minimax_m2_append_think",
+        "The attention is stored as float32 and loaded as bfloat16, so each of two nodes needs 2.7 GB less "
+        "than planned. The figures are with vLLM's choice of MoE kernels, and #236 requests CUTLASS. Marlin "
+        "was 24 % faster than CUTLASS with MiniMax-M2.5 on two Sparks (Avarok-Cybersecurity/dgx-vllm#4). "
+        "Another NVFP4 build uses the reasoning parser minimax_m2_append_think",
     },
     "qwen3.6-35b-a3b-nvfp4": {
         "hub": "nvidia/Qwen3.6-35B-A3B-NVFP4",
@@ -413,14 +437,15 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 1,
         "requires": {"since": "0.24.0"},
         "published": {"1": [68.9, 77.3]},
-        "sure": "measured by others: 77.3 tokens a second on one Spark, 68.9 with 32,768 tokens of context, with vLLM 0.30.0 and a later "
-        "revision (1355db6a)",
+        "sure": "measured by others: 77.3 tokens a second on one Spark, 68.9 with 32,768 tokens of context, with vLLM "
+        "0.30.0 and a later revision (1355db6a)",
         "source": f"{_CAPYCTL}; {_RECIPES}; NVIDIA's playbook for one Spark",
         "evidence": "2026-10-07",
         "notes": "License: Apache-2.0. config.json does not name the FP8 key/value cache; hf_quant_config.json does. "
-        f"vLLM 0.22.0 and 0.22.1 did not load its quantized output layer (vllm-project/vllm#44081); {_RECIPES} requires 0.24.0 on a Spark. "
-        f"{_RECIPES}#918 reports 97.7 tokens a second with 0.28.0 and its settings for a Spark; a patched 0.25.0 with two MTP tokens reached 93. "
-        "NVIDIA and eugr add --attention-backend flashinfer. eugr sets the tool parser qwen3_xml",
+        f"vLLM 0.22.0 and 0.22.1 did not load its quantized output layer (vllm-project/vllm#44081); {_RECIPES} "
+        f"requires 0.24.0 on a Spark. {_RECIPES}#918 reports 97.7 tokens a second with 0.28.0 and its settings "
+        "for a Spark; a patched 0.25.0 with two MTP tokens reached 93. NVIDIA and eugr add --attention-backend "
+        "flashinfer. eugr sets the tool parser qwen3_xml",
     },
     "gemma-4-26b-a4b-nvfp4": {
         "hub": "nvidia/Gemma-4-26B-A4B-NVFP4",
@@ -452,12 +477,12 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 1,
         "requires": {"since": "0.19.1"},
         "published": {"1": [28.0, 30.3]},
-        "sure": "measured by others: 30.3 tokens a second on one Spark, 28.0 with 32,768 tokens of context, with vLLM 0.30.0; 29.8 with an "
-        "earlier build",
+        "sure": "measured by others: 30.3 tokens a second on one Spark, 28.0 with 32,768 tokens of context, with vLLM "
+        "0.30.0; 29.8 with an earlier build",
         "source": f"{_CAPYCTL}; eugr/spark-vllm-docker#238; {_RECIPES}",
         "evidence": "2026-10-07",
-        "notes": f"{_GEMMA4_NOTES}. The figures are with vLLM's choice of MoE kernels (CUTLASS); this entry sets Marlin, "
-        "because rule fp4-moe-path warns about CUTLASS. The model card lists one GPU only",
+        "notes": f"{_GEMMA4_NOTES}. The figures are with vLLM's choice of MoE kernels (CUTLASS); this entry sets "
+        "Marlin, because rule fp4-moe-path warns about CUTLASS. The model card lists one GPU only",
     },
     "gemma-4-31b-it-nvfp4": {
         "hub": "nvidia/Gemma-4-31B-IT-NVFP4",
@@ -490,7 +515,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": "measured by others: 6.8 tokens a second on one Spark",
         "source": f"a fork of eugr's recipes; {_RECIPES}",
         "evidence": "2026-07-19",
-        "notes": f"{_GEMMA4_NOTES}. With the draft google/gemma-4-31B-it-assistant, the same source reports 16 tokens a second",
+        "notes": (
+            f"{_GEMMA4_NOTES}. With the draft google/gemma-4-31B-it-assistant, the same source reports 16 tokens "
+            "a second"
+        ),
     },
     "nemotron-3-nano-30b-a3b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4",
@@ -517,14 +545,14 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 1,
         "requires": {"since": "0.17.1"},
         "published": {"1": [58.0, 58.0]},
-        "sure": "measured by others: 58 tokens a second on one Spark, with eugr's build of vLLM. The first release that serves it is unknown; "
-        "0.17.1 is the first with its parser",
+        "sure": "measured by others: 58 tokens a second on one Spark, with eugr's build of vLLM. The first release "
+        "that serves it is unknown; 0.17.1 is the first with its parser",
         "source": "mARTin-B78's tutorial; eugr's recipes; another project's notes with NVIDIA's container 26.05",
         "evidence": "2026-04-23",
         "notes": f"License: NVIDIA's open model license for Nemotron. {_NEMOTRON_CACHE}. "
         "The recipes take the reasoning parser nano_v3 from a file of the model, whose checksum is unknown here; "
-        "NVIDIA sets the built-in nemotron_v3 for a sibling model. The notes set Marlin and a context of 65,536, eugr's recipes CUTLASS. "
-        "eugr reports that it fails on two Sparks",
+        "NVIDIA sets the built-in nemotron_v3 for a sibling model. The notes set Marlin and a context of "
+        "65,536, eugr's recipes CUTLASS. eugr reports that it fails on two Sparks",
     },
     "gpt-oss-120b": {
         "hub": "openai/gpt-oss-120b",
@@ -540,14 +568,17 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
         "published": {"1": [33.0, 34.2]},
-        "sure": "measured by others: 34 tokens a second on one Spark with vLLM 0.30.0. Other builds reached 57 to 60 on one Spark and 69 "
-        "to 76 on two, with attention and output as MXFP4",
-        "source": f"{_PRESETS}, its default; {_CAPYCTL}; NVIDIA/dgx-spark-playbooks#79; conselara.dev; kubis.ai; Spark Arena",
+        "sure": "measured by others: 34 tokens a second on one Spark with vLLM 0.30.0. Other builds reached 57 to 60 "
+        "on one Spark and 69 to 76 on two, with attention and output as MXFP4",
+        "source": (
+            f"{_PRESETS}, its default; {_CAPYCTL}; NVIDIA/dgx-spark-playbooks#79; conselara.dev; kubis.ai; Spark Arena"
+        ),
         "evidence": "2026-10-09",
-        "notes": f"{_GPT_OSS_NOTES}. vLLM 0.30.0 reached 34.2 tokens a second, NVIDIA's container 26.02 33 to 34. Both read attention and "
-        "output in bfloat16, as this project does. The builds that reached 57 to 60 store both as MXFP4 (--mxfp4-layers moe,qkv,o,lm_head "
-        "in eugr's recipe). Then a token reads about half of the bytes. conselara.dev reports the same speed with NVIDIA's container 26.04, "
-        "which no memory of 273 GB/s allows with bfloat16. vLLM 0.30.0 used 94 GiB while it loaded the model",
+        "notes": f"{_GPT_OSS_NOTES}. vLLM 0.30.0 reached 34.2 tokens a second, NVIDIA's container 26.02 33 to 34. Both "
+        "read attention and output in bfloat16, as this project does. The builds that reached 57 to 60 store "
+        "both as MXFP4 (--mxfp4-layers moe,qkv,o,lm_head in eugr's recipe). Then a token reads about half of "
+        "the bytes. conselara.dev reports the same speed with NVIDIA's container 26.04, which no memory of 273 GB/s "
+        "allows with bfloat16. vLLM 0.30.0 used 94 GiB while it loaded the model",
     },
     "gpt-oss-20b": {
         "hub": "openai/gpt-oss-20b",
@@ -563,7 +594,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
         "published": {"1": [46.7, 46.7]},
-        "sure": "measured by others: 46.7 tokens a second on one Spark with vLLM 0.30.0; NVIDIA lists it as supported on one Spark",
+        "sure": (
+            "measured by others: 46.7 tokens a second on one Spark with vLLM 0.30.0; NVIDIA lists it as supported "
+            "on one Spark"
+        ),
         "source": f"{_PRESETS}; {_CAPYCTL}; NVIDIA's playbook",
         "evidence": "2026-10-09",
         "notes": f"{_GPT_OSS_NOTES}. LMSYS measured 49.7 tokens a second with Ollama (2025-10)",
@@ -707,7 +741,13 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "llama-3.1-8b-instruct": {
         "hub": "meta-llama/Llama-3.1-8B-Instruct",
         "weights_bytes": 16_060_522_496,
-        "config": {**_LLAMA31, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32},
+        "config": {
+            **_LLAMA31,
+            "hidden_size": 4096,
+            "intermediate_size": 14336,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+        },
         "gated": True,
         "args": [_TOOLS, "--tool-call-parser", "llama3_json"],
         "nodes": 1,
@@ -720,7 +760,13 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "llama-3.1-70b-instruct": {
         "hub": "meta-llama/Llama-3.1-70B-Instruct",
         "weights_bytes": 141_107_412_992,
-        "config": {**_LLAMA31, "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80, "num_attention_heads": 64},
+        "config": {
+            **_LLAMA31,
+            "hidden_size": 8192,
+            "intermediate_size": 28672,
+            "num_hidden_layers": 80,
+            "num_attention_heads": 64,
+        },
         "gated": True,
         "args": [_TOOLS, "--tool-call-parser", "llama3_json"],
         "nodes": 2,
@@ -801,7 +847,8 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 2,
         "requires": {"since": "0.17.0"},
         "sure": "served by others on two Sparks (tensor parallel) and on four Sparks and Thors (pipeline parallel); no "
-        "figures given. Its dimensions are from several projects' copies that agree, its FP8 blocks from sibling models",
+        "figures given. Its dimensions are from several projects' copies that agree, its FP8 blocks from "
+        "sibling models",
         "source": "vllm-gb10, its production model; distributed-vllm",
         "evidence": _READ,
         "notes": "The weight size is that of all files, including a vision tower and a layer for speculative decoding "
@@ -873,7 +920,9 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             "hidden_size": 4096,
             "intermediate_size": 2688,
             "num_hidden_layers": 88,
-            "hybrid_override_pattern": "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
+            "hybrid_override_pattern": (
+                "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
+            ),
             "num_attention_heads": 32,
             "mamba_num_heads": 128,
             "n_routed_experts": 512,
@@ -903,9 +952,12 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 1,
         "requires": {"since": "0.17.0"},
         "published": {"1": [15.0, 17.0], "2": [23.0, 23.0]},
-        "sure": "measured by others: 15 to 17 tokens a second on one Spark, 23 on two with a patched build of 0.17.2; served by others on "
-        "two with two Thors (pipeline parallel). Its weight size is that of a later revision (4f0cf9da)",
-        "source": f"distributed-vllm; NVIDIA's playbook for Nemotron on Spark; kubis.ai; mARTin-B78's tutorial; {_RECIPES}",
+        "sure": "measured by others: 15 to 17 tokens a second on one Spark, 23 on two with a patched build of 0.17.2; "
+        "served by others on two with two Thors (pipeline parallel). Its weight size is that of a later "
+        "revision (4f0cf9da)",
+        "source": (
+            f"distributed-vllm; NVIDIA's playbook for Nemotron on Spark; kubis.ai; mARTin-B78's tutorial; {_RECIPES}"
+        ),
         "evidence": "2026-08-05",
         "notes": "Both presets set --kv-cache-dtype fp8; the weights are calibrated for it, and vLLM selects it by "
         "default. The first preset sets TRITON_ATTN, NVIDIA's playbook --moe-backend marlin; until 0.23 that was "
@@ -915,8 +967,9 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "139 are FP8, the others NVFP4. "
         f"For a Spark, {_RECIPES} sets --attention-backend flashinfer, nemotron_v3 and qwen3_xml instead. "
         f"It leaves the MoE kernels to vLLM, whose CUTLASS is faster than Marlin there ({_RECIPES}#632, 2026-07). "
-        "With three MTP tokens and Marlin, a user measured 23.6 tokens a second on one Spark (spark-arena/recipe-registry#19, 2026-08). "
-        "A fork of eugr's recipes reports crashes with MTP unless VLLM_USE_FLASHINFER_MOE_FP16=0 (before 0.24)",
+        "With three MTP tokens and Marlin, a user measured 23.6 tokens a second on one Spark "
+        "(spark-arena/recipe-registry#19, 2026-08). A fork of eugr's recipes reports crashes with MTP unless "
+        "VLLM_USE_FLASHINFER_MOE_FP16=0 (before 0.24)",
     },
     "qwen3-next-80b-a3b-instruct-fp8": {
         "hub": "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8",
@@ -1017,12 +1070,14 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         ],
         "nodes": 1,
         "requires": {"since": "0.18.1"},
-        "sure": "not reported on a Spark. Its dimensions are those of Qwen3-Embedding-0.6B, a sibling model, and give its "
-        "published number of parameters exactly",
-        "source": "vLLM's documentation of Qwen3-Reranker, and its example's chat template; published numbers of parameters",
+        "sure": "not reported on a Spark. Its dimensions are those of Qwen3-Embedding-0.6B, a sibling model, and "
+        "give its published number of parameters exactly",
+        "source": (
+            "vLLM's documentation of Qwen3-Reranker, and its example's chat template; published numbers of parameters"
+        ),
         "evidence": _READ,
-        "notes": "License: Apache-2.0. The plan adds vLLM's --hf-overrides for it, and the template adds the instruction to each "
-        "query. vLLM warns that scores are inaccurate without the template",
+        "notes": "License: Apache-2.0. The plan adds vLLM's --hf-overrides for it, and the template adds the "
+        "instruction to each query. vLLM warns that scores are inaccurate without the template",
     },
     "bge-m3": {
         "hub": "BAAI/bge-m3",
@@ -1030,7 +1085,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "weights_bytes": 2_271_019_008,
         "config": {**_BGE_M3, "architectures": ["XLMRobertaModel"]},
         "nodes": 1,
-        "sure": "not reported on a Spark. Its dimensions come from copies of its config.json; its weight size is computed from them",
+        "sure": (
+            "not reported on a Spark. Its dimensions come from copies of its config.json; its weight size is "
+            "computed from them"
+        ),
         "source": "copies of its config.json in public repositories",
         "evidence": _READ,
         "notes": "License: MIT. vLLM returns its dense vectors, not the sparse and the multiple ones",
@@ -1041,10 +1099,12 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "weights_bytes": 2_271_023_108,
         "config": {**_BGE_M3, "architectures": ["XLMRobertaForSequenceClassification"], "id2label": {"0": "LABEL_0"}},
         "nodes": 1,
-        "sure": "not reported on a Spark. Its dimensions come from copies of its config.json, and give a published number of "
-        "parameters exactly; its weight size is computed from them",
+        "sure": "not reported on a Spark. Its dimensions come from copies of its config.json, and give a published "
+        "number of parameters exactly; its weight size is computed from them",
         "source": "copies of its config.json in public repositories",
         "evidence": _READ,
-        "notes": "License: Apache-2.0. It is an encoder: it has no KV cache, and vLLM cannot divide its layers over nodes",
+        "notes": (
+            "License: Apache-2.0. It is an encoder: it has no KV cache, and vLLM cannot divide its layers over nodes"
+        ),
     },
 }

@@ -112,15 +112,29 @@ def _row(cells: Iterable[str]) -> str:
 
 def _cells(model: Model) -> list[str]:
     size = f"{model.weights_bytes / 1e9:.1f}" if model.weights_bytes else "?"
-    kind = (quantization_method(model) or str(_text(model.config).get("dtype") or _text(model.config).get("torch_dtype", ""))).replace("_", " ")
+    kind = (
+        quantization_method(model)
+        or str(_text(model.config).get("dtype") or _text(model.config).get("torch_dtype", ""))
+    ).replace("_", " ")
     context = str(_text(model.config).get("max_position_embeddings", "?"))
     since = f"from {model.requires['since']}" if "since" in model.requires else "any"
-    return [f"`{model.name}`", f"`{model.hub}`", size, kind, context, str(model.nodes), "yes" if model.gated else "no", since]
+    return [
+        f"`{model.name}`",
+        f"`{model.hub}`",
+        size,
+        kind,
+        context,
+        str(model.nodes),
+        "yes" if model.gated else "no",
+        since,
+    ]
 
 
 def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the language model's part, merged over the outer keys."""
-    inner = next((config[key] for key in ("text_config", "thinker_config") if isinstance(config.get(key), Mapping)), None)
+    inner = next(
+        (config[key] for key in ("text_config", "thinker_config") if isinstance(config.get(key), Mapping)), None
+    )
     return {**config, **_text(inner)} if inner is not None else config
 
 

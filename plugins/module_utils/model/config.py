@@ -59,12 +59,14 @@ def positions(config: Mapping[str, Any]) -> int:
     return next((found for key in POSITIONS if isinstance(found := values.get(key), int)), 0)
 
 
-def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None, pointers: Sequence[str] = ()) -> tuple[int | None, str]:
+def checkpoint(
+    sizes: Mapping[str, int], index: Mapping[str, Any] | None, pointers: Sequence[str] = ()
+) -> tuple[int | None, str]:
     """Return (bytes of the weights, the reason why vLLM cannot load them or "") of a folder.
 
-    ``sizes``: bytes of each *.safetensors in it; ``index``: model.safetensors.index.json, None if missing; ``pointers``: the
-    files that Git LFS did not download. The index's total_size counts, so that a missing file does not make the model
-    smaller. None bytes: no weights, or no size in the index.
+    ``sizes``: bytes of each *.safetensors in it; ``index``: model.safetensors.index.json, None if missing;
+    ``pointers``: the files that Git LFS did not download. The index's total_size counts, so that a missing file does
+    not make the model smaller. None bytes: no weights, or no size in the index.
     """
     unloaded = _listed(pointers, "of the weights' files are pointers of Git LFS, not the weights")
     if index is None:
@@ -97,4 +99,8 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 def _bytes(value: object) -> int | None:
     """Return a size, None for an invalid value; some indexes contain a float."""
-    return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST_BYTES else None
+    return (
+        int(value)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST_BYTES
+        else None
+    )

@@ -32,7 +32,10 @@ class Draft:
 #: recorded them, read 2026-11-23.
 KNOWN: Mapping[str, tuple[str, int]] = {
     "z-lab/Qwen3.8-27B-DFlash2": ("50307d4c4cde6860d4eee73e2547cd786fe8e8a4", 3_848_808_960),
-    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DSpark": ("8a0177116d138011e63103110f136ec0ca09ebbf", 1_349_057_504),
+    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DSpark": (
+        "8a0177116d138011e63103110f136ec0ca09ebbf",
+        1_349_057_504,
+    ),
 }
 
 

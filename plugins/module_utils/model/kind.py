@@ -45,7 +45,8 @@ _SUFFIXES = {
 #: Registered architectures whose names end otherwise than their use.
 _REGISTERED = {
     **dict.fromkeys(
-        ("AquilaModel", "ChatGLMModel", "MiDashengLMModel", "MossAudioModel", "Qwen2_5OmniModel", "UltravoxModel"), GENERATE
+        ("AquilaModel", "ChatGLMModel", "MiDashengLMModel", "MossAudioModel", "Qwen2_5OmniModel", "UltravoxModel"),
+        GENERATE,
     ),
     **dict.fromkeys(("GritLM", "RobertaForMaskedLM"), EMBED),
     "JinaVLForRanking": RERANK,
@@ -99,11 +100,17 @@ def with_modules(config: Mapping[str, Any] | None, modules: Any) -> Mapping[str,
     """Return a config.json with the module types of sentence-transformers' modules.json, the same without that file."""
     if config is None or not isinstance(modules, list):
         return config
-    types = [model_config.word(str(each.get("type", "")).rpartition(".")[2]) for each in modules[:16] if isinstance(each, Mapping)]
+    types = [
+        model_config.word(str(each.get("type", "")).rpartition(".")[2])
+        for each in modules[:16]
+        if isinstance(each, Mapping)
+    ]
     return {**config, MODULES: types}
 
 
-def find(declared: str, config: Mapping[str, Any] | None, given: Mapping[str, Any], path: str) -> tuple[Kind, list[Problem]]:
+def find(
+    declared: str, config: Mapping[str, Any] | None, given: Mapping[str, Any], path: str
+) -> tuple[Kind, list[Problem]]:
     """Return the kind of a model and its problems.
 
     ``declared``: the entry's kind, "" without one. ``given``: vLLM's arguments by name, of the entry and the user.
@@ -117,7 +124,12 @@ def find(declared: str, config: Mapping[str, Any] | None, given: Mapping[str, An
             continue
         word = f"{option} {given[option]}"
         if declared and declared not in chosen:
-            problem = Problem(f"{path}.{option}", word, f"an argument for the kind {declared}", f"remove it, or correct kind: {declared}")
+            problem = Problem(
+                f"{path}.{option}",
+                word,
+                f"an argument for the kind {declared}",
+                f"remove it, or correct kind: {declared}",
+            )
             return Kind(declared, reason), [problem]
         if name not in chosen:
             # Of a pooling runner alone, vLLM makes vectors unless the architecture scores.
@@ -187,7 +199,8 @@ def _dimension(config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> in
 def pooling_arguments(
     kind: Kind, config: Mapping[str, Any] | None, of_model: Mapping[str, Any], user_args: Mapping[str, Any], path: str
 ) -> tuple[list[str], list[str], list[Problem]]:
-    """Return vLLM's arguments of a pooling model that are not given, the reasons, and the problems; nothing for other models.
+    """Return vLLM's arguments of a pooling model that are not given, the reasons, and the problems; nothing for other
+    models.
 
     ``of_model`` and ``user_args``: the given arguments by name; ``path``: the location of the model's.
     """
@@ -201,11 +214,18 @@ def pooling_arguments(
     why.append("golden answers are not compared: they consist of generated tokens")
     convert, reason, problems = _conversion(kind, config, given)
     why += [f"{convert[0].partition('=')[0]}: {reason}"] if convert else []
-    return [*args, *convert], why, [*_refused(kind, of_model, path), *_refused(kind, user_args, "gb10_vllm_extra_args"), *problems]
+    return (
+        [*args, *convert],
+        why,
+        [*_refused(kind, of_model, path), *_refused(kind, user_args, "gb10_vllm_extra_args"), *problems],
+    )
 
 
-def _conversion(kind: Kind, config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> tuple[list[str], str, list[Problem]]:
-    """Return vLLM's arguments that make a pooling model of a generating one, the reason, and a problem if there are none.
+def _conversion(
+    kind: Kind, config: Mapping[str, Any] | None, given: Mapping[str, Any]
+) -> tuple[list[str], str, list[Problem]]:
+    """Return vLLM's arguments that make a pooling model of a generating one, the reason, and a problem if there are
+    none.
 
     Sources: vLLM 0.18.1 to 0.33.0, model_executor/models/adapters.py; the documentation of vLLM, Qwen3-Reranker.
     """
@@ -217,7 +237,11 @@ def _conversion(kind: Kind, config: Mapping[str, Any] | None, given: Mapping[str
         return ["--convert=embed"], f"the architecture {generating} generates", []
     if generating == "Qwen3ForCausalLM":
         overrides = json.dumps(_QWEN3_RERANKER, separators=(",", ":"))
-        return [f"--hf-overrides={overrides}"], "Qwen3-Reranker scores by its tokens no and yes (vLLM's documentation)", []
+        return (
+            [f"--hf-overrides={overrides}"],
+            "Qwen3-Reranker scores by its tokens no and yes (vLLM's documentation)",
+            [],
+        )
     expected = "an architecture for sequence classification, or Qwen3ForCausalLM of a Qwen3-Reranker"
     fix = "add --hf-overrides of this model's card to its args, or --convert classify if it has a classifier"
     return [], "", [Problem("gb10_model", f"a reranker with the architecture {generating}", expected, fix)]
@@ -245,7 +269,9 @@ def _refused(kind: Kind, given: Iterable[str], path: str) -> list[Problem]:
 #: Options of generation, with their purpose.
 _GENERATING = {
     **dict.fromkeys(("--speculative-config", "-sc", "--spec-method", "--spec-model", "--spec-tokens"), "draft"),
-    **dict.fromkeys(("--enable-auto-tool-choice", "--tool-call-parser", "--tool-parser-plugin", "--tool-server"), "tools"),
+    **dict.fromkeys(
+        ("--enable-auto-tool-choice", "--tool-call-parser", "--tool-parser-plugin", "--tool-server"), "tools"
+    ),
     **dict.fromkeys(("--reasoning-parser", "--reasoning-parser-plugin", "--reasoning-config"), "reasoning"),
     **dict.fromkeys(("--structured-outputs-config", "--max-logprobs"), "generated tokens"),
 }

@@ -31,7 +31,14 @@ _ALTERNATE = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6, "gemma4": 6}
 ACTIVE_EXPERTS = ("num_experts_per_tok", "experts_per_token", "top_k_experts")
 #: nemotron_h's layer codes. Source: transformers, models/nemotron_h.
 _NEMOTRON = {"M": "state", "*": "attention", "-": "mlp", "E": "moe"}
-_NEMOTRON_NAMES = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
+_NEMOTRON_NAMES = {
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}
 #: DeepSeek V3.2's indexer keeps a key of 128 8-bit numbers and one scale of 4 bytes per token and layer. Source: vLLM
 #: 0.32, models/deepseek_v2.py.
 _INDEX_SCALE_BYTES = 4
@@ -62,7 +69,8 @@ class KVCacheSpec:
     group: int = 0
     recurrent: int = 0
     recurrent_dtype: str = ""
-    #: Maximum number of states per sequence with prefix caching. Before about 0.28 vLLM has it off for such a model by default.
+    #: Maximum number of states per sequence with prefix caching. Before about 0.28 vLLM has it off for such a model by
+    #: default.
     pages: int = 0
 
 
@@ -165,7 +173,13 @@ def layers(read: Reader) -> tuple[Layer, ...]:
     hidden = read.number("hidden_size", default=1)
     found = []
     for index, kind in enumerate(_kinds(read)):
-        mixer = _delta(read) if kind == "linear" else _mla(read) if read.number("kv_lora_rank", default=0) else _attention(read, kind == "sliding")
+        mixer = (
+            _delta(read)
+            if kind == "linear"
+            else _mla(read)
+            if read.number("kv_lora_rank", default=0)
+            else _attention(read, kind == "sliding")
+        )
         mlp, experts, routed, router = _mlp(read, index)
         found.append(
             Layer(
@@ -209,7 +223,9 @@ def _kinds(read: Reader) -> list[str]:
     count = read.number("num_hidden_layers", "n_layer")
     if given := read.words("layer_types"):
         return _listed(read, given)
-    if every := read.number("full_attention_interval", default=4 if read.number("linear_num_value_heads", default=0) else 0):
+    if every := read.number(
+        "full_attention_interval", default=4 if read.number("linear_num_value_heads", default=0) else 0
+    ):
         return _all_but_every(every, "linear", count)
     if not read.number("sliding_window", default=0) or not read.flag("use_sliding_window", True):
         return ["full"] * count
@@ -222,7 +238,12 @@ def _kinds(read: Reader) -> list[str]:
 
 def _listed(read: Reader, given: Sequence[Any]) -> list[str]:
     """Return the kinds in layer_types."""
-    names = {"full_attention": "full", "attention": "full", "sliding_attention": "sliding", "linear_attention": "linear"}
+    names = {
+        "full_attention": "full",
+        "attention": "full",
+        "sliding_attention": "sliding",
+        "linear_attention": "linear",
+    }
     if unknown := [kind for kind in given if not isinstance(kind, str) or kind not in names]:
         fix = "plan this model by hand, and set --kv-cache-memory-bytes"
         read.refuse("layer_types", unknown[0], f"one of {', '.join(names)}", fix)
@@ -245,7 +266,13 @@ def _attention(read: Reader, sliding: bool) -> Layer:
     kv_heads = read.number("num_global_key_value_heads" if shared else "num_key_value_heads", default=heads, least=1)
     gated = read.flag("attn_output_gate", read.family.startswith(("qwen3_next", "qwen3_5")))
     bias = read.flag("attention_bias", read.family in ("qwen2", "qwen2_moe"))
-    spec = KVCacheSpec("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
+    spec = KVCacheSpec(
+        "sliding" if sliding else "full",
+        kv_heads,
+        size,
+        size,
+        read.number("sliding_window", default=0) if sliding else 0,
+    )
     small = ((heads + 2 * kv_heads) * size if bias else 0) + (2 * size if read.family.startswith(_QUERY_NORMS) else 0)
     projections = (1 if shared else 2) * hidden * kv_heads * size
     return Layer(spec, attention=hidden * heads * size * (3 if gated else 2), kv=projections, small=small)
@@ -274,7 +301,14 @@ def _delta(read: Reader) -> Layer:
     channels = 2 * keys * key + values * value
     recurrent_dtype = model_config.word(read.values.get("mamba_ssm_dtype"))
     size = values * value * key
-    spec = KVCacheSpec("state", math.gcd(keys, values), convolution=channels * (kernel - 1), recurrent=size, recurrent_dtype=recurrent_dtype, pages=2)
+    spec = KVCacheSpec(
+        "state",
+        math.gcd(keys, values),
+        convolution=channels * (kernel - 1),
+        recurrent=size,
+        recurrent_dtype=recurrent_dtype,
+        pages=2,
+    )
     projections = hidden * (channels + values * value + 2 * values) + values * value * hidden
     return Layer(spec, attention=projections, small=channels * kernel + 2 * values + value)
 

@@ -28,7 +28,12 @@ _PREFIXES = ("model.", "model.language_model.", "language_model.model.", "backbo
 #: as unquantized.
 _MODULES = {
     "attention": ("self_attn.o_proj", "linear_attn.out_proj", "mixer.o_proj", "mixer.out_proj"),
-    "mlp": ("mlp.down_proj", "mlp.shared_expert.down_proj", "mlp.shared_experts.down_proj", "mixer.shared_experts.down_proj"),
+    "mlp": (
+        "mlp.down_proj",
+        "mlp.shared_expert.down_proj",
+        "mlp.shared_experts.down_proj",
+        "mixer.shared_experts.down_proj",
+    ),
     "experts": ("mlp.experts.0.down_proj", "block_sparse_moe.experts.0.w2", "mixer.experts.0.down_proj"),
 }
 #: Gemma 4's experts are not in the module mlp, so a pattern for that module does not apply to them.
@@ -54,13 +59,22 @@ class Stored:
 def stored(quantization: Quantization, family: str, layers: int) -> Stored:
     """Return the bytes per parameter of a family's model; components unquantized in some layers count in part."""
     scheme, plain = quantization.scheme, Fraction(ELEMENT.get(quantization.dtype, 2))
-    weight = Fraction(1, 2) + _GROUP_BYTES / (quantization.group_size or _GROUP) if scheme == "int4" else _WEIGHT.get(scheme, plain)
+    weight = (
+        Fraction(1, 2) + _GROUP_BYTES / (quantization.group_size or _GROUP)
+        if scheme == "int4"
+        else _WEIGHT.get(scheme, plain)
+    )
     left_out = _LeftOut(quantization.left_out)
     parts = {}
     for component, modules in (_GEMMA4 if family.startswith("gemma4") else _MODULES).items():
         share = Fraction(sum(left_out.layer(index, modules) for index in range(layers)), max(1, layers))
         parts[component] = share * plain + (1 - share) * weight
-    return Stored(scheme, left_out.understood and (scheme == "none" or scheme in _WEIGHT or scheme == "int4"), **parts, plain=plain)
+    return Stored(
+        scheme,
+        left_out.understood and (scheme == "none" or scheme in _WEIGHT or scheme == "int4"),
+        **parts,
+        plain=plain,
+    )
 
 
 class _LeftOut:
@@ -87,7 +101,11 @@ class _LeftOut:
             except ValueError:
                 self.understood = False
         self.understood = self.understood and len(wildcards) <= _MOST_PATTERNS
-        self.patterns = [re.compile(fnmatch.translate(wildcard)) for wildcard in sorted(wildcards) if len(wildcards) <= _MOST_PATTERNS]
+        self.patterns = [
+            re.compile(fnmatch.translate(wildcard))
+            for wildcard in sorted(wildcards)
+            if len(wildcards) <= _MOST_PATTERNS
+        ]
 
     def layer(self, index: int, modules: Iterable[str]) -> bool:
         """Return whether one of these modules of the index-th layer is unquantized."""
@@ -96,11 +114,15 @@ class _LeftOut:
     def _has(self, module: str) -> bool:
         parts = module.split(".")
         above = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
-        return bool(self.names.intersection(above)) or any(pattern.match(name) for pattern in self.patterns for name in above[3:])
+        return bool(self.names.intersection(above)) or any(
+            pattern.match(name) for pattern in self.patterns for name in above[3:]
+        )
 
 
 #: Tokens that quantizers use in such expressions; _wildcard() converts each.
-_TOKENS = re.compile(r"(?P<many>\.[*+]\??)|(?P<digits>(?:\\d|\[0-9\])\+?)|\\(?P<escaped>\W)|(?P<any>\.)|(?P<plain>[\w:/-])", re.ASCII)
+_TOKENS = re.compile(
+    r"(?P<many>\.[*+]\??)|(?P<digits>(?:\\d|\[0-9\])\+?)|\\(?P<escaped>\W)|(?P<any>\.)|(?P<plain>[\w:/-])", re.ASCII
+)
 _GROUPS = re.compile(r"\((?:\?:)?([^()]*)\)(?![*+?{])")
 
 

@@ -4,7 +4,8 @@
 
 """Quantization of a checkpoint: the storage format of its weights, and the KV cache type that it specifies.
 
-The model's publisher wrote config.json, so any value may have any type. A value of an unexpected type counts as missing.
+The model's publisher wrote config.json, so any value may have any type. A value of an unexpected type counts as
+missing.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_lay
 class Quantization:
     """The quantization of a checkpoint; without a config.json it is UNKNOWN, and the types are "".
 
-    ``scheme``: the storage of its weights: none, fp8, nvfp4, mxfp4, int4, int8, other (mixed, or rare). ``kind``: FP8 or
-    OTHER. ``dtype``: the type of unquantized weights. ``kv_dtype``: the KV cache type for vLLM's "auto": "fp8" if the
-    checkpoint specifies it, otherwise the model's. ``group_size``: weights for each scale, 0 if unknown. ``left_out``: the
-    names of unquantized modules as they are written there.
+    ``scheme``: the storage of its weights: none, fp8, nvfp4, mxfp4, int4, int8, other (mixed, or rare). ``kind``: FP8
+    or OTHER. ``dtype``: the type of unquantized weights. ``kv_dtype``: the KV cache type for vLLM's "auto": "fp8" if
+    the checkpoint specifies it, otherwise the model's. ``group_size``: weights for each scale, 0 if unknown.
+    ``left_out``: the names of unquantized modules as they are written there.
     """
 
     scheme: str = UNKNOWN
@@ -49,8 +50,9 @@ class Quantization:
 def quantization_of(config: Mapping[str, Any] | None) -> Quantization:
     """Read the quantization from a config.json, None if unknown; for a multimodal model also from its text part.
 
-    Sources: the formats of Hugging Face's ``quantization_config``, of compressed-tensors (``config_groups``) and of NVIDIA's
-    Model Optimizer (``quant_algo``); vLLM 0.32, layers/attention/attention.py and layers/quantization/modelopt.py.
+    Sources: the formats of Hugging Face's ``quantization_config``, of compressed-tensors (``config_groups``) and of
+    NVIDIA's Model Optimizer (``quant_algo``); vLLM 0.32, layers/attention/attention.py and
+    layers/quantization/modelopt.py.
     """
     if config is None:
         return Quantization()
@@ -107,7 +109,11 @@ def _scheme(found: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> st
 def _group_weights(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the weights entry of each layer group in config_groups, {} for a group without one."""
     groups = found.get("config_groups")
-    declared = [group.get("weights") if isinstance(group, Mapping) else None for group in groups.values()] if isinstance(groups, Mapping) else []
+    declared = (
+        [group.get("weights") if isinstance(group, Mapping) else None for group in groups.values()]
+        if isinstance(groups, Mapping)
+        else []
+    )
     return [weights if isinstance(weights, Mapping) else {} for weights in declared]
 
 
@@ -124,4 +130,6 @@ def _kind(found: Mapping[str, Any], groups: Sequence[Mapping[str, Any]]) -> str:
         return FP8
     if method != "compressed-tensors" or not groups:
         return OTHER
-    return FP8 if all(each.get("type") == "float" and count(each.get("num_bits")) == _BITS for each in groups) else OTHER
+    return (
+        FP8 if all(each.get("type") == "float" and count(each.get("num_bits")) == _BITS for each in groups) else OTHER
+    )

@@ -104,10 +104,11 @@ def _unusual(read: model_layers.Reader, key: str) -> bool:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """A config.json, read once. ``raw``: its values, None if it is unknown. ``type``: as transformers calls it, "" if missing.
+    """A config.json, read once. ``raw``: its values, None if it is unknown. ``type``: as transformers calls it, "" if
+    missing.
 
-    ``positions``: the context that vLLM serves by default, in tokens; 0 if missing. ``experts``: whether it is a mixture of
-    experts. ``shape`` is None for the reason ``unknown``.
+    ``positions``: the context that vLLM serves by default, in tokens; 0 if missing. ``experts``: whether it is a
+    mixture of experts. ``shape`` is None for the reason ``unknown``.
     """
 
     raw: Mapping[str, Any] | None
@@ -129,7 +130,15 @@ def read_config(config: Mapping[str, Any] | None) -> ModelConfig:
         except ProblemsError as error:
             unknown = "; ".join(f"{problem.path} {problem.found}" for problem in error.problems)
     experts = model_layers.experts_of(model_layers.Reader(config or {})) > 0
-    return ModelConfig(config, model_config.family(config), model_config.positions(config or {}), quantization, experts, dimensions, unknown)
+    return ModelConfig(
+        config,
+        model_config.family(config),
+        model_config.positions(config or {}),
+        quantization,
+        experts,
+        dimensions,
+        unknown,
+    )
 
 
 def shape(config: Mapping[str, Any]) -> Shape:
@@ -168,12 +177,17 @@ def _shape(config: Mapping[str, Any], quantization: Quantization) -> Shape:
         kv_heads=read.number("num_key_value_heads", default=heads, least=1),
         head_dim=model_layers.head_dim(read),
         intermediate=max(
-            model_layers.intermediate(read), model_layers.expert_width(read) * read.number(*model_layers.ACTIVE_EXPERTS, default=1) if experts else 0
+            model_layers.intermediate(read),
+            model_layers.expert_width(read) * read.number(*model_layers.ACTIVE_EXPERTS, default=1) if experts else 0,
         ),
         positions=max(1, positions - model_layers.padding(read)),
         experts=experts,
         active_experts=read.number(*model_layers.ACTIVE_EXPERTS, default=0) if experts else 0,
-        shared_experts=read.number("n_shared_experts", default=int(bool(read.values.get("shared_expert_intermediate_size")))) if experts else 0,
+        shared_experts=read.number(
+            "n_shared_experts", default=int(bool(read.values.get("shared_expert_intermediate_size")))
+        )
+        if experts
+        else 0,
         embeddings=vocabulary * hidden,
         head=0 if tied else vocabulary * hidden,
         layers=layers,

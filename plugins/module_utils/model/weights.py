@@ -28,7 +28,9 @@ def on_rank(shape: Shape, layers: range, tensor: int, dtype: str, active: bool =
     """
     stored = loaded(shape.stored, dtype)
     first, last = layers.start == 0, layers.stop == len(shape.layers)
-    outside = shape.embeddings * (first and not active) + (shape.head or shape.embeddings * (active or not first)) * last
+    outside = (
+        shape.embeddings * (first and not active) + (shape.head or shape.embeddings * (active or not first)) * last
+    )
     inside = sum((_layer(shape.layers[index], stored, tensor, active) for index in layers), Fraction(0))
     return int(outside * stored.plain / tensor + inside + shape.hidden * stored.plain * last)
 
@@ -43,6 +45,13 @@ def loaded(stored: Stored, dtype: str) -> Stored:
 
 def _layer(layer: Layer, stored: Stored, tensor: int, active: bool) -> Fraction:
     # With fewer KV heads than ranks, vLLM repeats them so that each rank has one.
-    divided = Fraction(layer.attention, tensor) + Fraction(layer.kv, min(tensor, max(1, layer.kv_cache.heads))) + layer.latent
+    divided = (
+        Fraction(layer.attention, tensor) + Fraction(layer.kv, min(tensor, max(1, layer.kv_cache.heads))) + layer.latent
+    )
     experts = Fraction(layer.routed if active else layer.experts, tensor)
-    return divided * stored.attention + Fraction(layer.mlp, tensor) * stored.mlp + experts * stored.experts + layer.small * stored.plain
+    return (
+        divided * stored.attention
+        + Fraction(layer.mlp, tensor) * stored.mlp
+        + experts * stored.experts
+        + layer.small * stored.plain
+    )

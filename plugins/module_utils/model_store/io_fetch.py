@@ -57,7 +57,9 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
         raise _no_source(folder, error.strerror or str(error)) from error
     except OutsideError as error:
         raise _no_source(folder, f"it {error}") from error
-    files = model_store.chosen([{"path": name, "size": 0, "sha256": "", "git": ""} for name in names if not _is_work_file(name)], exclude)
+    files = model_store.chosen(
+        [{"path": name, "size": 0, "sha256": "", "git": ""} for name in names if not _is_work_file(name)], exclude
+    )
     if not any(file["path"] == "config.json" for file in files):
         raise _no_source(folder, "config.json is missing")
     if refused := [reason for file in files if (reason := _measure(source, file))]:
@@ -120,7 +122,12 @@ def list_hub(name: str, revision: str, exclude: Sequence[str]) -> dict[str, Any]
 
 def _file(sibling: Any) -> dict[str, Any]:
     sha256 = sibling.lfs.get("sha256", "") if sibling.lfs else ""
-    return {"path": sibling.rfilename, "size": sibling.size or 0, "sha256": sha256, "git": "" if sha256 else sibling.blob_id or ""}
+    return {
+        "path": sibling.rfilename,
+        "size": sibling.size or 0,
+        "sha256": sha256,
+        "git": "" if sha256 else sibling.blob_id or "",
+    }
 
 
 def _errors() -> tuple[type[Exception], ...]:
@@ -171,7 +178,9 @@ class Fetcher:
     def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
         """Fetch all files, then write and return the manifest. Raises GaveUpError."""
         known = io_model_files.manifest(self.folder)
-        verified = {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
+        verified = (
+            {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
+        )
 
         def one(file: Mapping[str, Any]) -> tuple[str, str]:
             size, sha256 = verified.get(file["path"], (-1, ""))
@@ -233,7 +242,9 @@ class Fetcher:
             part.empty()
             buffer = bytearray(CHUNK)
             # One byte beyond the expected size detects a growing file without copying all of it.
-            while part.size <= file["size"] and (count := os.readv(source, [memoryview(buffer)[: file["size"] + 1 - part.size]])):
+            while part.size <= file["size"] and (
+                count := os.readv(source, [memoryview(buffer)[: file["size"] + 1 - part.size]])
+            ):
                 part.add(memoryview(buffer)[:count])
             if part.size != file["size"]:
                 raise GaveUpError(f"{self.source}/{file['path']} changed while it was copied")
@@ -250,7 +261,12 @@ class Fetcher:
                 # content.
                 there = os.path.exists(path)
                 hub.hf_hub_download(
-                    self.listing["model"], file["path"], revision=commit, local_dir=self.folder, token=given or False, force_download=again or there
+                    self.listing["model"],
+                    file["path"],
+                    revision=commit,
+                    local_dir=self.folder,
+                    token=given or False,
+                    force_download=again or there,
                 )
             except _errors() as error:
                 if isinstance(error, OSError) and error.errno is not None and getattr(error, "response", None) is None:
@@ -265,7 +281,9 @@ class Fetcher:
             io_model_files.say(f"{file['path']} was damaged in a download from Hugging Face Hub")
         # The damaged file only takes up space.
         os.unlink(path)
-        expected = f"SHA-256 {file['sha256']}" if file["sha256"] else f"{file['size']} bytes and git's hash {file['git']}"
+        expected = (
+            f"SHA-256 {file['sha256']}" if file["sha256"] else f"{file['size']} bytes and git's hash {file['git']}"
+        )
         raise GaveUpError(
             f"{file['path']} was damaged in two downloads from Hugging Face Hub: its SHA-256 is {sha256}. "
             f"Expected: {expected}. Fix: try again later"
@@ -309,7 +327,11 @@ def fetch(options: argparse.Namespace) -> int:
     def tell() -> None:
         while not done.wait(1):
             # The library does not report its progress, so measure its files.
-            status.done = max(status.done, min(status.total, _bytes(options.folder))) if status.state == "receiving" else status.done
+            status.done = (
+                max(status.done, min(status.total, _bytes(options.folder)))
+                if status.state == "receiving"
+                else status.done
+            )
             status.write()
 
     status.write()
@@ -355,10 +377,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.command == "fetch":
         raise SystemExit(fetch(options))
     try:
-        listing = list_folder(options.source, options.exclude) if options.source else list_hub(options.hub, options.revision, options.exclude)
+        listing = (
+            list_folder(options.source, options.exclude)
+            if options.source
+            else list_hub(options.hub, options.revision, options.exclude)
+        )
         answer = {**listing, "problem": None}
     except ProblemsError as error:
-        answer = {"model": options.source or options.hub, "revision": "", "commit": "", "files": [], "problem": asdict(error.problems[0])}
+        answer = {
+            "model": options.source or options.hub,
+            "revision": "",
+            "commit": "",
+            "files": [],
+            "problem": asdict(error.problems[0]),
+        }
     json.dump(answer, sys.stdout)
 
 

@@ -42,7 +42,9 @@ def there(folder: str, files: Sequence[Mapping[str, Any]] = ()) -> dict[str, int
 
     For an incomplete file these are the bytes of its partial file.
     """
-    paths = [file["path"] for file in files] or [os.path.relpath(path, folder).removesuffix(model_store.PART) for path in _walk(folder)]
+    paths = [file["path"] for file in files] or [
+        os.path.relpath(path, folder).removesuffix(model_store.PART) for path in _walk(folder)
+    ]
     found = {}
     for path in paths:
         for name in (f"{folder}/{path}", f"{folder}/{path}{model_store.PART}"):

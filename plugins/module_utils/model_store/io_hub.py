@@ -55,7 +55,9 @@ class HubError(Exception):
         self.refused = refused
 
 
-def describe(name: str, revision: str, token: str, exclude: Sequence[str], timeout: float, folder: str | None = None) -> dict[str, Any]:
+def describe(
+    name: str, revision: str, token: str, exclude: Sequence[str], timeout: float, folder: str | None = None
+) -> dict[str, Any]:
     """Return {commit, model, model_bytes, model_reason} of a model, equal to the later result from its files.
 
     See io_model.model(). ``exclude``: patterns of files that are not downloaded. ``timeout``: seconds in total.
@@ -82,7 +84,9 @@ def describe(name: str, revision: str, token: str, exclude: Sequence[str], timeo
 
 
 def _describe(hub: _Hub, name: str, revision: str, exclude: Sequence[str], folder: str | None) -> dict[str, Any]:
-    listing = _listing(hub.get(f"api/models/{name}/revision/{urllib.parse.quote(revision, safe='')}?blobs=true", LISTING))
+    listing = _listing(
+        hub.get(f"api/models/{name}/revision/{urllib.parse.quote(revision, safe='')}?blobs=true", LISTING)
+    )
     files, commit = listing["files"], listing["commit"]
     with tempfile.TemporaryDirectory(dir=folder) as here:
         for path, most in FILES.items():
@@ -127,7 +131,9 @@ class _Hub:
             raise HubError("the token is not a single ASCII word")
         self.endpoint, self.token = os.environ.get("HF_ENDPOINT", "").rstrip("/") or ENDPOINT, token
         self.opener = urllib.request.OpenerDirector()
-        authorities = next((found for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if (found := os.environ.get(name))), None)
+        authorities = next(
+            (found for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if (found := os.environ.get(name))), None
+        )
         try:
             context = ssl.create_default_context(cafile=authorities)
         except (OSError, ssl.SSLError) as error:
@@ -149,7 +155,9 @@ class _Hub:
         headers = {"User-Agent": "gb10.cluster", **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
         host = urllib.parse.urlsplit(self.endpoint).hostname or self.endpoint
         try:
-            with self.opener.open(urllib.request.Request(f"{self.endpoint}/{path}", headers=headers), timeout=SILENCE) as response:
+            with self.opener.open(
+                urllib.request.Request(f"{self.endpoint}/{path}", headers=headers), timeout=SILENCE
+            ) as response:
                 content = bytearray()
                 while data := response.read1(_CHUNK):
                     content += data
@@ -186,7 +194,13 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
     """Follows redirects: to other hosts without the token, and never from https to http."""
 
     def redirect_request(
-        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: http.client.HTTPMessage,
+        newurl: str,
     ) -> urllib.request.Request | None:
         """Return the next request."""
         before, after = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
@@ -205,8 +219,8 @@ NOTHING: dict[str, Any] = {"commit": "", "model": None, "model_bytes": None, "mo
 def known(name: str, revision: str, record: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the model's data from Hugging Face Hub or an earlier run.
 
-    The keys are {name, revision, commit, model, model_bytes, model_reason, trouble, refused}. ``record``: the file with the
-    result of an earlier run. If the revision is a commit, the Hub is queried only once. ``trouble``: why the query
+    The keys are {name, revision, commit, model, model_bytes, model_reason, trouble, refused}. ``record``: the file with
+    the result of an earlier run. If the revision is a commit, the Hub is queried only once. ``trouble``: why the query
     failed, "" if it succeeded or was not needed. ``refused``: as in HubError.
     """
     try:

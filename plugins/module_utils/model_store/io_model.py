@@ -22,7 +22,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import pl
 #: The user in place of a service user that does not exist yet.
 _NOBODY = 65534
 #: The result of planned_model() without a model folder.
-NO_MODEL: dict[str, Any] = {"model": None, "model_bytes": None, "model_reason": "", "model_at": "", "model_complete": False}
+NO_MODEL: dict[str, Any] = {
+    "model": None,
+    "model_bytes": None,
+    "model_reason": "",
+    "model_at": "",
+    "model_complete": False,
+}
 #: Maximum bytes of a config.json, all of which go to the controller. The largest files list unquantized modules and
 #: have half a million bytes.
 MOST_CONFIG = 1 << 22
@@ -36,7 +42,8 @@ _POINTER_BYTES, _POINTER = 1023, "version https://git-lfs.github.com/spec/"
 
 
 def model(folder: str, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Return {model, model_bytes, model_reason} of a folder: config.json, bytes of weights, and why they cannot be loaded.
+    """Return {model, model_bytes, model_reason} of a folder: config.json, bytes of weights, and why they cannot be
+    loaded.
 
     The config.json has the quantization and the types of the modules from other files. The first two are None if
     missing; see config.checkpoint(). ``sizes``: bytes of its *.safetensors, None to read them from the folder.
@@ -95,7 +102,8 @@ def planned_model(folder: str, source: str, exclude: Sequence[str], user: str = 
 
     The manifest marks a complete copy. Adds {model_at, model_complete}: the folder that was read, and whether the
     model's folder is complete. ``source`` may be "", ``exclude`` contains patterns of files that are not copied. The
-    copy does not change the result of model(). ``user`` has to read a folder that the store did not copy. Raises ValueError.
+    copy does not change the result of model(). ``user`` has to read a folder that the store did not copy. Raises
+    ValueError.
     """
     complete = io_model_files.complete(folder)
     place = source if source and not complete and os.path.exists(f"{source}/config.json") else folder

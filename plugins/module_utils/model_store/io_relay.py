@@ -121,7 +121,9 @@ class Store:
                 return
             # The open descriptor survives the later rename.
             opened = contextlib.ExitStack()
-            descriptor = opened.enter_context(file.within.open(file.name if file.verified else file.name + model_store.PART))
+            descriptor = opened.enter_context(
+                file.within.open(file.name if file.verified else file.name + model_store.PART)
+            )
         with opened:
             while start < file.size:
                 with self.changed:
@@ -210,8 +212,17 @@ class Server(http.server.ThreadingHTTPServer):
 class Receiver:
     """Fetches missing files from the previous node."""
 
-    def __init__(self, store: Store, name: str, address: str, port: int, patience: float = _PATIENCE, idle: float = _IDLE) -> None:
-        self.store, self.name, self.address, self.port, self.patience, self.idle = store, name, address, port, patience, idle
+    def __init__(
+        self, store: Store, name: str, address: str, port: int, patience: float = _PATIENCE, idle: float = _IDLE
+    ) -> None:
+        self.store, self.name, self.address, self.port, self.patience, self.idle = (
+            store,
+            name,
+            address,
+            port,
+            patience,
+            idle,
+        )
 
     def fetch(self, number: int) -> None:
         """Fetch and verify a file, a second time if it was damaged. Raises GaveUpError."""
@@ -248,7 +259,9 @@ class Receiver:
         last, error, empty = time.monotonic(), "the connection ended in the middle of a file", 0
         while part.size < file.size:
             try:
-                with self._ask(f"/{self.store.digest}/{number}/{part.size}{'/verified' if verified else ''}", file.size - part.size) as answer:
+                with self._ask(
+                    f"/{self.store.digest}/{number}/{part.size}{'/verified' if verified else ''}", file.size - part.size
+                ) as answer:
                     last, empty = time.monotonic(), empty + 1
                     while data := self._read(answer, file.size - part.size):
                         part.add(memoryview(data))

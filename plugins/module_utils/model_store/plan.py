@@ -81,7 +81,9 @@ def chain(nodes: Sequence[Mapping[str, Any]], receivers: Iterable[str]) -> dict[
     """
     wanted = set(receivers)
     members = [node for index, node in enumerate(nodes) if index == 0 or node["name"] in wanted]
-    links: dict[str, dict[str, str]] = {node["name"]: {"upstream": "", "upstream_address": "", "listen": ""} for node in members}
+    links: dict[str, dict[str, str]] = {
+        node["name"]: {"upstream": "", "upstream_address": "", "listen": ""} for node in members
+    }
     for sender, receiver in itertools.pairwise(members):
         cabled = (rail["peers"].get(sender["name"], "") for rail in receiver["rails"])
         address = next((found for found in cabled if found), sender["address"])
@@ -151,7 +153,9 @@ def files_problem(files: object, hashed: bool = True) -> str:
         return "it lists no files"
     if len(files) > _MOST_FILES:
         return f"it lists {len(files)} files, the maximum is {_MOST_FILES}"
-    found = [problem for file in files if (problem := _file_problem(file, hashed))] or _path_problems([file["path"] for file in files])
+    found = [problem for file in files if (problem := _file_problem(file, hashed))] or _path_problems(
+        [file["path"] for file in files]
+    )
     more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
     return "; ".join(found[:_MOST_TOLD]) + more
 
@@ -205,7 +209,9 @@ def parse(text: str | None) -> dict[str, Any] | None:
         found = bounded_json.load(text or "null", MOST_TEXT)
     except ValueError:
         return None
-    if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in ("model", "revision", "commit")):
+    if not isinstance(found, dict) or not all(
+        isinstance(found.get(key), str) for key in ("model", "revision", "commit")
+    ):
         return None
     return None if files_problem(found.get("files")) else found
 
@@ -214,7 +220,9 @@ def digest(given: Mapping[str, Any] | None) -> str:
     """Return a digest of the manifest's files, "" for None."""
     if given is None:
         return ""
-    return hashlib.sha256(json.dumps([sorted(file.items()) for file in given["files"]], separators=(",", ":")).encode()).hexdigest()
+    return hashlib.sha256(
+        json.dumps([sorted(file.items()) for file in given["files"]], separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def total(files: Iterable[Mapping[str, Any]]) -> int:

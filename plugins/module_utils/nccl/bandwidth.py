@@ -46,7 +46,10 @@ def runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any
     devices = [_devices(node) for node in plan["nodes"]]
     if backend == "nccl" and not is_ring(plan) and len(devices[0]) > 1 and len({len(each) for each in devices}) == 1:
         mine = devices[names.index(plan["node"]["name"])]
-        result += [{"name": head, "environment": {**variables, "NCCL_IB_HCA": device}} for head, device in zip(devices[0], mine, strict=True)]
+        result += [
+            {"name": head, "environment": {**variables, "NCCL_IB_HCA": device}}
+            for head, device in zip(devices[0], mine, strict=True)
+        ]
     return result
 
 
@@ -64,7 +67,10 @@ def expected(plan: Mapping[str, Any], backend: str, wanted: float) -> float:
 def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return a line for each measurement, prefixed with the run's name."""
     return [
-        f"{name}: {entry['collective']} of {entry['bytes']} bytes: {entry['bus_gbps']:.3f} GB/s on the bus, {entry['seconds'] * 1e6:.0f} us"
+        (
+            f"{name}: {entry['collective']} of {entry['bytes']} bytes: {entry['bus_gbps']:.3f} GB/s on the bus, "
+            f"{entry['seconds'] * 1e6:.0f} us"
+        )
         for name, result in results.items()
         for entry in result["results"]
     ]
@@ -83,11 +89,16 @@ def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Pro
     """Return the collectives slower than ``least`` with their largest message, over all devices together."""
     largest: dict[str, Mapping[str, Any]] = {}
     for entry in results[TOGETHER]["results"]:
-        largest[entry["collective"]] = max(entry, largest.get(entry["collective"], entry), key=lambda each: int(each["bytes"]))
+        largest[entry["collective"]] = max(
+            entry, largest.get(entry["collective"], entry), key=lambda each: int(each["bytes"])
+        )
     return [
         Problem(
             f"bandwidth.{name}",
-            f"{entry['bus_gbps']:.3f} GB/s of bus bandwidth with {entry['bytes']} bytes{_alone(results, name, entry['bytes'])}",
+            (
+                f"{entry['bus_gbps']:.3f} GB/s of bus bandwidth with {entry['bytes']} "
+                f"bytes{_alone(results, name, entry['bytes'])}"
+            ),
             f"{least:g} GB/s or more",
             "stop other jobs on the GPUs or cables, then run --tags qsfp_netplan, which checks each cable and device",
         )
@@ -103,7 +114,11 @@ def _devices(node: Mapping[str, Any]) -> list[str]:
     """
     value = rank_environment(node).get("NCCL_IB_HCA", "")
     whole = "=" if value.startswith("=") else ""
-    return [value] if value.startswith("^") else [f"{whole}{device}" for device in value.removeprefix("=").split(",") if device]
+    return (
+        [value]
+        if value.startswith("^")
+        else [f"{whole}{device}" for device in value.removeprefix("=").split(",") if device]
+    )
 
 
 def _alone(results: Mapping[str, Mapping[str, Any]], collective: str, size: int) -> str:

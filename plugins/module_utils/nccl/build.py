@@ -57,7 +57,8 @@ class Release:
     def of_makefile(cls, text: str, path: str) -> Release:
         """Parse makefiles/version.mk of a source tree. Raises ProblemsError at ``path`` if the release is missing."""
         found = {
-            name: re.search(rf"^{name}\s*:?=\s*(\d+)\s*$", text, re.MULTILINE) for name in ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "PKG_REVISION")
+            name: re.search(rf"^{name}\s*:?=\s*(\d+)\s*$", text, re.MULTILINE)
+            for name in ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "PKG_REVISION")
         }
         if not all(found.values()):
             missing = ", ".join(name for name, match in found.items() if match is None)
@@ -144,7 +145,9 @@ def jobs(cores: int, memory: int) -> int:
     return max(1, min(cores, (memory - RESERVE_BYTES) // JOB_BYTES))
 
 
-def plan(source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = "") -> Plan:
+def plan(
+    source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = ""
+) -> Plan:
     """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. prerequisites() checks the feasibility."""
     stamp = {
         "release": str(source.release),
@@ -156,7 +159,13 @@ def plan(source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, bu
     }
     digest = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()
     finding = source.release.finding("release")
-    return Plan(jobs(builder.cores, builder.memory), stamp, digest, f"{source.release}-{digest[:12]}", (finding,) if finding else ())
+    return Plan(
+        jobs(builder.cores, builder.memory),
+        stamp,
+        digest,
+        f"{source.release}-{digest[:12]}",
+        (finding,) if finding else (),
+    )
 
 
 def prerequisites(

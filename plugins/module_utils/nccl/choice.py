@@ -68,7 +68,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Loaded:
-    """The NCCL that the ranks load: its release, "" if unknown, and the GCC releases that compiled it, () if unknown."""
+    """The NCCL that the ranks load: its release, "" if unknown, and the GCC releases that compiled it, () if
+    unknown."""
 
     release: str
     gcc: tuple[str, ...] = ()
@@ -104,7 +105,10 @@ def hang(library: Mapping[str, Any]) -> str:
     if release is None:
         return f"{_named(library)} may be older than {_dotted(HANG_FIXED)}; older releases can hang on ARM"
     made = f"was compiled with GCC {' and '.join(compilers)}" if compilers else "does not record its compiler"
-    return f"{_named(library)} is older than {_dotted(HANG_FIXED)} and {made}: before GCC {HANG_COMPILER} its ranks can hang on ARM"
+    return (
+        f"{_named(library)} is older than {_dotted(HANG_FIXED)} and {made}: before GCC {HANG_COMPILER} its ranks "
+        "can hang on ARM"
+    )
 
 
 def reasons(node: Node, ring: bool) -> list[str]:
@@ -128,11 +132,15 @@ def choose(wanted: str, cluster: Cluster, nodes: Sequence[Node]) -> Choice:
     read = [node for node in nodes if node.library is not None and cluster.cuda]
     found = tuple(f"{node.name}: {reason}" for node in read for reason in reasons(node, cluster.ring))
     if wanted != AUTO:
-        return Choice(wanted == TRUE, final=True, why=(f"nccl_sm121_build_enabled: {wanted}", *(found if wanted == FALSE else ())))
+        return Choice(
+            wanted == TRUE, final=True, why=(f"nccl_sm121_build_enabled: {wanted}", *(found if wanted == FALSE else ()))
+        )
     if not cluster.cuda:
         return Choice(build=False, final=True, why=("this build of vLLM uses no GPU",))
     if cluster.container:
-        return _by_release(cluster, final=bool(cluster.release), why="decided by the library in the image, which the head reads")
+        return _by_release(
+            cluster, final=bool(cluster.release), why="decided by the library in the image, which the head reads"
+        )
     if not found and any(node.library is None for node in nodes):
         return _by_release(cluster, final=False, why="decided after installation, from the library itself")
     return Choice(bool(found), final=True, why=found or (_good(nodes),))
@@ -152,7 +160,11 @@ def _by_release(cluster: Cluster, final: bool, why: str) -> Choice:
         return Choice(True, final, (why, "the NCCL release of the runtime is unknown"))
     old = [f"older than {_dotted(HANG_FIXED)}"] if release < HANG_FIXED else []
     old += [f"older than {_dotted(RING)}, which a ring requires"] if cluster.ring and release < RING else []
-    return Choice(bool(old), final, (why, f"NCCL {cluster.release} is {' and '.join(old) if old else 'new enough by its release'}"))
+    return Choice(
+        bool(old),
+        final,
+        (why, f"NCCL {cluster.release} is {' and '.join(old) if old else 'new enough by its release'}"),
+    )
 
 
 def _named(library: Mapping[str, Any]) -> str:

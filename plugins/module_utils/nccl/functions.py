@@ -65,7 +65,12 @@ USES = (
         "AllReduce",
         "MinMax",
         _MODEL_TYPES,
-        ("model_executor/layers/quantization/utils/quant_utils.py:54, 69, 91: largest magnitude of sharded weights, online FP8, NVFP4 and INT8",),
+        (
+            (
+                "model_executor/layers/quantization/utils/quant_utils.py:54, 69, 91: largest magnitude of sharded "
+                "weights, online FP8, NVFP4 and INT8"
+            ),
+        ),
     ),
     Use(
         "ReduceScatter",
@@ -93,14 +98,22 @@ USES = (
             "distributed/eplb/rebalance_execute.py:715",
         ),
     ),
-    Use("AllGatherV", "", (), ("distributed/device_communicators/cuda_communicator.py:938: a group of broadcasts, by pynccl.py:347",)),
+    Use(
+        "AllGatherV",
+        "",
+        (),
+        ("distributed/device_communicators/cuda_communicator.py:938: a group of broadcasts, by pynccl.py:347",),
+    ),
     Use(
         "Broadcast",
         "",
         (),
         (
             "distributed/device_communicators/cuda_communicator.py:801, distributed/parallel_state.py:849, 1026, 1056",
-            "v1/worker/gpu/pp_utils.py:185, 209, 212, 223, 270, 276, v1/worker/gpu_model_runner.py:4574, 4587: sampled tokens, pipeline parallel",
+            (
+                "v1/worker/gpu/pp_utils.py:185, 209, 212, 223, 270, 276, v1/worker/gpu_model_runner.py:4574, 4587: "
+                "sampled tokens, pipeline parallel"
+            ),
         ),
     ),
     Use(
@@ -108,9 +121,15 @@ USES = (
         "",
         (),
         (
-            "distributed/device_communicators/cuda_communicator.py:774, 789, 1086, distributed/parallel_state.py:1224, 1340: pipeline parallel",
+            (
+                "distributed/device_communicators/cuda_communicator.py:774, 789, 1086, "
+                "distributed/parallel_state.py:1224, 1340: pipeline parallel"
+            ),
             "distributed/device_communicators/base_device_communicator.py:376: gather, which PyTorch makes of sends",
-            "v1/attention/ops/dcp.py:1000, v1/worker/gpu/sample/batch_shard.py:300: all-to-all, which PyTorch makes of sends",
+            (
+                "v1/attention/ops/dcp.py:1000, v1/worker/gpu/sample/batch_shard.py:300: all-to-all, which PyTorch "
+                "makes of sends"
+            ),
             "distributed/eplb/eplb_communicator.py:121, 137, 684, 694: weights of experts",
         ),
     ),
@@ -163,4 +182,6 @@ def _names() -> Iterator[str]:
         yield from (" ".join((collective, *rest)) for rest in itertools.product(algorithms, _PROTOCOLS))
     yield "SendRecv"
     for collective, algorithms in _REDUCES.items():
-        yield from (" ".join((collective, *rest)) for rest in itertools.product(_OPERATIONS, _TYPES, algorithms, _PROTOCOLS))
+        yield from (
+            " ".join((collective, *rest)) for rest in itertools.product(_OPERATIONS, _TYPES, algorithms, _PROTOCOLS)
+        )

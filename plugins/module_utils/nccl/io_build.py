@@ -19,7 +19,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import GIT, PROGRAMS, Builder, Plan, Release, Source
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import (
+    GIT,
+    PROGRAMS,
+    Builder,
+    Plan,
+    Release,
+    Source,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import available_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
@@ -79,6 +86,10 @@ def add(plan: Plan, made: str, gpus: Sequence[ComputeCapability], store: str) ->
         shutil.rmtree(f"{store}/.build-{plan.name}")
         raise ProblemsError(problems)
     with io_nccl_store.part(store, plan.name) as folder:
-        io_nccl_store.fill(folder, os.path.realpath(made), {**plan.stamp, "name": plan.name, "digest": plan.digest, "sha256": io_file.sha256(made)})
+        io_nccl_store.fill(
+            folder,
+            os.path.realpath(made),
+            {**plan.stamp, "name": plan.name, "digest": plan.digest, "sha256": io_file.sha256(made)},
+        )
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(f"{store}/.build-{plan.name}")

@@ -43,7 +43,9 @@ def find(path: str) -> str:
             return name
     broken = os.path.islink(path) and not os.path.exists(path)
     found = f"a broken link to {os.readlink(path)}" if broken else f"{' or '.join(names)} not found"
-    raise ProblemsError([Problem(path, found, f"a libnccl, or a folder with {SONAME}", "build it, or correct the path")])
+    raise ProblemsError(
+        [Problem(path, found, f"a libnccl, or a folder with {SONAME}", "build it, or correct the path")]
+    )
 
 
 def bundled(runtime: str) -> str | None:
@@ -147,7 +149,9 @@ def _process(pid: int, known: dict[tuple[str, int], _File]) -> Process | None:
         if key not in known:
             known[key] = _look(pid, mapping)
         files[mapping] = known[key]
-    libraries = {mapping: dataclasses.replace(mapping, sha256=file.sha256) for mapping, file in files.items() if file.nccl}
+    libraries = {
+        mapping: dataclasses.replace(mapping, sha256=file.sha256) for mapping, file in files.items() if file.nccl
+    }
     process = Process(pid, name, tuple(libraries.values()))
     if len(libraries) < 2:
         return process
@@ -158,7 +162,11 @@ def _process(pid: int, known: dict[tuple[str, int], _File]) -> Process | None:
         process,
         preload=_preload(pid, variables.get("LD_PRELOAD", "")),
         early=tuple(libraries[mapping] for mapping in process_maps.early(mapped) if mapping in libraries),
-        callers=tuple(Caller(mapping.path, _files(pid, mapping.path, file.dynamic, search)) for mapping, file in files.items() if file.dynamic),
+        callers=tuple(
+            Caller(mapping.path, _files(pid, mapping.path, file.dynamic, search))
+            for mapping, file in files.items()
+            if file.dynamic
+        ),
         vllm_library=_real(pid, library) if library else "",
     )
 
@@ -209,7 +217,11 @@ def _look(pid: int, mapping: Mapping) -> _File:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as data:
                 nccl, dynamic = nccl_library.is_one(data, mapping.path), elf.dynamic(data, mapping.path)
             file.seek(0)
-            return _File(nccl, dynamic if SONAME in dynamic.needed else None, hashlib.file_digest(file, "sha256").hexdigest() if nccl else None)
+            return _File(
+                nccl,
+                dynamic if SONAME in dynamic.needed else None,
+                hashlib.file_digest(file, "sha256").hexdigest() if nccl else None,
+            )
         except (ProblemsError, ValueError, OSError):
             return _File()
 
@@ -219,10 +231,14 @@ def _open(pid: int, mapping: Mapping) -> BufferedReader | None:
 
     Returns None if the file is unreadable or not a regular file, because reading may change it.
     """
-    names = [f"/proc/{pid}/map_files/{mapping.range}"] + ([] if mapping.deleted else [f"/proc/{pid}/root{mapping.path}"])
+    names = [f"/proc/{pid}/map_files/{mapping.range}"] + (
+        [] if mapping.deleted else [f"/proc/{pid}/root{mapping.path}"]
+    )
     for name in names:
         with suppress(OSError):
             found = os.stat(name)
-            if stat.S_ISREG(found.st_mode) and (name.startswith(f"/proc/{pid}/map_files") or found.st_ino == mapping.inode):
+            if stat.S_ISREG(found.st_mode) and (
+                name.startswith(f"/proc/{pid}/map_files") or found.st_ino == mapping.inode
+            ):
                 return open(name, "rb")
     return None

@@ -4,9 +4,9 @@
 
 """The store of NCCL builds on a host: a folder for each build, complete or absent, and a link to the current one.
 
-    STORE/2.30.7-0123456789ab/lib/libnccl.so.2.30.7     and the links libnccl.so.2 and libnccl.so
-    STORE/2.30.7-0123456789ab/stamp.json                the inputs of the build, and the library's SHA-256
-    STORE/current                                       a link to the current build
+STORE/2.30.7-0123456789ab/lib/libnccl.so.2.30.7     and the links libnccl.so.2 and libnccl.so
+STORE/2.30.7-0123456789ab/stamp.json                the inputs of the build, and the library's SHA-256
+STORE/current                                       a link to the current build
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ def stamp(store: str, name: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     path = f"{store}/{name}/{LIBRARY}"
-    return found if isinstance(found, dict) and os.path.isfile(path) and io_file.sha256(path) == found.get("sha256") else None
+    return (
+        found
+        if isinstance(found, dict) and os.path.isfile(path) and io_file.sha256(path) == found.get("sha256")
+        else None
+    )
 
 
 @contextlib.contextmanager

@@ -50,7 +50,9 @@ class Library:
         """The programs for every GPU. NCCL always adds a few for one family (sm_100f; sm_100a before CUDA 12.9)."""
         variants: tuple[Variant, ...] = ("", "a")
         for variant in variants:
-            if found := tuple(fat for fat in self.fat_binaries if any(code.architecture.variant == variant for code in fat.codes)):
+            if found := tuple(
+                fat for fat in self.fat_binaries if any(code.architecture.variant == variant for code in fat.codes)
+            ):
                 return found
         return self.fat_binaries
 
@@ -74,7 +76,9 @@ class Library:
             "machine": self.machine,
             "gcc": list(self.gcc),
             "programs": len(self.fat_binaries),
-            "code": [{"kind": code.kind, "architecture": str(code.architecture), "count": count} for code, count in counts],
+            "code": [
+                {"kind": code.kind, "architecture": str(code.architecture), "count": count} for code, count in counts
+            ],
             "native": [str(capability) for capability in self.native],
             "runs": [str(capability) for capability in self.runs],
         }
@@ -83,10 +87,20 @@ class Library:
 def read(data: memoryview, path: str) -> Library:
     """Read a library from bytes, such as a mapped file. Raises ProblemsError at ``path`` if it is not complete."""
     # Most of the file is GPU code; the version string is among the constants.
-    constants = [data[section.start : section.end] for section in elf.sections(data, path) if section.name == b".rodata"]
+    constants = [
+        data[section.start : section.end] for section in elf.sections(data, path) if section.name == b".rodata"
+    ]
     found = next((match for part in [*constants, data] if (match := _VERSION.search(part))), None)
-    version, cuda = (found[1].decode() + found[2].decode("ascii", "replace"), found[3].decode()) if found else (None, None)
-    return Library(version, cuda, elf.machine(data, path), tuple(fat_binary.loaded(fat_binary.read(data, path))), _compilers(data, path))
+    version, cuda = (
+        (found[1].decode() + found[2].decode("ascii", "replace"), found[3].decode()) if found else (None, None)
+    )
+    return Library(
+        version,
+        cuda,
+        elf.machine(data, path),
+        tuple(fat_binary.loaded(fat_binary.read(data, path))),
+        _compilers(data, path),
+    )
 
 
 def is_one(data: memoryview, path: str) -> bool:
@@ -95,7 +109,9 @@ def is_one(data: memoryview, path: str) -> bool:
 
 
 def _compilers(data: memoryview, path: str) -> tuple[str, ...]:
-    comments = [bytes(data[section.start : section.end]) for section in elf.sections(data, path) if section.name == b".comment"]
+    comments = [
+        bytes(data[section.start : section.end]) for section in elf.sections(data, path) if section.name == b".comment"
+    ]
     found = {match[1].decode() for comment in comments for match in _GCC.finditer(comment)}
     return tuple(sorted(found, key=lambda text: tuple(int(number) for number in text.split("."))))
 

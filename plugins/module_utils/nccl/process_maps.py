@@ -55,7 +55,13 @@ class Mapping:
 
     def facts(self) -> dict[str, Any]:
         """Return the mapping as plain data."""
-        return {"path": self.path, "device": self.device, "inode": self.inode, "deleted": self.deleted, "sha256": self.sha256}
+        return {
+            "path": self.path,
+            "device": self.device,
+            "inode": self.inode,
+            "deleted": self.deleted,
+            "sha256": self.sha256,
+        }
 
     def described(self, hashed: bool) -> str:
         """Return the path with notes that distinguish the file from others of that name, and its hash if ``hashed``."""
@@ -144,7 +150,10 @@ def early(files: Sequence[Mapping]) -> list[Mapping]:
     libraries = [found for name in _PROGRAM if (found := _address(name, files)) is not None]
     if loader is None or not libraries:
         return []
-    return sorted((file for file in files if min(libraries) < file.address < loader and file.size >= _HOLE), key=lambda file: -file.address)
+    return sorted(
+        (file for file in files if min(libraries) < file.address < loader and file.size >= _HOLE),
+        key=lambda file: -file.address,
+    )
 
 
 def _address(name: re.Pattern[str], files: Sequence[Mapping]) -> int | None:
@@ -171,7 +180,9 @@ def used(process: Process) -> tuple[Mapping | None, str]:
     return None, f"{len(libraries)} are mapped ({names}), and {caller}"
 
 
-def differences(node: str, processes: Sequence[Process], path: str, sha256: str | None = None, alone: bool = False) -> list[Problem]:
+def differences(
+    node: str, processes: Sequence[Process], path: str, sha256: str | None = None, alone: bool = False
+) -> list[Problem]:
     """Return the processes of a node that use another libnccl than the file at ``path`` (as in /proc: links resolved).
 
     A process without any libnccl is not a rank and is ignored, but at least one process must have mapped the file. With
@@ -183,7 +194,9 @@ def differences(node: str, processes: Sequence[Process], path: str, sha256: str 
     for process in processes:
         place = f"{node}, {process}"
         if process.unreadable:
-            problems.append(Problem(place, process.unreadable, "readable mappings", "run this as root while the service runs"))
+            problems.append(
+                Problem(place, process.unreadable, "readable mappings", "run this as root while the service runs")
+            )
         elif difference := _difference(process, path, sha256, alone):
             problems.append(Problem(place, difference[0], expected, difference[1]))
     if not problems and not any(process.libraries for process in processes):

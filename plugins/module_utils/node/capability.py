@@ -22,10 +22,19 @@ class ComputeCapability:
 
     @classmethod
     def parse(cls, text: str, path: str = "capability") -> ComputeCapability:
-        """Read "12.1". Raises ProblemsError, with ``path`` as the place, for anything else ("12.1a", "sm_121", "[N/A]")."""
+        """Read "12.1".
+
+        Raises ProblemsError, with ``path`` as the place, for anything else ("12.1a", "sm_121", "[N/A]").
+        """
         match = re.fullmatch(r"\s*(\d{1,2})\.(\d)\s*", text)
         if match is None:
-            raise ProblemsError([Problem(path, f"{text!r} is not a compute capability", 'MAJOR.MINOR, such as "12.1"', f"correct {path}")])
+            raise ProblemsError(
+                [
+                    Problem(
+                        path, f"{text!r} is not a compute capability", 'MAJOR.MINOR, such as "12.1"', f"correct {path}"
+                    )
+                ]
+            )
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:

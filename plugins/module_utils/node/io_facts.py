@@ -43,8 +43,11 @@ def interfaces(run: io_command.Run) -> dict[str, dict[str, Any]]:
 
 
 def listeners() -> list[dict[str, Any]]:
-    """Return every listening TCP socket as {address, port, pid, process, unit}; pid is None for sockets of other namespaces."""
-    sockets = [entry for name in ("tcp", "tcp6") for entry in node_text.listening_sockets(io_file.read(f"/proc/net/{name}"))]
+    """Return every listening TCP socket as {address, port, pid, process, unit}; pid is None for sockets of other
+    namespaces."""
+    sockets = [
+        entry for name in ("tcp", "tcp6") for entry in node_text.listening_sockets(io_file.read(f"/proc/net/{name}"))
+    ]
     owners = _socket_owners({entry["inode"] for entry in sockets})
     return [
         {"address": entry["address"], "port": entry["port"], **process(owners.get(entry["inode"]))}
@@ -69,17 +72,26 @@ def process(pid: int | None) -> dict[str, Any]:
     """Return {pid, process, unit} of a process; pid is None, and the others "", if it is unknown."""
     if pid is None:
         return {"pid": None, "process": "", "unit": ""}
-    return {"pid": pid, "process": io_file.read(f"/proc/{pid}/comm").strip(), "unit": node_text.unit_of_cgroup(io_file.read(f"/proc/{pid}/cgroup"))}
+    return {
+        "pid": pid,
+        "process": io_file.read(f"/proc/{pid}/comm").strip(),
+        "unit": node_text.unit_of_cgroup(io_file.read(f"/proc/{pid}/cgroup")),
+    }
 
 
 def system() -> dict[str, Any]:
     """Return {kernel, infiniband, clock, cma_total_bytes, cma_free_bytes}.
 
-    ``kernel`` is its release; ``infiniband`` is whether programs can use RDMA; ``clock`` has seconds since 1970; the others
-    are node_text.cma_facts.
+    ``kernel`` is its release; ``infiniband`` is whether programs can use RDMA; ``clock`` has seconds since 1970; the
+    others are node_text.cma_facts.
     """
     memory = node_text.cma_facts(io_file.read("/proc/meminfo"))
-    return {"kernel": os.uname().release, "infiniband": os.path.isdir("/dev/infiniband"), "clock": time.time(), **memory}
+    return {
+        "kernel": os.uname().release,
+        "infiniband": os.path.isdir("/dev/infiniband"),
+        "clock": time.time(),
+        **memory,
+    }
 
 
 def login_users() -> list[str]:
@@ -87,19 +99,21 @@ def login_users() -> list[str]:
 
     Source: systemd, src/login/logind-user.c: system users (up to number 999) are excluded.
     """
-    return sorted(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == 0 or _FIRST_LOGIN <= entry.pw_uid < _NOBODY)
+    return sorted(
+        entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == 0 or _FIRST_LOGIN <= entry.pw_uid < _NOBODY
+    )
 
 
 def state(user: str, home: str, runtime: str) -> dict[str, Any]:
-    """Return {service_user, service_user_ready, ray_token_digest, watchdog_token_digest, runtime_mark, units, certificate,
-    api_key, secret_environment, watchdog_webhook}.
+    """Return {service_user, service_user_ready, ray_token_digest, watchdog_token_digest, runtime_mark, units,
+    certificate, api_key, secret_environment, watchdog_webhook}.
 
     Roles skip finished work by it. ``units`` are the names of the collection's unit files; ``certificate``,
     ``api_key``, ``secret_environment`` and ``watchdog_webhook`` are whether the node has files of the API's certificate
     and key, of secret variables, and of the watchdog's webhook.
     ``service_user`` is its "UID:GID", "" if there is no such user; it is ready if the home and its mode are right too.
-    ``runtime_mark`` is the digest of the file .complete in the folder that the link "current" next to ``runtime`` names,
-    "" if the link names another folder. All digests are SHA-256.
+    ``runtime_mark`` is the digest of the file .complete in the folder that the link "current" next to ``runtime``
+    names, "" if the link names another folder. All digests are SHA-256.
     """
     try:
         entry = pwd.getpwnam(user)
@@ -109,7 +123,9 @@ def state(user: str, home: str, runtime: str) -> dict[str, Any]:
         owner = f"{entry.pw_uid}:{entry.pw_gid}"
         private = (stat.S_IFDIR | 0o700, entry.pw_uid, entry.pw_gid)
         ready = (entry.pw_dir, entry.pw_shell, io_file.owned(home)) == (home, "/usr/sbin/nologin", private)
-    current = runtime and os.path.realpath(os.path.join(os.path.dirname(runtime), "current")) == os.path.realpath(runtime)
+    current = runtime and os.path.realpath(os.path.join(os.path.dirname(runtime), "current")) == os.path.realpath(
+        runtime
+    )
     return {
         "service_user": owner,
         "service_user_ready": ready,
@@ -125,7 +141,8 @@ def state(user: str, home: str, runtime: str) -> dict[str, Any]:
 
 
 def _token_digest(path: str) -> str:
-    """Return the digest of a generated token that only root can read; "" for others, because a short word could be guessed."""
+    """Return the digest of a generated token that only root can read; "" for others, because a short word could be
+    guessed."""
     if io_file.owned(path) != (stat.S_IFREG | 0o600, 0, 0):
         return ""
     token = io_file.read(path)

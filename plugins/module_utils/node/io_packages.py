@@ -32,7 +32,9 @@ def read(run: Run, wanted: Sequence[str]) -> dict[str, Any]:
     """Return {lacking, holder, stale, reboot}, as node_info documents them. Raises OSError, ValueError."""
     known = packages.names(wanted)
     # It fails if one of the packages is unknown, and still lists the others.
-    _status, listing, _error = run(["dpkg-query", "--show", f"--showformat={packages.FORMAT}", "--", *known]) if known else (0, "", "")
+    _status, listing, _error = (
+        run(["dpkg-query", "--show", f"--showformat={packages.FORMAT}", "--", *known]) if known else (0, "", "")
+    )
     return {
         "lacking": packages.lacking(wanted, listing),
         "holder": holder(),

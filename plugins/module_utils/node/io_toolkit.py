@@ -39,7 +39,8 @@ def find(run: Run, home: str | None) -> Toolkit:
 
 
 def facts(run: Run) -> dict[str, Any]:
-    """Return {home, release, architectures, reason, host_compiler} for node_info; ``home`` is "" without a working toolkit.
+    """Return {home, release, architectures, reason, host_compiler} for node_info; ``home`` is "" without a working
+    toolkit.
 
     ``reason``: why the toolkit does not work, or "". ``host_compiler``: whether g++ and Python's headers exist.
     """

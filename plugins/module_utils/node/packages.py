@@ -23,8 +23,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class State:
-    """The packages of a node. ``holder``: the process with apt's lock, "" if it is free; ``reboot``: the packages that wait for
-    a reboot, None without one."""
+    """The packages of a node. ``holder``: the process with apt's lock, "" if it is free; ``reboot``: the packages that
+    wait for a reboot, None without one."""
 
     lacking: tuple[str, ...] = ()
     holder: str = ""
@@ -47,7 +47,10 @@ def of_roles(settings: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def lacking(wanted: Sequence[str], listing: str) -> list[str]:
-    """Return the wanted packages that are not installed in the wanted version. ``listing``: output of dpkg-query in FORMAT."""
+    """Return the wanted packages that are not installed in the wanted version.
+
+    ``listing``: output of dpkg-query in FORMAT.
+    """
     versions: dict[str, list[str]] = {}
     for line in listing.splitlines():
         status, _tab, rest = line.partition("\t")
@@ -68,7 +71,10 @@ def names(wanted: Sequence[str]) -> list[str]:
 
 
 def stale(age: float | None) -> bool:
-    """Return whether lists of this age in seconds need an update. Without lists it is None; a clock may have been ahead."""
+    """Return whether lists of this age in seconds need an update.
+
+    Without lists it is None; a clock may have been ahead.
+    """
     return age is None or not 0 <= age < _FRESH
 
 

@@ -44,8 +44,9 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
     """Convert the output of nvidia-smi and /proc/meminfo to facts.
 
     `query` is (status, stdout, stderr) of the query for GPU_FIELDS, `summary` the output without options.
-    Returns {gpus: [{name, capability, sm, memory_bytes, reasons}], driver_version, cuda_version, memory_bytes, unified_memory, reason}.
-    `memory_bytes` at the top is the host's MemTotal. A GPU without memory in nvidia-smi, such as GB10, shares it.
+    Returns {gpus: [{name, capability, sm, memory_bytes, reasons}], driver_version, cuda_version, memory_bytes,
+    unified_memory, reason}. `memory_bytes` at the top is the host's MemTotal. A GPU without memory in nvidia-smi, such
+    as GB10, shares it.
     """
     rows, reason = _gpu_rows(query)
     # Since driver 610, "CUDA UMD Version" (of the driver's part in user mode).
@@ -146,8 +147,17 @@ def interface_facts(links: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, A
             "mac": link.get("address"),
             "up": "UP" in link["flags"],
             "carrier": "LOWER_UP" in link["flags"],
-            "addresses": [f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["family"] == "inet"],
-            "link_local": next((entry["local"] for entry in link["addr_info"] if (entry["family"], entry.get("scope")) == ("inet6", "link")), ""),
+            "addresses": [
+                f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["family"] == "inet"
+            ],
+            "link_local": next(
+                (
+                    entry["local"]
+                    for entry in link["addr_info"]
+                    if (entry["family"], entry.get("scope")) == ("inet6", "link")
+                ),
+                "",
+            ),
         }
         for link in links
         if "ifname" in link

@@ -55,18 +55,29 @@ def check(toolkit: Toolkit, gpus: Sequence[ComputeCapability]) -> list[Problem]:
 
 
 def check_driver(toolkit: Toolkit, driver: str) -> list[Problem]:
-    """Return the problem of code with PTX from a newer nvcc than the driver, whose CUDA release ("13.0") is "" if unknown.
+    """Return the problem of code with PTX from a newer nvcc than the driver, whose CUDA release ("13.0") is "" if
+    unknown.
 
-    A driver runs GPU code of each compiler of its major release, but translates the PTX of its own release and older ones
-    only (cudaErrorUnsupportedPtxVersion). Source: NVIDIA, CUDA Compatibility, "Minor Version Compatibility";
+    A driver runs GPU code of each compiler of its major release, but translates the PTX of its own release and older
+    ones only (cudaErrorUnsupportedPtxVersion). Source: NVIDIA, CUDA Compatibility, "Minor Version Compatibility";
     vllm-project/vllm#47397; NVIDIA/nvbandwidth#61.
     """
     compiler, newest = versions.release(toolkit.release), versions.release(driver)
     if not compiler or not newest or compiler[:2] <= newest[:2]:
         return []
-    found = f"nvcc {toolkit.release} in {toolkit.home} is newer than CUDA {driver}, the newest that the drivers of all nodes support"
+    found = (
+        f"nvcc {toolkit.release} in {toolkit.home} is newer than CUDA {driver}, the newest that the drivers of all "
+        "nodes support"
+    )
     fix = f"install the CUDA toolkit {driver} beside it, and set its folder"
-    return [Problem("toolkit", found, f"nvcc {driver} or older, because these drivers do not translate the PTX of newer ones", fix)]
+    return [
+        Problem(
+            "toolkit",
+            found,
+            f"nvcc {driver} or older, because these drivers do not translate the PTX of newer ones",
+            fix,
+        )
+    ]
 
 
 def _unknown_to(toolkit: Toolkit, gpu: ComputeCapability) -> Problem:

@@ -21,8 +21,12 @@ MARKER = re.compile(rb"# gb10\.cluster patch (\w+) (\d+) for (\d+\.\d)\b")
 #: Variables with which a user chooses a backend in some release, and the release's own expression for each.
 _CHOICES = {
     "VLLM_USE_FLASHINFER_MOE_FP8": 'envs.is_set("VLLM_USE_FLASHINFER_MOE_FP8") and envs.VLLM_USE_FLASHINFER_MOE_FP8',
-    "VLLM_MOE_USE_DEEP_GEMM": 'envs.is_set("VLLM_MOE_USE_DEEP_GEMM") and envs.VLLM_MOE_USE_DEEP_GEMM and envs.VLLM_USE_DEEP_GEMM',
-    "VLLM_USE_DEEP_GEMM": 'envs.is_set("VLLM_USE_DEEP_GEMM") and envs.VLLM_USE_DEEP_GEMM and envs.VLLM_MOE_USE_DEEP_GEMM',
+    "VLLM_MOE_USE_DEEP_GEMM": (
+        'envs.is_set("VLLM_MOE_USE_DEEP_GEMM") and envs.VLLM_MOE_USE_DEEP_GEMM and envs.VLLM_USE_DEEP_GEMM'
+    ),
+    "VLLM_USE_DEEP_GEMM": (
+        'envs.is_set("VLLM_USE_DEEP_GEMM") and envs.VLLM_USE_DEEP_GEMM and envs.VLLM_MOE_USE_DEEP_GEMM'
+    ),
     "VLLM_TEST_FORCE_FP8_MARLIN": "envs.VLLM_TEST_FORCE_FP8_MARLIN",
 }
 
@@ -65,7 +69,9 @@ class _Block:
     def __init__(self, tree: ast.Module, function: Function, name: str, capability: ComputeCapability) -> None:
         self.tree, self.function, self.name, self.capability = tree, function, name, capability
         self.returns = ast.unparse(function.returns) if function.returns else ""
-        self.imports = [] if self._has("current_platform") else ["from vllm.platforms import current_platform as gb10_platform"]
+        self.imports = (
+            [] if self._has("current_platform") else ["from vllm.platforms import current_platform as gb10_platform"]
+        )
         platform = "gb10_platform" if self.imports else "current_platform"
         number = 10 * capability.major + capability.minor
         # ROCm has capability numbers too, hence is_cuda().
@@ -86,15 +92,25 @@ class _Block:
     def _log(self, message: str) -> list[str]:
         if self._has("logger"):
             return [f'    logger.info_once("{message} (gb10.cluster)")']
-        return ["    from vllm.logger import init_logger as gb10_logger", f'    gb10_logger(__name__).info_once("{message} (gb10.cluster)")']
+        return [
+            "    from vllm.logger import init_logger as gb10_logger",
+            f'    gb10_logger(__name__).info_once("{message} (gb10.cluster)")',
+        ]
 
     def returns_false(self) -> list[str]:
         self._require(not source_edit.required(self.function), "only parameters with a default")
         self._require(self.returns in ("", "bool"), f"return type bool, found {self.returns}")
-        return [f"if {' and '.join(self.here)}:", *self._log(f"{self.name}() is False on {self.capability}"), "    return False"]
+        return [
+            f"if {' and '.join(self.here)}:",
+            *self._log(f"{self.name}() is False on {self.capability}"),
+            "    return False",
+        ]
 
     def returns_unsupported(self) -> list[str]:
-        self._require(self.returns.replace(" ", "") in ("", "tuple[bool,str|None]"), f"tuple[bool, str | None], found {self.returns}")
+        self._require(
+            self.returns.replace(" ", "") in ("", "tuple[bool,str|None]"),
+            f"tuple[bool, str | None], found {self.returns}",
+        )
         message = f"{self.name.partition('.')[0]} is off on {self.capability}"
         return [f"if {' and '.join(self.here)}:", *self._log(message), f'    return False, "{message} (gb10.cluster)"']
 
@@ -110,21 +126,40 @@ class _Block:
         log = self._log(f"Triton is the FP8 MoE backend on {self.capability}")
         if self.returns == "Fp8MoeBackend":
             return ["if (", *_joined([*self.here, *choices]), "):", *log, "    return Fp8MoeBackend.TRITON"]
-        self._require(self.returns.startswith("tuple[Fp8MoeBackend, "), f"Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found {self.returns}")
+        self._require(
+            self.returns.startswith("tuple[Fp8MoeBackend, "),
+            f"Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found {self.returns}",
+        )
         return self._returns_triton_class(names, choices, log)
 
     def _fp8_backends(self) -> set[str]:
         """Return the members of the enumeration Fp8MoeBackend."""
         backends = [node for node in self.tree.body if isinstance(node, ast.ClassDef) and node.name == "Fp8MoeBackend"]
-        return {ast.unparse(target) for node in backends for part in node.body if isinstance(part, ast.Assign) for target in part.targets}
+        return {
+            ast.unparse(target)
+            for node in backends
+            for part in node.body
+            if isinstance(part, ast.Assign)
+            for target in part.targets
+        }
 
     def _returns_triton_class(self, names: set[str], choices: list[str], log: list[str]) -> list[str]:
         """Return the block for releases whose function also returns the class of the kernel."""
-        self._require(source_edit.parameters(self.function)[:3] == ["config", "weight_key", "activation_key"], "config, weight_key, activation_key")
-        self._require("use_batched_activation_format" in names, "config.moe_parallel_config.use_batched_activation_format")
-        self._require(not names.isdisjoint({"moe_backend", "VLLM_USE_FLASHINFER_MOE_FP8"}), "config.moe_backend, the user's choice")
+        self._require(
+            source_edit.parameters(self.function)[:3] == ["config", "weight_key", "activation_key"],
+            "config, weight_key, activation_key",
+        )
+        self._require(
+            "use_batched_activation_format" in names, "config.moe_parallel_config.use_batched_activation_format"
+        )
+        self._require(
+            not names.isdisjoint({"moe_backend", "VLLM_USE_FLASHINFER_MOE_FP8"}),
+            "config.moe_backend, the user's choice",
+        )
         defined = {getattr(node, "name", "") for node in self.tree.body}
-        self._require(self._has("mk") and "backend_to_kernel_cls" in defined, "mk and backend_to_kernel_cls in the module")
+        self._require(
+            self._has("mk") and "backend_to_kernel_cls" in defined, "mk and backend_to_kernel_cls in the module"
+        )
         automatic = ['config.moe_backend == "auto"'] if "moe_backend" in names else []
         conditions = [*self.here, *automatic, *choices, "not config.moe_parallel_config.use_batched_activation_format"]
         arguments = "gb10_class, config, weight_key, activation_key, mk.FusedMoEActivationFormat.Standard"

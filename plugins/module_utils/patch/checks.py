@@ -44,7 +44,12 @@ def _differences(name: str, result: Mapping[str, Any], other: str, reference: Ma
         found = f"vLLM {result['vllm_version']} on {name}, and {reference['vllm_version']} on {other}"
         return [Problem(f"{name}.vllm_version", found, "one release on all nodes", fix)]
     problems = [
-        Problem(f"{name}.{what}", f"{result[what]} on {name}, and {reference[what]} on {other}", "the same on all nodes with this GPU", fix)
+        Problem(
+            f"{name}.{what}",
+            f"{result[what]} on {name}, and {reference[what]} on {other}",
+            "the same on all nodes with this GPU",
+            fix,
+        )
         for what in ("flags", "environment")
         if result[what] != reference[what]
     ]

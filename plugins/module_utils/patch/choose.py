@@ -14,7 +14,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization im
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import blocks
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as patch_files
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import GB10, Decision, Link, Request, Tree, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import (
+    GB10,
+    Decision,
+    Link,
+    Request,
+    Tree,
+    Wanted,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.source_edit import SourceEditError
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
     APPLIES,
@@ -160,18 +167,32 @@ def _moe_config(row: Row, request: Request, tree: Tree | None) -> Decision:
         return Decision(NOT_NEEDED, f"the tables are for the device name NVIDIA GB10, which is {GB10}", row.source)
     folder = CONFIGS if request.mechanism == "source" else request.folder
     # Upstream's tables and the user's tables in the folder win.
-    tables = {name: table for name, table in patch_files.moe_tables().items() if not tree or tree.shipped(f"{CONFIGS}/{name}") is None}
-    files: dict[str, Wanted] = {f"{folder}/{name}": table for name, table in tables.items() if not tree or tree.shipped(f"{folder}/{name}") is None}
+    tables = {
+        name: table
+        for name, table in patch_files.moe_tables().items()
+        if not tree or tree.shipped(f"{CONFIGS}/{name}") is None
+    }
+    files: dict[str, Wanted] = {
+        f"{folder}/{name}": table
+        for name, table in tables.items()
+        if not tree or tree.shipped(f"{folder}/{name}") is None
+    }
     if not tables:
         return Decision(NOT_NEEDED, "vLLM ships all of these tables", row.source)
     if request.mechanism == "source":
         return Decision(APPLIES, row.reason, row.source, files=files)
-    return Decision(USE_FLAG, row.reason, row.source, files=files, environment={"VLLM_TUNED_CONFIG_FOLDER": request.folder})
+    return Decision(
+        USE_FLAG, row.reason, row.source, files=files, environment={"VLLM_TUNED_CONFIG_FOLDER": request.folder}
+    )
 
 
 def _ptxas(row: Row, request: Request, tree: Tree | None) -> Decision:
     target = request.capability.sm + ("a" if request.capability >= ComputeCapability(9, 0) else "")
-    name = "ptxas-blackwell" if request.capability >= _BLACKWELL and (not tree or tree.exists(f"{PTXAS}/ptxas-blackwell")) else "ptxas"
+    name = (
+        "ptxas-blackwell"
+        if request.capability >= _BLACKWELL and (not tree or tree.exists(f"{PTXAS}/ptxas-blackwell"))
+        else "ptxas"
+    )
     path, bundled, toolkit = f"{PTXAS}/{name}", request.bundled[name], request.toolkit
     if tree and not tree.exists(PTXAS):
         return Decision(NOT_NEEDED, "the environment of this vLLM has no Triton with assemblers", row.source)
@@ -187,4 +208,9 @@ def _ptxas(row: Row, request: Request, tree: Tree | None) -> Decision:
     reason = f"{unknown}, {toolkit.path} supports {target}: {row.reason}"
     if request.mechanism == "source":
         return Decision(APPLIES, reason, row.source, files={path: Link(toolkit.path)})
-    return Decision(USE_FLAG, reason, row.source, environment={"TRITON_PTXAS_PATH": toolkit.path, "TRITON_PTXAS_BLACKWELL_PATH": toolkit.path})
+    return Decision(
+        USE_FLAG,
+        reason,
+        row.source,
+        environment={"TRITON_PTXAS_PATH": toolkit.path, "TRITON_PTXAS_BLACKWELL_PATH": toolkit.path},
+    )

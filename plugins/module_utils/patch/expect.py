@@ -15,8 +15,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Request
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT, Assembler
 
-#: The first Triton whose own assembler supports sm_121a. Source: ptxas-blackwell in PyPI's wheels for aarch64: 3.5.1 has
-#: none, 3.6.0 and 3.8.0 list sm_121a.
+#: The first Triton whose own assembler supports sm_121a. Source: ptxas-blackwell in PyPI's wheels for aarch64: 3.5.1
+#: has none, 3.6.0 and 3.8.0 list sm_121a.
 _ASSEMBLER = (3, 6)
 
 
@@ -46,7 +46,9 @@ class Package:
     toolkit: frozenset[str]
 
 
-def additions(options: Options, package: Package, capability: ComputeCapability, quantization: str) -> tuple[list[str], dict[str, str]]:
+def additions(
+    options: Options, package: Package, capability: ComputeCapability, quantization: str
+) -> tuple[list[str], dict[str, str]]:
     """Return the flags and the variables that the role will record for a node with this GPU."""
     if options.state != "present" or options.image:
         return [], {}

@@ -21,7 +21,9 @@ def moe_tables() -> dict[str, bytes]:
 
     vLLM reads every key except triton_version as a batch size, so only that key can hold a remark.
     """
-    table: dict[str, object] = {"triton_version": "untuned: written by gb10.cluster within ranges known from a GB10, not measured"}
+    table: dict[str, object] = {
+        "triton_version": "untuned: written by gb10.cluster within ranges known from a GB10, not measured"
+    }
     for batch in _BATCHES:
         table[str(batch)] = {
             "BLOCK_SIZE_M": 16 if batch <= _SMALL else 32,

@@ -111,9 +111,19 @@ class Tree:
     def _real(self, path: str) -> str:
         """Return the real path of a file. Raises ProblemsError if a symbolic link leads out of its folder."""
         full = os.path.join(self._root, path)
-        base = self._folder if path.startswith(self._folder) else os.path.dirname(self._root) if path.startswith("../") else self._root
+        base = (
+            self._folder
+            if path.startswith(self._folder)
+            else os.path.dirname(self._root)
+            if path.startswith("../")
+            else self._root
+        )
         # Such a file may itself be a link, such as this module's.
-        real = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full)) if path.startswith(LARGE) else os.path.realpath(full)
+        real = (
+            os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full))
+            if path.startswith(LARGE)
+            else os.path.realpath(full)
+        )
         if os.path.commonpath([real, os.path.realpath(base)]) != os.path.realpath(base):
             found = f"{os.path.normpath(full)} is a symbolic link to {real}"
             expected = f"files in {base}, not shared with another environment"
@@ -142,7 +152,9 @@ class Tree:
         if shipped is not None and MARKER.search(shipped):
             trouble = f"{real} is patched, but its original is missing; reinstall vLLM"
             if record:
-                trouble = f"{real} was changed after it was patched; undo that change, or replace it with {real}{_ORIGINAL}"
+                trouble = (
+                    f"{real} was changed after it was patched; undo that change, or replace it with {real}{_ORIGINAL}"
+                )
         return _State(real, current, shipped, False, kept, trouble, record)
 
     def check(self, files: Mapping[str, Wanted]) -> None:

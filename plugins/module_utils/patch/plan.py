@@ -41,7 +41,11 @@ def present(request: Request, tree: Tree) -> Plan:
     """Plan to apply the named patches. Raises ProblemsError for a file with a syntax error."""
     decisions = decided(request, tree)
     # An impossible patch changes nothing, so its existing edits stay too.
-    settled = {name: each.edits if each.status == APPLIES else () for name, each in decisions.items() if each.status != UNSUPPORTED}
+    settled = {
+        name: each.edits if each.status == APPLIES else ()
+        for name, each in decisions.items()
+        if each.status != UNSUPPORTED
+    }
     flags, environment = launch(decisions)
     plan = Plan(flags=flags, environment=environment, files=_edited(request, tree, settled))
     for name, decision in decisions.items():
@@ -57,7 +61,10 @@ def present(request: Request, tree: Tree) -> Plan:
 
 
 def decided(request: Request, tree: Tree | None) -> dict[str, Decision]:
-    """Return the decision on each named patch; see choice.decide(). Raises ProblemsError for a file with a syntax error."""
+    """Return the decision on each named patch; see choice.decide().
+
+    Raises ProblemsError for a file with a syntax error.
+    """
     decisions: dict[str, Decision] = {}
     for name in _ordered(request.names):
         decisions[name] = choice.decide(name, request, tree, decisions)
@@ -91,11 +98,16 @@ def absent(request: Request, tree: Tree) -> Plan:
 
 
 def _removed(name: str, whole: Sequence[str], troubled: list[str], tree: Tree) -> dict[str, Any]:
-    """Return the entry of a patch to remove. ``whole`` are the files that it adds, ``troubled`` those it cannot edit."""
+    """Return the entry of a patch to remove.
+
+    ``whole`` are the files that it adds, ``troubled`` those it cannot edit.
+    """
     if troubled:
         return _entry(name, UNSUPPORTED, troubled, tree.trouble(troubled[0]), "")
     editable = _editable(name)
-    if mine := [path for path in whole if tree.ours(path)] + [path for path in editable if name in dict(_held(tree, path))]:
+    if mine := [path for path in whole if tree.ours(path)] + [
+        path for path in editable if name in dict(_held(tree, path))
+    ]:
         return _entry(name, "removed", mine, "the shipped files are restored", "")
     if stale := [path for path in [*editable, *whole] if tree.stale(path)]:
         reason = "vLLM was reinstalled after it was patched; nothing is restored, the old original is removed"
@@ -108,7 +120,14 @@ def _ordered(names: Sequence[str]) -> list[str]:
 
 
 def _entry(name: str, status: str, files: list[str], reason: str, source: str) -> dict[str, Any]:
-    return {"name": name, "status": status, "file": files[0] if files else "", "files": files, "reason": reason, "source": source}
+    return {
+        "name": name,
+        "status": status,
+        "file": files[0] if files else "",
+        "files": files,
+        "reason": reason,
+        "source": source,
+    }
 
 
 def _done(name: str, decision: Decision, path: str, capability: ComputeCapability, tree: Tree) -> bool:
@@ -142,7 +161,9 @@ def _held(tree: Tree, path: str) -> list[tuple[str, ComputeCapability]]:
     """Return the patches of an earlier run in a file."""
     if not tree.ours(path):
         return []
-    found = dict.fromkeys((match[1].decode(), match[3].decode()) for match in blocks.MARKER.finditer(_bytes(tree, path)))
+    found = dict.fromkeys(
+        (match[1].decode(), match[3].decode()) for match in blocks.MARKER.finditer(_bytes(tree, path))
+    )
     return [(name, ComputeCapability.parse(capability)) for name, capability in found if name in PATCHES]
 
 
@@ -167,7 +188,9 @@ def _patched(shipped: bytes, path: str, request: Request, tree: Tree, made: Mapp
     content = shipped
     for name in PATCHES:
         edits = made[name] if name in made else _held_edits(name, path, request) if name in kept else ()
-        content = blocks.made(content, [edit for edit in edits if edit.file == path], name, kept.get(name, request.capability))
+        content = blocks.made(
+            content, [edit for edit in edits if edit.file == path], name, kept.get(name, request.capability)
+        )
     return content
 
 

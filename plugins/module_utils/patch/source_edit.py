@@ -45,7 +45,10 @@ def parse(source: bytes) -> ast.Module:
 
 
 def find(tree: ast.Module, name: str) -> Function:
-    """Return the one definition of ``function`` or ``Class.method``, also inside if, try and with. Raises SourceEditError."""
+    """Return the one definition of ``function`` or ``Class.method``, also inside if, try and with.
+
+    Raises SourceEditError.
+    """
     body: Sequence[ast.stmt] = tree.body
     *classes, last = name.split(".")
     for part in classes:
@@ -85,7 +88,9 @@ def own_nodes(function: Function) -> Iterator[ast.AST]:
 
 def is_plain(function: Function) -> bool:
     """Return whether ``return x`` in it returns x to the caller: neither a coroutine nor a generator."""
-    return isinstance(function, ast.FunctionDef) and not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own_nodes(function))
+    return isinstance(function, ast.FunctionDef) and not any(
+        isinstance(node, ast.Yield | ast.YieldFrom) for node in own_nodes(function)
+    )
 
 
 def parameters(function: Function) -> list[str]:
@@ -98,7 +103,9 @@ def required(function: Function) -> list[str]:
     """Return the names of the parameters without a default."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]
-    keyword = [argument for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    keyword = [
+        argument for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None
+    ]
     return [argument.arg for argument in [*positional[: len(positional) - len(given.defaults)], *keyword]]
 
 
@@ -108,7 +115,13 @@ def _place(function: Function, name: str, after: str | None) -> int:
         return int(ast.get_docstring(function, clean=False) is not None)
     for index, statement in enumerate(function.body, 1):
         for node in ast.walk(statement):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+            targets = (
+                node.targets
+                if isinstance(node, ast.Assign)
+                else [node.target]
+                if isinstance(node, ast.AnnAssign)
+                else []
+            )
             if any(ast.unparse(target) == after for target in targets):
                 return index
     raise SourceEditError(name, f"a statement that assigns {after}")

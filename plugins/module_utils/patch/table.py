@@ -77,7 +77,9 @@ def _kernels(folder: str) -> tuple[Edit, Edit]:
 
 
 _PER_TENSOR = {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"}
-_ALL_CUTLASS = {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"}
+_ALL_CUTLASS = {
+    "VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
+}
 #: The kernels that a failed check of the GPU probe turns off. Source: vLLM 0.20.2 to 0.33.0, model_executor/kernels/linear.
 PROBED: Mapping[str, tuple[str, ...]] = {
     "fp8_vllm": tuple(_ALL_CUTLASS["VLLM_DISABLED_KERNELS"].split(",")),

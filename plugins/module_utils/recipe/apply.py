@@ -63,8 +63,8 @@ _RANKS = "the plan joins the ranks over the fabric"
 _REPLACED: Mapping[str, str] = {
     **dict.fromkeys(("--host", "--port", "--uds"), _ADDRESS),
     "--allowed-local-media-path": "clients could read files of the service user; gb10_vllm_extra_args may set it",
-    # The other project removes it too, unless its user requests Ray. Images of vLLM have had no Ray since 0.20, NVIDIA's
-    # since 26.05.
+    # The other project removes it too, unless its user requests Ray. Images of vLLM have had no Ray since 0.20,
+    # NVIDIA's since 26.05.
     "--distributed-executor-backend": "gb10_distributed_executor_backend decides, without it mp",
     **dict.fromkeys(("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless"), _RANKS),
     **dict.fromkeys(
@@ -135,7 +135,13 @@ def use(
     environment, replaced, unsafe = _environment(recipe, extra)
     # The name that vLLM itself would use, and that the clients in a recipe's documentation use.
     served = {} if recipe.model.startswith("/") else {"gb10_served_model_name": recipe.model}
-    settings = {"gb10_model": recipe.model, **served, "gb10_distributed_executor_backend": "mp", **runtime, **command.settings}
+    settings = {
+        "gb10_model": recipe.model,
+        **served,
+        "gb10_distributed_executor_backend": "mp",
+        **runtime,
+        **command.settings,
+    }
     about = f"the recipe {recipe.name or recipe.model} with {runtime.get('gb10_container_image') or recipe.container}"
     result = Use(
         model=recipe.model,
@@ -147,7 +153,14 @@ def use(
         about=[about, *command.replaced, *replaced, *command.code],
     )
     secrets = secret_environment.check_arguments(recipe.args, f"{VARIABLE}.command")
-    return result, [*_check_model(recipe, given), *_check_nodes(recipe, nodes), *command.problems, *secrets, *refused, *unsafe]
+    return result, [
+        *_check_model(recipe, given),
+        *_check_nodes(recipe, nodes),
+        *command.problems,
+        *secrets,
+        *refused,
+        *unsafe,
+    ]
 
 
 class _Command:
@@ -207,7 +220,9 @@ def _check_model(recipe: Recipe, given: Collection[str]) -> list[Problem]:
 
 def _check_nodes(recipe: Recipe, nodes: int) -> list[Problem]:
     if recipe.cluster_only and nodes == 1:
-        return [_problem("cluster_only", "the inventory has one node", "two or more nodes", "use a recipe for one node")]
+        return [
+            _problem("cluster_only", "the inventory has one node", "two or more nodes", "use a recipe for one node")
+        ]
     if recipe.solo_only and nodes > 1:
         return [_problem("solo_only", f"the inventory has {nodes} nodes", "one node", "use a recipe for several nodes")]
     return []
@@ -230,7 +245,9 @@ def _image(recipe: Recipe, given: Collection[str], images: Mapping[str, str]) ->
         problems.append(_problem("mods", f"{', '.join(recipe.mods)}: changes of an image", "a container", fix))
     if recipe.build_args and not image and not decided:
         found = f"{' '.join(recipe.build_args)}: arguments of another project's builder"
-        problems.append(_problem("build_args", found, "an image that was built", f"build it there, and map it in {IMAGES}"))
+        problems.append(
+            _problem("build_args", found, "an image that was built", f"build it there, and map it in {IMAGES}")
+        )
     if decided or not image:
         return {}, problems
     if image == NATIVE:
@@ -255,7 +272,9 @@ def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str]
         else:
             found = f"{name} is not a variable that a recipe may set: it could run code, or reach files and hosts"
             fix = "remove it, or set it in gb10_extra_env if you trust it"
-            problems.append(_problem(f"env.{name}", found, "variables that choose kernels, sizes and times (docs/recipes.md)", fix))
+            problems.append(
+                _problem(f"env.{name}", found, "variables that choose kernels, sizes and times (docs/recipes.md)", fix)
+            )
     try:
         systemd.environment_file(environment)
     except ValueError as error:

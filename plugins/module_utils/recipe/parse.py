@@ -82,7 +82,9 @@ def _kind(value: object) -> str:
     """Return a short value, or a value's kind, for a message."""
     if isinstance(value, str | int | float) and len(str(value)) <= 60:
         return repr(value)
-    return {dict: "a mapping", list: "a list", str: "a text", type(None): "empty"}.get(type(value), f"a {type(value).__name__}")
+    return {dict: "a mapping", list: "a list", str: "a text", type(None): "empty"}.get(
+        type(value), f"a {type(value).__name__}"
+    )
 
 
 def _text(value: object) -> str:
@@ -123,7 +125,10 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "model": (_is_line, "OWNER/NAME on Hugging Face Hub"),
     "container": (lambda value: isinstance(value, str) and bool(_IMAGE.fullmatch(value)), "the name of an image"),
     # true: the container is a published image.
-    "pull_image": (lambda value: isinstance(value, bool) or (isinstance(value, str) and bool(_IMAGE.fullmatch(value))), "a published image, or true"),
+    "pull_image": (
+        lambda value: isinstance(value, bool) or (isinstance(value, str) and bool(_IMAGE.fullmatch(value))),
+        "a published image, or true",
+    ),
     "command": (_is_text, "a text: vllm serve MODEL, with options"),
     "defaults": (_is_table, "a mapping from parameters to values"),
     "env": (_is_table, "a mapping from variables to values"),
@@ -147,7 +152,11 @@ def _unknown(data: Mapping[Any, Any]) -> list[Problem]:
 
 def _values(data: Mapping[Any, Any]) -> list[Problem]:
     missing = [_problem(key, "missing", _KEYS[key][1], f"add {key}") for key in _REQUIRED if key not in data]
-    wrong = [_problem(key, _kind(value), _KEYS[key][1], f"correct {key}") for key, value in data.items() if key in _KEYS and not _KEYS[key][0](value)]
+    wrong = [
+        _problem(key, _kind(value), _KEYS[key][1], f"correct {key}")
+        for key, value in data.items()
+        if key in _KEYS and not _KEYS[key][0](value)
+    ]
     return missing + wrong
 
 
@@ -186,7 +195,9 @@ def _contradictions(recipe: Recipe) -> list[Problem]:
     problems = []
     if not _MODEL.fullmatch(recipe.model) or ".." in recipe.model.split("/"):
         expected = "OWNER/NAME on Hugging Face Hub, or an absolute path"
-        problems.append(_problem("command", f"the model {recipe.model[:100]!r}", expected, "correct the model of vllm serve"))
+        problems.append(
+            _problem("command", f"the model {recipe.model[:100]!r}", expected, "correct the model of vllm serve")
+        )
     if recipe.cluster_only and recipe.solo_only:
         problems.append(_problem("solo_only", "cluster_only is true too", "one of the two", "remove one of them"))
     if not recipe.container and not recipe.image:

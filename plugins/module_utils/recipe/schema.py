@@ -15,8 +15,8 @@ from typing import Any
 class Recipe:
     """A recipe whose command was split. ``model``: the one that ``vllm serve`` gets; ``args``: the words after it.
 
-    ``container``: the image's name, which the other project's builder often makes on the machine; ``image``: the published
-    one (pull_image), "" without it. ``mods`` and ``build_args`` are that builder's.
+    ``container``: the image's name, which the other project's builder often makes on the machine; ``image``: the
+    published one (pull_image), "" without it. ``mods`` and ``build_args`` are that builder's.
     """
 
     name: str

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The words of a recipe's command. A shell would run the command; here nothing does, and what needs a shell is refused."""
+"""The words of a recipe's command.
+
+A shell would run the command; here nothing does, and what needs a shell is refused.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +105,10 @@ class _Splitter:
             raise self._error(f"{character} starts a variable or a command of a shell", "write the value itself")
         if character in _OPERATORS:
             name = "a second line without a continuation" if character == "\n" else character
-            raise self._error(f"{name}: more than one command", "write one command, vllm serve; quote the character if it is part of a value")
+            raise self._error(
+                f"{name}: more than one command",
+                "write one command, vllm serve; quote the character if it is part of a value",
+            )
         if character == "~" and self.word is None:
             raise self._error("~ stands for a home folder of a shell", "write the whole path")
 

@@ -16,7 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import ID, SHOWN, RecordError, checked, plan_of
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import (
+    ID,
+    SHOWN,
+    RecordError,
+    checked,
+    plan_of,
+)
 
 #: Fewer digits name a record only by accident.
 _PREFIX = 4

@@ -90,7 +90,10 @@ def current_id(folder: str) -> str:
 
 
 def current_since(folder: str) -> float:
-    """Return when the launch of the current record answered, in seconds since 1970, 0.0 without a record. Raises OSError."""
+    """Return when the launch of the current record answered, in seconds since 1970, 0.0 without a record.
+
+    Raises OSError.
+    """
     link = f"{folder}/{_CURRENT}"
     return os.lstat(link).st_mtime if os.path.islink(link) else 0.0
 

@@ -4,9 +4,9 @@
 
 """A launch record: the inputs of a launch that answered, under the SHA-256 of its content.
 
-A node stores ``{"content", "node", "files", "time", "parent", "golden", "findings", "choices"}``. The content is equal on all nodes, and so is
-the ID. It has the digest of each launch file of each node; `files` has the texts of this node's files. Files with
-secrets are not in a record; the content has their paths and the names of their variables.
+A node stores ``{"content", "node", "files", "time", "parent", "golden", "findings", "choices"}``. The content is equal
+on all nodes, and so is the ID. It has the digest of each launch file of each node; `files` has the texts of this node's
+files. Files with secrets are not in a record; the content has their paths and the names of their variables.
 """
 
 from __future__ import annotations
@@ -133,9 +133,14 @@ def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) 
 
 
 def _launch(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {files, secret_files, driver, kernel} of a node, which becomes part of every node's record. Raises RecordError."""
+    """Return {files, secret_files, driver, kernel} of a node, which becomes part of every node's record.
+
+    Raises RecordError.
+    """
     files, secrets = _mapping(found, "files"), _words(found.get("secret_files"), "secret_files")
-    if any(path not in FILES and not _OVERRIDE.fullmatch(path) for path in files) or any(path not in SECRET_FILES for path in secrets):
+    if any(path not in FILES and not _OVERRIDE.fullmatch(path) for path in files) or any(
+        path not in SECRET_FILES for path in secrets
+    ):
         raise RecordError("the launch of a node has a file that is no launch file")
     return {
         "files": {path: _word(files, path, _FILE_DIGEST) for path in files},
@@ -145,7 +150,10 @@ def _launch(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def findings(plan: Mapping[str, Any]) -> list[str]:
-    """Return the findings of the rules about a launch, as lines of a record. A user's reason may have other characters."""
+    """Return the findings of the rules about a launch, as lines of a record.
+
+    A user's reason may have other characters.
+    """
     return [re.sub(r"[\x00-\x1f\x7f]+", " ", line)[:_LONGEST] for line in plan["serve"]["findings"]]
 
 
@@ -275,7 +283,8 @@ def nccl_library(record: Record) -> str:
 
 
 def package(record: Record) -> tuple[str, str]:
-    """Return the folders of an image's copied vLLM, "" for a native runtime, and of the tuned tables, "" without them."""
+    """Return the folders of an image's copied vLLM, "" for a native runtime, and of the tuned tables, "" without
+    them."""
     addition = record.of_node["additions"].get(PATCH_ROLE, {})
     mounts, environment = addition.get("mounts", []), addition.get("environment", {})
     return mounts[0]["source"] if mounts else "", environment.get("VLLM_TUNED_CONFIG_FOLDER", "")

@@ -25,15 +25,19 @@ def announce(reported: Sequence[Node], plan: Mapping[str, Any], prepared: bool) 
     """Return {problems, lines, same_runtime} of an upgrade to a plan.
 
     ``prepared``: whether the patches and NCCL of the new runtime are in the plan; otherwise the running ones are
-    assumed. ``same_runtime``: whether the running launch uses the plan's runtime. ``problems`` prevent the upgrade; then
-    there are no other values.
+    assumed. ``same_runtime``: whether the running launch uses the plan's runtime. ``problems`` prevent the upgrade;
+    then there are no other values.
     """
-    nodes = [{**node, "launch": given["launch"]} for node, given in zip(history.verified(reported), reported, strict=True)]
+    nodes = [
+        {**node, "launch": given["launch"]} for node, given in zip(history.verified(reported), reported, strict=True)
+    ]
     found = history.known(nodes)
     # After a killed run, the nodes may differ.
     current = next((node["current"] for node in nodes if node["current"] in found), "")
     if not current:
-        return {"problems": ["no launch is recorded on this cluster. Expected: a model that answered. Fix: run site.yml"]}
+        return {
+            "problems": ["no launch is recorded on this cluster. Expected: a model that answered. Fix: run site.yml"]
+        }
     old = found[current].record
     if problems := _problems(old["content"], plan):
         return {"problems": problems}
@@ -60,7 +64,10 @@ def _problems(old: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     names = [node["name"] for node in plan["nodes"]]
     if old["nodes"].keys() != set(names):
         return [
-            f"the running launch is of the nodes {', '.join(old['nodes'])}. Expected: {', '.join(names)}. Fix: run site.yml"
+            (
+                f"the running launch is of the nodes {', '.join(old['nodes'])}. Expected: {', '.join(names)}. Fix: "
+                "run site.yml"
+            )
         ]
     runtime = plan["runtime"]
     if runtime["kind"] != stacks.NATIVE or runtime["path"] != old["plan"]["runtime"].get("path"):

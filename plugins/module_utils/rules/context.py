@@ -24,7 +24,11 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "num_experts
 
 
 def of_host(
-    arguments: Mapping[str, Any], environment: Mapping[str, str], release: str, host: Mapping[str, Any], config: Mapping[str, Any] | None
+    arguments: Mapping[str, Any],
+    environment: Mapping[str, str],
+    release: str,
+    host: Mapping[str, Any],
+    config: Mapping[str, Any] | None,
 ) -> Situation:
     """Return the situation of one host, which does not show how the nodes are cabled: an active RDMA device means RoCE.
 

@@ -47,11 +47,19 @@ def _ngc(view: View) -> tuple[int, ...]:
 
 
 def _new_driver(view: View) -> list[Found]:
-    return [(f"nodes[{index}].driver", node.driver) for index, node in view.nodes if _numbers(node.driver) >= _SUSPECT_DRIVER]
+    return [
+        (f"nodes[{index}].driver", node.driver)
+        for index, node in view.nodes
+        if _numbers(node.driver) >= _SUSPECT_DRIVER
+    ]
 
 
 def _old_driver(view: View) -> list[Found]:
-    return [(f"nodes[{index}].driver", node.driver) for index, node in view.nodes if node.driver and _numbers(node.driver) < _OLDEST_DRIVER]
+    return [
+        (f"nodes[{index}].driver", node.driver)
+        for index, node in view.nodes
+        if node.driver and _numbers(node.driver) < _OLDEST_DRIVER
+    ]
 
 
 def _differs(view: View, key: str) -> list[Found]:
@@ -66,7 +74,10 @@ def _differs(view: View, key: str) -> list[Found]:
 def _reserved(view: View) -> dict[int, str]:
     """Return, by index, the nodes whose kernel lends out memory that cannot be pinned, with the evidence."""
     return {
-        index: f"CmaFree {node.cma_free_bytes / 2**30:.1f} GiB, CmaTotal {node.cma_total_bytes / 2**30:.1f} GiB, kernel {node.kernel}"
+        index: (
+            f"CmaFree {node.cma_free_bytes / 2**30:.1f} GiB, CmaTotal {node.cma_total_bytes / 2**30:.1f} GiB, "
+            f"kernel {node.kernel}"
+        )
         for index, node in view.nodes
         if node.cma_free_bytes > node.cma_total_bytes
     }
@@ -86,7 +97,11 @@ def _bad_kernel(view: View) -> list[Found]:
 
 
 def _monitor(view: View) -> list[Found]:
-    return view.variable("RAY_memory_monitor_refresh_ms", lambda value: value != "0") if view.situation.executor == "ray" else []
+    return (
+        view.variable("RAY_memory_monitor_refresh_ms", lambda value: value != "0")
+        if view.situation.executor == "ray"
+        else []
+    )
 
 
 def _no_ray(view: View) -> list[Found]:
@@ -94,18 +109,29 @@ def _no_ray(view: View) -> list[Found]:
     bare = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
     if (has_ray := view.situation.image_has_ray) is not None:
         bare = not has_ray
-    return when(view.situation.runtime == "container" and view.situation.executor == "ray" and bare, ("image", view.situation.image))
+    return when(
+        view.situation.runtime == "container" and view.situation.executor == "ray" and bare,
+        ("image", view.situation.image),
+    )
 
 
 def _nnodes(view: View) -> list[Found]:
     several = (view.number("--nnodes") or 1) > 1
-    return when(several and view.situation.executor == "ray", ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"))
+    return when(
+        several and view.situation.executor == "ray",
+        ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"),
+    )
 
 
 def _moving(view: View) -> list[Found]:
     image = view.situation.image
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2] or "latest"
-    loose = view.situation.runtime == "container" and image != "" and "@sha256:" not in image and bool(_MOVING.fullmatch(tag))
+    loose = (
+        view.situation.runtime == "container"
+        and image != ""
+        and "@sha256:" not in image
+        and bool(_MOVING.fullmatch(tag))
+    )
     return when(loose, ("image", image))
 
 
@@ -120,7 +146,10 @@ def _thor_ptxas(view: View) -> list[Found]:
 
 def _open(view: View) -> list[Found]:
     host = view.situation.api_host
-    return when(bool(host) and not _LOOPBACK.fullmatch(host) and not view.situation.api_key, ("gb10_api_host", f"{host} without a key"))
+    return when(
+        bool(host) and not _LOOPBACK.fullmatch(host) and not view.situation.api_key,
+        ("gb10_api_host", f"{host} without a key"),
+    )
 
 
 RULES = (
@@ -134,9 +163,9 @@ RULES = (
         source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker; for 7.6 the notes of two owners",
         evidence="2026-09",
         disputed=(
-            "no issue confirms the hang, and NCCL 2.28 may have been the cause; al-engr.com runs 590 in production (2026-05), others 595 "
-            "(2026-09), which is newer. In every later report the kernel mattered more than the driver: keep a "
-            "working driver, the same on all nodes"
+            "no issue confirms the hang, and NCCL 2.28 may have been the cause; al-engr.com runs 590 in "
+            "production (2026-05), others 595 (2026-09), which is newer. In every later report the kernel "
+            "mattered more than the driver: keep a working driver, the same on all nodes"
         ),
     ),
     Rule(
@@ -179,7 +208,10 @@ RULES = (
             "This memory cannot be pinned: ibv_reg_mr_iova2 fails with 'Cannot allocate memory' when NCCL starts"
         ),
         fix="boot 6.17.0-1031 or -1032, or add kho=off to the kernel's command line",
-        source="NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
+        source=(
+            "NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; "
+            "eugr/spark-vllm-docker#389"
+        ),
         evidence="2026-09-16",
     ),
     Rule(
@@ -192,7 +224,10 @@ RULES = (
         check=_bad_kernel,
         why="unless it was booted with kho=off, NCCL cannot register memory: ibv_reg_mr_iova2 'Cannot allocate memory'",
         fix="boot 6.17.0-1031 or -1032 and hold it, or add kho=off to the kernel's command line",
-        source="NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
+        source=(
+            "NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; "
+            "eugr/spark-vllm-docker#389"
+        ),
         evidence="2026-09-16",
         disputed=(
             "one pair served over RoCE on DGX OS 7.6 with 7.0.0-1019 (2026-09-25); its notes do not state whether KHO "
@@ -225,8 +260,8 @@ RULES = (
         source=f"{CONSELARA}; NVIDIA's vLLM playbook; ray-project/ray#39723",
         evidence="2026-07",
         disputed=(
-            "vllm-gb10 raises RAY_memory_usage_threshold to 1.0 instead, Avarok to 0.98 (2026-02); loads pass 0.98, and every newer guide "
-            "for Sparks turns the monitor off"
+            "vllm-gb10 raises RAY_memory_usage_threshold to 1.0 instead, Avarok to 0.98 (2026-02); loads pass "
+            "0.98, and every newer guide for Sparks turns the monitor off"
         ),
         gpus=(SPARK, THOR),
     ),

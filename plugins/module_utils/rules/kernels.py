@@ -34,10 +34,11 @@ _DATACENTRE = ("flashinfer_trtllm", "flashinfer_cutedsl")
 _LEAST_TOKENS = 512
 _READ = "condition: unit tests; code: read in vLLM 0.17.1 to 0.32.0; effect: not tested here"
 _BACKENDS = (
-    "Marlin restored correctness (MiaAI GLM-NVFP4, 2026-08), crashed where flashinfer_b12x worked (vllm-project/vllm#49926, 2026-08), "
-    "and did not fit where native CUTLASS built from source did (vllm-project/vllm#50925, 2026-08); eugr's recipes of 2026-09 and "
-    "NVIDIA's cluster page of 2026-10 take B12X. The newest evidence is for B12X in their image. The best backend "
-    "depends on model, quantization and image together: choose one, and compare fixed prompts"
+    "Marlin restored correctness (MiaAI GLM-NVFP4, 2026-08), crashed where flashinfer_b12x worked "
+    "(vllm-project/vllm#49926, 2026-08), and did not fit where native CUTLASS built from source did "
+    "(vllm-project/vllm#50925, 2026-08); eugr's recipes of 2026-09 and NVIDIA's cluster page of 2026-10 take "
+    "B12X. The newest evidence is for B12X in their image. The best backend depends on model, quantization and "
+    "image together: choose one, and compare fixed prompts"
 )
 
 
@@ -60,7 +61,11 @@ def _eager(view: View) -> list[Found]:
     # The notes on Thors use eager mode to avoid an assembler without sm_110a.
     if view.has(THOR) or graphs(view):
         return []
-    return view.given(EAGER) if view.argument(EAGER) else [("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", "NONE")]
+    return (
+        view.given(EAGER)
+        if view.argument(EAGER)
+        else [("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", "NONE")]
+    )
 
 
 def _graph_mode(view: View) -> list[Found]:
@@ -72,7 +77,9 @@ def _graph_mode(view: View) -> list[Found]:
 def _old_nccl(view: View) -> list[Found]:
     loaded = version(view.situation.nccl)
     made_new = new_compilers(view.situation.nccl_gcc)
-    return when(view.ranks > 1 and loaded is not None and loaded < HANG_FIXED and not made_new, ("nccl", view.situation.nccl))
+    return when(
+        view.ranks > 1 and loaded is not None and loaded < HANG_FIXED and not made_new, ("nccl", view.situation.nccl)
+    )
 
 
 def _breakable(view: View) -> list[Found]:
@@ -142,7 +149,9 @@ def _mxfp4(view: View) -> list[Found]:
         return []
     # From 0.20 on vLLM also reads MXFP4 checkpoints of other models.
     other = model.scheme not in ("mxfp4", "unknown", "") or (model.scheme == "mxfp4" and view.before(0, 20))
-    return when(other, (f"gb10_vllm_extra_args.{QUANTIZATION}", f"mxfp4 with {model.name}, whose weights are {model.scheme}"))
+    return when(
+        other, (f"gb10_vllm_extra_args.{QUANTIZATION}", f"mxfp4 with {model.name}, whose weights are {model.scheme}")
+    )
 
 
 def _fp8_kernels(view: View) -> list[Found]:
@@ -159,9 +168,14 @@ def _speculative(view: View) -> list[Found]:
 def _tokens(view: View) -> list[Found]:
     if not view.model.reasoning:
         return []
-    found = when(view.situation.smoke_tokens < _LEAST_TOKENS, ("vllm_serve_smoke_tokens", str(view.situation.smoke_tokens)))
+    found = when(
+        view.situation.smoke_tokens < _LEAST_TOKENS, ("vllm_serve_smoke_tokens", str(view.situation.smoke_tokens))
+    )
     limit = view.member("--override-generation-config", "max_new_tokens")
-    return found + when(limit.isdigit() and int(limit) < _LEAST_TOKENS, ("gb10_vllm_extra_args.--override-generation-config.max_new_tokens", limit))
+    return found + when(
+        limit.isdigit() and int(limit) < _LEAST_TOKENS,
+        ("gb10_vllm_extra_args.--override-generation-config.max_new_tokens", limit),
+    )
 
 
 def _parser(view: View) -> list[Found]:
@@ -201,7 +215,8 @@ RULES = (
         ),
         fix="set nccl_sm121_build_enabled: auto, or use NCCL 2.29.3 or newer in every process",
         source=(
-            "NVIDIA/nccl#2353 (wheels bisected), its release v2.29.3-1; marin-community/marin#7344 (the cause); sgl-project/sglang#33289 (two Sparks)"
+            "NVIDIA/nccl#2353 (wheels bisected), its release v2.29.3-1; marin-community/marin#7344 (the "
+            "cause); sgl-project/sglang#33289 (two Sparks)"
         ),
         evidence="2026-08-27",
         disputed=(
@@ -217,7 +232,10 @@ RULES = (
         WARNING,
         when="several nodes and `VLLM_USE_BREAKABLE_CUDAGRAPH=1`",
         check=_breakable,
-        why="it captures the all-reduce between nodes, which has no GPUDirect on a GB10: an illegal access at capture, or a hang",
+        why=(
+            "it captures the all-reduce between nodes, which has no GPUDirect on a GB10: an illegal access at "
+            "capture, or a hang"
+        ),
         fix="unset it, or set it to 0",
         source="vllm-project/vllm#46253; MiaAI DeepSeek-V4-Flash (0)",
         evidence="2026-08-20",
@@ -273,7 +291,10 @@ RULES = (
     Rule(
         "flashinfer-moe-fp4",
         WARNING,
-        when=f"an NVFP4 MoE model, no `{MOE}`, and vLLM 0.15 to 0.23 without `VLLM_USE_FLASHINFER_MOE_FP4=0`, or older with another value",
+        when=(
+            f"an NVFP4 MoE model, no `{MOE}`, and vLLM 0.15 to 0.23 without `VLLM_USE_FLASHINFER_MOE_FP4=0`, or "
+            "older with another value"
+        ),
         check=_fp4_variable,
         why=(
             "unless it is 0, vLLM tries FlashInfer's CUTLASS first. Its own CUTLASS is the next choice, so from 0.17 "
@@ -295,7 +316,9 @@ RULES = (
             "that cannot run"
         ),
         fix=f"set {MOE} marlin, or remove it",
-        source="vLLM 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl_moe.py: is_device_capability_family(100)",
+        source=(
+            "vLLM 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl_moe.py: is_device_capability_family(100)"
+        ),
         evidence="2026-11",
         gpus=(SPARK, THOR),
         exercised=_READ,
@@ -330,7 +353,10 @@ RULES = (
     Rule(
         "marlin-atomic-add",
         WARNING,
-        when="Marlin (requested, or the default for 4-bit integer weights and MXFP4 experts) without `VLLM_MARLIN_USE_ATOMIC_ADD=1`",
+        when=(
+            "Marlin (requested, or the default for 4-bit integer weights and MXFP4 experts) without "
+            "`VLLM_MARLIN_USE_ATOMIC_ADD=1`"
+        ),
         check=_atomic_add,
         why="without it a race in Marlin caused wrong answers on 12.1",
         fix="set VLLM_MARLIN_USE_ATOMIC_ADD=1 in gb10_extra_env, on all ranks",

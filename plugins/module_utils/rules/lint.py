@@ -19,9 +19,21 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules import host as 
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import kernels as serve_rules_kernels
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import memory as serve_rules_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as serve_rules_network
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ERROR, INFO, PLAN, SEVERITIES, WARNING, Finding, Rule, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
+    ERROR,
+    INFO,
+    PLAN,
+    SEVERITIES,
+    WARNING,
+    Finding,
+    Rule,
+    Situation,
+    View,
+)
 
-RULES: tuple[Rule, ...] = serve_rules_memory.RULES + serve_rules_kernels.RULES + serve_rules_network.RULES + serve_rules_host.RULES
+RULES: tuple[Rule, ...] = (
+    serve_rules_memory.RULES + serve_rules_kernels.RULES + serve_rules_network.RULES + serve_rules_host.RULES
+)
 
 #: The variable in which a user waives rules, {id: reason}, and the id of the finding that reports an unnecessary
 #: waiver.
@@ -45,7 +57,8 @@ def lint(situation: Situation, waivers: Mapping[str, str]) -> list[Finding]:
 def judge(
     situation: Situation | None, arguments: Mapping[str, Any], waivers: Mapping[str, str], places: Mapping[str, str]
 ) -> tuple[list[Finding], list[Problem]]:
-    """Lint a situation with vLLM's effective ``arguments``, none if it is unknown. Errors without a waiver become problems.
+    """Lint a situation with vLLM's effective ``arguments``, none if it is unknown. Errors without a waiver become
+    problems.
 
     ``places``: the location of the options that only the model or its recipe sets, which the rules do not know.
     """
@@ -66,7 +79,11 @@ def judge(
 
 def stopping(findings: Iterable[Finding], least: str = ERROR) -> list[Finding]:
     """Return the findings of at least this severity, except the waived ones."""
-    return [finding for finding in findings if SEVERITIES.index(finding.severity) <= SEVERITIES.index(least) and not finding.waived]
+    return [
+        finding
+        for finding in findings
+        if SEVERITIES.index(finding.severity) <= SEVERITIES.index(least) and not finding.waived
+    ]
 
 
 def on_host(findings: Iterable[Finding]) -> list[Finding]:
@@ -85,7 +102,16 @@ def document() -> str:
     rules = sorted(RULES, key=lambda rule: rule.id)
     counts = ", ".join(f"{sum(rule.severity == severity for rule in rules)} {severity}" for severity in SEVERITIES)
     rows = [
-        [f"`{rule.id}`", rule.severity, ", ".join(rule.gpus) or "any", rule.when, rule.why, rule.fix, linked(rule.source), rule.evidence]
+        [
+            f"`{rule.id}`",
+            rule.severity,
+            ", ".join(rule.gpus) or "any",
+            rule.when,
+            rule.why,
+            rule.fix,
+            linked(rule.source),
+            rule.evidence,
+        ]
         for rule in rules
     ]
     disputes = [f"- `{rule.id}`: {linked(rule.disputed)}." for rule in rules if rule.disputed]
@@ -94,15 +120,22 @@ def document() -> str:
     for rule in rules:
         levels.setdefault(rule.exercised, []).append(f"`{rule.id}`")
     common = max(levels, key=lambda level: len(levels[level]))
-    exercised = [f"- {level}: {'all others' if level == common else ', '.join(ids)}." for level, ids in sorted(levels.items())]
+    exercised = [
+        f"- {level}: {'all others' if level == common else ', '.join(ids)}." for level, ids in sorted(levels.items())
+    ]
     head = [*_HEAD, f"{len(rules)} rules: {counts}.", ""]
-    return "\n".join([*head, *_TABLE, *map(_row, rows), *_DISPUTED, *disputes, *_ELSEWHERE, *elsewhere, *_EXERCISED, *exercised, ""])
+    return "\n".join(
+        [*head, *_TABLE, *map(_row, rows), *_DISPUTED, *disputes, *_ELSEWHERE, *elsewhere, *_EXERCISED, *exercised, ""]
+    )
 
 
 _HEAD = (
     "# Rules for serving",
     "",
-    "<!-- Written by plugins/module_utils/rules/lint.py; GB10_RENEW=1 pytest tests/unit/rules/test_rules.py renews it. -->",
+    (
+        "<!-- Written by plugins/module_utils/rules/lint.py; GB10_RENEW=1 pytest tests/unit/rules/test_rules.py "
+        "renews it. -->"
+    ),
     "",
     "Lint rules for vLLM on DGX Sparks (compute capability 12.1) and Jetson Thors (11.0), from published reports.",
     "An error marks a configuration that fails to start, returns wrong answers or takes the host down, with no",
@@ -145,7 +178,19 @@ def _apply(rule: Rule, situation: Situation, waived: str) -> list[Finding]:
     if not view.nodes:
         return []
     return [
-        Finding(rule.id, rule.severity, path, found, rule.why, rule.fix, rule.source, rule.evidence, rule.exercised, rule.disputed, waived)
+        Finding(
+            rule.id,
+            rule.severity,
+            path,
+            found,
+            rule.why,
+            rule.fix,
+            rule.source,
+            rule.evidence,
+            rule.exercised,
+            rule.disputed,
+            waived,
+        )
         for path, found in rule.check(view)
     ]
 
@@ -168,8 +213,9 @@ def _line(finding: Finding) -> str:
     waived = f" (waived: {finding.waived})" if finding.waived else ""
     disputed = f" Disputed: {finding.disputed}." if finding.disputed else ""
     return (
-        f"{finding.severity}{waived} {finding.rule}, {finding.path}: {finding.found}. {_sentence(finding.why)}. Fix: {finding.fix} "
-        f"({finding.source}, {finding.evidence}; exercised: {finding.exercised}).{disputed}"
+        f"{finding.severity}{waived} {finding.rule}, {finding.path}: {finding.found}. "
+        f"{_sentence(finding.why)}. Fix: {finding.fix} ({finding.source}, {finding.evidence}; exercised: "
+        f"{finding.exercised}).{disputed}"
     )
 
 

@@ -22,7 +22,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     when,
 )
 
-UTILIZATION, KV_BYTES, LENGTH, LOAD = "--gpu-memory-utilization", "--kv-cache-memory-bytes", "--max-model-len", "--load-format"
+UTILIZATION, KV_BYTES, LENGTH, LOAD = (
+    "--gpu-memory-utilization",
+    "--kv-cache-memory-bytes",
+    "--max-model-len",
+    "--load-format",
+)
 _CEILING, _SAFE, _SAFE_AT_LENGTH, _LONG = 0.90, 0.87, 0.82, 131072
 #: Above the first share of a node's memory, a loader that reads whole files into memory has no room for them and the
 #: weights. Nodes below the second share of the largest node's memory count as unequal.
@@ -66,7 +71,10 @@ def _kv_fraction(view: View) -> list[Found]:
 def _ngc_loader(view: View) -> list[Found]:
     image = view.situation.image
     broken = any(f"nvcr.io/nvidia/vllm:{tag}" in image for tag in ("26.03", "26.04"))
-    return when(broken and view.argument(LOAD) == _FASTSAFETENSORS, (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} in {image}"))
+    return when(
+        broken and view.argument(LOAD) == _FASTSAFETENSORS,
+        (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} in {image}"),
+    )
 
 
 def _large_load(view: View) -> list[Found]:
@@ -75,7 +83,10 @@ def _large_load(view: View) -> list[Found]:
         return []
     split = view.situation.tensor_parallel_size * view.situation.pipeline_parallel_size
     share = weights / split / min(memory)
-    return when(share > _LOADED_SHARE, (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} with weights that are {share:.0%} of a node's memory"))
+    return when(
+        share > _LOADED_SHARE,
+        (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} with weights that are {share:.0%} of a node's memory"),
+    )
 
 
 def _unequal(view: View) -> list[Found]:
@@ -92,7 +103,11 @@ def _unequal(view: View) -> list[Found]:
 
 def _allocator(view: View) -> list[Found]:
     names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-    return [found for name in names for found in view.variable(name, lambda value: "expandable_segments:true" in (value or "").lower())]
+    return [
+        found
+        for name in names
+        for found in view.variable(name, lambda value: "expandable_segments:true" in (value or "").lower())
+    ]
 
 
 def _connector(view: View) -> list[Found]:
@@ -105,7 +120,10 @@ def _connector(view: View) -> list[Found]:
 
 def _autotune(view: View) -> list[Found]:
     name = "--enable-flashinfer-autotune"
-    off = view.situation.arguments.get(name) is False or view.member("--kernel-config", "enable_flashinfer_autotune").lower() == "false"
+    off = (
+        view.situation.arguments.get(name) is False
+        or view.member("--kernel-config", "enable_flashinfer_autotune").lower() == "false"
+    )
     known = bool(view.situation.release) and not view.before(0, 16)
     return when(known and not off, (f"gb10_vllm_extra_args.{name}", view.argument(name) or "not given, so it is on"))
 
@@ -168,8 +186,8 @@ RULES = (
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#97",
         evidence="2026-08",
         disputed=(
-            "eugr's recipes run DeepSeek V4 with 0.85 (2026-09); the reset of the pair was at 0.80 with 1M tokens (2026-08): no fraction is "
-            "safe by itself"
+            "eugr's recipes run DeepSeek V4 with 0.85 (2026-09); the reset of the pair was at 0.80 with 1M "
+            "tokens (2026-08): no fraction is safe by itself"
         ),
     ),
     Rule(
@@ -243,7 +261,10 @@ RULES = (
             "and started without it"
         ),
         fix="set --no-enable-flashinfer-autotune",
-        source="NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks), eugr/spark-vllm-docker#389; vLLM 0.18.1 to 0.33.0, config/vllm.py",
+        source=(
+            "NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks), eugr/spark-vllm-docker#389; vLLM 0.18.1 to "
+            "0.33.0, config/vllm.py"
+        ),
         evidence="2026-11",
     ),
     Rule(
@@ -292,7 +313,9 @@ RULES = (
         "page-cache-counted",
         WARNING,
         when="vLLM before 0.20, unless each launch drops the page cache",
-        check=lambda view: when(view.before(0, 20) and not view.situation.drops_caches, ("release", view.situation.release)),
+        check=lambda view: when(
+            view.before(0, 20) and not view.situation.drops_caches, ("release", view.situation.release)
+        ),
         why=(
             "it counts the page cache as used memory: 'Free memory ... is less than desired', a little less at each "
             "retry"

@@ -28,8 +28,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
 
 #: Variables with a different value on each node.
 OWN = frozenset(
-    "VLLM_HOST_IP NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME UCX_NET_DEVICES NCCL_IB_HCA NCCL_IB_GID_INDEX MN_IF_NAME "
-    "OMPI_MCA_btl_tcp_if_include RAY_NODE_IP_ADDRESS RAY_OVERRIDE_NODE_IP_ADDRESS VLLM_API_KEY GB10_INPUTS PATH CUDA_HOME".split()
+    "VLLM_HOST_IP NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME UCX_NET_DEVICES NCCL_IB_HCA "
+    "NCCL_IB_GID_INDEX MN_IF_NAME OMPI_MCA_btl_tcp_if_include RAY_NODE_IP_ADDRESS RAY_OVERRIDE_NODE_IP_ADDRESS "
+    "VLLM_API_KEY GB10_INPUTS PATH CUDA_HOME".split()
 )
 #: Prefixes of variables that must be equal on all nodes, even with different GPUs.
 COMMON = ("NCCL_", "RAY_")
@@ -96,12 +97,17 @@ def _gid(view: View) -> list[Found]:
 
 def _tp_sockets(view: View) -> list[Found]:
     size = view.situation.tensor_parallel_size
-    return when(size > 1 and view.situation.transport == "socket" and not view.has(THOR), ("gb10_tensor_parallel_size", f"{size} over sockets"))
+    return when(
+        size > 1 and view.situation.transport == "socket" and not view.has(THOR),
+        ("gb10_tensor_parallel_size", f"{size} over sockets"),
+    )
 
 
 def _tp_thor(view: View) -> list[Found]:
     size = view.situation.tensor_parallel_size
-    return when(size > 1, ("gb10_tensor_parallel_size", f"{size} with {', '.join(node.name for _index, node in view.nodes)}"))
+    return when(
+        size > 1, ("gb10_tensor_parallel_size", f"{size} with {', '.join(node.name for _index, node in view.nodes)}")
+    )
 
 
 def _mixed(view: View) -> list[Found]:
@@ -127,14 +133,19 @@ def _ring(view: View) -> list[Found]:
 
 def _ring_nccl(view: View) -> list[Found]:
     loaded = version(view.situation.nccl)
-    return when(view.situation.topology == "ring" and view.roce and loaded is not None and loaded < (2, 30), ("nccl", view.situation.nccl))
+    return when(
+        view.situation.topology == "ring" and view.roce and loaded is not None and loaded < (2, 30),
+        ("nccl", view.situation.nccl),
+    )
 
 
 def _host_ip(view: View) -> list[Found]:
     if view.ranks < 2:
         return []
     addresses = [node.environment.get("VLLM_HOST_IP") for _index, node in view.nodes]
-    return view.variable("VLLM_HOST_IP", lambda value: not value or value.startswith("127.") or addresses.count(value) > 1)
+    return view.variable(
+        "VLLM_HOST_IP", lambda value: not value or value.startswith("127.") or addresses.count(value) > 1
+    )
 
 
 def _interfaces(view: View) -> list[Found]:
@@ -147,7 +158,8 @@ def _interfaces(view: View) -> list[Found]:
         (f"gb10_extra_env.{name}", f"{given!r} instead of {node.fabric[name]!r} on {node.name}")
         for name in names
         for _index, node in view.nodes
-        if (given := node.environment.get(name)) and given.removeprefix("=") != node.fabric.get(name, given.removeprefix("="))
+        if (given := node.environment.get(name))
+        and given.removeprefix("=") != node.fabric.get(name, given.removeprefix("="))
     ]
 
 
@@ -177,8 +189,13 @@ def _differences(index: int, node: Node, first: Node, names: set[str]) -> list[F
     for name in sorted(names):
         here, there = (each.environment.get(name) for each in (node, first))
         if here != there:
-            shown = ["unset" if value is None else "another value" if _SECRET.search(name) else repr(value) for value in (here, there)]
-            found.append((f"nodes[{index}].environment.{name}", f"{shown[0]} on {node.name}, {shown[1]} on {first.name}"))
+            shown = [
+                "unset" if value is None else "another value" if _SECRET.search(name) else repr(value)
+                for value in (here, there)
+            ]
+            found.append(
+                (f"nodes[{index}].environment.{name}", f"{shown[0]} on {node.name}, {shown[1]} on {first.name}")
+            )
     return found
 
 
@@ -236,7 +253,9 @@ RULES = (
             "instead of 161 Gb/s, while the link reports 200"
         ),
         fix="list both, such as rocep1s0f1,roceP2p1s0f1",
-        source="tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35; NVIDIA/dgx-spark-playbooks#103",
+        source=(
+            "tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35; NVIDIA/dgx-spark-playbooks#103"
+        ),
         evidence="2026-09",
         disputed=(
             "end to end it gains 5 % in prefill and nothing in decode "
@@ -256,9 +275,9 @@ RULES = (
         source="tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#38; NVIDIA/nccl#2157",
         evidence="2026-09",
         disputed=(
-            "conselara.dev pins 3 (2026-05) and AEON-7 still does (2026-08), Avarok pinned 0 (2026-02); NVIDIA and eugr leave it unset, and "
-            "the reports of the drift are newer. A pin works if the devices have no IPv6 address and their addresses "
-            "do not change"
+            "conselara.dev pins 3 (2026-05) and AEON-7 still does (2026-08), Avarok pinned 0 (2026-02); NVIDIA "
+            "and eugr leave it unset, and the reports of the drift are newer. A pin works if the devices have "
+            "no IPv6 address and their addresses do not change"
         ),
     ),
     Rule(
@@ -267,8 +286,8 @@ RULES = (
         when="a RoCE fabric with `NCCL_IB_DISABLE=1` or `NCCL_NET=Socket` in the variables of the ranks",
         check=_roce_off,
         why=(
-            "NCCL uses TCP sockets instead of RoCE, at about a quarter of the throughput. The plan then chooses pipeline "
-            "stages instead of tensor parallelism: two nodes generate at about half of the speed"
+            "NCCL uses TCP sockets instead of RoCE, at about a quarter of the throughput. The plan then "
+            "chooses pipeline stages instead of tensor parallelism: two nodes generate at about half of the speed"
         ),
         fix="remove the variable, because the plan sets it; set gb10_fabric_transport: socket to use sockets",
         source="vllm-gb10 (pull request 24), eugr/spark-vllm-docker#252",
@@ -334,7 +353,10 @@ RULES = (
     Rule(
         "ring-environment",
         WARNING,
-        when="a ring whose environment lacks subnet-aware routing, unmerged devices or, from 4 nodes on, the ring algorithm",
+        when=(
+            "a ring whose environment lacks subnet-aware routing, unmerged devices or, from 4 nodes on, the ring "
+            "algorithm"
+        ),
         check=_ring,
         why=(
             "not every pair of nodes in a ring has a cable; without these settings NCCL tries pairs without one: "
@@ -372,7 +394,10 @@ RULES = (
     Rule(
         "socket-interface",
         WARNING,
-        when="several nodes without `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`, or with another interface than the plan's",
+        when=(
+            "several nodes without `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`, or with another interface than "
+            "the plan's"
+        ),
         check=_interfaces,
         why=(
             "the rendezvous uses the interface that the host lists first, such as loopback or Wi-Fi, or the given one: "
@@ -452,8 +477,8 @@ RULES = (
         when="RoCE over several devices with `NCCL_CROSS_NIC=1`",
         check=_cross,
         why=(
-            "after hours at full load receivers waited for data that had already arrived. Every rank hangs, and the API "
-            "stays green. This was reported with NCCL 2.28.9, 2.30.4 and 2.30.7"
+            "after hours at full load receivers waited for data that had already arrived. Every rank hangs, "
+            "and the API stays green. This was reported with NCCL 2.28.9, 2.30.4 and 2.30.7"
         ),
         fix="unset it",
         source="NVIDIA/nccl#2334 (open; four Sparks, two models)",

@@ -158,7 +158,11 @@ class View:
     @property
     def nodes(self) -> list[tuple[int, Node]]:
         """The nodes of the rule's GPUs, with their indexes in the cluster."""
-        return [(index, node) for index, node in enumerate(self.situation.nodes) if not self.gpus or node.capability in self.gpus]
+        return [
+            (index, node)
+            for index, node in enumerate(self.situation.nodes)
+            if not self.gpus or node.capability in self.gpus
+        ]
 
     @property
     def model(self) -> ServedModel:
@@ -168,7 +172,9 @@ class View:
     @property
     def ranks(self) -> int:
         """The number of nodes. For a command that was read on one node it is the number of ranks."""
-        return max(len(self.situation.nodes), self.situation.tensor_parallel_size * self.situation.pipeline_parallel_size)
+        return max(
+            len(self.situation.nodes), self.situation.tensor_parallel_size * self.situation.pipeline_parallel_size
+        )
 
     @property
     def roce(self) -> bool:
@@ -189,11 +195,19 @@ class View:
         value = self.situation.arguments.get(name)
         if value is None or value is False:
             return ""
-        return json.dumps(value) if isinstance(value, Mapping) else " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        return (
+            json.dumps(value)
+            if isinstance(value, Mapping)
+            else " ".join(map(str, value))
+            if isinstance(value, list)
+            else str(value)
+        )
 
     def speculative(self) -> list[str]:
         """Return the given arguments about speculative decoding: a JSON object, or its dotted members."""
-        return [name for name in self.situation.arguments if name.partition(".")[0] == SPECULATIVE and self.argument(name)]
+        return [
+            name for name in self.situation.arguments if name.partition(".")[0] == SPECULATIVE and self.argument(name)
+        ]
 
     def member(self, name: str, key: str) -> str:
         """Return a member of an argument (a JSON object, or given by its dotted name); "" if it is not given."""
@@ -218,7 +232,10 @@ class View:
             value = node.environment.get(name)
             if wrong(value):
                 nodes.setdefault(value, []).append(node.name)
-        return [(f"gb10_extra_env.{name}", f"{'unset' if value is None else repr(value)} on {', '.join(names)}") for value, names in nodes.items()]
+        return [
+            (f"gb10_extra_env.{name}", f"{'unset' if value is None else repr(value)} on {', '.join(names)}")
+            for value, names in nodes.items()
+        ]
 
     def given(self, name: str) -> list[Found]:
         """Return an argument and its current value as a finding."""

@@ -113,7 +113,14 @@ def owner(pid: int, playbook: str) -> Owner:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
         user = str(os.getuid())
-    return Owner(cluster_lock.word(user), cluster_lock.word(platform.node()), cluster_lock.word(playbook), boot(), pid, started(pid))
+    return Owner(
+        cluster_lock.word(user),
+        cluster_lock.word(platform.node()),
+        cluster_lock.word(playbook),
+        boot(),
+        pid,
+        started(pid),
+    )
 
 
 def boot() -> str:

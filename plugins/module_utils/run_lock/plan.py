@@ -60,7 +60,9 @@ class Owner:
 
     def runs(self, other: Owner) -> bool:
         """Whether another owner is the same process."""
-        return self == other or (bool(self.boot) and (self.boot, self.pid, self.started) == (other.boot, other.pid, other.started))
+        return self == other or (
+            bool(self.boot) and (self.boot, self.pid, self.started) == (other.boot, other.pid, other.started)
+        )
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ def parse(given: str) -> Lock:
 def lock(given: object) -> Lock:
     """Validate a lock. Raises LockError, and nothing else."""
     entry = _mapping(given, {"id", "since", "taken", "owner"})
-    if not _is(entry["id"], r"[0-9a-f]{8}") or not _is(entry["since"], r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}"):
+    if not _is(entry["id"], r"[0-9a-f]{8}") or not _is(
+        entry["since"], r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
+    ):
         raise LockError("its id or its time is invalid")
     taken = entry["taken"]
     if type(taken) not in (int, float) or not (abs(taken) <= 1e12 and math.isfinite(taken)):
@@ -132,7 +136,10 @@ def ended(holder: Owner, boot: str, started: str) -> bool:
 
 def described(holder: Lock) -> str:
     """Return a lock's owner and start time."""
-    return f"{holder.owner.user}@{holder.owner.host} runs {holder.owner.playbook} (process {holder.owner.pid}) since {holder.since} UTC"
+    return (
+        f"{holder.owner.user}@{holder.owner.host} runs {holder.owner.playbook} (process {holder.owner.pid}) since "
+        f"{holder.since} UTC"
+    )
 
 
 def refusal(holder: Lock, age: float, mine: Owner) -> str:
@@ -141,7 +148,10 @@ def refusal(holder: Lock, age: float, mine: Owner) -> str:
     if mine.boot and holder.owner.boot == mine.boot:
         fix = f"wait for it to end, or end it: kill {holder.owner.pid}"
     elif holder.owner.host == mine.host:
-        fix = f"if {mine.host} is this machine and was rebooted since, that run has ended: {replace}; otherwise wait for it to end"
+        fix = (
+            f"if {mine.host} is this machine and was rebooted since, that run has ended: {replace}; otherwise wait "
+            "for it to end"
+        )
     else:
         fix = f"wait for it to end; if it was killed and none of its processes is left, {replace}"
     found = f"the cluster is locked: {described(holder)}, for {spans.span(age)}"

@@ -100,8 +100,13 @@ def dynamic(data: memoryview, path: str) -> Dynamic:
             start = texts.start + value
             text = bytes(data[start : min(start + _LONGEST, texts.end)]).partition(b"\0")[0]
             values.setdefault(tag, []).append(text.decode("utf-8", "surrogateescape"))
-    folders = {tag: tuple(folder for text in values.get(tag, ()) for folder in text.split(":") if folder) for tag in (_RPATH, _RUNPATH)}
-    return Dynamic("".join(values.get(_SONAME, [])[:1]), tuple(values.get(_NEEDED, ())), folders[_RPATH], folders[_RUNPATH])
+    folders = {
+        tag: tuple(folder for text in values.get(tag, ()) for folder in text.split(":") if folder)
+        for tag in (_RPATH, _RUNPATH)
+    }
+    return Dynamic(
+        "".join(values.get(_SONAME, [])[:1]), tuple(values.get(_NEEDED, ())), folders[_RPATH], folders[_RUNPATH]
+    )
 
 
 def exports(data: memoryview, path: str, name: str) -> bool:
@@ -114,7 +119,8 @@ def exports(data: memoryview, path: str, name: str) -> bool:
     places = {match.start() for match in re.finditer(re.escape(name.encode()) + rb"\0", data[texts.start : texts.end])}
     size = (symbols.end - symbols.start) // _SYMBOL.size * _SYMBOL.size
     return bool(places) and any(
-        section and at in places for at, _info, _other, section, *_rest in _SYMBOL.iter_unpack(data[symbols.start : symbols.start + size])
+        section and at in places
+        for at, _info, _other, section, *_rest in _SYMBOL.iter_unpack(data[symbols.start : symbols.start + size])
     )
 
 

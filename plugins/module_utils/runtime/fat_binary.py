@@ -20,14 +20,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import Architecture, ComputeCapability, Variant
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import (
+    Architecture,
+    ComputeCapability,
+    Variant,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.elf import Section, sections, wrong
 
 #: Code that the driver loads (False), and input of a device link (True).
 SECTIONS = {b".nv_fatbin": False, b"__nv_relfatbin": True}
 _MAGIC = 0xBA55ED50
 _HEADER = struct.Struct("<IHHQ")
-#: Kind, its version, size of header and of payload, compressed size, offset of options, ISA version, architecture, name, flags.
+#: Kind, its version, size of header and of payload, compressed size, offset of options, ISA version, architecture,
+#: name, flags.
 _ENTRY = struct.Struct("<HHIQ IIHHI II Q")
 #: The smallest header of an entry that nvcc writes.
 _ENTRY_SIZE = 64
@@ -123,7 +128,9 @@ def _codes(data: memoryview, offset: int, section: Section, path: str) -> Iterat
     while offset < len(data):
         if offset + _ENTRY_SIZE > len(data):
             raise _broken(section, offset, "has no room for an entry's header", path)
-        kind, _version, header, size, *_packing, architecture, _name, _name_size, flags = _ENTRY.unpack_from(data, offset)
+        kind, _version, header, size, *_packing, architecture, _name, _name_size, flags = _ENTRY.unpack_from(
+            data, offset
+        )
         if header < _ENTRY_SIZE or offset + header + size > len(data):
             raise _broken(section, offset, "has an entry that is longer than its fat binary", path)
         if kind in _KINDS:

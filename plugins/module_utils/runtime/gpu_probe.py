@@ -70,7 +70,10 @@ def required(quantization: str) -> list[str]:
 
 def record(found: Sequence[Mapping[str, Any]]) -> str:
     """Return the text of the record for vllm_patch: the failed checks, with descriptions."""
-    return json.dumps({result["name"]: described(result) for result in found if result["state"] == FAILED}, indent=1) + "\n"
+    return (
+        json.dumps({result["name"]: described(result) for result in found if result["state"] == FAILED}, indent=1)
+        + "\n"
+    )
 
 
 def recorded(text: str) -> dict[str, str]:

@@ -138,7 +138,11 @@ def found(printed: str) -> Found:
     """Parse the last output line of the search inside the image. Raises ValueError if it has another form."""
     entry = _answered(printed)
     names = entry.get("distributions")
-    if entry.keys() != {field.name for field in fields(Found)} or not isinstance(names, list) or len(names) > _MOST_ENTRIES:
+    if (
+        entry.keys() != {field.name for field in fields(Found)}
+        or not isinstance(names, list)
+        or len(names) > _MOST_ENTRIES
+    ):
         raise ValueError("it is not the output of the search")
     distributions = tuple(_path({"distributions": name}, "distributions") for name in names)
     if not all(_DISTRIBUTION.fullmatch(path.rpartition("/")[2]) for path in distributions):
@@ -170,7 +174,11 @@ def read_record(text: str | None) -> Copy | None:
     """Return the copy that a record describes, None if the record is invalid."""
     try:
         entry = load(text or "", _MOST_LINE)
-        return Copy(**entry) if isinstance(entry, dict) and all(isinstance(value, str) for value in entry.values()) else None
+        return (
+            Copy(**entry)
+            if isinstance(entry, dict) and all(isinstance(value, str) for value in entry.values())
+            else None
+        )
     except (ValueError, TypeError):
         return None
 
@@ -178,7 +186,9 @@ def read_record(text: str | None) -> Copy | None:
 def of_image(copy: Copy, reference: str, image_id: str | None) -> bool:
     """Return whether a copy is of the image that a reference names now, named at copy time, or abbreviates by id."""
     named = reference.removeprefix("sha256:")
-    return copy.image_id == image_id or copy.image == reference or (len(named) >= 12 and copy.image_id.startswith(named))
+    return (
+        copy.image_id == image_id or copy.image == reference or (len(named) >= 12 and copy.image_id.startswith(named))
+    )
 
 
 def package_dir(folder: str) -> str:
@@ -193,7 +203,11 @@ def tables(folder: str) -> str:
 
 def answer(folder: str, copy: Copy) -> dict[str, Any]:
     """Return a container's mounts of the copy in ``folder``, and the arguments for vllm_patch."""
-    mounts = [(package_dir(folder), copy.package), (f"{folder}/{_TRITON}", copy.triton), (f"{folder}/{CONFIG}", f"{folder}/{CONFIG}")]
+    mounts = [
+        (package_dir(folder), copy.package),
+        (f"{folder}/{_TRITON}", copy.triton),
+        (f"{folder}/{CONFIG}", f"{folder}/{CONFIG}"),
+    ]
     return {
         "package_dir": package_dir(folder),
         "container_package_dir": copy.package,

@@ -46,7 +46,12 @@ class Engine:
         if status == 0:
             return image_copy.image(stdout)
         if status == NOT_INSTALLED:
-            raise refused("engine", f"{self.name} is not installed", "the container engine that runs vLLM", "install it, or correct engine")
+            raise refused(
+                "engine",
+                f"{self.name} is not installed",
+                "the container engine that runs vLLM",
+                "install it, or correct engine",
+            )
         reported = last(stderr or stdout)
         if re.search(r"no such (image|object)|not known", reported, re.IGNORECASE):
             return None
@@ -57,7 +62,12 @@ class Engine:
         status, stdout, stderr = self._run([self.name, "pull", "--quiet", reference])
         if status != 0:
             fix = f"correct gb10_container_image and its digest, or check network and login for `{self.name} pull`"
-            raise refused("image", f"{self.name} pull {reference} failed: {last(stderr or stdout)}", "an image that its registry has", fix)
+            raise refused(
+                "image",
+                f"{self.name} pull {reference} failed: {last(stderr or stdout)}",
+                "an image that its registry has",
+                fix,
+            )
 
     def build(self, base: Image, base_name: str, context: str, name: str, network: bool, args: Sequence[str]) -> None:
         """Build an image from the folder ``context`` with a Containerfile, which starts from ``base_name``.
@@ -83,7 +93,13 @@ class Engine:
         """Create a container for ``argv``, without network and GPU, and remove it at the end of the block."""
         # The unprivileged user can read the same files as the ranks. Without NVIDIA_VISIBLE_DEVICES=void, NVIDIA's
         # runtime as the default would mount the host's driver.
-        closed = ["--network=none", f"--user={NOBODY}", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--env=NVIDIA_VISIBLE_DEVICES=void"]
+        closed = [
+            "--network=none",
+            f"--user={NOBODY}",
+            "--cap-drop=ALL",
+            "--security-opt=no-new-privileges",
+            "--env=NVIDIA_VISIBLE_DEVICES=void",
+        ]
         command = ["create", "--pull=never", *closed, f"--label={LABEL}={dest}"]
         stdout = self._must([*command, *self._create_args, f"--entrypoint={argv[0]}", image.id, *argv[1:]], "engine")
         name = last(stdout)
@@ -102,7 +118,9 @@ class Engine:
 
     def leftovers(self, dest: str) -> list[str]:
         """Return the containers of killed runs, [] if the engine is not installed."""
-        status, stdout, stderr = self._run([self.name, "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={dest}"])
+        status, stdout, stderr = self._run(
+            [self.name, "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={dest}"]
+        )
         if status not in (0, NOT_INSTALLED):
             raise self._silent(stderr or stdout)
         return stdout.split()

@@ -20,8 +20,14 @@ _LINK, _COMPLETE = "current", ".complete"
 
 def unused(folders: Sequence[str]) -> list[str]:
     """Return those environments that exist, that no process uses, and that the link next to them does not name."""
-    found = [folder for folder in folders if _FOLDER.fullmatch(folder) and os.path.isdir(folder) and not os.path.islink(folder)]
-    found = [folder for folder in found if os.path.realpath(f"{os.path.dirname(folder)}/{_LINK}") != os.path.realpath(folder)]
+    found = [
+        folder
+        for folder in folders
+        if _FOLDER.fullmatch(folder) and os.path.isdir(folder) and not os.path.islink(folder)
+    ]
+    found = [
+        folder for folder in found if os.path.realpath(f"{os.path.dirname(folder)}/{_LINK}") != os.path.realpath(folder)
+    ]
     return [folder for folder in found if not _used(folder)] if found else []
 
 

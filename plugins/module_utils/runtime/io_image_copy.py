@@ -38,7 +38,9 @@ answer = {{
     'triton': beside('triton', 'backends/nvidia/bin'),
     'torch': beside('torch', 'version.py'),
     'toolkit': real('{TOOLKIT}'),
-    'distributions': sorted({{real(f) for p in sys.path for d in names for f in glob.glob(os.path.join(glob.escape(p), d))}}),
+    'distributions': sorted({{
+        real(f) for p in sys.path for d in names for f in glob.glob(os.path.join(glob.escape(p), d))
+    }}),
 }}
 roots = [answer['package'], answer['triton'], answer['torch'], answer['toolkit']] + answer['distributions']
 paths = [p for p in roots if p] + [os.path.join(a, n) for r in roots for a, b, c in os.walk(r) for n in b + c]
@@ -114,7 +116,12 @@ def _look(engine: Engine, container: str, image: Image, reference: str, python: 
     try:
         place = image_copy.found(stdout)
     except ValueError as error:
-        raise refused("python", f"{python} in {reference} printed {last(stdout)[:200]!r}", "a Python interpreter", "correct python") from error
+        raise refused(
+            "python",
+            f"{python} in {reference} printed {last(stdout)[:200]!r}",
+            "a Python interpreter",
+            "correct python",
+        ) from error
     if not place.package:
         found = f"{python} in {reference} finds no vllm"
         raise refused("image", found, "an image with vllm for that interpreter", "correct image or python")

@@ -48,7 +48,9 @@ def find(package_dir: str | None, python: str | None) -> Package:
         found = f"{path} is {'not a folder' if os.path.exists(path) else 'missing'}"
         raise _refused(argument, found, "the folder of the installed package vllm")
     path = os.path.realpath(path)
-    if not os.path.isdir(f"{path}/model_executor") or not (os.path.isfile(f"{path}/__init__.py") or os.path.isfile(f"{path}/_version.py")):
+    if not os.path.isdir(f"{path}/model_executor") or not (
+        os.path.isfile(f"{path}/__init__.py") or os.path.isfile(f"{path}/_version.py")
+    ):
         expected = "the package's own folder, which contains model_executor"
         raise _refused(argument, f"{path} is not a vLLM package", expected)
     version = _version(path)
@@ -89,7 +91,10 @@ def _cuda(path: str) -> int | None:
     """Return the major CUDA release whose runtime the extension needs, else that of the PyTorch next to it."""
     # An empty file cannot be mapped.
     for name in sorted(name for name in glob.glob(f"{glob.escape(path)}/_C*.so") if os.path.getsize(name)):
-        with open(name, "rb") as file, mmap.mmap(file.fileno(), min(os.path.getsize(name), _HEAD), access=mmap.ACCESS_READ) as head:
+        with (
+            open(name, "rb") as file,
+            mmap.mmap(file.fileno(), min(os.path.getsize(name), _HEAD), access=mmap.ACCESS_READ) as head,
+        ):
             if found := re.search(rb"libcudart\.so\.(\d+)\0", head):
                 return int(found[1])
     text, _mode = io_file.read_file(f"{os.path.dirname(path)}/torch/version.py")

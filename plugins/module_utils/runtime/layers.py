@@ -33,7 +33,8 @@ _KEYS = ("path", "packages", "network")
 FOLDER = "layer"
 #: Images have an environment of their own, which Debian's marker would protect.
 _PIP = ("-m", "pip", "install", "--no-cache-dir", "--break-system-packages")
-#: The image has the dependencies of the same release. Without --isolated, an image's PIP_CONSTRAINT could refuse the wheel.
+#: The image has the dependencies of the same release. Without --isolated, an image's PIP_CONSTRAINT could refuse the
+#: wheel.
 _REPLACE = ("--isolated", "--no-deps", "--no-index", "--force-reinstall")
 
 
@@ -83,11 +84,22 @@ def _check(layer: Any, path: str) -> list[Problem]:
     problems = []
     if ("path" in layer) == ("packages" in layer):
         problems.append(Problem(path, "it has path and packages, or neither", "one of the two", "write two layers"))
-    if "path" in layer and not (isinstance(layer["path"], str) and _NAME.fullmatch(layer["path"].rstrip("/").rpartition("/")[2])):
-        problems.append(Problem(f"{path}.path", repr(layer["path"]), "a folder on the controller", f"correct {path}.path"))
+    if "path" in layer and not (
+        isinstance(layer["path"], str) and _NAME.fullmatch(layer["path"].rstrip("/").rpartition("/")[2])
+    ):
+        problems.append(
+            Problem(f"{path}.path", repr(layer["path"]), "a folder on the controller", f"correct {path}.path")
+        )
     pins = layer.get("packages", [])
     if not isinstance(pins, list) or not all(isinstance(pin, str) and _PIN.fullmatch(pin) for pin in pins):
-        problems.append(Problem(f"{path}.packages", repr(pins)[:200], "a list of releases, such as [ray==2.60.0]", f"correct {path}.packages"))
+        problems.append(
+            Problem(
+                f"{path}.packages",
+                repr(pins)[:200],
+                "a list of releases, such as [ray==2.60.0]",
+                f"correct {path}.packages",
+            )
+        )
     if not isinstance(layer.get("network", False), bool):
         problems.append(Problem(f"{path}.network", repr(layer["network"]), "true or false", f"correct {path}.network"))
     return problems

@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 #: A release or an address, after optional extras, before a marker and hashes. Source: pip's "Requirements File Format".
-_PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,. -]*\])?\s*(==\s*[^\s;*,]+|@\s*https?://\S+)(\s*;[^#]*?)?(?P<hashes>(\s+--hash=sha256:[0-9a-f]{64})*)")
+_PIN = re.compile(
+    r"[A-Za-z0-9][\w.-]*(\[[\w,. -]*\])?\s*(==\s*[^\s;*,]+|@\s*https?://\S+)(\s*;[^#]*?)?(?P<hashes>(\s+--hash=sha256:[0-9a-f]{64})*)"
+)
 #: Options for the location of packages, which do not change the releases.
 _PLACES = re.compile(r"(-i|-f|--index-url|--extra-index-url|--find-links|--only-binary)[ =]\S+|--no-index")
 _SHOWN = 3
@@ -20,8 +22,16 @@ _SHOWN = 3
 
 def check_lock(lock: str, path: str) -> list[Problem]:
     """Return the problems of a lock file's text; ``path`` is its name for messages."""
-    unpinned = [f"line {number}: {line}" for number, line in _logical(lock) if not (_PIN.fullmatch(line) or _PLACES.fullmatch(line))]
-    unhashed = [f"line {number}: {line}" for number, line in _logical(lock) if (found := _PIN.fullmatch(line)) and not found["hashes"]]
+    unpinned = [
+        f"line {number}: {line}"
+        for number, line in _logical(lock)
+        if not (_PIN.fullmatch(line) or _PLACES.fullmatch(line))
+    ]
+    unhashed = [
+        f"line {number}: {line}"
+        for number, line in _logical(lock)
+        if (found := _PIN.fullmatch(line)) and not found["hashes"]
+    ]
     problems = []
     if unpinned:
         fix = "resolve it with: uv pip compile --generate-hashes"

@@ -16,7 +16,8 @@ _ID, _DIGEST, _MOST = re.compile(r"[0-9a-f]{64}"), re.compile(r"(sha256:[0-9a-f]
 
 @dataclass(frozen=True)
 class Pin:
-    """The image of a tag: its ID, 64 hexadecimal digits, and its digest in the tag's registry, "" if no registry has it."""
+    """The image of a tag: its ID, 64 hexadecimal digits, and its digest in the tag's registry, "" if no registry has
+    it."""
 
     image_id: str
     digest: str
@@ -28,7 +29,10 @@ def tag(reference: str) -> str:
 
 
 def parse(found: Any) -> dict[str, Pin]:
-    """Return the pins in the head's record, {tag: {image_id, digest}}. Other entries are left out, so that their tags are pinned again."""
+    """Return the pins in the head's record, {tag: {image_id, digest}}.
+
+    Other entries are left out, so that their tags are pinned again.
+    """
     entries = found.items() if isinstance(found, Mapping) and len(found) <= _MOST else ()
     return {
         name: Pin(entry["image_id"], entry["digest"])
@@ -58,4 +62,6 @@ def digest(reference: str, digests: Sequence[str]) -> str:
     wanted = f"/{folder}{slash}{name.partition(':')[0]}"
     entries = (entry.partition("@") for entry in digests if not entry.startswith("localhost/"))
     found = ((f"/{repository}", value) for repository, _at, value in entries)
-    return next((value for repository, value in found if wanted.endswith(repository) or repository.endswith(wanted)), "")
+    return next(
+        (value for repository, value in found if wanted.endswith(repository) or repository.endswith(wanted)), ""
+    )

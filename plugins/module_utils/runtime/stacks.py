@@ -25,8 +25,8 @@ class Stack:
 
     ``nccl`` is the tag to build for the GPU, ``bundled_nccl`` the release of PyPI's nvidia-nccl. ``lock`` is the
     requirements file in the role gb10, empty if the inventory has one; ``image`` is the container's.
-    The ranks get ``environment``, which the model's and the user's values override. ``image_has_ray`` is None if unknown.
-    ``exercised`` is the project's test evidence.
+    The ranks get ``environment``, which the model's and the user's values override. ``image_has_ray`` is None if
+    unknown. ``exercised`` is the project's test evidence.
     """
 
     name: str
@@ -75,7 +75,10 @@ _ALL = (
         ray="2.60.0",
         bundled_nccl="2.30.7",
         lock="vllm-0.33.0-cu130-aarch64-py312.lock",
-        source="the newest release whose sources were read; PyPI's wheels for aarch64 have sm_120f kernels, which 12.1 runs",
+        source=(
+            "the newest release whose sources were read; PyPI's wheels for aarch64 have sm_120f kernels, which "
+            "12.1 runs"
+        ),
         evidence="2026-11",
         exercised="the lock was resolved, never installed on a Spark; its sources were patched in the tests",
     ),
@@ -146,7 +149,10 @@ def table() -> str:
     """Return all stacks as the table of docs/stacks.md."""
     versions = ("vllm", "cuda", "torch", "triton", "transformers", "ray", "bundled_nccl", "nccl")
     lines = [
-        f"| stack | runtime | {' | '.join(versions)} | lock or image | served with | source | evidence | exercised on |",
+        (
+            f"| stack | runtime | {' | '.join(versions)} | lock or image | served with | source | evidence | "
+            "exercised on |"
+        ),
         "|---|---|" + "--:|" * len(versions) + "---|---|---|--:|---|",
     ]
     for stack in _ALL:
@@ -181,7 +187,12 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
     if stack.runtime == CONTAINER and not stack.image:
         found = f"none is given, and the stack {name} has none"
         problems.append(
-            Problem("gb10_container_image", found, "an image by its digest, such as vllm/vllm-openai@sha256:...", "set gb10_container_image")
+            Problem(
+                "gb10_container_image",
+                found,
+                "an image by its digest, such as vllm/vllm-openai@sha256:...",
+                "set gb10_container_image",
+            )
         )
     if not lock and (stack.runtime != CONTAINER or path):
         return stack, [*problems, _unlocked(name, path)]
@@ -221,7 +232,12 @@ def check_ray(version: str, path: str) -> list[Problem]:
 
 def _unlocked(name: str, path: str) -> Problem:
     fix = "correct gb10_runtime_lock" if path else f"set gb10_runtime_lock, because {name} has none"
-    return Problem("gb10_runtime_lock", f"{path!r} is not a readable file on the controller", "a requirements file with exact versions", fix)
+    return Problem(
+        "gb10_runtime_lock",
+        f"{path!r} is not a readable file on the controller",
+        "a requirements file with exact versions",
+        fix,
+    )
 
 
 def locked(text: str) -> dict[str, str]:

@@ -30,7 +30,14 @@ def check_disk(folder: str, free: int, device: str) -> list[Problem]:
     if free >= (least := DISK_BYTES[device]):
         return []
     fix = "free disk space: playbooks/reset.yml lists the files of this collection"
-    return [Problem("disk", f"{free / GIB:.1f} GiB are free in {folder}", f"{least / GIB:.0f} GiB for the wheels and the environment", fix)]
+    return [
+        Problem(
+            "disk",
+            f"{free / GIB:.1f} GiB are free in {folder}",
+            f"{least / GIB:.0f} GiB for the wheels and the environment",
+            fix,
+        )
+    ]
 
 
 def check_entry(name: str, regular: bool, number: int) -> list[Problem]:
@@ -46,4 +53,9 @@ def check_wheel(name: str, sha256: str, wanted: frozenset[str]) -> list[Problem]
 
 
 def _refused(found: str) -> Problem:
-    return Problem("archive", found, "wheels with the hashes of the lock", "run again; if it repeats, find out why the head sends other files")
+    return Problem(
+        "archive",
+        found,
+        "wheels with the hashes of the lock",
+        "run again; if it repeats, find out why the head sends other files",
+    )

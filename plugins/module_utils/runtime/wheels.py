@@ -38,7 +38,9 @@ def check_wheels(wheels: Sequence[Any], lock: str, path: str, built: bool = Fals
             fix = "use the output of sha256sum for the file"
             problems.append(Problem(f"{where}.sha256", repr(digest), expected, fix))
         if not re.match("/|https?://", place):
-            problems.append(Problem(f"{where}.wheel", place, "an absolute path on the controller, or an address", "correct it"))
+            problems.append(
+                Problem(f"{where}.wheel", place, "an absolute path on the controller, or an address", "correct it")
+            )
         problems += _release(place, lock, f"{where}.wheel")
     return problems
 
@@ -52,13 +54,27 @@ def _release(place: str, lock: str, where: str) -> list[Problem]:
     package = re.sub("[-_.]+", "-", found[1]).lower()
     pin = re.search(_PIN.format(re.sub("-", "[-_.]+", package)), lock, re.MULTILINE | re.IGNORECASE)
     if pin is None:
-        return [Problem(where, name, "a package that the lock pins", "add it to gb10_runtime_lock, or leave the wheel out")]
+        return [
+            Problem(where, name, "a package that the lock pins", "add it to gb10_runtime_lock, or leave the wheel out")
+        ]
     if pin[1] != found[2]:
-        return [Problem(where, f"{package} {found[2]}", f"{pin[1]}, as on the other nodes", "build that release, or change gb10_runtime_lock")]
+        return [
+            Problem(
+                where,
+                f"{package} {found[2]}",
+                f"{pin[1]}, as on the other nodes",
+                "build that release, or change gb10_runtime_lock",
+            )
+        ]
     return []
 
 
 def _check_built(wheels: Sequence[Any], path: str) -> list[Problem]:
     names = [str(wheel.get("wheel", "") if isinstance(wheel, Mapping) else "").rpartition("/")[2] for wheel in wheels]
-    expected, fix = "no wheel of vllm, because it is built from source", "remove the wheel, or set vllm_build_enabled: false"
-    return [Problem(f"{path}[{index}]", name, expected, fix) for index, name in enumerate(names) if name.startswith("vllm-")]
+    expected, fix = (
+        "no wheel of vllm, because it is built from source",
+        "remove the wheel, or set vllm_build_enabled: false",
+    )
+    return [
+        Problem(f"{path}[{index}]", name, expected, fix) for index, name in enumerate(names) if name.startswith("vllm-")
+    ]

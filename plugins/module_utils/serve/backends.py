@@ -85,9 +85,7 @@ def named(release: Release, config: ModelConfig, kv_dtype: str, given: Mapping[s
     return Backends([word for word, _why in new], [f"{word}: {why}" for word, why in new])
 
 
-def _attention(
-    release: Release, shape: Shape | None, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool
-) -> str:
+def _attention(release: Release, shape: Shape | None, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool) -> str:
     """Return the attention backend, "" if vLLM has to choose: it refuses a named one that a layer cannot use."""
     drafts = any(name.partition(".")[0] == SPECULATIVE for name in given)
     if shape is None or kv_dtype == "nvfp4" or (drafts and release.number < _DRAFTS):
@@ -108,7 +106,8 @@ def compiled(
     scheme: str,
     experts: bool,
 ) -> list[str]:
-    """Return the kernels that FlashInfer compiles, from effective arguments by name and a rank's variables; [] for none.
+    """Return the kernels that FlashInfer compiles, from effective arguments by name and a rank's variables; [] for
+    none.
 
     A choice that is left to vLLM counts if FlashInfer may be its result.
     """

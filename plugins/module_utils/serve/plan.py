@@ -87,7 +87,9 @@ def decide(inputs: Inputs) -> Decision:
     settings, release = inputs.settings, inputs.release
     environment, files = _environment(inputs), _files(inputs)
     # A node's own values win.
-    inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
+    inputs = replace(
+        inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes]
+    )
     options = _options(inputs)
     served = release.serves(model.requires.get("since", ""), model.requires.get("until", ""))
     unread = release.unread_variables(settings.extra_env, "gb10_extra_env")
@@ -145,25 +147,36 @@ def decide(inputs: Inputs) -> Decision:
 
 
 def better_split(inputs: Inputs, decision: Decision) -> list[str]:
-    """Return a sentence if fewer of these nodes serve one request faster, with the same context, and one about replicas.
+    """Return a sentence if fewer of these nodes serve one request faster, with the same context, and one about
+    replicas.
 
-    Only stages are slower: tensor parallelism reads the weights on all nodes at once. Replicas of a mixture of experts still
-    share its experts over the network (vLLM, fused_moe/config.py, flatten_tp_across_dp).
+    Only stages are slower: tensor parallelism reads the weights on all nodes at once. Replicas of a mixture of experts
+    still share its experts over the network (vLLM, fused_moe/config.py, flatten_tp_across_dp).
     """
     if not decision.memory or decision.pipeline == 1:
         return []
     settings = replace(inputs.settings, tensor_parallel_size=0, pipeline_parallel_size=0)
-    smaller = {count: decide(replace(inputs, nodes=inputs.nodes[:count], settings=settings)) for count in range(1, len(inputs.nodes))}
+    smaller = {
+        count: decide(replace(inputs, nodes=inputs.nodes[:count], settings=settings))
+        for count in range(1, len(inputs.nodes))
+    }
     speeds = {
         count: other.memory.tokens_per_second
         for count, other in smaller.items()
         if other.memory and not other.problems and other.memory.context >= decision.memory.context
     }
-    best, now, count = max(speeds, key=speeds.__getitem__, default=0), decision.memory.tokens_per_second, len(inputs.nodes)
+    best, now, count = (
+        max(speeds, key=speeds.__getitem__, default=0),
+        decision.memory.tokens_per_second,
+        len(inputs.nodes),
+    )
     found = []
     if best and speeds[best] > _FASTER * now:
         others = ", ".join(node.name for node in inputs.nodes[best:])
-        reached = f"{best} node{'s reach' if best > 1 else ' reaches'} {speeds[best]:.1f} tokens/s for one request, these {count} {now:.1f}"
+        reached = (
+            f"{best} node{'s reach' if best > 1 else ' reaches'} {speeds[best]:.1f} tokens/s for one request, "
+            f"these {count} {now:.1f}"
+        )
         found.append(f"{reached}; use {others} for another model (docs/clusters.md)")
     shape = inputs.model.config.shape
     if shape and not shape.experts and speeds.get(1, 0.0) * _FASTER > now:
@@ -193,7 +206,12 @@ def _environment(inputs: Inputs) -> dict[str, str]:
 def _media(domains: Sequence[str]) -> _Part:
     """Limit the hosts from which the server fetches the media that a request names by URL."""
     problems = [
-        Problem(f"gb10_api_media_domains[{index}]", repr(domain), "a host name in lower case, without port and path", "correct it")
+        Problem(
+            f"gb10_api_media_domains[{index}]",
+            repr(domain),
+            "a host name in lower case, without port and path",
+            "correct it",
+        )
         for index, domain in enumerate(domains)
         if not _DOMAIN.fullmatch(domain)
     ]
@@ -207,7 +225,10 @@ def _origins(origins: Sequence[str]) -> _Part:
 
 
 def _names(inputs: Inputs) -> bool:
-    """Whether the plan names the backends. A recipe's image was tested with the choices that the recipe leaves to vLLM."""
+    """Whether the plan names the backends.
+
+    A recipe's image was tested with the choices that the recipe leaves to vLLM.
+    """
     return _cuda(inputs) and not inputs.model.recipe
 
 
@@ -218,7 +239,8 @@ def _files(inputs: Inputs) -> list[tuple[str, File]]:
 
 
 def _options(inputs: Inputs) -> list[tuple[str, Sequence[str]]]:
-    """Return the names and the words of the model's arguments. gb10_kv_cache_dtype replaces that option of the model."""
+    """Return the names and the words of the model's arguments. gb10_kv_cache_dtype replaces that option of the
+    model."""
     auto = inputs.settings.kv_cache_dtype == "auto"
     return [(name, words) for name, words in _words(inputs.model.entry.args) if auto or name != _KV_DTYPE]
 
@@ -246,13 +268,21 @@ def _pipelined(shape: Shape | None, pipeline: int) -> list[Problem]:
     if not _encodes(shape) or pipeline == 1:
         return []
     expected = "1, because vLLM does not divide an encoder's layers over nodes"
-    return [Problem("gb10_pipeline_parallel_size", str(pipeline), expected, "set gb10_data_parallel_size to the number of nodes")]
+    return [
+        Problem(
+            "gb10_pipeline_parallel_size", str(pipeline), expected, "set gb10_data_parallel_size to the number of nodes"
+        )
+    ]
 
 
 def _stack(inputs: Inputs, environment: Mapping[str, str]) -> _Part:
     """Explain the variables of the stack."""
     stack, others = inputs.stack, {**inputs.model.entry.environment, **inputs.settings.extra_env}
-    why = [f"{name}={value}: the stack {stack.name} sets it" for name, value in stack.environment.items() if name not in others]
+    why = [
+        f"{name}={value}: the stack {stack.name} sets it"
+        for name, value in stack.environment.items()
+        if name not in others
+    ]
     if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.entry.environment}:
         why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
     return _Part(why=why)
@@ -283,7 +313,9 @@ def _compiled(inputs: Inputs, arguments: Mapping[str, Any]) -> list[str]:
     found = [
         kernel
         for node in inputs.nodes
-        for kernel in serve_backends.compiled(release, arguments, node.rank_environment, node.capability, scheme, experts)
+        for kernel in serve_backends.compiled(
+            release, arguments, node.rank_environment, node.capability, scheme, experts
+        )
     ]
     return list(dict.fromkeys(found))
 
@@ -310,22 +342,31 @@ def _cuda(inputs: Inputs) -> bool:
 
 
 def _replicated(inputs: Inputs, kind: Kind, given: Mapping[str, Any]) -> tuple[Inputs, list[str]]:
-    """Decide on the number of replicas and the KV cache of a pooling model; return the inputs with both, and the reason.
+    """Decide on the number of replicas and the KV cache of a pooling model; return the inputs with both, and the
+    reason.
 
-    A pooling model has no decode phase that tensor parallelism speeds up: a replica on each node answers more requests, and
-    needs no network. The KV cache holds one batch, and one text that a batch does not finish.
+    A pooling model has no decode phase that tensor parallelism speeds up: a replica on each node answers more requests,
+    and needs no network. The KV cache holds one batch, and one text that a batch does not finish.
     """
     settings, count = inputs.settings, len(inputs.nodes)
     if kind.pooling:
-        contexts, tokens = min(settings.kv_cache_contexts, _POOLED[0]), min(settings.kv_cache_tokens_per_request, _POOLED[1])
+        contexts, tokens = (
+            min(settings.kv_cache_contexts, _POOLED[0]),
+            min(settings.kv_cache_tokens_per_request, _POOLED[1]),
+        )
         settings = replace(settings, kv_cache_contexts=contexts, kv_cache_tokens_per_request=tokens)
     replicas, why = settings.data_parallel_size or 1, list[str]()
     given_sizes = settings.data_parallel_size or settings.tensor_parallel_size or settings.pipeline_parallel_size
     if kind.pooling and count > 1 and not given_sizes:
         smallest = min(inputs.nodes, key=lambda node: node.memory_bytes)
-        _part, plan = _memory(replace(inputs, settings=replace(settings, data_parallel_size=1), nodes=[smallest]), given, 1, 1)
+        _part, plan = _memory(
+            replace(inputs, settings=replace(settings, data_parallel_size=1), nodes=[smallest]), given, 1, 1
+        )
         if plan and plan.fits:
-            replicas, why = count, [f"data {count}: one node holds the model; gb10_data_parallel_size: 1 splits it instead"]
+            replicas, why = (
+                count,
+                [f"data {count}: one node holds the model; gb10_data_parallel_size: 1 splits it instead"],
+            )
     return replace(inputs, settings=replace(settings, data_parallel_size=replicas)), why
 
 
@@ -333,7 +374,16 @@ def _parallelism(inputs: Inputs) -> tuple[int, int, list[str]]:
     """Take (tensor, pipeline) from the user, or choose them; return them with the reason."""
     tensor, pipeline = inputs.settings.tensor_parallel_size, inputs.settings.pipeline_parallel_size
     if inputs.settings.data_parallel_size > 1:
-        return 1, 1, ["each node has a replica of the model: requests are distributed, and the model is not split over the network"]
+        return (
+            1,
+            1,
+            [
+                (
+                    "each node has a replica of the model: requests are distributed, and the model is not split "
+                    "over the network"
+                )
+            ],
+        )
     count = len(inputs.nodes)
     if tensor or pipeline:
         return tensor or max(1, count // pipeline), pipeline or max(1, count // tensor), []
@@ -363,16 +413,29 @@ def _draft(inputs: Inputs) -> list[str]:
     if not draft:
         return []
     if draft.weights_bytes:
-        return [f"the draft {draft.hub}: {draft.weights_bytes / 1e9:.1f} GB on each rank, without its KV cache, which is not planned"]
+        return [
+            (
+                f"the draft {draft.hub}: {draft.weights_bytes / 1e9:.1f} GB on each rank, without its KV cache, "
+                "which is not planned"
+            )
+        ]
     return [f"the draft {draft.hub}: its size is unknown, so its memory is not planned"]
 
 
 def _prefixes(inputs: Inputs, given: Mapping[str, Any]) -> list[str]:
     """Explain that a model with states keeps no prefixes of earlier requests."""
     shape = inputs.model.config.shape
-    if not shape or not shape.of("state") or _PREFIXES in given or inputs.release.unread or inputs.release.number >= _KEPT_STATES:
+    if (
+        not shape
+        or not shape.of("state")
+        or _PREFIXES in given
+        or inputs.release.unread
+        or inputs.release.number >= _KEPT_STATES
+    ):
         return []
-    return [f"prefix caching is off: vLLM before about 0.28 leaves it off for models with states; {_PREFIXES} turns it on"]
+    return [
+        f"prefix caching is off: vLLM before about 0.28 leaves it off for models with states; {_PREFIXES} turns it on"
+    ]
 
 
 def _experts(inputs: Inputs) -> _Part:
@@ -392,11 +455,16 @@ def _eager(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
     without = ", ".join(node.name for node in thors if not node.rank_environment.get("TRITON_PTXAS_PATH"))
     if not without:
         return _Part()
-    why = f"Triton of vLLM {inputs.release.version} has no assembler for sm_110a; TRITON_PTXAS_PATH is not set on {without}"
+    why = (
+        f"Triton of vLLM {inputs.release.version} has no assembler for sm_110a; TRITON_PTXAS_PATH is not set on "
+        f"{without}"
+    )
     return _Part(["--enforce-eager"], [f"--enforce-eager: {why}"])
 
 
-def _memory(inputs: Inputs, given: Mapping[str, Any], tensor: int, pipeline: int) -> tuple[_Part, memory.MemoryPlan | None]:
+def _memory(
+    inputs: Inputs, given: Mapping[str, Any], tensor: int, pipeline: int
+) -> tuple[_Part, memory.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings, shape = inputs.settings, inputs.model.config.shape
     args = [f"{_KV_DTYPE}={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
@@ -459,7 +527,9 @@ def _check_reserve(inputs: Inputs) -> list[Problem]:
 def _given(inputs: Inputs) -> list[tuple[str, str, Sequence[str]]]:
     """Return the options of the model and then those of the user, which win: location, name and words."""
     own = _words(inputs.settings.vllm_extra_args)
-    return [(inputs.model.args_path, *each) for each in _options(inputs)] + [("gb10_vllm_extra_args", *each) for each in own]
+    return [(inputs.model.args_path, *each) for each in _options(inputs)] + [
+        ("gb10_vllm_extra_args", *each) for each in own
+    ]
 
 
 def _located(inputs: Inputs, problems: Sequence[Problem]) -> list[Problem]:
@@ -483,7 +553,9 @@ def _share(inputs: Inputs) -> tuple[float, list[Problem]]:
     return share, problems
 
 
-def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int, share: float) -> memory.Inputs:
+def _memory_inputs(
+    inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int, share: float
+) -> memory.Inputs:
     """Return the inputs of the memory plan, with the model's and the user's arguments ``given`` by name."""
     settings = inputs.settings
     default = settings.max_model_len or min(inputs.model.entry.max_model_len, shape.positions)
@@ -518,7 +590,9 @@ def _fitting(inputs: Inputs, share: float) -> str:
         tensor, pipeline, _why = _sizes(inputs, shape, model)
         if shape is None or memory_checks.parallelism(shape, len(inputs.nodes), tensor, pipeline):
             continue
-        plan = memory_plan.plan(memory.Inputs(shape, inputs.nodes, tensor, pipeline, model.weights_bytes, reserve=reserve, share=share))
+        plan = memory_plan.plan(
+            memory.Inputs(shape, inputs.nodes, tensor, pipeline, model.weights_bytes, reserve=reserve, share=share)
+        )
         if plan.fits:
             found.append((plan.weights, model.name))
     return ", ".join(name for _weights, name in sorted(found, reverse=True)) or "the catalog has none"
@@ -531,7 +605,11 @@ def _number(given: Mapping[str, Any], name: str) -> int:
 
 def _required(inputs: Inputs) -> Problem:
     """Return the problem of a release that does not support the model's architecture."""
-    expected = " ".join(f"{word} {inputs.model.entry.requires[word]}" for word in ("since", "until") if inputs.model.entry.requires.get(word))
+    expected = " ".join(
+        f"{word} {inputs.model.entry.requires[word]}"
+        for word in ("since", "until")
+        if inputs.model.entry.requires.get(word)
+    )
     found = f"vLLM {inputs.release.version} (stack {inputs.stack.name}) does not serve {inputs.model.entry.name}"
     return Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")
 
@@ -558,7 +636,12 @@ def _unchecked(inputs: Inputs) -> list[str]:
     """Return why the arguments are not checked against the table of releases, [] if they are."""
     release = inputs.release
     if release.unread:
-        return [f"the release in {inputs.stack.image} is unknown, so arguments are checked and patches chosen when the image is on the head"]
+        return [
+            (
+                f"the release in {inputs.stack.image} is unknown, so arguments are checked and patches chosen when "
+                "the image is on the head"
+            )
+        ]
     if release.listed or inputs.stack.runtime == stacks.CONTAINER:
         return []
     first, last = vllm_release.text(vllm_release.FIRST), vllm_release.text(vllm_release.LAST)
@@ -603,6 +686,7 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
             kv_dtype=config.quantization.kv_dtype if config.raw else "",
         ),
         nodes=[
-            replace(node, capability=node.capability if gpus else None, environment=node.rank_environment) for node in inputs.nodes
+            replace(node, capability=node.capability if gpus else None, environment=node.rank_environment)
+            for node in inputs.nodes
         ],
     )

@@ -57,7 +57,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Node(rules.Node):
-    """A node with one rank. ``environment``: variables of the rank; ``recorded``: launch overrides that roles recorded, by role;
+    """A node with one rank. ``environment``: variables of the rank; ``recorded``: launch overrides that roles recorded,
+    by role;
     ``additions``: with those that they will record."""
 
     recorded: Mapping[str, Mapping[str, Any]]
@@ -74,8 +75,8 @@ class Served:
     """The model. ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog.
 
     ``weights_bytes`` is None if unknown. ``draft``: of speculative decoding, None without one. ``args_path`` and
-    ``environment_path``: the sources of the entry's arguments and environment, for messages. ``recipe``: whether a recipe
-    set them.
+    ``environment_path``: the sources of the entry's arguments and environment, for messages. ``recipe``: whether a
+    recipe set them.
     """
 
     entry: Model
@@ -120,8 +121,8 @@ class File:
 class Decision:
     """The decision. ``environment``: of all ranks; ``files``: for the head; ``problems`` stop a run before any change.
 
-    ``compiled``: the kernels that a CUDA compiler makes before the first start, [] for none. ``speculative``: whether vLLM
-    decodes speculatively, which can exceed the speed of the memory plan.
+    ``compiled``: the kernels that a CUDA compiler makes before the first start, [] for none. ``speculative``: whether
+    vLLM decodes speculatively, which can exceed the speed of the memory plan.
     """
 
     tensor: int

@@ -154,7 +154,8 @@ def _exists(user: str) -> bool:
 
 
 def sizes(run: Run, steps: Sequence[Step]) -> dict[str, int]:
-    """Return the disk usage in bytes of each file and folder that a step names; those without an answer are left out."""
+    """Return the disk usage in bytes of each file and folder that a step names; those without an answer are left
+    out."""
     names = [step.name for step in steps if step.kind in ("file", "tree", "folder")]
     _status, stdout, _stderr = (
         run(["du", "--summarize", "--one-file-system", "--block-size=1", "--", *names]) if names else (0, "", "")

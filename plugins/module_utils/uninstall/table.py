@@ -20,7 +20,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     SYSCTL_FILE,
 )
 
-#: file: a file or a link. tree: a folder whose whole content is the collection's. program: a file, of earlier releases a tree.
+#: file: a file or a link. tree: a folder whose whole content is the collection's. program: a file, of earlier releases
+#: a tree.
 Kind = Literal["file", "tree", "program"]
 RUNTIME_RECORD = f"{paths.OVERRIDES}/vllm_runtime.json"
 CONFIGURATION = "/etc/gb10"

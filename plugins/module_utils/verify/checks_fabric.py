@@ -124,9 +124,7 @@ def _degraded(cluster: Cluster) -> Iterator[Found]:
 
 def _half(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
-        there = {
-            name for name, found in node.network.interfaces.items() if found.driver == CONNECTX and name in _TWINS
-        }
+        there = {name for name, found in node.network.interfaces.items() if found.driver == CONNECTX and name in _TWINS}
         missing = sorted(_TWINS.keys() - there)
         if there and missing:
             yield node.name, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"

@@ -41,8 +41,8 @@ _SAMPLER = {"0": "native", "1": "FlashInfer"}
 def planned(argv: Sequence[str], variables: Mapping[str, str], release: str) -> dict[str, Any]:
     """Return the decisions in the command line and variables of vLLM, {} for an unknown release.
 
-    {attention, moe_backend, sampler, autotune: name or ""; graphs, speculative, prefix_caching (only if requested), rdma: bool;
-    disabled: names of kernels}. The values hold no other text of the command line.
+    {attention, moe_backend, sampler, autotune: name or ""; graphs, speculative, prefix_caching (only if requested),
+    rdma: bool; disabled: names of kernels}. The values hold no other text of the command line.
     """
     given = command_line.view(argv, release)
     if given is None:
@@ -90,7 +90,10 @@ def _all(cluster: Cluster, name: str) -> list[str]:
 
 
 def _ranks(cluster: Cluster, name: str) -> Iterator[tuple[Node, Process]]:
-    """Yield each rank that logs a message, with its node. Ray's head has the lines of other nodes with their address."""
+    """Yield each rank that logs a message, with its node.
+
+    Ray's head has the lines of other nodes with their address.
+    """
     for node in cluster.read:
         for process in choices.ranks(processes(node), name):
             yield next((each for each in cluster.read if process["address"] in each.addresses), node), process
@@ -233,7 +236,9 @@ _NAMED = "name the backend in the arguments, so that no rank chooses at run time
 _TESTED = "log lines of vLLM's source code, read in ten releases; a recorded log of the lab has no finding"
 
 
-def _check(name: str, group: str, severity: str, texts: tuple[str, str, str], found: Any, source: str = _WORDS) -> Check:
+def _check(
+    name: str, group: str, severity: str, texts: tuple[str, str, str], found: Any, source: str = _WORDS
+) -> Check:
     expected, why, fix = texts
     return Check(name, group, severity, expected, why, fix, source, found, _TESTED)
 
@@ -256,7 +261,10 @@ CHECKS = (
         ERROR,
         (
             "all ranks that log a choice make the same one",
-            "each rank chooses by itself, for FlashInfer's attention even by a web request; two kernels in one model may return wrong answers",
+            (
+                "each rank chooses by itself, for FlashInfer's attention even by a web request; two kernels in one "
+                "model may return wrong answers"
+            ),
             _NAMED,
         ),
         _disagree,

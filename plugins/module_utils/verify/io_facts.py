@@ -334,8 +334,8 @@ def _written(path: str) -> list[str]:
 def _evidence(run: Run, services: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return {processes, complete, planned, recorded} of vLLM's running start. None if it does not run.
 
-    ``processes`` and ``complete`` are those of io_choices.read(), ``planned`` is evidence.planned(). ``recorded`` are the
-    processes of the first start with these launch inputs, [] if unknown.
+    ``processes`` and ``complete`` are those of io_choices.read(), ``planned`` is evidence.planned(). ``recorded`` are
+    the processes of the first start with these launch inputs, [] if unknown.
     """
     service = next((each for each in services if each["unit"] == paths.VLLM_UNIT and each["pid"]), None)
     if service is None:

@@ -49,7 +49,7 @@ _REPORT = """
 
 `verify_report` is a file on the controller, "" for none. The run writes one HTML page with
 
-- the worst severity, or that all checks passed, and all findings with expected state, cause, fix and a link to this page;
+- the worst severity, or that all checks passed, and all findings with expected state, cause, fix and a link here;
 - a drawing of nodes, rails and cables with addresses, speed, MTU and state; the API, its load, and the watchdog;
 - the differences between nodes;
 - the programs with code for each GPU, and the results of the GPU probe;

@@ -33,7 +33,8 @@ class Node:
 
     ``facts`` is the result of cluster_verify_info, {} if the node was not read; then ``unreachable`` has the reason.
     ``paths`` are fabric_probe's ``unverified``, ``probe`` are vllm_gpu_probe's ``checks``. The facts were read between
-    ``started`` and ``finished``, in seconds since 1970 by the controller's clock. ``endpoint``: the API's URL for clients.
+    ``started`` and ``finished``, in seconds since 1970 by the controller's clock. ``endpoint``: the API's URL for
+    clients.
     """
 
     name: str

@@ -34,8 +34,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema imp
     Request,
 )
 
-#: The GPU code in an image cannot be read before the image is on the head; the role vllm_runtime runs small kernels then.
-_IN_IMAGE = "the source is the stack's own release, and the GPU code in an image is not read; vllm_build_enabled: true builds it"
+#: The GPU code in an image cannot be read before the image is on the head; the role vllm_runtime runs small kernels
+#: then.
+_IN_IMAGE = (
+    "the source is the stack's own release, and the GPU code in an image is not read; vllm_build_enabled: true "
+    "builds it"
+)
 #: The repository of vLLM's releases. A fork can have a tag of the same name.
 _REPOSITORY = "https://github.com/vllm-project/vllm"
 _SHA256, _COMMIT = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
@@ -52,7 +56,10 @@ _OWN_FEATURES = 9
 
 
 def check_request(request: Request, release: str, locked: bool) -> list[Problem]:
-    """Return every problem of the user's variables. ``release`` is the stack's vLLM, ``locked`` whether there is a lock."""
+    """Return every problem of the user's variables.
+
+    ``release`` is the stack's vLLM, ``locked`` whether there is a lock.
+    """
     if request.wanted not in WANTED:
         return [Problem("vllm_build_enabled", repr(request.wanted), " or ".join(WANTED), "correct or remove it")]
     if request.wanted == FALSE:
@@ -66,8 +73,12 @@ def check_request(request: Request, release: str, locked: bool) -> list[Problem]
         problems += _check_sha256("vllm_build_checksum", request.checksum, "vllm_build_source")
     if not request.archive and not _COMMIT.fullmatch(request.commit):
         fix = f"set the 40 digits that git ls-remote {request.source} shows for {request.version or f'v{release}'}"
-        problems.append(Problem("vllm_build_commit", repr(request.commit), "40 hexadecimal digits, because a tag can be moved", fix))
-    problems += [Problem(f"vllm_build_{name}", found, _FORMS[name], "correct it") for name, found in request.wrong.items()]
+        problems.append(
+            Problem("vllm_build_commit", repr(request.commit), "40 hexadecimal digits, because a tag can be moved", fix)
+        )
+    problems += [
+        Problem(f"vllm_build_{name}", found, _FORMS[name], "correct it") for name, found in request.wrong.items()
+    ]
     problems += _check_patches(request.patches)
     problems += _check_dependencies(request)
     for index, text in enumerate(request.capabilities):
@@ -83,15 +94,26 @@ def _check_patches(patches: Sequence[Patch]) -> list[Problem]:
     for index, patch in enumerate(patches):
         path = f"vllm_build_patches[{index}]"
         if not patch.sha256:
-            problems.append(Problem(path, f"{patch.path} cannot be read", "a patch file on the controller", f"correct {path}"))
+            problems.append(
+                Problem(path, f"{patch.path} cannot be read", "a patch file on the controller", f"correct {path}")
+            )
         if names[index] in names[:index]:
-            problems.append(Problem(path, f"a second {names[index]}", "another name for each, because the head has them in one folder", "rename it"))
+            problems.append(
+                Problem(
+                    path,
+                    f"a second {names[index]}",
+                    "another name for each, because the head has them in one folder",
+                    "rename it",
+                )
+            )
     return problems
 
 
 def _check_sha256(path: str, digest: str, file: str) -> list[Problem]:
     fix = f"use the output of sha256sum for {file}"
-    return [] if _SHA256.fullmatch(digest) else [Problem(path, repr(digest), "64 hexadecimal digits in lower case", fix)]
+    return (
+        [] if _SHA256.fullmatch(digest) else [Problem(path, repr(digest), "64 hexadecimal digits in lower case", fix)]
+    )
 
 
 def _check_dependencies(request: Request) -> list[Problem]:
@@ -99,7 +121,9 @@ def _check_dependencies(request: Request) -> list[Problem]:
     problems = []
     for name in request.environment:
         if not _VARIABLE.fullmatch(name):
-            problems.append(Problem("vllm_build_environment", repr(name), "the name of a variable", "correct or remove it"))
+            problems.append(
+                Problem("vllm_build_environment", repr(name), "the name of a variable", "correct or remove it")
+            )
     for index, dependency in enumerate(request.dependencies):
         path = f"vllm_build_dependencies[{index}]"
         if not _VARIABLE.fullmatch(dependency.variable):
@@ -112,8 +136,15 @@ def _check_dependencies(request: Request) -> list[Problem]:
 
 
 def check_files(request: Request) -> list[Problem]:
-    """Return the problems of the source and the dependencies as files on the controller. A build that is ready needs none."""
-    files = [("vllm_build_source", request.source, "vllm_build_checksum", request.checksum, request.found)] if request.archive else []
+    """Return the problems of the source and the dependencies as files on the controller.
+
+    A build that is ready needs none.
+    """
+    files = (
+        [("vllm_build_source", request.source, "vllm_build_checksum", request.checksum, request.found)]
+        if request.archive
+        else []
+    )
     for index, given in enumerate(request.dependencies):
         path = f"vllm_build_dependencies[{index}]"
         files.append((f"{path}.archive", given.archive, f"{path}.sha256", given.sha256, given.found))
@@ -122,7 +153,11 @@ def check_files(request: Request) -> list[Problem]:
         if not found:
             problems.append(Problem(path, f"{file} cannot be read", "a tar file on the controller", f"correct {path}"))
         elif found != expected:
-            problems.append(Problem(variable, f"{file} has sha256 {found}", expected, f"fetch the file again, or correct {variable}"))
+            problems.append(
+                Problem(
+                    variable, f"{file} has sha256 {found}", expected, f"fetch the file again, or correct {variable}"
+                )
+            )
     return problems
 
 
@@ -139,7 +174,9 @@ def check_image(request: Request, release: str, torch: str, image: str, found: s
         expected, fix = "the torch of the image, for which the wheel is built", "add it with its hashes"
         problems.append(Problem("gb10_runtime_lock", "it pins no torch", expected, fix))
     if found and found != release:
-        expected = f"vLLM {release}, the release of gb10_runtime_lock, because the build keeps the image's other packages"
+        expected = (
+            f"vLLM {release}, the release of gb10_runtime_lock, because the build keeps the image's other packages"
+        )
         fix = "use an image with this release, or set gb10_runtime_lock to the releases of the image"
         problems.append(Problem("gb10_container_image", f"{image} has vLLM {found}", expected, fix))
     return problems
@@ -153,15 +190,21 @@ def architectures(capabilities: Sequence[str]) -> str:
 
 def key(request: Request) -> str:
     """Return the digest of the controller's inputs, which names the environment that has the build."""
-    patches, others = [patch.sha256 for patch in request.patches], sorted(f"{name}={value}" for name, value in request.environment.items())
+    patches, others = (
+        [patch.sha256 for patch in request.patches],
+        sorted(f"{name}={value}" for name, value in request.environment.items()),
+    )
     sources = [f"{dependency.variable} sha256 {dependency.sha256}" for dependency in request.dependencies]
     return _digest([request.identity, patches, list(request.capabilities), request.separate, *others, *sources])
 
 
-def choose(request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], container: bool = False) -> Choice:
+def choose(
+    request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], container: bool = False
+) -> Choice:
     """Decide. ``release`` and ``torch`` are the lock's, ``device`` is cuda or cpu. Call check_request() before.
 
-    The wheel for a ``container`` is needed on the first node only, the head, which installs it in the image of all nodes.
+    The wheel for a ``container`` is needed on the first node only, the head, which installs it in the image of all
+    nodes.
     """
     if request.wanted == FALSE:
         return Choice(OFF, ())
@@ -186,7 +229,9 @@ def own_source(request: Request, release: str) -> tuple[str, ...]:
     if not request.archive and request.version not in ("", f"v{release}"):
         found.append(f"vllm_build_version: {request.version} is not the release v{release} of the stack")
     if request.archive and f"-{release}." not in request.source.rpartition("/")[2]:
-        found.append(f"vllm_build_source: {request.source.rpartition('/')[2]} is not the archive of the release {release}")
+        found.append(
+            f"vllm_build_source: {request.source.rpartition('/')[2]} is not the archive of the release {release}"
+        )
     return tuple(found)
 
 
@@ -194,7 +239,10 @@ def _estimate(item: Item, device: str, head: Node) -> str:
     """Return the sentence about the expected duration on the head, with its basis."""
     last = next((found for found in head.stored if found.seconds and found.jobs), None)
     if last:
-        return f"{item.name} is built on {head.name} in about {span(last.seconds)}, as the build {last.name} with {last.jobs} compilers"
+        return (
+            f"{item.name} is built on {head.name} in about {span(last.seconds)}, as the build {last.name} with "
+            f"{last.jobs} compilers"
+        )
     work = plan.CPU_SECONDS[device] * max(1, len(item.capabilities))
     basis = f"{work / 3600:.1f} CPU hours, measured on x86-64 (docs/benchmarks.md)"
     if not head.cores:
@@ -227,11 +275,16 @@ def _sufficient(node: Node) -> str:
     """Return the sentence about the published wheel's code for one node's GPU."""
     found = {name: counts for name, counts in (node.published or {}).items() if name.startswith("vllm/")}
     without = sorted(name for name, counts in found.items() if not coverage.runs(counts))
-    with_code = f"{len(found) - len(without)} of {len(found)} extensions of the published wheel have code that {node.capability} runs"
+    with_code = (
+        f"{len(found) - len(without)} of {len(found)} extensions of the published wheel have code that "
+        f"{node.capability} runs"
+    )
     return with_code + (f"; {', '.join(without)} have none" if without else "")
 
 
-def _items(request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], stores: Sequence[Node]) -> tuple[Item, ...]:
+def _items(
+    request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], stores: Sequence[Node]
+) -> tuple[Item, ...]:
     """Return the wheels: one for all nodes, or one for each kind of GPU. Only the nodes ``stores`` need their wheel."""
     if device != plan.CUDA:
         return (_item(request, release, torch, (), nodes, stores),)
@@ -240,13 +293,16 @@ def _items(request: Request, release: str, torch: str, device: str, nodes: Seque
     for node in nodes:
         own = (node.capability,) if request.separate and node.capability else every
         groups.setdefault(tuple(request.capabilities) or own, []).append(node)
-    return tuple(
-        _item(request, release, torch, capabilities, group, stores) for capabilities, group in groups.items()
-    )
+    return tuple(_item(request, release, torch, capabilities, group, stores) for capabilities, group in groups.items())
 
 
 def _item(
-    request: Request, release: str, torch: str, capabilities: tuple[str, ...], ranks: Sequence[Node], stores: Sequence[Node]
+    request: Request,
+    release: str,
+    torch: str,
+    capabilities: tuple[str, ...],
+    ranks: Sequence[Node],
+    stores: Sequence[Node],
 ) -> Item:
     """Return the wheel of the nodes ``ranks``, which those among ``stores`` need as a file."""
     nodes = [node for node in ranks if node in stores]
@@ -256,7 +312,11 @@ def _item(
     stored = next((found for node in nodes for found in node.stored if found.name == name), None)
     version = f"{release}+gb10.{digest[:8]}"
     names = tuple(node.name for node in nodes)
-    driver = min((node.cuda for node in ranks if versions.release(node.cuda)), key=lambda text: versions.release(text) or (), default="")
+    driver = min(
+        (node.cuda for node in ranks if versions.release(node.cuda)),
+        key=lambda text: versions.release(text) or (),
+        default="",
+    )
     file = (stored.wheel, stored.sha256) if stored else ("", "")
     return Item(name, capabilities, archs, version, torch, names, *file, driver)
 
@@ -277,7 +337,10 @@ def digest_of_lock(lock: str, given: Mapping[str, Any], nodes: Sequence[Mapping[
     if request.wanted == FALSE or check_request(request, release, bool(lock)):
         return own
     # The names of the wheels do not change the environment's name, so the builds do not count here.
-    found = [Node(str(index), str(node.get("capability") or ""), (), parse.published(node.get("published"))) for index, node in enumerate(nodes)]
+    found = [
+        Node(str(index), str(node.get("capability") or ""), (), parse.published(node.get("published")))
+        for index, node in enumerate(nodes)
+    ]
     # The device changes only the words of the reasons, and the wheels.
     return runtime_digest(own, choose(request, release, "", "cpu", found))
 

@@ -16,7 +16,9 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 #: A list of all kernels, or of one kernel: the command and its entries.
-_ARCHS = re.compile(r'^( *)((?:set\(CUDA_SUPPORTED_ARCHS|cuda_archs_loose_intersection\(\w+)\s+")([^"]*)"', re.MULTILINE)
+_ARCHS = re.compile(
+    r'^( *)((?:set\(CUDA_SUPPORTED_ARCHS|cuda_archs_loose_intersection\(\w+)\s+")([^"]*)"', re.MULTILINE
+)
 
 
 def is_vllm(text: str) -> bool:

@@ -37,9 +37,13 @@ def host(run: Run, units: Sequence[str]) -> Host:
     headers = os.path.isfile(f"{sysconfig.get_paths()['include']}/Python.h")
     serving = tuple(unit for unit in units if run(["systemctl", "is-active", unit])[1].strip() == "active")
     # systemd keeps the folders of dynamic users there; it may be another disk.
-    disk = next(path for path in (f"{os.path.dirname(STATE)}/private", os.path.dirname(STATE), "/") if os.path.isdir(path))
+    disk = next(
+        path for path in (f"{os.path.dirname(STATE)}/private", os.path.dirname(STATE), "/") if os.path.isdir(path)
+    )
     compiler = run(["g++", "-dumpfullversion"])[1].strip()
-    return Host(len(os.sched_getaffinity(0)), memory, shutil.disk_usage(disk).free, programs, headers, serving, compiler)
+    return Host(
+        len(os.sched_getaffinity(0)), memory, shutil.disk_usage(disk).free, programs, headers, serving, compiler
+    )
 
 
 def requirements(run: Run, source: str, patches: Sequence[str]) -> tuple[str, str]:
@@ -48,7 +52,9 @@ def requirements(run: Run, source: str, patches: Sequence[str]) -> tuple[str, st
     A patch that does not apply is left out; prepare() reports it. Raises ProblemsError if this is not vLLM's source.
     """
     if not cmake.is_vllm(io_file.read(f"{source}/{_LIST}")):
-        raise ProblemsError([Problem("source", f"{source} has no {_LIST} of vLLM", "the source of vLLM", "correct vllm_build_source")])
+        raise ProblemsError(
+            [Problem("source", f"{source} has no {_LIST} of vLLM", "the source of vLLM", "correct vllm_build_source")]
+        )
     names = (_PROJECT, _LIST)
     with tempfile.TemporaryDirectory() as folder:
         for name in (name for name in names if os.path.isfile(f"{source}/{name}")):
@@ -59,7 +65,9 @@ def requirements(run: Run, source: str, patches: Sequence[str]) -> tuple[str, st
         return io_file.read(f"{folder}/{_PROJECT}"), io_file.read(f"{folder}/{_LIST}")
 
 
-def prepare(run: Run, store: str, name: str, source: str, patches: Sequence[str], gpus: Sequence[ComputeCapability]) -> str:
+def prepare(
+    run: Run, store: str, name: str, source: str, patches: Sequence[str], gpus: Sequence[ComputeCapability]
+) -> str:
     """Write the patched source of a build to the store, and return its folder. The last one of the same name is kept.
 
     Raises ProblemsError for a patch that cannot be applied, OSError.
@@ -81,7 +89,9 @@ def prepare(run: Run, store: str, name: str, source: str, patches: Sequence[str]
         if status != 0:
             found = f"{os.path.basename(patch)} does not apply: {' '.join(reported.split())}"
             fix = "renew the patch for this commit, or remove it"
-            raise ProblemsError([Problem(f"vllm_build_patches[{index}]", found, "a patch for this source, in git's format", fix)])
+            raise ProblemsError(
+                [Problem(f"vllm_build_patches[{index}]", found, "a patch for this source, in git's format", fix)]
+            )
     text = io_file.read(f"{part}/{_LIST}")
     if (changed := cmake.with_gpus(text, gpus)) != text:
         # The time of a patched file must be new for ninja, and io_file writes a new one.
@@ -108,7 +118,9 @@ def running(run: Run, name: str) -> bool:
         return False
     if unit["Description"].split()[-1:] != [name]:
         fix = f"wait for it, or stop it: systemctl stop {UNIT}"
-        raise ProblemsError([Problem("unit", f"{UNIT} runs: {unit['Description']}", f"no other build than {name}", fix)])
+        raise ProblemsError(
+            [Problem("unit", f"{UNIT} runs: {unit['Description']}", f"no other build than {name}", fix)]
+        )
     return True
 
 
@@ -119,7 +131,9 @@ def start(run: Run, argv: Sequence[str], log: str) -> None:
         os.replace(log, f"{log}.1")
     status, _stdout, reported = run(list(argv))
     if status != 0:
-        raise ProblemsError([Problem("unit", f"systemd-run failed: {reported.strip()}", "a started unit", "see journalctl")])
+        raise ProblemsError(
+            [Problem("unit", f"systemd-run failed: {reported.strip()}", "a started unit", "see journalctl")]
+        )
 
 
 def read(run: Run, log: str, name: str) -> Progress:
@@ -134,7 +148,10 @@ def read(run: Run, log: str, name: str) -> Progress:
 def status() -> Status:
     """Return the status that the unit's program wrote. It is untrusted."""
     try:
-        with io_beneath.Folder(STATE).open("status.json") as found, os.fdopen(os.dup(found), encoding="utf-8", errors="replace") as file:
+        with (
+            io_beneath.Folder(STATE).open("status.json") as found,
+            os.fdopen(os.dup(found), encoding="utf-8", errors="replace") as file,
+        ):
             return parse.status(file.read(parse.MOST_STATUS + 1))
     except (OSError, io_beneath.OutsideError):
         # No build has run, or another program wrote there. Then the wheel is missing too.
@@ -171,7 +188,9 @@ def add(store: str, name: str, gpus: Sequence[ComputeCapability], stamp: Mapping
             "ccache": built.ccache,
             "dependencies": built.dependencies,
         }
-        io_file.write_file(f"{folder}/{io_store.STAMP}", json.dumps(content, indent=2, sort_keys=True) + "\n", io_file.READABLE)
+        io_file.write_file(
+            f"{folder}/{io_store.STAMP}", json.dumps(content, indent=2, sort_keys=True) + "\n", io_file.READABLE
+        )
     return content
 
 

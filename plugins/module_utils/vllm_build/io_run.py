@@ -46,19 +46,33 @@ def main(argv: Sequence[str]) -> int:
     # Without isolation, the build uses the packages of the environment, which the role pinned.
     # The program runs without Ansible.
     done = subprocess.run(  # pylint: disable=ansible-bad-function
-        [uv, "build", "--wheel", "--no-build-isolation", "--python", given.python, "--out-dir", f"{given.state}/dist", WORK],
+        [
+            uv,
+            "build",
+            "--wheel",
+            "--no-build-isolation",
+            "--python",
+            given.python,
+            "--out-dir",
+            f"{given.state}/dist",
+            WORK,
+        ],
         check=False,
     )
     wheels = sorted(name for name in os.listdir("dist") if name.endswith(".whl")) if os.path.isdir("dist") else []
     finished = done.returncode == 0 and len(wheels) == 1
-    status |= {"state": "finished" if finished else "failed", "seconds": 0.0 if resumed else round(time.monotonic() - begin, 1)}
+    status |= {
+        "state": "finished" if finished else "failed",
+        "seconds": 0.0 if resumed else round(time.monotonic() - begin, 1),
+    }
     status |= {"wheel": wheels[0] if finished else "", "ccache": _statistics(), "dependencies": _dependencies()}
     _write(status)
     return 0 if finished else done.returncode or 1
 
 
 def _copy(source: str, name: str) -> bool:
-    """Copy the source of a build once, and return whether it was there. Times stay, because they decide what ninja compiles again.
+    """Copy the source of a build once, and return whether it was there. Times stay, because they decide what ninja
+    compiles again.
 
     Another build replaces the objects of the last one, which take gigabytes. The compiler cache keeps their results.
     """
@@ -93,7 +107,10 @@ def _statistics() -> dict[str, int]:
 
 
 def _dependencies() -> dict[str, str]:
-    """Return {dependency: commit} of the sources that CMake downloaded. Source: CMake, FetchContent, folder NAME-src."""
+    """Return {dependency: commit} of the sources that CMake downloaded.
+
+    Source: CMake, FetchContent, folder NAME-src.
+    """
     found = {}
     for head in sorted(glob.glob(f"{WORK}/.deps/*-src/.git/HEAD")):
         with open(head, encoding="utf-8") as file:

@@ -4,9 +4,9 @@
 
 """The store of builds on a node: a folder for each wheel, complete or absent. Only root writes there.
 
-    STORE/wheels/0.33.0-0123456789ab/vllm-0.33.0+gb10….whl
-    STORE/wheels/0.33.0-0123456789ab/stamp.json            the inputs of the build, and the wheel's SHA-256
-    STORE/tree                                             the patched source of the last build
+STORE/wheels/0.33.0-0123456789ab/vllm-0.33.0+gb10….whl
+STORE/wheels/0.33.0-0123456789ab/stamp.json            the inputs of the build, and the wheel's SHA-256
+STORE/tree                                             the patched source of the last build
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def stamps(store: str) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def part(store: str, name: str) -> Iterator[str]:
-    """Yield a temporary folder. It becomes the build if the block succeeds, and is removed otherwise. Raises OSError."""
+    """Yield a temporary folder.
+
+    It becomes the build if the block succeeds, and is removed otherwise. Raises OSError.
+    """
     # Also what interrupted runs left of other builds, which takes gigabytes.
     for left in glob.glob(f"{glob.escape(store)}/wheels/.*.part"):
         shutil.rmtree(left)
@@ -60,7 +63,9 @@ def copy(descriptor: int, path: str) -> None:
     """Copy a file into the store, and sync it. Raises ProblemsError for a file that is too large, OSError."""
     size = os.fstat(descriptor).st_size
     if size > MOST_WHEEL:
-        raise ProblemsError([Problem("wheel", f"it has {size} bytes", f"at most {MOST_WHEEL}", "build fewer architectures")])
+        raise ProblemsError(
+            [Problem("wheel", f"it has {size} bytes", f"at most {MOST_WHEEL}", "build fewer architectures")]
+        )
     with os.fdopen(os.dup(descriptor), "rb") as source, open(path, "wb") as target:
         shutil.copyfileobj(source, target, 1 << 20)
         target.flush()
@@ -95,7 +100,11 @@ def _programs(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str) -> l
             shutil.copyfileobj(source, target, 1 << 20)
         if not member.file_size:
             return []
-        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as data:
+        with (
+            open(path, "rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+            memoryview(content) as data,
+        ):
             return fat_binary.loaded(fat_binary.read(data, member.filename))
     finally:
         with contextlib.suppress(FileNotFoundError):
@@ -103,11 +112,16 @@ def _programs(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: str) -> l
 
 
 def _damaged(path: str, found: str) -> ProblemsError:
-    return ProblemsError([Problem("wheel", f"{os.path.basename(path)}: {found}", "a complete wheel", "run the build again")])
+    return ProblemsError(
+        [Problem("wheel", f"{os.path.basename(path)}: {found}", "a complete wheel", "run the build again")]
+    )
 
 
 def installed(store: str, runtime: str | None) -> list[str]:
-    """Return the builds whose wheel an environment has. Its last file lists the wheels' hashes; see PlannedNode.runtime_mark."""
+    """Return the builds whose wheel an environment has.
+
+    Its last file lists the wheels' hashes; see PlannedNode.runtime_mark.
+    """
     hashes = io_file.read(f"{runtime}/.complete").split() if runtime else []
     return [str(stamp["name"]) for stamp in stamps(store) if stamp["sha256"] in hashes]
 

@@ -2,7 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The variables of the role vllm_build, and untrusted input: the builds and extensions of nodes, and the status of a build.
+"""The variables of the role vllm_build, and untrusted input: the builds and extensions of nodes, and the status of a
+build.
 
 The code that is built can write the status too.
 """
@@ -14,7 +15,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import HITS, MISSES, WHEEL, Dependency, Patch, Request, Status, Stored
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import (
+    HITS,
+    MISSES,
+    WHEEL,
+    Dependency,
+    Patch,
+    Request,
+    Status,
+    Stored,
+)
 
 #: The largest status, in characters, and the most dependencies.
 MOST_STATUS, _MOST_DEPENDENCIES = 1 << 16, 100
@@ -25,7 +35,10 @@ _DEPENDENCY, _COMMIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"), re.compil
 
 
 def request(given: Mapping[str, Any]) -> Request:
-    """Return the user's variables, typed. Text counts as it does with ``-e name=value``. Raises no error; see choice.check_request()."""
+    """Return the user's variables, typed.
+
+    Text counts as it does with ``-e name=value``. Raises no error; see choice.check_request().
+    """
     forms = {"patches": list, "capabilities": list, "environment": dict, "dependencies": list}
     typed = {name: given[name] if isinstance(given.get(name), form) else form() for name, form in forms.items()}
     return Request(
@@ -40,7 +53,9 @@ def request(given: Mapping[str, Any]) -> Request:
         environment={str(name): str(value) for name, value in typed["environment"].items()},
         dependencies=tuple(_dependency(each, given.get("archives", {})) for each in typed["dependencies"]),
         found=str(given.get("archives", {}).get(str(given["source"]), "")),
-        wrong={name: repr(given[name]) for name, form in forms.items() if not isinstance(given.get(name, form()), form)},
+        wrong={
+            name: repr(given[name]) for name, form in forms.items() if not isinstance(given.get(name, form()), form)
+        },
     )
 
 
@@ -58,7 +73,11 @@ def builds(stamps: Any) -> tuple[Stored, ...]:
 def build(stamp: Any) -> Stored | None:
     """Return the build of a stamp, None if a value has another form. The file's name is plain, without a folder."""
     given = stamp if isinstance(stamp, Mapping) else {}
-    name, wheel, digest = _matching(_NAME, given.get("name")), _matching(WHEEL, given.get("wheel")), _matching(_SHA256, given.get("sha256"))
+    name, wheel, digest = (
+        _matching(_NAME, given.get("name")),
+        _matching(WHEEL, given.get("wheel")),
+        _matching(_SHA256, given.get("sha256")),
+    )
     if not (name and wheel and digest):
         return None
     return Stored(name, wheel, digest, _seconds(given.get("seconds")), count(given.get("jobs")))
@@ -69,7 +88,9 @@ def published(found: Any) -> dict[str, dict[str, int]] | None:
     if not isinstance(found, Mapping):
         return None
     extensions = {str(name): dict(_items(counts)) for name, counts in found.items()}
-    return extensions if all(_is_count(number) for counts in extensions.values() for number in counts.values()) else None
+    return (
+        extensions if all(_is_count(number) for counts in extensions.values() for number in counts.values()) else None
+    )
 
 
 def count(value: Any) -> int:
@@ -89,7 +110,9 @@ def status(text: str) -> Status:
         state=_text(given.get("state")),
         seconds=_seconds(given.get("seconds")),
         wheel=_matching(WHEEL, given.get("wheel")),
-        ccache={name: value for name, value in _items(given.get("ccache")) if name in (*HITS, *MISSES) and _is_count(value)},
+        ccache={
+            name: value for name, value in _items(given.get("ccache")) if name in (*HITS, *MISSES) and _is_count(value)
+        },
         dependencies=dict(sorted(_dependencies(given.get("dependencies")).items())[:_MOST_DEPENDENCIES]),
     )
 
@@ -116,4 +139,6 @@ def _matching(pattern: re.Pattern[str], value: Any) -> str:
 
 
 def _dependencies(value: Any) -> dict[str, str]:
-    return {name: commit for name, commit in _items(value) if _matching(_DEPENDENCY, name) and _matching(_COMMIT, commit)}
+    return {
+        name: commit for name, commit in _items(value) if _matching(_DEPENDENCY, name) and _matching(_COMMIT, commit)
+    }

@@ -19,8 +19,8 @@ UNIT = "gb10-vllm-build.service"
 STATE = "/var/lib/gb10-vllm-build"
 CUDA = "cuda"
 GIB = 1024**3
-#: Bytes of memory for one compiler, by device: more than most files need, and less than the largest ones, which are few.
-#: Then bytes of the largest file, and for the rest of the machine. Source: docs/benchmarks.md, "Build of vLLM".
+#: Bytes of memory for one compiler, by device: more than most files need, and less than the largest ones, which are
+#: few. Then bytes of the largest file, and for the rest of the machine. Source: docs/benchmarks.md, "Build of vLLM".
 JOB_BYTES: Mapping[str, int] = {"cuda": 5 * GIB, "cpu": 2 * GIB}
 LARGEST_BYTES: Mapping[str, int] = {"cuda": 11 * GIB, "cpu": 2 * GIB}
 RESERVE_BYTES = 4 * GIB
@@ -61,12 +61,21 @@ _SANDBOX = (
     "UMask=0077",
 )
 #: The model and other services come first: the kernel ends the build before them if memory is short.
-_MANNERS = ("CPUWeight=20", "IOWeight=20", "Nice=10", "OOMScoreAdjust=1000", "OOMPolicy=stop", "KillMode=control-group", "TimeoutStopSec=30")
+_MANNERS = (
+    "CPUWeight=20",
+    "IOWeight=20",
+    "Nice=10",
+    "OOMScoreAdjust=1000",
+    "OOMPolicy=stop",
+    "KillMode=control-group",
+    "TimeoutStopSec=30",
+)
 
 
 @dataclass(frozen=True)
 class Host:
-    """The host of a build: cores, free bytes of memory and disk, programs (PROGRAMS, CCACHE), and whether Python.h exists.
+    """The host of a build: cores, free bytes of memory and disk, programs (PROGRAMS, CCACHE), and whether Python.h
+    exists.
 
     ``serving`` are the running units that hold a model; ``compiler`` is the release of g++ ("13.3.0"), "" if unknown.
     """
@@ -88,7 +97,10 @@ class Host:
 
 @dataclass(frozen=True)
 class Settings:
-    """The user's variables for the build; see the defaults of the role. ``jobs`` and ``nvcc_threads``: 0 to compute them."""
+    """The user's variables for the build; see the defaults of the role.
+
+    ``jobs`` and ``nvcc_threads``: 0 to compute them.
+    """
 
     jobs: int
     nvcc_threads: int
@@ -131,22 +143,33 @@ def threads(settings: Settings) -> int:
     return settings.nvcc_threads or 1
 
 
-def problems(target: Target, settings: Settings, host: Host, toolkit: cuda.Toolkit, required: str, gcc: int = 0) -> list[Problem]:
+def problems(
+    target: Target, settings: Settings, host: Host, toolkit: cuda.Toolkit, required: str, gcc: int = 0
+) -> list[Problem]:
     """Return every reason why the build cannot start.
 
-    ``required`` is the torch that the source requires, "" if it names none; ``gcc`` is the compiler that it requires for
-    CUDA, 0 if it names none.
+    ``required`` is the torch that the source requires, "" if it names none; ``gcc`` is the compiler that it requires
+    for CUDA, 0 if it names none.
     """
     found = [*_programs(settings, host), *(_gpus(target, toolkit) if target.device == CUDA else [])]
     if required and target.torch and required != target.torch:
-        expected, fix = f"torch {target.torch}, the release of the lock", "use a stack with that torch, or another commit of vLLM"
+        expected, fix = (
+            f"torch {target.torch}, the release of the lock",
+            "use a stack with that torch, or another commit of vLLM",
+        )
         found.append(Problem("source", f"this source requires torch {required}", expected, fix))
     if target.device == CUDA and 0 < host.gcc < gcc:
         fix = f"install g++-{gcc}, or build on a newer release of the system"
-        found.append(Problem("programs", f"g++ is release {host.gcc}", f"{gcc} or newer, which this source requires for CUDA", fix))
+        found.append(
+            Problem(
+                "programs", f"g++ is release {host.gcc}", f"{gcc} or newer, which this source requires for CUDA", fix
+            )
+        )
     found += _resources(target.device, settings, host)
     if taken := sorted(OWN & settings.environment.keys()):
-        found.append(Problem("vllm_build_environment", ", ".join(taken), "variables that the role does not set", "remove them"))
+        found.append(
+            Problem("vllm_build_environment", ", ".join(taken), "variables that the role does not set", "remove them")
+        )
     return found
 
 
@@ -155,17 +178,33 @@ def _programs(settings: Settings, host: Host) -> list[Problem]:
     needed = PROGRAMS | (CCACHE if settings.ccache else {})
     if missing := [name for name in needed if name not in host.programs]:
         packages = " ".join(needed[name] for name in missing)
-        found.append(Problem("programs", f"{', '.join(missing)} not found", "the programs of the build", f"apt-get install {packages}"))
+        found.append(
+            Problem(
+                "programs",
+                f"{', '.join(missing)} not found",
+                "the programs of the build",
+                f"apt-get install {packages}",
+            )
+        )
     if not host.headers:
-        found.append(Problem("programs", "Python.h not found", "the headers of the runtime's Python", "apt-get install python3-dev"))
+        found.append(
+            Problem(
+                "programs", "Python.h not found", "the headers of the runtime's Python", "apt-get install python3-dev"
+            )
+        )
     return found
 
 
 def _gpus(target: Target, toolkit: cuda.Toolkit) -> list[Problem]:
     # A build for 12.1 has PTX in FlashAttention 2 and in six files of _C; see docs/benchmarks.md, "Build of vLLM".
-    found = [*cuda.check(toolkit, target.capabilities), *(_wrong_cuda(toolkit, target.cuda) or cuda.check_driver(toolkit, target.driver))]
+    found = [
+        *cuda.check(toolkit, target.capabilities),
+        *(_wrong_cuda(toolkit, target.cuda) or cuda.check_driver(toolkit, target.driver)),
+    ]
     if not target.capabilities:
-        found.append(Problem("gpus", "no GPU is known", "at least one GPU", "set vllm_build_capabilities, such as [12.1]"))
+        found.append(
+            Problem("gpus", "no GPU is known", "at least one GPU", "set vllm_build_capabilities, such as [12.1]")
+        )
     return found
 
 
@@ -179,10 +218,18 @@ def _resources(device: str, settings: Settings, host: Host) -> list[Problem]:
         found.append(Problem("memory", f"{' and '.join(host.serving)} {verb} running", expected, fix))
     if host.memory < (least := RESERVE_BYTES + LARGEST_BYTES[device]):
         fix = "end other programs, or make the node with more free memory the head"
-        found.append(Problem("memory", f"{host.memory / GIB:.1f} GiB are free", f"{least / GIB:.0f} GiB for the largest file", fix))
+        found.append(
+            Problem(
+                "memory", f"{host.memory / GIB:.1f} GiB are free", f"{least / GIB:.0f} GiB for the largest file", fix
+            )
+        )
     if host.disk < DISK_BYTES[device]:
         fix = "free disk space: playbooks/reset.yml lists the files of this collection"
-        found.append(Problem("disk", f"{host.disk / GIB:.1f} GiB are free in {STATE}", f"{DISK_BYTES[device] / GIB:.0f} GiB", fix))
+        found.append(
+            Problem(
+                "disk", f"{host.disk / GIB:.1f} GiB are free in {STATE}", f"{DISK_BYTES[device] / GIB:.0f} GiB", fix
+            )
+        )
     return found
 
 
@@ -191,7 +238,9 @@ def _wrong_cuda(toolkit: cuda.Toolkit, wanted: str) -> list[Problem]:
     if toolkit.home is None or not wanted or toolkit.release.partition(".")[0] == wanted.partition(".")[0]:
         return []
     fix = "install it, or set vllm_build_cuda_home"
-    return [Problem("toolkit", f"nvcc in {toolkit.home} is release {toolkit.release}", f"CUDA {wanted}, that of torch", fix)]
+    return [
+        Problem("toolkit", f"nvcc in {toolkit.home} is release {toolkit.release}", f"CUDA {wanted}, that of torch", fix)
+    ]
 
 
 def required_torch(pyproject: str) -> str:
@@ -225,7 +274,11 @@ def environment(target: Target, settings: Settings, jobs_: int, python: str, too
         "VLLM_TARGET_DEVICE": target.device,
     }
     # CMake reads such a variable only as its own, except for some of vLLM's files.
-    sources = [f"-D{name}={value}" for name, value in settings.environment.items() if name.startswith("FETCHCONTENT_SOURCE_DIR_")]
+    sources = [
+        f"-D{name}={value}"
+        for name, value in settings.environment.items()
+        if name.startswith("FETCHCONTENT_SOURCE_DIR_")
+    ]
     if sources:
         variables["CMAKE_ARGS"] = " ".join([*settings.environment.get("CMAKE_ARGS", "").split(), *sources])
     if not settings.ccache:

@@ -44,7 +44,9 @@ def progress(active: str, result: str, seconds: float, log: str, status: Status,
         return Progress("finished", step, steps, status.seconds, "")
     if active == "failed" or (mine and status.state == "failed"):
         return Progress("failed", step, steps, seconds, _reason(result, log))
-    return Progress("none", step, steps, seconds, "the unit has ended before its build, such as by a restart of the host")
+    return Progress(
+        "none", step, steps, seconds, "the unit has ended before its build, such as by a restart of the host"
+    )
 
 
 def _steps(log: str) -> tuple[int, int]:

@@ -27,7 +27,8 @@ class Patch:
 
 @dataclass(frozen=True)
 class Dependency:
-    """A dependency's source: the variable of vLLM's CMake files, a tar file on the controller, and its expected SHA-256.
+    """A dependency's source: the variable of vLLM's CMake files, a tar file on the controller, and its expected
+    SHA-256.
 
     ``found`` is the file's SHA-256, "" if it cannot be read.
     """
@@ -42,8 +43,8 @@ class Dependency:
 class Request:
     """The user's variables; see the defaults of the role vllm_build.
 
-    ``found`` is the SHA-256 of a source that is a file, "" if it cannot be read. ``wrong`` are the values of a wrong type,
-    by name.
+    ``found`` is the SHA-256 of a source that is a file, "" if it cannot be read. ``wrong`` are the values of a wrong
+    type, by name.
     """
 
     wanted: str
@@ -72,7 +73,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Stored:
-    """A build in a node's store: its name, its wheel's file name and SHA-256, and its duration with so many compilers."""
+    """A build in a node's store: its name, its wheel's file name and SHA-256, and its duration with so many
+    compilers."""
 
     name: str
     wheel: str
@@ -83,11 +85,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its name, the compute capability of its GPU ("" if unknown), its builds, newest first, and its published wheel.
+    """A node: its name, the compute capability of its GPU ("" if unknown), its builds, newest first, and its published
+    wheel.
 
     ``published`` has the coverage of each extension (runtime/coverage.py), {} for a build without GPU code, None if the
-    published runtime is not installed. ``cores`` and free ``memory`` in bytes are 0 if unknown. ``cuda`` is the newest CUDA
-    release that the driver supports ("13.0"), "" if unknown.
+    published runtime is not installed. ``cores`` and free ``memory`` in bytes are 0 if unknown. ``cuda`` is the newest
+    CUDA release that the driver supports ("13.0"), "" if unknown.
     """
 
     name: str
@@ -101,7 +104,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Item:
-    """One wheel: its name, GPUs ("12.1"), TORCH_CUDA_ARCH_LIST, version, torch, nodes, and the file in each node's store.
+    """One wheel: its name, GPUs ("12.1"), TORCH_CUDA_ARCH_LIST, version, torch, nodes, and the file in each node's
+    store.
 
     A build for CPUs has no GPUs. ``nodes`` need the wheel: for an image only the head. ``wheel`` and ``sha256`` are ""
     until the first node has it. ``driver`` is the newest CUDA release that the drivers of all its ranks support, "" if
@@ -124,8 +128,8 @@ class Choice:
     """Whether the cluster runs a build, and why.
 
     ``state``: off (not wanted), undecided (the published wheel must be installed first), published (it is sufficient),
-    missing (a build is needed and not on every node that needs it yet) or ready. ``key`` names the source and the patches.
-    ``identity`` is the exact source, and ``archive`` whether it is a file; see Request.
+    missing (a build is needed and not on every node that needs it yet) or ready. ``key`` names the source and the
+    patches. ``identity`` is the exact source, and ``archive`` whether it is a file; see Request.
     """
 
     state: str
@@ -143,7 +147,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Status:
-    """What a build's program wrote: the build's name, its state, seconds, wheel, ccache's statistics, and {dependency: commit}."""
+    """What a build's program wrote: the build's name, its state, seconds, wheel, ccache's statistics, and {dependency:
+    commit}."""
 
     name: str = ""
     state: str = ""

@@ -29,7 +29,10 @@ def covered(extensions: Extensions, gpu: ComputeCapability) -> dict[str, dict[st
 
 def problems(extensions: Extensions, gpus: Sequence[ComputeCapability]) -> list[Problem]:
     """Return why these GPUs cannot run a wheel: an extension that each model needs has no code for one of them."""
-    fix = "see in build.log which extensions were built and for which GPUs; correct the patches, or set vllm_build_capabilities"
+    fix = (
+        "see in build.log which extensions were built and for which GPUs; correct the patches, or set "
+        "vllm_build_capabilities"
+    )
     # An extension without any GPU code is in the wheel, so it must not count as absent.
     empty = {name: {str(way): 0 for way in fat_binary.WAYS} for name in extensions}
     return [

@@ -64,7 +64,11 @@ class Option:
 
     def takes(self, value: str) -> bool:
         """Return whether a value may be valid. For an ``open`` option that includes names with a dot: classes."""
-        return not self.choices or self.folded(value) in self.choices or (self.open and (value in ("", "None") or "." in value))
+        return (
+            not self.choices
+            or self.folded(value) in self.choices
+            or (self.open and (value in ("", "None") or "." in value))
+        )
 
 
 def text(release: Number) -> str:
@@ -113,7 +117,9 @@ def _option(row: Sequence[str], release: Number) -> Option:
     if kind == "bool":
         aliases += [f"--no-{long.removeprefix('--')}" for long in (name, *aliases) if long.startswith("--")]
     fold = next((word for word in rest if word in ("lower", "upper")), "")
-    return Option(name, "flag" if kind == "bool" else kind, tuple(aliases), tuple(words[end + 1 :]), fold, "open" in rest)
+    return Option(
+        name, "flag" if kind == "bool" else kind, tuple(aliases), tuple(words[end + 1 :]), fold, "open" in rest
+    )
 
 
 @functools.cache
@@ -129,7 +135,9 @@ def options(release: str) -> Mapping[str, Option]:
 def options_of(answer: Sequence[Mapping[str, Any]]) -> Mapping[str, Option]:
     """Return the options from the module vllm_arguments_info by their long names."""
     return {
-        entry["name"]: Option(entry["name"], entry["kind"], tuple(entry["aliases"]), tuple(entry["choices"]), entry["fold"], entry["open"])
+        entry["name"]: Option(
+            entry["name"], entry["kind"], tuple(entry["aliases"]), tuple(entry["choices"]), entry["fold"], entry["open"]
+        )
         for entry in answer
     }
 
@@ -171,7 +179,9 @@ def newer(release: str, path: str) -> Problem:
     )
 
 
-def check_environment(environment: Mapping[str, str], release: str, queried: Sequence[str] | None = None, path: str = "environment") -> list[Problem]:
+def check_environment(
+    environment: Mapping[str, str], release: str, queried: Sequence[str] | None = None, path: str = "environment"
+) -> list[Problem]:
     """Return a problem for each VLLM_* variable that the release does not read.
 
     ``queried``: the variables of the installed vLLM, if they were queried.
@@ -251,10 +261,12 @@ def parse(
 
 @dataclass(frozen=True)
 class Release:
-    """The vLLM that a cluster runs. ``listed``: whether the table has it; ``queried``: whether the installed one reported ``options``.
+    """The vLLM that a cluster runs. ``listed``: whether the table has it; ``queried``: whether the installed one
+    reported ``options``.
 
     ``options`` by long name are the table's if it was not queried, and for an unlisted release those of the last one.
-    ``variables`` are None if it was not queried. ``unread``: the image may have another release, and a later run checks it.
+    ``variables`` are None if it was not queried. ``unread``: the image may have another release, and a later run checks
+    it.
     """
 
     version: str
@@ -284,9 +296,15 @@ class Release:
 
 
 def of_runtime(
-    version: str, answer: Sequence[Mapping[str, Any]] | None = None, variables: Sequence[str] | None = None, unread: bool = False
+    version: str,
+    answer: Sequence[Mapping[str, Any]] | None = None,
+    variables: Sequence[str] | None = None,
+    unread: bool = False,
 ) -> Release:
-    """Return a release with the installed vLLM's ``answer`` about its options, as for options_of(). Raises ValueError for an invalid version."""
+    """Return a release with the installed vLLM's ``answer`` about its options, as for options_of().
+
+    Raises ValueError for an invalid version.
+    """
     listed = known(version)
     options = _options(read(version) if listed else LAST) if answer is None else options_of(answer)
     return Release(version, number(version), listed, answer is not None, options, variables, unread)
@@ -314,7 +332,8 @@ def _split(argv: Sequence[str], position: int) -> tuple[str, str | None]:
 
 
 class _Parser:
-    """Parses an argv like vLLM's FlexibleArgumentParser (vllm/utils/argparse_utils.py): argparse after some rewriting."""
+    """Parses an argv like vLLM's FlexibleArgumentParser (vllm/utils/argparse_utils.py): argparse after some
+    rewriting."""
 
     def __init__(self, there: Mapping[str, Option], release: str, queried: bool, path: str) -> None:
         self.there, self.release, self.queried, self.path = there, release, queried, path
@@ -378,7 +397,12 @@ class _Parser:
         return end
 
     def no_value(self, position: int, name: str) -> None:
-        self.problem(position, f"{name} has no value", "a value after it", f"write {name} and its value as two arguments, or remove it")
+        self.problem(
+            position,
+            f"{name} has no value",
+            "a value after it",
+            f"write {name} and its value as two arguments, or remove it",
+        )
 
     def dotted(self, argv: Sequence[str], position: int, name: str, value: str | None) -> int:
         """Record one key of an option that takes JSON; the next argument is always its value."""
@@ -414,7 +438,9 @@ class _Parser:
         """Return whether argparse interprets an argument as a value."""
         if not argument.startswith("-") or argument == "-":
             return True
-        return argument.partition("=")[0] not in self.flags and (bool(_NUMBER.fullmatch(argument)) or (" " in argument and argument[:2] != "--"))
+        return argument.partition("=")[0] not in self.flags and (
+            bool(_NUMBER.fullmatch(argument)) or (" " in argument and argument[:2] != "--")
+        )
 
     def problem(self, position: int, found: str, expected: str, fix: str) -> None:
         self.problems.append(Problem(f"{self.path}[{position}]", found, expected, fix))

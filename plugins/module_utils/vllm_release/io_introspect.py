@@ -5,9 +5,10 @@
 """Reads the arguments of an installed vLLM.
 
 This file is also a program: vLLM's Python runs it, so it imports nothing from this collection. The last line on stdout
-is one JSON object: {"version", "ray", "nccl", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}], "variables":
-[name]}, with options as in lookup.Option; "ray" and "nccl" are "" without them. If vLLM does not expose the values of an
-option, its choices are empty.
+is one JSON object: {"version", "ray", "nccl", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}],
+"variables":
+[name]}, with options as in lookup.Option; "ray" and "nccl" are "" without them. If vLLM does not expose the values of
+an option, its choices are empty.
 """
 
 from __future__ import annotations
@@ -23,7 +24,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 Choices = Callable[[], Iterable[str]]
-_PARSERS = ("vllm.entrypoints.common.cli_args", "vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+_PARSERS = (
+    "vllm.entrypoints.common.cli_args",
+    "vllm.entrypoints.launchers.cli_args",
+    "vllm.entrypoints.openai.cli_args",
+)
 _KINDS = {"BooleanOptionalAction": "flag", "_StoreTrueAction": "flag", "_AppendAction": "append"}
 _ARITIES: dict[int | str | None, str] = {None: "value", "?": "optional", "+": "list", "*": "list"}
 
@@ -60,7 +65,14 @@ def described(action: argparse.Action) -> dict[str, Any]:
     taken = action.metavar if isinstance(action.metavar, list) else ()
     choices = sorted({str(choice) for choice in action.choices or taken})
     aliases = [flag for flag in action.option_strings if flag != name]
-    return {"name": name, "kind": kind, "aliases": aliases, "choices": choices, "fold": _fold(action) if choices else "", "open": bool(taken)}
+    return {
+        "name": name,
+        "kind": kind,
+        "aliases": aliases,
+        "choices": choices,
+        "fold": _fold(action) if choices else "",
+        "open": bool(taken),
+    }
 
 
 def _fold(action: argparse.Action) -> str:
@@ -86,8 +98,14 @@ def _backends() -> Iterable[str]:
 
 #: Options whose values vLLM checks only after parsing: the source of the values, and their case conversion.
 LATER: dict[str, tuple[Choices, str]] = {
-    "--quantization": (lambda: importlib.import_module("vllm.model_executor.layers.quantization").QUANTIZATION_METHODS, ""),
-    "--load-format": (lambda: importlib.import_module("vllm.model_executor.model_loader")._LOAD_FORMAT_TO_MODEL_LOADER, ""),
+    "--quantization": (
+        lambda: importlib.import_module("vllm.model_executor.layers.quantization").QUANTIZATION_METHODS,
+        "",
+    ),
+    "--load-format": (
+        lambda: importlib.import_module("vllm.model_executor.model_loader")._LOAD_FORMAT_TO_MODEL_LOADER,
+        "",
+    ),
     "--tool-call-parser": (_registered("vllm.tool_parsers", "ToolParserManager"), ""),
     "--reasoning-parser": (_registered("vllm.reasoning", "ReasoningParserManager"), ""),
     "--attention-backend": (_backends, "upper"),

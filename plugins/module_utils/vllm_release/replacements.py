@@ -72,7 +72,10 @@ REPLACED: Mapping[str, tuple[str, str]] = {
     "VLLM_USE_NVFP4_CT_EMULATIONS": ("use --linear-backend emulation", _WARNED),
     "VLLM_TEST_FORCE_FP8_MARLIN": (
         "use --linear-backend marlin or --moe-backend marlin",
-        "vllm/model_executor/kernels/linear/scaled_mm/marlin.py (0.28.0) line 49, layers/fused_moe/oracle/fp8.py line 374",
+        (
+            "vllm/model_executor/kernels/linear/scaled_mm/marlin.py (0.28.0) line 49, "
+            "layers/fused_moe/oracle/fp8.py line 374"
+        ),
     ),
     "VLLM_MM_HASHER_ALGORITHM": ("use --mm-hasher-algorithm", "vllm/config/multimodal.py (0.30.0) line 157"),
     "VLLM_PREFIX_CACHE_RETENTION_INTERVAL": (

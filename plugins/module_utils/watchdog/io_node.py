@@ -95,7 +95,11 @@ def reachable(address: str) -> bool:
 def unreachable(addresses: Mapping[str, str]) -> list[str]:
     """Return the names of the nodes (name -> address) whose kernel does not answer. All are queried at once."""
     with ThreadPoolExecutor(max_workers=len(addresses) or 1) as pool:
-        return [name for name, answers in zip(addresses, pool.map(reachable, addresses.values()), strict=True) if not answers]
+        return [
+            name
+            for name, answers in zip(addresses, pool.map(reachable, addresses.values()), strict=True)
+            if not answers
+        ]
 
 
 def boot() -> str:

@@ -111,7 +111,8 @@ class Node:
     found: Local = field(default_factory=Local)
     failed: tuple[str, ...] = ()
     queried: float | None = None
-    #: The processes now; the time of a restart of the server, and the processes then. A later one is not left from before.
+    #: The processes now; the time of a restart of the server, and the processes then. A later one is not left from
+    #: before.
     pids: frozenset[int] = frozenset()
     since: float | None = None
     old: frozenset[int] = frozenset()

@@ -53,7 +53,12 @@ def engine(text: str, requests: str = "") -> Engine | None:
         return None
     sums = {name: sum(map(float, values)) for name, values in found.items()}
     # A pooling model generates no tokens. The read ones are counted with the first output of a request.
-    return Engine(tuple(sums.values()), sums[_GENERATED] + sums[_READ], sums[_RUNNING], int(requests) if _COUNT.fullmatch(requests) else 0)
+    return Engine(
+        tuple(sums.values()),
+        sums[_GENERATED] + sums[_READ],
+        sums[_RUNNING],
+        int(requests) if _COUNT.fullmatch(requests) else 0,
+    )
 
 
 def process(stat: str) -> Process | None:

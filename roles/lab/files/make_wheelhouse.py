@@ -27,7 +27,9 @@ ENTRY_POINTS = "[vllm.platform_plugins]\ngb10_lab = gb10_lab_vllm:register\n"
 
 def requirements(lock):
     """Return (all requirement lines with hashes, name -> version of the pinned ones)."""
-    text = "".join(line for line in lock.read_text(encoding="utf-8").splitlines(keepends=True) if not line.startswith("#"))
+    text = "".join(
+        line for line in lock.read_text(encoding="utf-8").splitlines(keepends=True) if not line.startswith("#")
+    )
     lines = [line for line in text.replace("\\\n", "").splitlines() if line.strip()]
     pins = dict(match.groups() for line in lines if (match := re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line)))
     return lines, pins
@@ -42,7 +44,9 @@ def write_wheel(folder, name, version, files, entry_points=""):
     info = f"{stem}.dist-info"
     content = dict(files)
     content[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
-    content[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: gb10.cluster\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    content[f"{info}/WHEEL"] = (
+        b"Wheel-Version: 1.0\nGenerator: gb10.cluster\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    )
     if entry_points:
         content[f"{info}/entry_points.txt"] = entry_points.encode()
     record = ""
@@ -66,7 +70,10 @@ def own_wheels(folder, pins):
         return {}
     plugin = Path(__file__).with_name("vllm_plugin")
     files = {p.name: p.read_bytes() for p in sorted(plugin.glob("*.py"))}
-    return {PLUGIN: write_wheel(folder, PLUGIN, pins[PLUGIN], files, ENTRY_POINTS), "vllm": write_wheel(folder, "vllm", pins["vllm"], {})}
+    return {
+        PLUGIN: write_wheel(folder, PLUGIN, pins[PLUGIN], files, ENTRY_POINTS),
+        "vllm": write_wheel(folder, "vllm", pins["vllm"], {}),
+    }
 
 
 def main(lock, output, pip_arguments):
@@ -83,12 +90,24 @@ def main(lock, output, pip_arguments):
     own = own_wheels(folder, pins)
     for name, digest in own.items():
         if not any(line.startswith(f"{name}==") and digest in line for line in lines):
-            sys.exit(f"{lock}: {name}=={pins[name]} does not have the hash of the built wheel. Expected: --hash=sha256:{digest}")
+            sys.exit(
+                f"{lock}: {name}=={pins[name]} does not have the hash of the built wheel. Expected: "
+                f"--hash=sha256:{digest}"
+            )
 
     wanted = folder / "downloads.txt"
     wanted.write_text("".join(f"{line}\n" for line in lines if line.partition("==")[0] not in own), encoding="utf-8")
     # --no-deps: the lock file is complete. Wheels only: the nodes cannot build packages without network.
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:", "--progress-bar=off"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        "--progress-bar=off",
+    ]
     subprocess.run([*command, "-r", str(wanted), "-d", str(folder), *pip_arguments], check=True)
 
     part = output.with_name(f"{output.name}.part")

@@ -2,14 +2,15 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Measure how fast collectives move data between processes: one on each node, all started within the timeout, with the same arguments.
+"""Measure how fast collectives move data between processes: one on each node, all started within the timeout, with the
+same arguments.
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.100.0.1 MASTER_PORT=29510 python nccl_bandwidth.py --bytes 1073741824
 
 Needs only PyTorch, no MPI. The last line on stdout is one JSON object:
-{"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds", "bus_gbps"}]}. Seconds are for one call, of the rank
-with the longest average; bus_gbps is bus bandwidth in 10^9 bytes a second. The first result of each collective is verified.
-The process ends when its stdin closes, so its parent can inspect it before.
+{"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds", "bus_gbps"}]}. Seconds are for one
+call, of the rank with the longest average; bus_gbps is bus bandwidth in 10^9 bytes a second. The first result of each
+collective is verified. The process ends when its stdin closes, so its parent can inspect it before.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ def sizes(largest: int, ranks: int) -> list[int]:
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """Return the factor from size/time to bus bandwidth. Source: NVIDIA nccl-tests, doc/PERFORMANCE.md; all_gather's size is its result's."""
+    """Return the factor from size/time to bus bandwidth.
+
+    Source: NVIDIA nccl-tests, doc/PERFORMANCE.md; all_gather's size is its result's.
+    """
     return {"all_reduce": 2.0, "all_gather": 1.0}[collective] * (ranks - 1) / ranks
 
 
@@ -52,7 +56,9 @@ def prepare(collective: str, size: int, device: torch.device) -> tuple[Callable[
         return lambda: dist.all_reduce(whole), lambda: bool((whole == ranks * (ranks + 1) / 2).all())
     part = whole[: size // 4 // ranks].clone()
     expected = torch.arange(1, ranks + 1, device=device, dtype=whole.dtype)
-    return lambda: dist.all_gather_into_tensor(whole, part), lambda: bool((whole.view(ranks, -1) == expected[:, None]).all())
+    return lambda: dist.all_gather_into_tensor(whole, part), lambda: bool(
+        (whole.view(ranks, -1) == expected[:, None]).all()
+    )
 
 
 def measure(collective: str, size: int, iterations: int, device: torch.device) -> dict[str, object]:
@@ -99,7 +105,9 @@ def main() -> None:
     dist.init_process_group(options.backend, timeout=datetime.timedelta(seconds=options.timeout))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     results = [
-        measure(collective, size, options.iterations, device) for collective in ("all_reduce", "all_gather") for size in sizes(options.bytes, ranks)
+        measure(collective, size, options.iterations, device)
+        for collective in ("all_reduce", "all_gather")
+        for size in sizes(options.bytes, ranks)
     ]
     dist.barrier()
     dist.destroy_process_group()

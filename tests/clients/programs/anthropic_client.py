@@ -75,4 +75,21 @@ async def wrong_key() -> Any:
     return ask(anthropic.Anthropic(api_key="sk-wrong"))
 
 
-run({case.__name__: case for case in (plain, stream, tools, tools_stream, schema, leave, leave_plain, models, count, unknown_model, wrong_key)})
+run(
+    {
+        case.__name__: case
+        for case in (
+            plain,
+            stream,
+            tools,
+            tools_stream,
+            schema,
+            leave,
+            leave_plain,
+            models,
+            count,
+            unknown_model,
+            wrong_key,
+        )
+    }
+)

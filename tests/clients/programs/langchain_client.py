@@ -93,6 +93,22 @@ async def wrong_key() -> Any:
     return model(api_key="sk-wrong").invoke("Hello")
 
 
-run({case.__name__: case for case in (
-    plain, stream, responses, responses_stream, tools, tools_stream, schema, leave, leave_plain, unknown_model, embeddings, wrong_key,
-)})  # fmt: skip
+run(
+    {
+        case.__name__: case
+        for case in (
+            plain,
+            stream,
+            responses,
+            responses_stream,
+            tools,
+            tools_stream,
+            schema,
+            leave,
+            leave_plain,
+            unknown_model,
+            embeddings,
+            wrong_key,
+        )
+    }
+)

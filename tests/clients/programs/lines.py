@@ -48,4 +48,9 @@ async def _answer(cases: Mapping[str, Callable[[], Awaitable[Any]]], name: str) 
         return await cases[name]()
     except Exception as error:  # noqa: BLE001  # The test compares it.
         body = getattr(error, "body", None)
-        return {"error": type(error).__name__, "status": getattr(error, "status_code", None), "body": body, "message": str(error)}
+        return {
+            "error": type(error).__name__,
+            "status": getattr(error, "status_code", None),
+            "body": body,
+            "message": str(error),
+        }

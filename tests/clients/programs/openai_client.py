@@ -10,7 +10,9 @@ import openai
 from lines import CITY, HELLO, LONG, MODEL, PATIENCE, PLACE, RESULT, TOOL, each, run, settled
 
 client: Any = {"sync": openai.OpenAI, "async": openai.AsyncOpenAI}[sys.argv[1]]()
-TOOLS: Any = [{"type": "function", "function": {"name": TOOL, "description": "The weather of a city.", "parameters": CITY}}]
+TOOLS: Any = [
+    {"type": "function", "function": {"name": TOOL, "description": "The weather of a city.", "parameters": CITY}}
+]
 
 
 async def chat(given: Any = None, **more: Any) -> Any:
@@ -19,7 +21,10 @@ async def chat(given: Any = None, **more: Any) -> Any:
 
 async def plain() -> Any:
     found = await chat()
-    return {"text": found.choices[0].message.content, "usage": [found.usage.prompt_tokens, found.usage.completion_tokens]}
+    return {
+        "text": found.choices[0].message.content,
+        "usage": [found.usage.prompt_tokens, found.usage.completion_tokens],
+    }
 
 
 async def stream() -> Any:
@@ -96,6 +101,23 @@ async def wrong_key() -> Any:
     return await chat(client.with_options(api_key="sk-wrong"))
 
 
-run({case.__name__: case for case in (
-    plain, stream, tools, tools_stream, schema, responses, responses_stream, leave, leave_plain, models, unknown_model, embeddings, wrong_key,
-)})  # fmt: skip
+run(
+    {
+        case.__name__: case
+        for case in (
+            plain,
+            stream,
+            tools,
+            tools_stream,
+            schema,
+            responses,
+            responses_stream,
+            leave,
+            leave_plain,
+            models,
+            unknown_model,
+            embeddings,
+            wrong_key,
+        )
+    }
+)

@@ -1,4 +1,5 @@
-"""A failed fabric change restores the former configuration. On a cluster of three or more nodes on a switch, without a model.
+"""A failed fabric change restores the former configuration. On a cluster of three or more nodes on a switch, without a
+model.
 
 Each test restores the fabric; the tests run in the file's order.
 """
@@ -24,7 +25,8 @@ TAG = ("--tags", "qsfp_netplan")
 OURS, MANAGEMENT = "/etc/netplan/60-gb10-qsfp.yaml", "/etc/netplan/00-management.yaml"
 #: Most tests change the MTU, because then every rail of every node differs.
 MTU = 8000
-#: The task before the confirmations. A kill at the first confirmation can come after it, and then some hosts keep the change.
+#: The task before the confirmations. A kill at the first confirmation can come after it, and then some hosts keep the
+#: change.
 UNCONFIRMED = "Verify every rail with full-size frames"
 State = dict[str, object]
 
@@ -44,8 +46,15 @@ def state(host: Host) -> State:
         for link in json.loads(host.check_output("ip -json address show"))
     }
     # In one command: a timer may be removing files.
-    found = host.run("find /etc/netplan /etc/NetworkManager -type f -printf '%m ' -exec sha256sum '{}' ';' 2>/dev/null").stdout
-    return {"links": links, "files": {path: (mode, digest) for mode, digest, path in (line.split(maxsplit=2) for line in found.splitlines())}}
+    found = host.run(
+        "find /etc/netplan /etc/NetworkManager -type f -printf '%m ' -exec sha256sum '{}' ';' 2>/dev/null"
+    ).stdout
+    return {
+        "links": links,
+        "files": {
+            path: (mode, digest) for mode, digest, path in (line.split(maxsplit=2) for line in found.splitlines())
+        },
+    }
 
 
 @pytest.fixture
@@ -90,17 +99,24 @@ def failed(run: Run) -> str:
     return run.output.split("The fabric is not as planned.")[-1].split("Origin:")[0]
 
 
-def test_a_pulled_cable_is_found_before_anything_changes(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+def test_a_pulled_cable_is_found_before_anything_changes(
+    cluster: Cluster, states: Callable[[], dict[str, State]]
+) -> None:
     before = states()
     with switch_port(cluster, "spark2", "down", back=("up",)):
         run = cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU))
     assert run.status != 0
-    assert "nodes[1].ports[0]: port 1 of spark2 has no carrier, port 0 has. Expected: a link on every port of the fabric." in run.output
+    assert (
+        "nodes[1].ports[0]: port 1 of spark2 has no carrier, port 0 has. Expected: a link on every port of the fabric."
+        in run.output
+    )
     assert "nodes[0].ports[0]" not in run.output
     assert states() == before
 
 
-def test_auto_takes_what_is_cabled_and_then_what_it_took(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+def test_auto_takes_what_is_cabled_and_then_what_it_took(
+    cluster: Cluster, states: Callable[[], dict[str, State]]
+) -> None:
     """A list puts the fabric on port 1. Without carrier on port 0, auto selects the same port."""
     before = states()
     auto = extra(gb10_fabric_ports="auto")
@@ -124,7 +140,9 @@ def test_auto_takes_what_is_cabled_and_then_what_it_took(cluster: Cluster, state
     assert states() == before
 
 
-def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(
+    cluster: Cluster, states: Callable[[], dict[str, State]]
+) -> None:
     """A port in another network of the switch has carrier, so only the probe finds the error."""
     before = states()
     with switch_port(cluster, "spark2", "nomaster", back=("master", "qsfp1")):
@@ -135,7 +153,9 @@ def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(clu
     assert states() == before
 
 
-def test_one_node_with_an_mtu_of_1500_is_found_by_name(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+def test_one_node_with_an_mtu_of_1500_is_found_by_name(
+    cluster: Cluster, states: Callable[[], dict[str, State]]
+) -> None:
     before = states()
     with switch_port(cluster, "spark3", "mtu", "1500", back=("mtu", "9216")):
         said = failed(cluster.site(*TAG, *extra(qsfp_netplan_probe_timeout=6)))
@@ -147,7 +167,9 @@ def test_one_node_with_an_mtu_of_1500_is_found_by_name(cluster: Cluster, states:
 
 
 def test_what_was_changed_by_hand_is_mended_on_that_node_alone(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    nodes["spark2"].check_output("ip link set enP2p1s0f1np1 mtu 1500; echo 0 > /proc/sys/net/ipv4/conf/enP2p1s0f1np1/arp_ignore")
+    nodes["spark2"].check_output(
+        "ip link set enP2p1s0f1np1 mtu 1500; echo 0 > /proc/sys/net/ipv4/conf/enP2p1s0f1np1/arp_ignore"
+    )
     run = cluster.site(*TAG).assert_ok()
     assert "enP2p1s0f1np1 has MTU 1500 instead of 9000" in run.output
     assert "enP2p1s0f1np1 has ipv4/arp_ignore 0 instead of 1" in run.output
@@ -157,18 +179,25 @@ def test_what_was_changed_by_hand_is_mended_on_that_node_alone(cluster: Cluster,
 def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
     cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
 ) -> None:
-    """spark2 reaches its controller through a router, at an address inside the fabric's new subnet. No preflight can detect that."""
+    """spark2 reaches its controller through a router, at an address inside the fabric's new subnet.
+
+    No preflight can detect that.
+    """
     name, host = "spark2", nodes["spark2"]
     lab, gateway = cluster.nodes[name]["lab_name"], cluster.nodes[name]["lab_prefix"] + ".1"
     controller = ["address", "{}", "10.120.0.200/32", "dev", f"{lab}-mgmt"]
     subprocess.run(["ip", *(word.format("add") for word in controller)], check=True)
     try:
-        route = {"network": {"version": 2, "ethernets": {"enP7s7": {"routes": [{"to": "10.120.0.0/16", "via": gateway}]}}}}
+        route = {
+            "network": {"version": 2, "ethernets": {"enP7s7": {"routes": [{"to": "10.120.0.0/16", "via": gateway}]}}}
+        }
         host.check_output(f"umask 077; echo '{json.dumps(route)}' > /etc/netplan/01-route.yaml; netplan apply")
         before = states()
         through = "{{ '-o BindAddress=10.120.0.200 -o ControlPath=none' if inventory_hostname == 'spark2' else '' }}"
         began = time.monotonic()
-        settings = extra(gb10_fabric_cidr="10.120.0.0/16", qsfp_netplan_confirm_timeout=25, ansible_ssh_extra_args=through)
+        settings = extra(
+            gb10_fabric_cidr="10.120.0.0/16", qsfp_netplan_confirm_timeout=25, ansible_ssh_extra_args=through
+        )
         run = cluster.site(*TAG, *settings)
         assert "spark2: connection lost during the change" in run.output
         said = failed(run)
@@ -183,7 +212,9 @@ def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
         subprocess.run(["ip", *(word.format("delete") for word in controller)], check=True)
 
 
-def test_a_controller_that_dies_before_confirming_leaves_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+def test_a_controller_that_dies_before_confirming_leaves_the_old_state(
+    cluster: Cluster, states: Callable[[], dict[str, State]]
+) -> None:
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=15)
     run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], UNCONFIRMED)
@@ -222,7 +253,8 @@ def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
     """netplan's directory is a separate disk, which fills between the change and the end of the rollback timer."""
     host = nodes["spark4"]
     host.check_output(
-        "cp -a /etc/netplan /var/tmp/netplan && mount -t tmpfs -o size=256k,mode=755 tmpfs /etc/netplan && cp -a /var/tmp/netplan/. /etc/netplan/"
+        "cp -a /etc/netplan /var/tmp/netplan && mount -t tmpfs -o size=256k,mode=755 tmpfs /etc/netplan && cp "
+        "-a /var/tmp/netplan/. /etc/netplan/"
     )
     try:
         before = states()
@@ -253,7 +285,12 @@ def test_a_clock_that_is_behind_changes_nothing(cluster: Cluster, nodes: dict[st
 
 
 def test_killed_in_the_middle_of_a_change_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *extra(gb10_fabric_mtu=MTU)], "Apply the fabric configuration on the workers", after=1.5)
+    run_and_kill(
+        "site.yml",
+        [*cluster.arguments, *TAG, *extra(gb10_fabric_mtu=MTU)],
+        "Apply the fabric configuration on the workers",
+        after=1.5,
+    )
     cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU)).assert_ok()
     for host in nodes.values():
         assert host.check_output("cat /sys/class/net/enp1s0f1np1/mtu") == str(MTU)
@@ -284,8 +321,8 @@ def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_ba
     """NVIDIA's own file, with a device outside the fabric and a password that must not be shown."""
     host, path, secret = nodes["spark2"], "/etc/netplan/40-cx7.yaml", "hunter2-of-the-bridge"
     foreign = (
-        "network:\n  version: 2\n  ethernets:\n    enp1s0f1np1:  # NVIDIA's\n      dhcp4: no\n      addresses: [192.168.100.11/24]\n"
-        f"    enp1s0f0np0:\n      optional: true  # password {secret}\n"
+        "network:\n  version: 2\n  ethernets:\n    enp1s0f1np1:  # NVIDIA's\n      dhcp4: no\n      addresses: "
+        f"[192.168.100.11/24]\n    enp1s0f0np0:\n      optional: true  # password {secret}\n"
     )
     cluster.site(*TAG, *extra(qsfp_netplan_state="absent")).assert_ok()
     for node in nodes.values():
@@ -314,7 +351,10 @@ def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_ba
         host.check_output(f"sed -i 's/optional: true/optional: false/' {path} && netplan apply")
         cluster.site(*TAG, *extra(qsfp_netplan_state="absent")).assert_ok()
         edited = yaml.safe_load(host.file(path).content_string)["network"]["ethernets"]
-        assert edited == {"enp1s0f0np0": {"optional": False}, "enp1s0f1np1": {"dhcp4": False, "addresses": ["192.168.100.11/24"]}}
+        assert edited == {
+            "enp1s0f0np0": {"optional": False},
+            "enp1s0f1np1": {"dhcp4": False, "addresses": ["192.168.100.11/24"]},
+        }
     finally:
         host.check_output(f"rm -f {path}; netplan apply; ip address flush dev enp1s0f1np1")
     cluster.site(*TAG).assert_ok()

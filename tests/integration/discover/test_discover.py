@@ -24,10 +24,16 @@ Discover = Callable[..., Run]
 def discover(cluster: Cluster) -> Discover:
     """Run the playbook with only the first node as an argument, as a user types it."""
     seed = cluster.nodes["spark1"]
-    given = [f"--inventory={seed['ansible_host']},", f"--user={seed['ansible_user']}", f"--private-key={seed['ansible_ssh_private_key_file']}"]
+    given = [
+        f"--inventory={seed['ansible_host']},",
+        f"--user={seed['ansible_user']}",
+        f"--private-key={seed['ansible_ssh_private_key_file']}",
+    ]
     # The lab's own known_hosts, which the discovered nodes must not need.
     given.append(f"--ssh-common-args={seed['ansible_ssh_common_args']}")
-    return lambda directory, *arguments: run("playbooks/discover.yml", [*given, f"--extra-vars=discover_directory={directory}", *arguments])
+    return lambda directory, *arguments: run(
+        "playbooks/discover.yml", [*given, f"--extra-vars=discover_directory={directory}", *arguments]
+    )
 
 
 @pytest.fixture
@@ -62,7 +68,12 @@ def open_ring(nodes: dict[str, Host]) -> Iterator[None]:
 def ansible(command: str, *arguments: str | Path) -> str:
     """Run an Ansible command with only the written inventory."""
     result = subprocess.run(
-        [Path(sys.executable).with_name(command), *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        [Path(sys.executable).with_name(command), *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
     )
     assert result.returncode == 0, result.stdout
     return result.stdout
@@ -77,16 +88,27 @@ def test_the_ring_is_found_and_its_inventory_works(discover: Discover, cluster: 
     written = json.loads(ansible("ansible-inventory", "--inventory", directory, "--list"))
     assert (written["head"]["hosts"], written["worker"]["hosts"]) == (["spark1"], ["spark2", "spark3"])
     variables = load_yaml((directory / "hosts.yml").read_text(encoding="utf-8"))["gb10_cluster"]["vars"]
-    assert (variables["gb10_fabric_topology"], variables["gb10_fabric_ports"], variables["gb10_model"]) == ("ring", [0, 1], "/srv/models/tiny")
+    assert (variables["gb10_fabric_topology"], variables["gb10_fabric_ports"], variables["gb10_model"]) == (
+        "ring",
+        [0, 1],
+        "/srv/models/tiny",
+    )
     assert variables["gb10_pipeline_parallel_size"] == 3, "attention heads do not divide by three"
     addresses = {name: host["ansible_host"] for name, host in written["_meta"]["hostvars"].items()}
     assert addresses == {name: cluster.nodes[name]["ansible_host"] for name in ("spark1", "spark2", "spark3")}
-    assert ansible("ansible", "all", "--inventory", directory, "--module-name", "ansible.builtin.ping").count("SUCCESS") == 3
+    assert (
+        ansible("ansible", "all", "--inventory", directory, "--module-name", "ansible.builtin.ping").count("SUCCESS")
+        == 3
+    )
 
 
 def test_the_keys_are_those_that_the_lab_pinned(discover: Discover, cluster: Cluster, tmp_path: Path) -> None:
     discover(tmp_path / "mine").assert_ok()
-    pinned = (Path(cluster.nodes["spark1"]["ansible_ssh_private_key_file"]).parent / "known_hosts").read_text(encoding="utf-8").splitlines()
+    pinned = (
+        (Path(cluster.nodes["spark1"]["ansible_ssh_private_key_file"]).parent / "known_hosts")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     written = (tmp_path / "mine" / "known_hosts.txt").read_text(encoding="utf-8").splitlines()
     assert written == [line for line in pinned if line.split()[0] != cluster.nodes["spark1"]["ansible_host"]]
 
@@ -121,7 +143,10 @@ def test_an_answer_that_is_no_answer(discover: Discover, tmp_path: Path) -> None
     for arguments in ([], ["--check", "--diff"]):
         answer = discover(tmp_path / "mine", *arguments)
         assert answer.status != 0
-        assert ".hostname: invalid value '{{x}}" in answer.output and "1 to 63 letters, digits and hyphens" in answer.output
+        assert (
+            ".hostname: invalid value '{{x}}" in answer.output
+            and "1 to 63 letters, digits and hyphens" in answer.output
+        )
         assert not (tmp_path / "mine").exists()
 
 
@@ -138,6 +163,13 @@ def test_the_written_inventory_brings_up_the_fabric(discover: Discover, tmp_path
     directory = tmp_path / "mine"
     discover(directory, "--extra-vars=discover_model=/srv/models/tiny").assert_ok()
     # The one lab difference that this inventory lacks: the nodes have no RDMA.
-    arguments = ["--inventory", str(directory), "--tags", "qsfp_netplan", "--extra-vars", "gb10_fabric_rdma_required=false"]
+    arguments = [
+        "--inventory",
+        str(directory),
+        "--tags",
+        "qsfp_netplan",
+        "--extra-vars",
+        "gb10_fabric_rdma_required=false",
+    ]
     run("site.yml", arguments).assert_ok()
     run("site.yml", arguments).assert_unchanged()

@@ -24,20 +24,31 @@ def rails(cluster: Cluster, nodes: dict[str, Host]) -> Rails:
     found: Rails = {}
     for name, host in nodes.items():
         links = [link for link in json.loads(host.check_output("ip -json -4 address show")) if link]
-        every = {link["ifname"]: [ipaddress.IPv4Interface(f"{a['local']}/{a['prefixlen']}") for a in link["addr_info"]] for link in links}
-        found[name] = {device: addresses[0] for device, addresses in every.items() if addresses and addresses[0].ip in pool}
+        every = {
+            link["ifname"]: [ipaddress.IPv4Interface(f"{a['local']}/{a['prefixlen']}") for a in link["addr_info"]]
+            for link in links
+        }
+        found[name] = {
+            device: addresses[0] for device, addresses in every.items() if addresses and addresses[0].ip in pool
+        }
         assert all(len(every[device]) == 1 for device in found[name]), every
     return found
 
 
-def test_each_cabled_port_has_two_rails_and_other_machines_one(cluster: Cluster, nodes: dict[str, Host], rails: Rails) -> None:
+def test_each_cabled_port_has_two_rails_and_other_machines_one(
+    cluster: Cluster, nodes: dict[str, Host], rails: Rails
+) -> None:
     for name, found in rails.items():
         if cluster.variable("gb10_fabric_topology", "auto", name) == "socket":
             assert len(found) == 1, name
             continue
         ports = cluster.variable("gb10_fabric_ports", "auto", name)
         # All nodes of a lab have the same cabling.
-        cabled = [port for port in PORTS if nodes[name].check_output(f"cat /sys/class/net/{port}/carrier") == "1"] if ports == "auto" else ports
+        cabled = (
+            [port for port in PORTS if nodes[name].check_output(f"cat /sys/class/net/{port}/carrier") == "1"]
+            if ports == "auto"
+            else ports
+        )
         assert len(found) == 2 * len(cabled), name
 
 
@@ -57,21 +68,34 @@ def test_the_netplan_file_is_private(nodes: dict[str, Host]) -> None:
         assert (file.mode, file.user, file.group) == (0o600, "root", "root")
 
 
-def test_each_rail_carries_frames_of_the_mtu_to_every_peer_and_no_more(cluster: Cluster, nodes: dict[str, Host], rails: Rails) -> None:
+def test_each_rail_carries_frames_of_the_mtu_to_every_peer_and_no_more(
+    cluster: Cluster, nodes: dict[str, Host], rails: Rails
+) -> None:
     mtu = cluster.variable("gb10_fabric_mtu", 9000)
     topology, count = cluster.variable("gb10_fabric_topology", "auto"), len(nodes)
     for name, host in nodes.items():
         for device, own in rails[name].items():
-            peers = {peer: a.ip for peer, found in rails.items() if peer != name for a in found.values() if a.network == own.network}
+            peers = {
+                peer: a.ip
+                for peer, found in rails.items()
+                if peer != name
+                for a in found.values()
+                if a.network == own.network
+            }
             assert len(peers) == (1 if topology == "ring" else count - 1), f"{name} {device}"
             for peer, address in peers.items():
                 ping = f"ping -n -c 1 -W 2 -M do -I {device}"
                 assert host.run(f"{ping} -s {mtu - HEADERS} {address}").rc == 0, f"{name} {device} -> {peer}"
-                assert host.run(f"{ping} -s {mtu + 1 - HEADERS} {address}").rc != 0, f"{name} {device} -> {peer} carries more than {mtu}"
+                assert host.run(f"{ping} -s {mtu + 1 - HEADERS} {address}").rc != 0, (
+                    f"{name} {device} -> {peer} carries more than {mtu}"
+                )
 
 
 def test_each_address_is_answered_for_by_its_own_device(nodes: dict[str, Host], rails: Rails) -> None:
-    """Otherwise one PCIe function would receive the traffic of two rails. The test above has just contacted every peer."""
+    """Otherwise one PCIe function would receive the traffic of two rails.
+
+    The test above has just contacted every peer.
+    """
     macs = {
         str(address.ip): nodes[name].check_output(f"cat /sys/class/net/{device}/address")
         for name, found in rails.items()

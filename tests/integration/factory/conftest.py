@@ -64,12 +64,18 @@ def evening(factory: Cluster) -> Iterator[Evening]:
         subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", ROOT, clone], check=True)
         mine = clone / "inventories/mine"
         shutil.copytree(clone / "inventories/two-spark", mine)
-        (mine / "hosts.yml").write_text(HOSTS.format(*(each["ansible_host"] for each in factory.nodes.values())), encoding="utf-8")
+        (mine / "hosts.yml").write_text(
+            HOSTS.format(*(each["ansible_host"] for each in factory.nodes.values())), encoding="utf-8"
+        )
         (mine / "group_vars/all").mkdir(parents=True)
         # What the lab cannot have: CUDA, a large model, an index with its wheels. The lab's access is not the owner's.
         shutil.copy(clone / "inventories/lab/group_vars/all.yml", mine / "group_vars/all/lab.yml")
         variables = yaml.safe_load((clone / "inventories/lab/group_vars/gb10_cluster.yml").read_text(encoding="utf-8"))
-        kept = {name: value for name, value in variables.items() if not name.startswith(("ansible_ssh_", "ansible_control_"))}
+        kept = {
+            name: value
+            for name, value in variables.items()
+            if not name.startswith(("ansible_ssh_", "ansible_control_"))
+        }
         (mine / "group_vars/gb10_cluster.yml").write_text(json.dumps(kept), encoding="utf-8")
         shutil.copy(clone / "inventories/lab/requirements.txt", mine)
         wheels = home / Path(node["vllm_runtime_wheelhouse_archive"]).name

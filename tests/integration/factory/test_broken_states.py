@@ -103,7 +103,10 @@ def test_a_clock_that_is_off_by_a_day(evening: Evening) -> None:
 
 def test_a_program_on_the_port_of_the_api(evening: Evening) -> None:
     host = evening.connect("spark1")
-    host.check_output("systemd-run --quiet --unit=lab-web python3 -m http.server 8000; until ss -Hltn 'sport = 8000' | grep -q .; do sleep 0.1; done")
+    host.check_output(
+        "systemd-run --quiet --unit=lab-web python3 -m http.server 8000; until ss -Hltn 'sport = 8000' | grep "
+        "-q .; do sleep 0.1; done"
+    )
     try:
         found = refused(evening)
     finally:

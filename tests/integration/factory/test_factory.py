@@ -1,6 +1,8 @@
-"""An owner's first hour on two hosts like factory Sparks: only the README's commands, as a user without rights on this machine.
+"""An owner's first hour on two hosts like factory Sparks: only the README's commands, as a user without rights on this
+machine.
 
-The management connection breaks for ten seconds with each `netplan apply`, and another process holds dpkg's lock when site.yml begins.
+The management connection breaks for ten seconds with each `netplan apply`, and another process holds dpkg's lock when
+site.yml begins.
 """
 
 from __future__ import annotations
@@ -89,16 +91,28 @@ def test_reset_returns_the_first_state(evening: Evening) -> None:
 
 
 def test_ansible_on_the_head(evening: Evening) -> None:
-    """Without a third machine: the owner's folders on the head, which Ansible reaches without SSH. The worker verifies its firewall."""
+    """Without a third machine: the owner's folders on the head, which Ansible reaches without SSH.
+
+    The worker verifies its firewall.
+    """
     head = evening.hosts.nodes["spark1"]
     access = [f"-i{head['lab_dir']}/ssh/id_ed25519", f"-oUserKnownHostsFile={head['lab_dir']}/ssh/known_hosts"]
     keys = f"sudo cp /home/{OWNER}/.ssh/id_* /home/{OWNER}/.ssh/known_hosts /home/nvidia/.ssh/"
     hosts = evening.home / "gb10.cluster/inventories/mine/hosts.yml"
-    hosts.write_text(hosts.read_text(encoding="utf-8").replace("ansible_user: nvidia", "ansible_user: nvidia, ansible_connection: local", 1))
+    hosts.write_text(
+        hosts.read_text(encoding="utf-8").replace(
+            "ansible_user: nvidia", "ansible_user: nvidia, ansible_connection: local", 1
+        )
+    )
     packed = subprocess.Popen(["tar", "--directory=/home", "--create", OWNER], stdout=subprocess.PIPE)
-    unpack = f"sudo tar --directory=/home --extract && {keys} && sudo chown --recursive nvidia: /home/{OWNER} /home/nvidia/.ssh"
+    unpack = (
+        f"sudo tar --directory=/home --extract && {keys} && sudo chown --recursive nvidia: /home/{OWNER} "
+        "/home/nvidia/.ssh"
+    )
     subprocess.run(["ssh", *access, f"{TESTER}@{head['ansible_host']}", unpack], stdin=packed.stdout, check=True)
-    there = f"cd /home/{OWNER}/gb10.cluster && . ../gb10/bin/activate && ansible-playbook site.yml -i inventories/mine -K"
+    there = (
+        f"cd /home/{OWNER}/gb10.cluster && . ../gb10/bin/activate && ansible-playbook site.yml -i inventories/mine -K"
+    )
     evening.run(f"ssh -t nvidia@{head['ansible_host']} '{there}'").assert_ok()
     for name in evening.hosts.nodes:
         assert "policy drop" in evening.connect(name).check_output("nft list table inet gb10")

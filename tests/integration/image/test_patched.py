@@ -1,6 +1,7 @@
 """A container with a patched vLLM from an unchanged image: a real engine, a real release's Python sources, no GPU.
 
-The image is a small Debian with the patched files of vLLM. The assemblers of Triton and CUDA are files that list architectures.
+The image is a small Debian with the patched files of vLLM. The assemblers of Triton and CUDA are files that list
+architectures.
 """
 
 from __future__ import annotations
@@ -100,7 +101,9 @@ def record(host: Host) -> dict[str, Any]:
 
 def in_container(host: Host, image: str, command: str, mounts: list[dict[str, Any]]) -> str:
     """Return a command's output in a new container."""
-    options = " ".join(f"--mount=type=bind,source={m['source']},target={m['target']}{',ro' if m['read_only'] else ''}" for m in mounts)
+    options = " ".join(
+        f"--mount=type=bind,source={m['source']},target={m['target']}{',ro' if m['read_only'] else ''}" for m in mounts
+    )
     return host.check_output(f"podman run --rm {LAB} {options} {image} {command}")
 
 
@@ -111,10 +114,16 @@ def identity(host: Host, image: str) -> tuple[str, str]:
 
 def test_check_mode_creates_nothing(head: Host, site: Site) -> None:
     assert site("--check", "--diff").assert_ok().changed_tasks() == {COPY}
-    assert (head.file(DEST).exists, head.file(RECORD).exists, head.check_output("podman ps --all --quiet")) == (False, False, "")
+    assert (head.file(DEST).exists, head.file(RECORD).exists, head.check_output("podman ps --all --quiet")) == (
+        False,
+        False,
+        "",
+    )
 
 
-def test_a_container_has_the_patched_files_and_the_image_the_old_ones(head: Host, site: Site, image: str, shipped: Path) -> None:
+def test_a_container_has_the_patched_files_and_the_image_the_old_ones(
+    head: Host, site: Site, image: str, shipped: Path
+) -> None:
     before = identity(head, image)
     first = site().assert_ok()
     assert first.changed_tasks() == {COPY, "Patch vLLM", "Save or remove the launch overrides on the node"}
@@ -133,7 +142,13 @@ def test_a_container_has_the_patched_files_and_the_image_the_old_ones(head: Host
     # The toolkit's assembler replaces Triton's by a link whose target exists only in the container.
     assert "sm_121a" in in_container(head, image, f"cat {TRITON}/ptxas", mounts)
     assert "sm_121a" not in in_container(head, image, f"cat {TRITON}/ptxas", [])
-    assert head.run(f"podman run --rm {LAB} --mount=type=bind,source={mounts[0]['source']},target={PACKAGE},ro {image} touch {changed}").rc != 0
+    assert (
+        head.run(
+            f"podman run --rm {LAB} --mount=type=bind,source={mounts[0]['source']},target={PACKAGE},ro {image} "
+            f"touch {changed}"
+        ).rc
+        != 0
+    )
     assert head.check_output("podman ps --all --quiet") == ""
 
 
@@ -177,7 +192,9 @@ def test_absent_leaves_nothing(head: Host, site: Site) -> None:
 
 def test_after_a_killed_run_the_next_one_makes_it_good(head: Host, site: Site, image: str) -> None:
     # Only the module has the directory open.
-    kill = f"find /proc/[0-9]*/fd -maxdepth 1 -lname {DEST} 2>/dev/null | cut --delimiter=/ --fields=3 | xargs kill -KILL"
+    kill = (
+        f"find /proc/[0-9]*/fd -maxdepth 1 -lname {DEST} 2>/dev/null | cut --delimiter=/ --fields=3 | xargs kill -KILL"
+    )
     script = f"until test -e {DEST}/.*.part/site-packages/vllm; do sleep 0.01; done; {kill}"
     head.check_output("systemd-run --collect --unit=killer bash -c %s", script)
     assert site().status != 0

@@ -1,8 +1,9 @@
 """The attack of the ranks' variables on root: systemd runs the role's units with the real clients of Podman and Docker.
 
 A recipe may not set these variables. An inventory may, so no check stands before them. The rank gets them all. Root's
-Python must not load a library through OPENSSL_CONF, an engine's client must not run a program of CONTAINERS_CONF, and neither
-may send a secret to the host in DOCKER_HOST. vLLM is a script, and Docker's daemon is a program that records what the client sends.
+Python must not load a library through OPENSSL_CONF, an engine's client must not run a program of CONTAINERS_CONF, and
+neither may send a secret to the host in DOCKER_HOST. vLLM is a script, and Docker's daemon is a program that records
+what the client sends.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 pytestmark = pytest.mark.disruptive
 
 UNIT, TAG, SOCKET = "gb10-vllm", "lab.example/rank:1", "/run/docker.sock"
-#: What is planted, and where it leaves a mark: the user's ID that ran it, a program's name, or what a listener received.
+#: What is planted, and where it leaves a mark: the user's ID that ran it, a program's name, or what a listener
+#: received.
 PLANTED, MARKS = "/srv/planted", "/run/planted"
 SEEN, SENT = "/var/lib/gb10/seen", f"{MARKS}/create.json"
 ATTACK = {
@@ -46,7 +48,7 @@ ATTACK = {
 }
 #: Values on which the readers of such files differ: systemd, a shell, Docker and Podman.
 TRICKY = {
-    "LAB_A": ' "quoted" \\ $HOME `id` \\n # \'x\' ',
+    "LAB_A": " \"quoted\" \\ $HOME `id` \\n # 'x' ",
     "LAB_B": '"a b"',
     "LAB_C": "",
     "LAB_D": '{"a": "b\\"c"}',
@@ -84,7 +86,8 @@ conmon_path = ["{PLANTED}/conmon"]
 """
 CONMON = f"#!/bin/sh\ntouch {MARKS}/conmon\nexit 1\n"
 RANK = f"#!/bin/sh\nenv -0 >{SEEN}.part\nmv {SEEN}.part {SEEN}\nexec sleep 300\n"
-#: A listener on TCP, which nobody may reach, and Docker's daemon on its socket, which only stores the container that it should create.
+#: A listener on TCP, which nobody may reach, and Docker's daemon on its socket, which only stores the container that it
+#: should create.
 LISTENERS = f"""
 import http.server, json, os, socketserver, threading
 
@@ -160,7 +163,11 @@ def host(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
     head.check_output(f"mkdir -p {MARKS} {PLANTED} && useradd --system --create-home --home-dir /var/lib/gb10 gb10")
     put(head, f"{PLANTED}/x.c", LIBRARY)
     head.check_output(f"gcc -shared -fPIC -o {PLANTED}/x.so {PLANTED}/x.c")
-    for name, text, mode in (("openssl.cnf", OPENSSL, "644"), ("containers.conf", CONTAINERS, "644"), ("conmon", CONMON, "755")):
+    for name, text, mode in (
+        ("openssl.cnf", OPENSSL, "644"),
+        ("containers.conf", CONTAINERS, "644"),
+        ("conmon", CONMON, "755"),
+    ):
         put(head, f"{PLANTED}/{name}", text, mode)
     folder = tmp_path_factory.mktemp("image")
     put(head, "/usr/bin/docker", docker_client(cluster, folder), "755")
@@ -173,7 +180,16 @@ def host(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
     head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
     put(head, paths.program("gates"), packed("gates"))
     put(head, "/usr/local/lib/gb10-rank.py", read("plugins/module_utils/launch/io_rank.py"))
-    gates = {"node": "spark1", "seconds": 5, "drop_caches": False, "links": [], "gpu": False, "libraries": [], "memory": 0, "peers": {UNIT: []}}
+    gates = {
+        "node": "spark1",
+        "seconds": 5,
+        "drop_caches": False,
+        "links": [],
+        "gpu": False,
+        "libraries": [],
+        "memory": 0,
+        "peers": {UNIT: []},
+    }
     put(head, paths.GATES_SETTINGS, json.dumps(gates))
     put(head, paths.RANK_ENVIRONMENT, systemd.environment_file({**ATTACK, **TRICKY}))
     put(head, paths.SECRET_ENVIRONMENT, systemd.environment_file(SECRETS), "600")
@@ -181,8 +197,18 @@ def host(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
     put(head, f"{PLANTED}/listeners.py", LISTENERS)
     head.check_output(f"systemd-run --quiet --unit=planted python3 {PLANTED}/listeners.py")
     yield head
-    head.run(f"systemctl stop {UNIT} planted; systemctl reset-failed; podman image rm --force {TAG}; userdel --remove gb10")
-    files = [PLANTED, MARKS, SOCKET, "/usr/bin/docker", paths.program("gates"), paths.GATES_SETTINGS, "/usr/local/lib/gb10-rank.py"]
+    head.run(
+        f"systemctl stop {UNIT} planted; systemctl reset-failed; podman image rm --force {TAG}; userdel --remove gb10"
+    )
+    files = [
+        PLANTED,
+        MARKS,
+        SOCKET,
+        "/usr/bin/docker",
+        paths.program("gates"),
+        paths.GATES_SETTINGS,
+        "/usr/local/lib/gb10-rank.py",
+    ]
     files += [paths.RANK_ENVIRONMENT, paths.SECRET_ENVIRONMENT, paths.API_KEY[1], f"{paths.UNIT_FOLDER}/{UNIT}.service"]
     head.check_output(f"rm -rf {' '.join(files)} && systemctl daemon-reload")
 
@@ -203,15 +229,31 @@ def units(host: Host, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
     image = json.loads(host.check_output(f"podman image inspect {TAG}"))[0]["Id"]
     plans = {}
     for name, given in VARIANTS.items():
-        inside = {**given, "gb10_container_image": f"sha256:{image}", "gb10_container_args": LAB if name == "podman" else []} if given else {}
-        node = spark(1, "head", gb10_distributed_executor_backend="mp", gb10_model="owner/model", gb10_extra_env={**ATTACK, **TRICKY}, **inside)
+        inside = (
+            {**given, "gb10_container_image": f"sha256:{image}", "gb10_container_args": LAB if name == "podman" else []}
+            if given
+            else {}
+        )
+        node = spark(
+            1,
+            "head",
+            gb10_distributed_executor_backend="mp",
+            gb10_model="owner/model",
+            gb10_extra_env={**ATTACK, **TRICKY},
+            **inside,
+        )
         node["observed"] = {**node["observed"], "model": None, "infiniband": False}
         plan, problems = cluster_plan([{**node, "secrets": {"names": list(SECRETS), "problems": []}}])
         assert problems == []
         (planned,) = plan["nodes"]
         planned["state"] = {**planned["state"], "service_user": owner}
         # A simulated host has no GPU.
-        plans[name] = {**plan, "node": planned, "head": {**plan["head"], "address": "127.0.0.1"}, "stack": {**plan["stack"], "device": "cpu"}}
+        plans[name] = {
+            **plan,
+            "node": planned,
+            "head": {**plan["head"], "address": "127.0.0.1"},
+            "stack": {**plan["stack"], "device": "cpu"},
+        }
         host.check_output(f"mkdir -p {' '.join(mount['source'] for mount in launch.mounts(plans[name], UNIT))}")
     put(host, f"{plans['native']['runtime']['path']}/bin/vllm", RANK, "755")
     return {name: texts[UNIT] for name, texts in rendered(plans, tmp_path_factory.mktemp("units")).items()}
@@ -224,7 +266,10 @@ def marks(host: Host) -> set[str]:
 def environments(host: Host) -> dict[int, set[str]]:
     """Return the names of the variables of each process of the unit, by its user, and of the engine's processes."""
     found: dict[int, set[str]] = {}
-    listed = host.check_output(f"ps -eo pid=,uid=,args= | grep -E '{UNIT}|gb10-rank' | grep -v grep | tr -s ' ' | sed 's/^ //' | cut -d' ' -f1,2")
+    listed = host.check_output(
+        f"ps -eo pid=,uid=,args= | grep -E '{UNIT}|gb10-rank' | grep -v grep | tr -s ' ' | sed 's/^ //' | cut "
+        "-d' ' -f1,2"
+    )
     for line in listed.splitlines():
         pid, uid = line.split()
         text = host.run(f"tr '\\0' '\\n' </proc/{pid}/environ").stdout
@@ -236,7 +281,10 @@ def test_a_recipe_with_these_variables_is_refused(cluster: Cluster, host: Host, 
     recipe = {"recipe_version": "1", "container": "owner/image:1", "command": "vllm serve owner/model", "env": ATTACK}
     (tmp_path / "attack.yaml").write_text(json.dumps(recipe), encoding="utf-8")
     host.check_output(f"rm -rf {MARKS}/*")
-    done = cluster.site("--extra-vars", json.dumps({"gb10_recipe": str(tmp_path / "attack.yaml"), "gb10_model": "", "gb10_runtime": "native"}))
+    done = cluster.site(
+        "--extra-vars",
+        json.dumps({"gb10_recipe": str(tmp_path / "attack.yaml"), "gb10_model": "", "gb10_runtime": "native"}),
+    )
     assert done.status != 0
     assert done.changed_tasks() == set()
     assert [name for name in ATTACK if f"gb10_recipe.env.{name}: " not in done.output] == [], done.output

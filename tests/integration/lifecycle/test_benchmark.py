@@ -16,11 +16,18 @@ LARGE, SHAPE = "/srv/models/large", {"num_hidden_layers": 400, "hidden_size": 16
 
 
 def benchmark(cluster: Cluster, name: str, *arguments: str, **variables: object) -> Run:
-    return run(f"playbooks/benchmark_{name}.yml", [*cluster.arguments, "--extra-vars", json.dumps(variables), *arguments])
+    return run(
+        f"playbooks/benchmark_{name}.yml", [*cluster.arguments, "--extra-vars", json.dumps(variables), *arguments]
+    )
 
 
 def test_a_benchmark_while_another_runs_is_refused(cluster: Cluster, head: Host, tmp_path: Path) -> None:
-    with running(lambda: benchmark(cluster, "model", benchmark_model_mode="single", benchmark_model_directory=f"{tmp_path}/first"), head) as first:
+    with running(
+        lambda: benchmark(
+            cluster, "model", benchmark_model_mode="single", benchmark_model_directory=f"{tmp_path}/first"
+        ),
+        head,
+    ) as first:
         second = benchmark(cluster, "model", benchmark_model_directory=f"{tmp_path}/second")
     assert second.status != 0
     assert "the cluster is locked: " in second.output and " runs benchmark_model.yml (process " in second.output
@@ -34,7 +41,9 @@ def large(nodes: dict[str, Host]) -> Iterator[str]:
     """The tiny model's files with the shape of a model that is larger than any two machines."""
     for host in nodes.values():
         config = json.loads(host.check_output("cat /srv/models/tiny/config.json")) | SHAPE
-        host.check_output(f"cp -rL /srv/models/tiny {LARGE} && cat >{LARGE}/config.json <<'END'\n{json.dumps(config)}\nEND")
+        host.check_output(
+            f"cp -rL /srv/models/tiny {LARGE} && cat >{LARGE}/config.json <<'END'\n{json.dumps(config)}\nEND"
+        )
     yield LARGE
     for host in nodes.values():
         host.check_output(f"rm -r {LARGE}")
@@ -43,7 +52,9 @@ def large(nodes: dict[str, Host]) -> Iterator[str]:
 def test_a_model_that_does_not_fit_is_refused_before_any_switch(cluster: Cluster, head: Host, large: str) -> None:
     before = head.check_output("systemctl show --property=InvocationID --value gb10-vllm")
     # Only CUDA's memory is planned. The lab's machines have the memory of this one.
-    refused = benchmark(cluster, "all", "--check", benchmark_all_models=["/srv/models/tiny", large], gb10_stack="current")
+    refused = benchmark(
+        cluster, "all", "--check", benchmark_all_models=["/srv/models/tiny", large], gb10_stack="current"
+    )
     assert refused.status != 0
     assert "larger than the cluster" in refused.output
     assert head.check_output("systemctl show --property=InvocationID --value gb10-vllm") == before

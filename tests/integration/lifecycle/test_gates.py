@@ -1,4 +1,5 @@
-"""Gates before each start: a closed gate is named and opens again, restarts end with a reason, and nodes come back in any order."""
+"""Gates before each start: a closed gate is named and opens again, restarts end with a reason, and nodes come back in
+any order."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ def short(cluster: Cluster) -> Iterator[None]:
     cluster.serve().assert_ok()
 
 
-def test_a_wrong_mtu_stops_the_service_with_its_reason_and_site_recovers(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+def test_a_wrong_mtu_stops_the_service_with_its_reason_and_site_recovers(
+    cluster: Cluster, nodes: dict[str, Host], head: Host
+) -> None:
     worker = nodes["spark2"]
     worker.check_output(f"ip link set dev {RAIL} mtu 1500")
     worker.run("systemctl reset-failed gb10-ray; systemctl restart gb10-ray")
@@ -111,15 +114,22 @@ def test_a_missing_peer_is_named_and_the_limit_of_starts_holds(cluster: Cluster,
 
 
 @pytest.mark.parametrize(
-    ("executor", "reason"), [("ray", "spark2 (10.110.0.2) has not joined"), ("mp", "spark1.gates.peers.spark2")], ids=["ray", "mp"]
+    ("executor", "reason"),
+    [("ray", "spark2 (10.110.0.2) has not joined"), ("mp", "spark1.gates.peers.spark2")],
+    ids=["ray", "mp"],
 )
-def test_rails_that_stay_down_stop_the_model_with_a_reason(cluster: Cluster, head: Host, executor: str, reason: str) -> None:
+def test_rails_that_stay_down_stop_the_model_with_a_reason(
+    cluster: Cluster, head: Host, executor: str, reason: str
+) -> None:
     settings = extra(**SHORT, gb10_distributed_executor_backend=executor)
     cluster.serve(*settings).assert_ok()
     cluster.rails("spark2", "down")
     try:
         # Nothing of the engine notices the links while no request runs.
-        head.run(f"{CURL} --silent --max-time 30 --json '{json.dumps({'model': 'tiny', 'prompt': 'Hello'})}' {API}/v1/completions")
+        head.run(
+            f"{CURL} --silent --max-time 30 --json '{json.dumps({'model': 'tiny', 'prompt': 'Hello'})}' "
+            f"{API}/v1/completions"
+        )
         end = time.monotonic() + 300
         while head.run("systemctl is-failed gb10-vllm").rc:
             assert time.monotonic() < end, "gb10-vllm does not stop"

@@ -27,11 +27,16 @@ def recorded(cluster: Cluster, tmp_path: Path) -> tuple[str, ...]:
     return given
 
 
-def test_changed_weights_give_other_golden_answers(cluster: Cluster, nodes: dict[str, Host], head: Host, recorded: tuple[str, ...]) -> None:
+def test_changed_weights_give_other_golden_answers(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, recorded: tuple[str, ...]
+) -> None:
     healthy = run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_unchanged()
     assert "6 equal, 0 near, 0 different" in healthy.output
     # A third of the tensors' bytes becomes zero.
-    program = "import sys; d = bytearray(sys.stdin.buffer.read()); d[len(d) // 3 : 2 * len(d) // 3] = bytes(len(d) // 3); sys.stdout.buffer.write(d)"
+    program = (
+        "import sys; d = bytearray(sys.stdin.buffer.read()); d[len(d) // 3 : 2 * len(d) // 3] = bytes(len(d) // "
+        "3); sys.stdout.buffer.write(d)"
+    )
     for host in nodes.values():
         host.check_output(f"mv {WEIGHTS} /opt/weights && python3 -c '{program}' </opt/weights >{WEIGHTS}")
     try:
@@ -63,13 +68,19 @@ def test_a_launch_with_other_answers_rolls_back(cluster: Cluster, head: Host, re
     assert "The golden answers failed: " in said
     assert "Restored /srv/models/tiny with its previous configuration. It answers again." in said
     assert completion(head) == text
-    assert "6 equal, 0 near, 0 different" in run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_ok().output
+    assert (
+        "6 equal, 0 near, 0 different"
+        in run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_ok().output
+    )
     cluster.serve(*recorded).assert_unchanged()
 
 
 @pytest.mark.parametrize(
     ("change", "expected"),
-    [(lambda _record: "", "the record is empty"), (lambda record: record.replace("/srv/models/tiny", "/srv/models/other"), "/srv/models/other")],
+    [
+        (lambda _record: "", "the record is empty"),
+        (lambda record: record.replace("/srv/models/tiny", "/srv/models/other"), "/srv/models/other"),
+    ],
     ids=["empty", "another model"],
 )
 def test_an_invalid_record_is_refused_before_the_model_stops(

@@ -40,11 +40,16 @@ def current(nodes: dict[str, Host]) -> set[str]:
 
 def records(nodes: dict[str, Host]) -> dict[str, str]:
     """Return the files of all records and of the launch by node, to compare them."""
-    command = f"readlink {RECORDS}/current; sha256sum {RECORDS}/*.json /etc/gb10/cluster.env /etc/systemd/system/gb10-*.service"
+    command = (
+        f"readlink {RECORDS}/current; sha256sum {RECORDS}/*.json /etc/gb10/cluster.env "
+        "/etc/systemd/system/gb10-*.service"
+    )
     return {name: host.check_output(command) for name, host in nodes.items()}
 
 
-def test_the_running_launch_has_a_complete_record_without_secrets(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+def test_the_running_launch_has_a_complete_record_without_secrets(
+    cluster: Cluster, nodes: dict[str, Host], head: Host
+) -> None:
     (name,) = current(nodes)
     # Newest first; after a rollback, the current record is not the newest.
     entries = re.split(r"\n(?=[0-9a-f]{12}  )", "\n".join(history(cluster)))
@@ -75,7 +80,10 @@ def test_the_first_of_two_launches_comes_back(cluster: Cluster, nodes: dict[str,
         assert second != first
         shown = listed(history(cluster))
         assert shown[0] == second[:12] and first[:12] in shown
-        assert any(line.endswith("+ --max-num-seqs=8") for line in history(cluster, history_from=first[:12], history_to=second[:12]))
+        assert any(
+            line.endswith("+ --max-num-seqs=8")
+            for line in history(cluster, history_from=first[:12], history_to=second[:12])
+        )
         # The same launch again writes nothing.
         before = records(nodes)
         cluster.serve(*changed).assert_unchanged()
@@ -107,7 +115,9 @@ def copied(nodes: dict[str, Host]) -> Iterator[str]:
         host.check_output(f"rm -rf {COPY}")
 
 
-def test_a_rollback_that_fails_ends_with_the_former_launch(cluster: Cluster, nodes: dict[str, Host], head: Host, copied: str) -> None:
+def test_a_rollback_that_fails_ends_with_the_former_launch(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, copied: str
+) -> None:
     text, (first,) = completion(head), current(nodes)
     try:
         play(cluster, "switch_model", gb10_model=copied).assert_ok()

@@ -1,4 +1,5 @@
-"""The memory guard: a start with too little memory ends with its reason and is not repeated, until site.yml starts it."""
+"""The memory guard: a start with too little memory ends with its reason and is not repeated, until site.yml starts
+it."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ def starts(host: Host) -> list[dict[str, Any]]:
 
 
 def running(host: Host) -> set[str]:
-    units = {unit: host.check_output(f"systemctl show --property=ActiveState --value {unit}") for unit in ("gb10-ray", "gb10-vllm")}
+    units = {
+        unit: host.check_output(f"systemctl show --property=ActiveState --value {unit}")
+        for unit in ("gb10-ray", "gb10-vllm")
+    }
     return {unit for unit, state in units.items() if state not in ("inactive", "failed")}
 
 
@@ -70,7 +74,9 @@ def test_a_start_below_the_floor_stays_stopped_until_site_starts_it(
 
 
 def test_a_stopped_node_stays_stopped_after_a_boot(cluster: Cluster, head: Host) -> None:
-    head.check_output(f"echo '{json.dumps({'minimum': GIB, 'floor': 2 * GIB, 'seconds': 34, 'phase': 'start'})}' >{STATE}/stop.json")
+    head.check_output(
+        f"echo '{json.dumps({'minimum': GIB, 'floor': 2 * GIB, 'seconds': 34, 'phase': 'start'})}' >{STATE}/stop.json"
+    )
     host = cluster.reboot("spark1", head)
     host.check_output("systemctl is-system-running --wait || true")
     assert running(host) == set()
@@ -88,7 +94,10 @@ def test_a_restart_by_systemd_is_a_start_on_every_node(cluster: Cluster) -> None
         assert time.monotonic() < end, "the start of the run does not end"
         time.sleep(3)
     before = len(starts(head))
-    began = {name: json.loads(host.file(PRESENT).content_string)["time"] if host.file(PRESENT).exists else 0 for name, host in nodes.items()}
+    began = {
+        name: json.loads(host.file(PRESENT).content_string)["time"] if host.file(PRESENT).exists else 0
+        for name, host in nodes.items()
+    }
     head.check_output("pkill --signal KILL VLLM::EngineCor")
     answers_again(head)
     for name, host in nodes.items():

@@ -57,8 +57,9 @@ def extra(lock: Path, **variables: object) -> list[str]:
 def running(nodes: dict[str, Host]) -> dict[str, str]:
     """Return the services, the launch inputs and the link of each node."""
     command = (
-        "systemctl show --property=MainPID --value gb10-ray gb10-vllm; readlink /opt/gb10/runtime/current /etc/gb10/records/current; "
-        "find /etc/gb10 /etc/systemd/system -name '*.json' -o -name 'gb10-*.service' -o -name cluster.env | sort | xargs sha256sum"
+        "systemctl show --property=MainPID --value gb10-ray gb10-vllm; readlink /opt/gb10/runtime/current "
+        "/etc/gb10/records/current; find /etc/gb10 /etc/systemd/system -name '*.json' -o -name "
+        "'gb10-*.service' -o -name cluster.env | sort | xargs sha256sum"
     )
     return {name: host.check_output(command) for name, host in nodes.items()}
 
@@ -86,7 +87,9 @@ def answering(connection: Host) -> Iterator[list[str]]:
         thread.join()
 
 
-def test_check_mode_shows_the_differences_and_changes_nothing(cluster: Cluster, nodes: dict[str, Host], lock: Path) -> None:
+def test_check_mode_shows_the_differences_and_changes_nothing(
+    cluster: Cluster, nodes: dict[str, Host], lock: Path
+) -> None:
     before = running(nodes)
     shown = upgrade(cluster, lock, "--check").assert_unchanged().shown("Announce the upgrade")
     assert any(line.startswith("runtime digest: ") for line in shown)
@@ -95,11 +98,15 @@ def test_check_mode_shows_the_differences_and_changes_nothing(cluster: Cluster, 
         assert not host.file(folder(lock)).exists
 
 
-def test_the_old_model_answers_until_the_switch(cluster: Cluster, nodes: dict[str, Host], head: Host, lock: Path) -> None:
+def test_the_old_model_answers_until_the_switch(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, lock: Path
+) -> None:
     text, before = completion(head), running(nodes)
     with answering(cluster.connect("spark1")) as answers:
         done = upgrade(cluster, lock).assert_ok()
-    assert "To switch now, with a stop of the model, run the same command with -e upgrade_confirmed=true." in done.output
+    assert (
+        "To switch now, with a stop of the model, run the same command with -e upgrade_confirmed=true." in done.output
+    )
     assert len(answers) > 10 and set(answers) == {text}
     assert running(nodes) == before
     for host in nodes.values():
@@ -121,7 +128,10 @@ def test_the_old_model_answers_until_the_switch(cluster: Cluster, nodes: dict[st
 
 def current(nodes: dict[str, Host]) -> dict[str, str]:
     """Return the current record and environment of each node."""
-    return {name: host.check_output("readlink /etc/gb10/records/current /opt/gb10/runtime/current") for name, host in nodes.items()}
+    return {
+        name: host.check_output("readlink /etc/gb10/records/current /opt/gb10/runtime/current")
+        for name, host in nodes.items()
+    }
 
 
 def test_other_golden_answers_restore_the_old_runtime(
@@ -154,7 +164,9 @@ def test_killed_at_a_random_task_the_repeated_upgrade_converges(
         "Record the launch inputs of the working model",
     )
     task = random.SystemRandom().choice(tasks)
-    run_and_kill("playbooks/upgrade.yml", [*cluster.arguments, *extra(lock, upgrade_confirmed=True)], task, after=number)
+    run_and_kill(
+        "playbooks/upgrade.yml", [*cluster.arguments, *extra(lock, upgrade_confirmed=True)], task, after=number
+    )
     upgrade(cluster, lock, upgrade_confirmed=True).assert_ok()
     assert completion(head) == text, task
     for host in nodes.values():

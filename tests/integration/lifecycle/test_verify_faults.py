@@ -18,7 +18,15 @@ RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 PACKAGES = "/opt/gb10/runtime/current/lib/python3*/site-packages"
 UNITS = "/etc/systemd/system"
 #: Findings that follow when a rank stops or ranks cannot reach each other, one after the other within a minute.
-CONSEQUENCES = {"engine-silent", "api-not-ready", "ray-node-missing", "rank-missing", "service-down", "service-stopped", "service-restarts"}
+CONSEQUENCES = {
+    "engine-silent",
+    "api-not-ready",
+    "ray-node-missing",
+    "rank-missing",
+    "service-down",
+    "service-stopped",
+    "service-restarts",
+}
 #: A finding that stays for minutes after the model serves again.
 RESTARTS = {"service-restarts"}
 
@@ -27,7 +35,8 @@ RESTARTS = {"service-restarts"}
 class Fault:
     """Commands that plant and remove a fault, by host (head, worker), and the IDs of its findings.
 
-    ``stops``: the model stops serving; it has to answer again after ``remove``. ``restarted``: it has to answer before the verification.
+    ``stops``: the model stops serving; it has to answer again after ``remove``. ``restarted``: it has to answer before
+    the verification.
     """
 
     plant: Mapping[str, str]
@@ -44,7 +53,10 @@ def on_worker(plant: str, remove: str, *expected: str, stops: bool = False, rest
 def drop_in(unit: str, lines: str) -> str:
     """Return the commands that change a unit and restart it. ``lines``: commands that print the change."""
     folder = f"{UNITS}/{unit}.d"
-    return f"mkdir -p {folder} && {{ echo '[Service]'; {lines}; }} >{folder}/fault.conf && systemctl daemon-reload && systemctl restart {unit}"
+    return (
+        f"mkdir -p {folder} && {{ echo '[Service]'; {lines}; }} >{folder}/fault.conf && systemctl daemon-reload && "
+        f"systemctl restart {unit}"
+    )
 
 
 def without_drop_in(unit: str) -> str:
@@ -53,11 +65,16 @@ def without_drop_in(unit: str) -> str:
 
 RAY, VLLM = "gb10-ray.service", "gb10-vllm.service"
 FAULTS = {
-    "MTU of a rail": on_worker(f"ip link set {RAIL} mtu 1500", f"ip link set {RAIL} mtu 9000", "rail-mtu", "mtu-differs", "rail-path"),
+    "MTU of a rail": on_worker(
+        f"ip link set {RAIL} mtu 1500", f"ip link set {RAIL} mtu 9000", "rail-mtu", "mtu-differs", "rail-path"
+    ),
     "rail down": on_worker(f"ip link set {TWIN} down", f"ip link set {TWIN} up", "rail-down", "rail-path"),
     "another release": on_worker(
         f"cd {PACKAGES} && mv vllm-*.dist-info vllm-0.31.0.dist-info",
-        f"cd {PACKAGES} && mv vllm-0.31.0.dist-info $(sed -n 's/^Version: /vllm-/p' vllm-0.31.0.dist-info/METADATA | head -1).dist-info",
+        (
+            f"cd {PACKAGES} && mv vllm-0.31.0.dist-info $(sed -n 's/^Version: /vllm-/p' "
+            "vllm-0.31.0.dist-info/METADATA | head -1).dist-info"
+        ),
         "packages-differ",
     ),
     "changed variable": on_worker(
@@ -77,12 +94,18 @@ FAULTS = {
         "rank-stale",
     ),
     "held memory": on_worker(
-        "systemd-run --quiet --unit=fault python3 -c 'import time; held = b\"x\" * (1300 << 20); time.sleep(3600)' && sleep 3",
+        (
+            'systemd-run --quiet --unit=fault python3 -c \'import time; held = b"x" * (1300 << 20); '
+            "time.sleep(3600)' && sleep 3"
+        ),
         "systemctl stop fault",
         "process-memory",
     ),
     "second netplan file": on_worker(
-        f"printf 'network:\\n  ethernets:\\n    {RAIL}: {{dhcp4: true}}\\n' >/etc/netplan/90-other.yaml; chmod 600 /etc/netplan/90-other.yaml",
+        (
+            f"printf 'network:\\n  ethernets:\\n    {RAIL}: {{dhcp4: true}}\\n' >/etc/netplan/90-other.yaml; chmod "
+            "600 /etc/netplan/90-other.yaml"
+        ),
         "rm /etc/netplan/90-other.yaml",
         "netplan-second",
     ),
@@ -93,17 +116,25 @@ FAULTS = {
         "cp -p /opt/sitecustomize.py /etc/python3.*/ && rm /opt/sitecustomize.py",
         "clock-wrong",
     ),
-    "full disk": on_worker("mount -t tmpfs -o size=16M none /boot && ! dd if=/dev/zero of=/boot/full bs=1M status=none", "umount /boot", "disk-full"),
+    "full disk": on_worker(
+        "mount -t tmpfs -o size=16M none /boot && ! dd if=/dev/zero of=/boot/full bs=1M status=none",
+        "umount /boot",
+        "disk-full",
+    ),
     "swapped addresses": on_worker(
-        f"ip addr flush dev {RAIL}; ip addr flush dev {TWIN}; ip addr add 10.110.1.2/24 dev {RAIL}; ip addr add 10.110.0.2/24 dev {TWIN}",
+        (
+            f"ip addr flush dev {RAIL}; ip addr flush dev {TWIN}; ip addr add 10.110.1.2/24 dev {RAIL}; ip addr "
+            f"add 10.110.0.2/24 dev {TWIN}"
+        ),
         "netplan apply",
         *("rails-crossed", "rail-address", "rail-path"),
         stops=True,
     ),
     # A fixture: the CPU build uses no NCCL.
     "another NCCL": on_worker(
-        "echo 'int ncclGetVersion(int *v) { return *v = 0; }' | gcc -shared -fPIC -x c - -Wl,-soname,libnccl.so.2 -o /opt/libnccl.so.2 && "
-        f"cd {PACKAGES} && echo 'import ctypes; ctypes.CDLL(\"/opt/libnccl.so.2\")' >fault.pth && systemctl restart {RAY}",
+        "echo 'int ncclGetVersion(int *v) { return *v = 0; }' | gcc -shared -fPIC -x c - "
+        f"-Wl,-soname,libnccl.so.2 -o /opt/libnccl.so.2 && cd {PACKAGES} && echo 'import ctypes; "
+        f'ctypes.CDLL("/opt/libnccl.so.2")\' >fault.pth && systemctl restart {RAY}',
         f"cd {PACKAGES} && rm fault.pth /opt/libnccl.so.2 && systemctl restart {RAY}",
         *("nccl-differs", "nccl-mapped"),
         stops=True,
@@ -134,7 +165,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_reported_by_its_id(cluster: Cluster, head: Host, workers: list[Host], tmp_path: Path, fault: Fault) -> None:
+def test_a_fault_is_reported_by_its_id(
+    cluster: Cluster, head: Host, workers: list[Host], tmp_path: Path, fault: Fault
+) -> None:
     hosts = {"head": head, "worker": workers[0]}
     for name, command in fault.plant.items():
         hosts[name].check_output(command)
@@ -142,7 +175,11 @@ def test_a_fault_is_reported_by_its_id(cluster: Cluster, head: Host, workers: li
         if fault.restarted:
             answers_again(head)
         done, found = cluster.verify(tmp_path / "found.jsonl", "--extra-vars", "verify_fail_on=warning")
-        assert fault.expected <= found <= fault.expected | (RESTARTS if fault.restarted else CONSEQUENCES if fault.stops else set()), done.output
+        assert (
+            fault.expected
+            <= found
+            <= fault.expected | (RESTARTS if fault.restarted else CONSEQUENCES if fault.stops else set())
+        ), done.output
         assert done.status != 0
     finally:
         for name, command in fault.remove.items():

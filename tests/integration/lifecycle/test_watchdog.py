@@ -27,7 +27,8 @@ def watchdog(cluster: Cluster, mode: str) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def restarting(cluster: Cluster, head: Host) -> Iterator[None]:
-    # The restarts of an earlier run of these tests count for an hour. The watchdog reads them when the new mode restarts it.
+    # The restarts of an earlier run of these tests count for an hour. The watchdog reads them when the new mode
+    # restarts it.
     head.check_output("rm -f /var/lib/gb10-watchdog/restarts.json")
     watchdog(cluster, "restart")
     completion(head)
@@ -40,14 +41,23 @@ def invocation(head: Host) -> str:
 
 
 def request_in_background(head: Host, tokens: int = 900, prompt: str | list[int] = PROMPT, seconds: int = 600) -> None:
-    """Start a stream on the head that nothing waits for, and cancel it after ``seconds``. The context has 1024 tokens."""
+    """Start a stream on the head that nothing waits for, and cancel it after ``seconds``.
+
+    The context has 1024 tokens.
+    """
     body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True}
-    head.check_output(f"({CURL} --silent --max-time {seconds} --json '{json.dumps(body)}' {API}/v1/completions) >/dev/null 2>&1 </dev/null &")
+    head.check_output(
+        f"({CURL} --silent --max-time {seconds} --json '{json.dumps(body)}' {API}/v1/completions) >/dev/null "
+        "2>&1 </dev/null &"
+    )
 
 
 def processed(head: Host) -> float:
     """Return the number of tokens that the engine has read and generated."""
-    command = f"{CURL} --silent --fail {API}/metrics | awk '/^vllm:(prompt|generation)_tokens_total/ {{ sum += $NF }} END {{ print sum }}'"
+    command = (
+        f"{CURL} --silent --fail {API}/metrics | awk '/^vllm:(prompt|generation)_tokens_total/ {{ sum += $NF }} "
+        f"END {{ print sum }}'"
+    )
     return float(head.check_output(command))
 
 
@@ -63,7 +73,9 @@ def alarm(head: Host, lines_before: int, within: float) -> str:
 
 
 def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
-    cluster.site("--tags", "vllm_watchdog", "--extra-vars", json.dumps({"vllm_watchdog_mode": "restart"})).assert_unchanged()
+    cluster.site(
+        "--tags", "vllm_watchdog", "--extra-vars", json.dumps({"vllm_watchdog_mode": "restart"})
+    ).assert_unchanged()
 
 
 #: The requests of each load: how many, every how many seconds, and the arguments of each.

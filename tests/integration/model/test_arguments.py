@@ -20,7 +20,9 @@ PYTHON = "/opt/gb10/runtime/current/bin/python"
 
 
 def asked(host: Host, python: str = PYTHON) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(host.check_output("%s -c %s", python, io_vllm_arguments.program()).splitlines()[-1])
+    answer: dict[str, Any] = json.loads(
+        host.check_output("%s -c %s", python, io_vllm_arguments.program()).splitlines()[-1]
+    )
     return answer
 
 
@@ -50,7 +52,10 @@ def test_the_parser_is_the_table(head: Host) -> None:
         "--swap-space",
         "4",
     ]
-    assert vllm_release.parse(given, release, vllm_release.options_of(answer["options"]))[0] == vllm_release.parse(given, release)[0]
+    assert (
+        vllm_release.parse(given, release, vllm_release.options_of(answer["options"]))[0]
+        == vllm_release.parse(given, release)[0]
+    )
 
 
 #: Prints by name the parser's errors for the argument lists in its own argument.
@@ -71,7 +76,9 @@ print(json.dumps([len(parser._actions), refused]))
 
 
 def test_the_parser_takes_what_is_planned_for_every_model(head: Host) -> None:
-    release = head.check_output(f"{PYTHON} -c 'from importlib.metadata import version; print(version(\"vllm\"))'").partition("+")[0]
+    release = head.check_output(
+        f"{PYTHON} -c 'from importlib.metadata import version; print(version(\"vllm\"))'"
+    ).partition("+")[0]
     stack = next(stack for stack in stacks.STACKS.values() if stack.vllm == release and stack.device == stacks.CUDA)
     planned = {}
     for model in catalog.known():
@@ -80,7 +87,9 @@ def test_the_parser_takes_what_is_planned_for_every_model(head: Host) -> None:
             planned[f"{model} on {shape}"] = argv(given, serve_plan.decide(given))
     assert len(planned) == len(catalog.known()) * len(SHAPES)
     planned["refused"] = ["--swap-space=16"]
-    answer = head.check_output("%s -c %s %s", PYTHON, PARSE.format(program=io_vllm_arguments.program()), json.dumps(planned))
+    answer = head.check_output(
+        "%s -c %s %s", PYTHON, PARSE.format(program=io_vllm_arguments.program()), json.dumps(planned)
+    )
     known, refused = json.loads(answer.splitlines()[-1])
     assert known > 100
     assert list(refused) == ["refused"], refused

@@ -1,4 +1,5 @@
-"""Closed by default: the access of an unlisted host on the management network, the location of the key, and the services' privileges."""
+"""Closed by default: the access of an unlisted host on the management network, the location of the key, and the
+services' privileges."""
 
 from __future__ import annotations
 
@@ -22,12 +23,17 @@ print(client.chat.completions.create(model="tiny", messages=[{"role": "user", "c
 
 def environments(host: Host, key: str) -> set[str]:
     """Return the units (by cgroup) that have a process with the key in its environment."""
-    command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/environ 2>/dev/null | tr '\\n' ' '; echo; cat $p/cgroup 2>/dev/null | tail -1; done"
+    command = (
+        "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/environ 2>/dev/null | tr '\\n' ' '; echo; cat $p/cgroup "
+        "2>/dev/null | tail -1; done"
+    )
     lines = host.check_output(command).splitlines()
     return {lines[index + 1].rpartition("/")[2] for index, line in enumerate(lines) if key in line}
 
 
-def test_an_unlisted_host_reaches_ssh_and_the_api_alone(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
+def test_an_unlisted_host_reaches_ssh_and_the_api_alone(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost
+) -> None:
     for name, host in nodes.items():
         ports = listening(host)
         assert len(ports) > 5
@@ -37,15 +43,22 @@ def test_an_unlisted_host_reaches_ssh_and_the_api_alone(cluster: Cluster, nodes:
     assert unlisted_host.open("10.110.0.1", listening(head)) <= {22, 8000}
 
 
-def test_the_api_refuses_an_unlisted_host_without_the_key(cluster: Cluster, head: Host, unlisted_host: UnlistedHost) -> None:
+def test_the_api_refuses_an_unlisted_host_without_the_key(
+    cluster: Cluster, head: Host, unlisted_host: UnlistedHost
+) -> None:
     url = f"http://{cluster.nodes[cluster.groups['head'][0]]['ansible_host']}:8000"
     said = ["curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "60"]
     for path in ("/v1/completions", "/v1/models", "/invocations", "/tokenize", "/pause", "/version"):
         assert unlisted_host.run(*said, "--json", QUESTION, f"{url}{path}") == "401", path
-    assert unlisted_host.run(*said, "--config", "-", f"{url}/v1/models", given='header = "Authorization: Bearer wrong"') == "401"
+    assert (
+        unlisted_host.run(*said, "--config", "-", f"{url}/v1/models", given='header = "Authorization: Bearer wrong"')
+        == "401"
+    )
     assert unlisted_host.run(*said, f"{url}/health") == "200"
     header = f'header = "Authorization: Bearer {head.file(KEY).content_string.strip()}"'
-    answer = unlisted_host.run("curl", "--silent", "--fail", "--config", "-", "--json", QUESTION, f"{url}/v1/completions", given=header)
+    answer = unlisted_host.run(
+        "curl", "--silent", "--fail", "--config", "-", "--json", QUESTION, f"{url}/v1/completions", given=header
+    )
     assert json.loads(answer)["choices"][0]["text"]
 
 
@@ -89,8 +102,15 @@ def test_the_services_may_do_little(nodes: dict[str, Host], head: Host) -> None:
         assert int(host.check_output("id --user gb10")) < 1000, "logind deletes the semaphores of others"
         for unit in ("gb10-ray", "gb10-vllm") if host is head else ("gb10-ray",):
             pid = host.check_output(f"systemctl show --property=MainPID --value {unit}")
-            status = dict(line.split(":\t", 1) for line in host.check_output(f"cat /proc/{pid}/status").splitlines() if ":\t" in line)
-            assert (int(status["CapBnd"], 16), int(status["CapEff"], 16), status["NoNewPrivs"]) == (0, 0, "1"), (name, unit)
+            status = dict(
+                line.split(":\t", 1)
+                for line in host.check_output(f"cat /proc/{pid}/status").splitlines()
+                if ":\t" in line
+            )
+            assert (int(status["CapBnd"], 16), int(status["CapEff"], 16), status["NoNewPrivs"]) == (0, 0, "1"), (
+                name,
+                unit,
+            )
             inside = f"nsenter --mount --target={pid} setpriv --reuid=gb10 --regid=gb10 --clear-groups"
             assert host.run(f"{inside} touch /var/lib/gb10/x /dev/shm/x /tmp/x").rc == 0
             assert host.run(f"{inside} rm /var/lib/gb10/x /dev/shm/x /tmp/x").rc == 0
@@ -99,7 +119,9 @@ def test_the_services_may_do_little(nodes: dict[str, Host], head: Host) -> None:
 
 
 @pytest.mark.disruptive
-def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Cluster, workers: list[Host], unlisted_host: UnlistedHost) -> None:
+def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(
+    cluster: Cluster, workers: list[Host], unlisted_host: UnlistedHost
+) -> None:
     (worker, *_others), address = workers, cluster.nodes["spark2"]["ansible_host"]
     table, ray = "nft list table inet gb10", "systemctl show --property=MainPID,Requires --value gb10-ray"
     before = worker.check_output(ray).split()
@@ -116,7 +138,12 @@ def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Clu
         cluster.site("--tags", "peer_firewall", "--extra-vars", "peer_firewall_enabled=false").assert_ok()
         assert worker.run(table).rc != 0
         left = "/etc/gb10/firewall.nft /etc/systemd/system/gb10-firewall.service /etc/systemd/system/nftables.service.d"
-        assert worker.check_output(f"ls --directory {left} /etc/systemd/system/*.requires/gb10-firewall.service 2>/dev/null || true") == ""
+        assert (
+            worker.check_output(
+                f"ls --directory {left} /etc/systemd/system/*.requires/gb10-firewall.service 2>/dev/null || true"
+            )
+            == ""
+        )
         without = worker.check_output(ray).split()
         assert "gb10-firewall.service" not in without
         # The process continues.
@@ -128,7 +155,9 @@ def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Clu
 @pytest.mark.disruptive
 def test_another_firewall_is_told_and_left_alone(cluster: Cluster, workers: list[Host]) -> None:
     (worker, *_others) = workers
-    worker.check_output("nft 'table inet mine { chain in { type filter hook input priority 5; policy drop; accept; }; }'")
+    worker.check_output(
+        "nft 'table inet mine { chain in { type filter hook input priority 5; policy drop; accept; }; }'"
+    )
     try:
         mine = worker.check_output("nft list table inet mine")
         said = cluster.site("--tags", "peer_firewall").assert_ok().output
@@ -145,7 +174,9 @@ def test_another_firewall_is_told_and_left_alone(cluster: Cluster, workers: list
 @pytest.mark.disruptive
 def test_a_firewall_of_ipv6_alone_leaves_ipv4_to_ours(cluster: Cluster, workers: list[Host]) -> None:
     (worker, *_others) = workers
-    worker.check_output("nft 'table ip6 mine { chain in { type filter hook input priority 5; policy drop; accept; }; }'")
+    worker.check_output(
+        "nft 'table ip6 mine { chain in { type filter hook input priority 5; policy drop; accept; }; }'"
+    )
     try:
         said = cluster.site("--tags", "peer_firewall").assert_ok().output
         assert "the nftables table ip6 mine controls incoming IPv6 traffic" in said

@@ -1,7 +1,8 @@
 """Switch the cluster to containers and back: the answers are the same, and no part of the other runtime is left.
 
-The image is a small Debian. It mounts vLLM from the nodes' environment, so no large file is copied. The rest is like a Spark with
-Podman: the image goes from the head to the worker, units run the engine, and containers run as the service user.
+The image is a small Debian. It mounts vLLM from the nodes' environment, so no large file is copied. The rest is like a
+Spark with Podman: the image goes from the head to the worker, units run the engine, and containers run as the service
+user.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ UNIT = "gb10-vllm"
 
 
 @pytest.fixture(scope="module")
-def image(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def image(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """Configure the engine on all nodes and import the image on the head. Returns its ID."""
     # Ray starts its processes through bash.
     packages = ["bash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"]
@@ -38,7 +41,9 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory
             for name in ("containers.conf", "storage.conf"):
                 files.put(str(ROOT / "molecule/image/files" / name), f"/tmp/{name}")
             files.put(str(ROOT / "molecule/image/files/crun-in-a-lab"), "/tmp/crun-in-a-lab")
-        host.check_output("mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/")
+        host.check_output(
+            "mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/"
+        )
     with head.backend.client.open_sftp() as files:
         files.put(str(tar), "/var/tmp/image.tar")
     head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
@@ -59,7 +64,12 @@ def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:
         f"--volume={runtime}:{runtime}:ro",
         f"--env=PATH={runtime}/bin:/usr/bin:/bin",
     ]
-    given = {"gb10_runtime": "container", "gb10_container_image": image, "gb10_container_engine": "podman", "gb10_container_args": arguments}
+    given = {
+        "gb10_runtime": "container",
+        "gb10_container_image": image,
+        "gb10_container_engine": "podman",
+        "gb10_container_args": arguments,
+    }
     return "--extra-vars", json.dumps({**given, "vllm_patch_patches": [], **changes})
 
 
@@ -103,7 +113,9 @@ def test_an_option_that_the_image_lacks_stops_nothing(cluster: Cluster, head: Ho
     assert "1 problem found; nothing was changed." in again.output
 
 
-def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host], image: str) -> None:
+def test_containers_without_ray(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host], image: str
+) -> None:
     text = completion(head)
     given = inside(head, TAG, gb10_distributed_executor_backend="mp")
     first = cluster.site(*given).assert_ok()
@@ -113,7 +125,9 @@ def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: 
         assert containers(host) == [UNIT]
         assert image in host.check_output("podman image ls --no-trunc --quiet"), "the same image on all nodes"
         assert owner_of_ranks(host) == {"gb10"}
-        privileged, pid = host.check_output(f"podman inspect --format '{{{{.HostConfig.Privileged}}}} {{{{.State.Pid}}}}' {UNIT}").split()
+        privileged, pid = host.check_output(
+            f"podman inspect --format '{{{{.HostConfig.Privileged}}}} {{{{.State.Pid}}}}' {UNIT}"
+        ).split()
         assert privileged == "false"
         # Podman 4.3 always reports it as shareable.
         assert host.check_output(f"readlink /proc/{pid}/ns/ipc") == host.check_output("readlink /proc/1/ns/ipc")
@@ -160,7 +174,9 @@ def recipe(tmp_path: Path) -> Path:
     (first / "run.sh").write_text("cp -r plugins /workspace/\n", encoding="utf-8")
     (first / "plugins" / "lab_plugin.py").write_text(PLUGIN, encoding="utf-8")
     (first / "plugins" / "lab_plugin-1.dist-info" / "entry_points.txt").write_text(ENTRY, encoding="utf-8")
-    (first / "plugins" / "lab_plugin-1.dist-info" / "METADATA").write_text("Name: lab_plugin\nVersion: 1\n", encoding="utf-8")
+    (first / "plugins" / "lab_plugin-1.dist-info" / "METADATA").write_text(
+        "Name: lab_plugin\nVersion: 1\n", encoding="utf-8"
+    )
     (second / "run.sh").write_text(CHECK, encoding="utf-8")
     data = {
         "recipe_version": "1",
@@ -188,7 +204,10 @@ def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
         "gb10_recipe": str(recipe),
         "gb10_recipe_images": {"vllm-node": f"sha256:{image}"},
         "gb10_container_engine": "podman",
-        "gb10_container_args": [*arguments["gb10_container_args"], f"--env=PYTHONPATH=/workspace/plugins:{GUARD_FOLDER}"],
+        "gb10_container_args": [
+            *arguments["gb10_container_args"],
+            f"--env=PYTHONPATH=/workspace/plugins:{GUARD_FOLDER}",
+        ],
         "vllm_runtime_image_build_args": ["--runtime=/usr/local/bin/crun-in-a-lab"],
         "vllm_patch_patches": [],
     }
@@ -217,8 +236,9 @@ def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
 
 @pytest.mark.usefixtures("image")
 def test_the_containers_of_ray_join(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    # The role waits until Ray reports all nodes. vLLM's container cannot start here: it needs access to Ray's processes. Podman gives
-    # that only to containers with their own cgroups, for which crun needs a privilege that simulated hosts do not have.
+    # The role waits until Ray reports all nodes. vLLM's container cannot start here: it needs access to Ray's
+    # processes. Podman gives that only to containers with their own cgroups, for which crun needs a privilege that
+    # simulated hosts do not have.
     cluster.site(*inside(head, TAG), "--tags", "vllm_runtime,ray_cluster").assert_ok()
     for host in nodes.values():
         assert "gb10-ray" in containers(host)

@@ -1,4 +1,5 @@
-"""Switch the executor, the parallelism and the model, and back: the answers are the same, and no other service is left."""
+"""Switch the executor, the parallelism and the model, and back: the answers are the same, and no other service is
+left."""
 
 from __future__ import annotations
 
@@ -17,10 +18,14 @@ MP = ("--extra-vars", "gb10_distributed_executor_backend=mp")
 WAYS: dict[str, dict[str, object]] = {
     "ray, tensor 2": {"gb10_distributed_executor_backend": "ray"},
     "mp, tensor 2": {"gb10_distributed_executor_backend": "mp"},
-    "mp, pipeline 2": {"gb10_distributed_executor_backend": "mp", "gb10_tensor_parallel_size": 1, "gb10_pipeline_parallel_size": 2},
+    "mp, pipeline 2": {
+        "gb10_distributed_executor_backend": "mp",
+        "gb10_tensor_parallel_size": 1,
+        "gb10_pipeline_parallel_size": 2,
+    },
 }
-#: Each switch changes the executor, or the parallelism and the model, or all. Every start costs about a minute of a core, and what one
-#: switch leaves behind, the exact comparison finds.
+#: Each switch changes the executor, or the parallelism and the model, or all. Every start costs about a minute of a
+#: core, and what one switch leaves behind, the exact comparison finds.
 SWITCHES = [
     ("mp, tensor 2", "tiny"),
     ("mp, pipeline 2", "tiny-moe"),
@@ -47,7 +52,9 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
         cluster.site(*MP).assert_unchanged()
         # After one rank dies, all ranks restart without a playbook run.
         before = [restarts(host) for host in nodes.values()]
-        (rank, *_others) = workers[0].check_output("pgrep --parent $(systemctl show --property=MainPID --value gb10-vllm)").split()
+        (rank, *_others) = (
+            workers[0].check_output("pgrep --parent $(systemctl show --property=MainPID --value gb10-vllm)").split()
+        )
         workers[0].check_output(f"kill -9 {rank}")
         time.sleep(5)
         assert answers_again(head) == text
@@ -61,7 +68,8 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
 
 
 def left(host: Host) -> dict[str, list[str]]:
-    """Return the leftovers of services: the user's processes, listeners, shared memory, semaphores, and directories in /tmp."""
+    """Return the leftovers of services: the user's processes, listeners, shared memory, semaphores, and directories in
+    /tmp."""
     commands = {
         "processes": "pgrep --uid gb10 --list-full || true",
         "listeners": "ss --no-header --listening --tcp --udp --numeric | awk '{print $1, $5}' | sort -u",

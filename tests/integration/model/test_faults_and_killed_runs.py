@@ -22,7 +22,9 @@ TWINS = ("enp1s0f1np1", "enP2p1s0f1np1")
 
 def main_pids(nodes: dict[str, Host], unit: str) -> dict[str, str]:
     """Return the main process of a unit on every node."""
-    return {name: host.check_output(f"systemctl show --property=MainPID --value {unit}") for name, host in nodes.items()}
+    return {
+        name: host.check_output(f"systemctl show --property=MainPID --value {unit}") for name, host in nodes.items()
+    }
 
 
 def extra(**variables: object) -> tuple[str, str]:
@@ -40,7 +42,9 @@ def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
+def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(
+    cluster: Cluster, nodes: dict[str, Host]
+) -> None:
     # A second runtime in addition to the serving one. Nothing restarts.
     arguments = [*extra(gb10_install_dir="/opt/second"), "--tags", "vllm_runtime"]
     try:
@@ -50,23 +54,31 @@ def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(cluster
         cluster.site(*arguments).assert_ok()
         for host in nodes.values():
             assert host.file("/opt/second/runtime/current").is_symlink
-            assert host.check_output("/opt/second/runtime/current/bin/python -c 'import ray, vllm; print(vllm.__version__)'").endswith("0.32.0")
+            assert host.check_output(
+                "/opt/second/runtime/current/bin/python -c 'import ray, vllm; print(vllm.__version__)'"
+            ).endswith("0.32.0")
         cluster.site(*arguments).assert_unchanged()
     finally:
         for host in nodes.values():
             host.check_output("rm -rf /opt/second")
 
 
-def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(cluster: Cluster, nodes: dict[str, Host]) -> None:
+def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(
+    cluster: Cluster, nodes: dict[str, Host]
+) -> None:
     ray = main_pids(nodes, "gb10-ray")
     nodes["spark2"].check_output("systemctl disable gb10-ray")
-    assert cluster.site("--tags", "ray_cluster").assert_ok().changed_tasks() == {"Start the service, or restart it when its inputs changed"}
+    assert cluster.site("--tags", "ray_cluster").assert_ok().changed_tasks() == {
+        "Start the service, or restart it when its inputs changed"
+    }
     assert nodes["spark2"].check_output("systemctl is-enabled gb10-ray") == "enabled"
     assert main_pids(nodes, "gb10-ray") == ray
 
 
 @pytest.mark.slow
-def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+def test_only_the_server_restarts_when_only_its_arguments_change(
+    cluster: Cluster, nodes: dict[str, Host], head: Host
+) -> None:
     ray, vllm = main_pids(nodes, "gb10-ray"), main_pids({"head": head}, "gb10-vllm")
     arguments = [*cluster.nodes["spark1"]["gb10_vllm_extra_args"], "--max-num-seqs=8"]
     refused = cluster.serve(*extra(gb10_vllm_extra_args=arguments, gb10_allow_restart=False))
@@ -100,7 +112,11 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
     ray = main_pids(nodes, "gb10-ray")
     old = head.file(TOKEN).content_string.strip()
     head.check_output(f"rm {TOKEN}")
-    shown = run_and_kill("site.yml", [*cluster.arguments, *SERVE, "-vvv", "--diff"], "gb10.cluster.common : Write the files of the service")
+    shown = run_and_kill(
+        "site.yml",
+        [*cluster.arguments, *SERVE, "-vvv", "--diff"],
+        "gb10.cluster.common : Write the files of the service",
+    )
     assert main_pids(nodes, "gb10-ray") == ray
     run = cluster.serve("-vvv", "--diff").assert_ok()
     assert "Restarting gb10-ray.service on spark2" in run.output
@@ -120,7 +136,9 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
     refused = cluster.site(*mtu, *extra(gb10_allow_restart=False), "--tags", "qsfp_netplan")
     assert refused.status != 0
     assert "must be changed while its ranks run" in refused.output
-    run_and_kill("site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Verify every rail with full-size frames")
+    run_and_kill(
+        "site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Verify every rail with full-size frames"
+    )
     cluster.site(*mtu, "--tags", "qsfp_netplan").assert_ok()
     for host in nodes.values():
         for twin in TWINS:
@@ -132,7 +150,9 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
 @pytest.mark.slow
 def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: Host) -> None:
     # On a CPU there is no memory plan, so only vLLM refuses the value.
-    run = cluster.serve(*extra(gb10_vllm_extra_args=[*cluster.nodes["spark1"]["gb10_vllm_extra_args"], "--max-model-len=999999"]))
+    run = cluster.serve(
+        *extra(gb10_vllm_extra_args=[*cluster.nodes["spark1"]["gb10_vllm_extra_args"], "--max-model-len=999999"])
+    )
     assert run.status != 0
     assert "999999" in run.output.split("failed to start: ")[1].splitlines()[0]
     # Only the seconds of the wait, from its output: the playbook's time before it depends on the machine.
@@ -163,12 +183,17 @@ def test_without_the_cable_there_is_no_answer_and_with_it_again_site_makes_one(
 
 
 @pytest.mark.slow
-def test_after_a_worker_reboots_site_brings_the_answer_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+def test_after_a_worker_reboots_site_brings_the_answer_back(
+    cluster: Cluster, nodes: dict[str, Host], head: Host
+) -> None:
     nodes["spark2"].run("systemctl reboot")
     time.sleep(5)
     run = cluster.site().assert_ok()
     # The enabled units start everything at boot, so no file had to be written again.
-    assert not {"Apply the fabric configuration on the workers", "Apply the fabric configuration on the head"} & run.changed_tasks()
+    assert (
+        not {"Apply the fabric configuration on the workers", "Apply the fabric configuration on the head"}
+        & run.changed_tasks()
+    )
     assert "Write the files of the service" not in run.changed_tasks()
     assert completion(head).strip()
     assert len(ranks(head)) == len(nodes)

@@ -26,9 +26,13 @@ Planned = Callable[[], dict[str, Any]]
 @pytest.fixture
 def hub(head: Host) -> Iterator[None]:
     """The lab's model on a hub that only the head can reach."""
-    head.check_output("echo %s | base64 --decode > /srv/hub.py", base64.b64encode(read("tests/support/fake_hub.py").encode()).decode())
+    head.check_output(
+        "echo %s | base64 --decode > /srv/hub.py", base64.b64encode(read("tests/support/fake_hub.py").encode()).decode()
+    )
     head.check_output(f"systemd-run --collect --unit={HUB} python3 /srv/hub.py /srv/models/tiny {PORT}")
-    head.check_output(f"curl --silent --fail --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1:{PORT}/api/models/{NAME}/revision/main")
+    head.check_output(
+        f"curl --silent --fail --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1:{PORT}/api/models/{NAME}/revision/main"
+    )
     yield
     head.run(f"systemctl stop {HUB}; rm -f /srv/hub.py")
 
@@ -49,7 +53,9 @@ def planned(cluster: Cluster, tmp_path: Path) -> Planned:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("hub")
-def test_the_second_run_plans_what_the_first_did(cluster: Cluster, nodes: dict[str, Host], head: Host, planned: Planned) -> None:
+def test_the_second_run_plans_what_the_first_did(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, planned: Planned
+) -> None:
     text, extra = completion(head), ("--extra-vars", json.dumps(VARIABLES))
     first = planned()
     folder = first["store"]["folder"]
@@ -83,12 +89,22 @@ def test_a_hub_that_does_not_answer_is_a_warning(cluster: Cluster, planned: Plan
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("hub")
-def test_a_draft_comes_from_the_hub_and_the_tokens_stay_the_same(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    """Speculative decoding with a draft in the store: the tokens are those of the model alone, and drafts are accepted."""
+def test_a_draft_comes_from_the_hub_and_the_tokens_stay_the_same(
+    cluster: Cluster, nodes: dict[str, Host], head: Host
+) -> None:
+    """Speculative decoding with a draft in the store: the tokens are those of the model alone, and drafts are
+    accepted."""
     text = completion(head)
     speculative = json.dumps({"method": "draft_model", "model": NAME, "num_speculative_tokens": 2})
-    arguments = [*load_yaml(read("inventories/lab/group_vars/gb10_cluster.yml"))["gb10_vllm_extra_args"], "--speculative-config", speculative]
-    extra = "--extra-vars", json.dumps({"model_store_env": VARIABLES["model_store_env"], "gb10_vllm_extra_args": arguments})
+    arguments = [
+        *load_yaml(read("inventories/lab/group_vars/gb10_cluster.yml"))["gb10_vllm_extra_args"],
+        "--speculative-config",
+        speculative,
+    ]
+    extra = (
+        "--extra-vars",
+        json.dumps({"model_store_env": VARIABLES["model_store_env"], "gb10_vllm_extra_args": arguments}),
+    )
     folder = f"/opt/gb10/models/{NAME.replace('/', '--')}/main"
     try:
         cluster.site(*extra).assert_ok()
@@ -97,7 +113,9 @@ def test_a_draft_comes_from_the_hub_and_the_tokens_stay_the_same(cluster: Cluste
         assert folder in head.check_output("ps -eo args | grep '[v]llm serve'")
         assert completion(head) == text
         metrics = head.check_output(f"{CURL} --silent --fail {API}/metrics")
-        accepted = [line for line in metrics.splitlines() if line.startswith("vllm:spec_decode_num_accepted_tokens_total")]
+        accepted = [
+            line for line in metrics.splitlines() if line.startswith("vllm:spec_decode_num_accepted_tokens_total")
+        ]
         assert accepted and float(accepted[0].rpartition(" ")[2]) > 0, "no draft was accepted"
         cluster.site(*extra).assert_unchanged()
     finally:

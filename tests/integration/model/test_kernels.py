@@ -1,4 +1,5 @@
-"""The compilation of kernels in a real unit, its storage on every node, and its errors. vLLM and FlashInfer are a fixture."""
+"""The compilation of kernels in a real unit, its storage on every node, and its errors. vLLM and FlashInfer are a
+fixture."""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as
 
 #: Tokens per block in vLLM's CPU build. A GPU uses memory_plan's default.
 CPU_BLOCK = 128
-LOGGED = re.compile(r"([GC])PU KV cache size: ([\d,]+) tokens, Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x")
+LOGGED = re.compile(
+    r"([GC])PU KV cache size: ([\d,]+) tokens, Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,10 @@ def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) 
     head = next(iter(nodes.values()))
     arguments = cluster.variable("gb10_vllm_extra_args", [])
     pipeline = cluster.variable("gb10_pipeline_parallel_size", 0) or 1
-    memory = {name: re.search(r"^MemTotal:\s+(\d+) kB", host.file("/proc/meminfo").content_string, re.MULTILINE) for name, host in nodes.items()}
+    memory = {
+        name: re.search(r"^MemTotal:\s+(\d+) kB", host.file("/proc/meminfo").content_string, re.MULTILINE)
+        for name, host in nodes.items()
+    }
     inputs = Inputs(
         model_shape.shape(json.loads(head.file(f"{model}/config.json").content_string)),
         nodes=[
@@ -89,9 +94,14 @@ LLM({model!r}, enforce_eager=True, dtype="float32", max_model_len=1024, kv_cache
 
 @pytest.mark.slow
 def test_so_it_has_for_a_mixture_of_experts(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    model, python = "/srv/models/tiny-moe", f"{cluster.variable('gb10_install_dir', '/opt/gb10')}/runtime/current/bin/python"
+    model, python = (
+        "/srv/models/tiny-moe",
+        f"{cluster.variable('gb10_install_dir', '/opt/gb10')}/runtime/current/bin/python",
+    )
     program = shlex.quote(ALONE.format(model=model, kv_cache=kv_cache_bytes(cluster)))
-    command = f"set -a; . /etc/gb10/cluster.env; VLLM_ENABLE_V1_MULTIPROCESSING=0; cd /tmp; exec {python} -c {program} 2>&1"
+    command = (
+        f"set -a; . /etc/gb10/cluster.env; VLLM_ENABLE_V1_MULTIPROCESSING=0; cd /tmp; exec {python} -c {program} 2>&1"
+    )
     # Root would leave Python's bytecode in the user's home.
     said = head.run("runuser --user=gb10 -- sh -c %s", command)
     name, first = next(iter(nodes.items()))

@@ -18,7 +18,10 @@ SOURCE = ("--extra-vars", "vllm_patch_mechanism=source")
 
 
 def environments(host: Host) -> list[list[str]]:
-    """Return the ranks' inherited environment: that of Ray, and on the head also vLLM's server. Ranks overwrite their own with a process title."""
+    """Return the ranks' inherited environment: that of Ray, and on the head also vLLM's server.
+
+    Ranks overwrite their own with a process title.
+    """
     units = [unit for unit in ("gb10-ray", "gb10-vllm") if host.service(unit).is_running]
     pids = [host.check_output(f"systemctl show --property=MainPID --value {unit}") for unit in units]
     return [host.check_output(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines() for pid in pids]
@@ -45,7 +48,9 @@ def test_every_rank_is_started_with_what_replaces_the_patches(nodes: dict[str, H
 
 @pytest.mark.disruptive
 @pytest.mark.slow
-def test_patched_sources_serve_the_same_tokens_and_go_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+def test_patched_sources_serve_the_same_tokens_and_go_back(
+    cluster: Cluster, nodes: dict[str, Host], head: Host
+) -> None:
     before, answer = {name: digests(host) for name, host in nodes.items()}, completion(head, tokens=64)
     refused = cluster.site(*SOURCE, "--extra-vars", "gb10_allow_restart=false", "--tags", "vllm_patch")
     assert refused.status != 0
@@ -57,7 +62,10 @@ def test_patched_sources_serve_the_same_tokens_and_go_back(cluster: Cluster, nod
     assert "Restarting gb10-vllm.service on spark1" in run.output
     patched = {name: digests(host) for name, host in nodes.items()}
     assert len({json.dumps(each, sort_keys=True) for each in patched.values()}) == 1
-    assert patched["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"] != before["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"]
+    assert (
+        patched["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"]
+        != before["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"]
+    )
     assert completion(head, tokens=64) == answer
     assert not any(KERNELS in variables for host in nodes.values() for variables in environments(host))
     cluster.site(*SOURCE, *RANKS).assert_unchanged()

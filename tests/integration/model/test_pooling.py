@@ -1,4 +1,5 @@
-"""An embedding model and a reranker: smoke test, status, watchdog, and the rollback from a model whose weights are NaN."""
+"""An embedding model and a reranker: smoke test, status, watchdog, and the rollback from a model whose weights are
+NaN."""
 
 from __future__ import annotations
 

@@ -13,7 +13,11 @@ def variables(host: Host, unit: str) -> dict[str, str]:
     pid = host.check_output(f"systemctl show --value --property MainPID {unit}")
     if pid == "0":
         return {}
-    return dict(entry.split("=", 1) for entry in host.check_output(f"tr '\\0' '\\n' </proc/{pid}/environ").splitlines() if "=" in entry)
+    return dict(
+        entry.split("=", 1)
+        for entry in host.check_output(f"tr '\\0' '\\n' </proc/{pid}/environ").splitlines()
+        if "=" in entry
+    )
 
 
 @pytest.mark.parametrize("unit", UNITS)

@@ -19,7 +19,9 @@ def test_every_node_is_called_by_its_fabric_address(nodes: dict[str, Host]) -> N
     pinned = {name: environment(host)["VLLM_HOST_IP"] for name, host in nodes.items()}
     assert len(set(pinned.values())) == len(nodes)
     for name, host in nodes.items():
-        assert f"--node-ip-address={pinned[name]}" in host.check_output("systemctl show --property=ExecStart gb10-ray.service")
+        assert f"--node-ip-address={pinned[name]}" in host.check_output(
+            "systemctl show --property=ExecStart gb10-ray.service"
+        )
         assert pinned[name] in host.check_output(f"ip -4 address show dev {environment(host)['NCCL_SOCKET_IFNAME']}")
 
 
@@ -48,7 +50,9 @@ def test_the_services_run_unprivileged(nodes: dict[str, Host]) -> None:
         assert host.check_output(f"stat --format=%U /proc/{pid}") == "gb10"
 
 
-def test_the_token_is_the_same_everywhere_and_shown_nowhere(alone: Callable[[str], Run], nodes: dict[str, Host]) -> None:
+def test_the_token_is_the_same_everywhere_and_shown_nowhere(
+    alone: Callable[[str], Run], nodes: dict[str, Host]
+) -> None:
     tokens = {host.file(TOKEN).content_string.strip() for host in nodes.values()}
     assert len(tokens) == 1
     token = tokens.pop()

@@ -20,14 +20,24 @@ def test_check_mode_sees_no_change(cluster: Cluster) -> None:
     cluster.site("--check", "--diff").assert_unchanged()
 
 
-@pytest.mark.parametrize("role", ["qsfp_netplan", "vllm_runtime", "vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog"])
+@pytest.mark.parametrize(
+    "role", ["qsfp_netplan", "vllm_runtime", "vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog"]
+)
 def test_a_role_alone_changes_nothing(alone: Callable[[str], Run], role: str) -> None:
     output = alone(role).assert_unchanged().output
     # Ansible validates the arguments of every role, regardless of the tags.
-    tasks = [line for line in output.splitlines() if line.startswith("TASK [gb10.cluster.") and "Validating arguments" not in line]
+    tasks = [
+        line
+        for line in output.splitlines()
+        if line.startswith("TASK [gb10.cluster.") and "Validating arguments" not in line
+    ]
     # vllm_serve compares golden answers after a start, and verifies which NCCL the ranks use.
     included, verified = ({"common", "golden"}, {"nccl_sm121_build"}) if role == "vllm_serve" else ({"common"}, set())
-    assert {line.removeprefix("TASK [gb10.cluster.").split(" :")[0] for line in tasks} - included == {"gb10", role, *verified}
+    assert {line.removeprefix("TASK [gb10.cluster.").split(" :")[0] for line in tasks} - included == {
+        "gb10",
+        role,
+        *verified,
+    }
 
 
 def test_limit_is_refused(cluster: Cluster) -> None:
@@ -47,7 +57,10 @@ def test_an_inventory_without_nodes_is_refused(cluster: Cluster, tmp_path: Path)
 
 
 def spoilt(cluster: Cluster, folder: Path, inventory: dict[str, Any], *arguments: str) -> str:
-    """Run site.yml with an inventory on top of the cluster's, and assert that it fails before any change. Returns its message."""
+    """Run site.yml with an inventory on top of the cluster's, and assert that it fails before any change.
+
+    Returns its message.
+    """
     file = folder / "spoilt.yml"
     # Every node by name, in the cluster's order: the first inventory with a host decides its position.
     hosts: dict[str, Any] = {name: {} for name in cluster.nodes} | inventory.get("hosts", {})
@@ -79,11 +92,21 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         "hosts": {"spark2": {"gb10_fabric_addresses": ["10.110.0.1/24", "10.112.1.2/24"], "ray_cluster_arg": []}},
     }
     environment = {"VLLM_ATTENTION_BACKEND": "X", "HF_TOKEN": "x", "RAY_AUTH_MODE": "disabled"}
-    parallel = {"gb10_tensor_parallel_size": 4, "gb10_vllm_extra_args": ["--swap-space", "4"], "gb10_extra_env": environment}
+    parallel = {
+        "gb10_tensor_parallel_size": 4,
+        "gb10_vllm_extra_args": ["--swap-space", "4"],
+        "gb10_extra_env": environment,
+    }
     variables = extra(gb10_fabric_mtu=70000, gb10_model="/srv/models/absent", gb10_api_port=6381, **parallel)
     ca = certificates.authority()
     certificate, _key = ca.issue("spark.example.com", days=-0.5).write(tmp_path, "api")
-    said = spoilt(cluster, tmp_path, inventory, *variables, *extra(gb10_api_tls_certificate=certificate, gb10_api_tls_key=ca.key_text))
+    said = spoilt(
+        cluster,
+        tmp_path,
+        inventory,
+        *variables,
+        *extra(gb10_api_tls_certificate=certificate, gb10_api_tls_key=ca.key_text),
+    )
     for words in (
         "gb10_api_tls_certificate: it expired on",
         "gb10_api_tls_certificate: it does not cover",
@@ -112,7 +135,9 @@ def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
     workers: dict[str, Any] = {"hosts": {name: {} for name in cluster.nodes}}
     inventory.write_text(yaml.safe_dump({"gb10_cluster": {"children": {"worker": workers}}}), encoding="utf-8")
     arguments = [str(inventory) if word.endswith("inventories/lab") else word for word in cluster.arguments]
-    run = type(cluster)(cluster.groups, cluster.nodes, [*arguments, "--inventory", str(ROOT / "inventories" / "lab" / "overlay.yml")]).site()
+    run = type(cluster)(
+        cluster.groups, cluster.nodes, [*arguments, "--inventory", str(ROOT / "inventories" / "lab" / "overlay.yml")]
+    ).site()
     assert run.status != 0
     assert "groups.head: no host is in the group head" in run.output
     assert set(run.changed.values()) == {0}
@@ -125,7 +150,9 @@ def test_an_interface_that_is_not_there_is_named(cluster: Cluster, nodes: dict[s
     try:
         said = spoilt(cluster, tmp_path, {}, *extra(gb10_fabric_ports=[0]))
     finally:
-        worker.check_output("ip link set hidden down && ip link set hidden name enp1s0f0np0 && ip link set enp1s0f0np0 up")
+        worker.check_output(
+            "ip link set hidden down && ip link set hidden name enp1s0f0np0 && ip link set enp1s0f0np0 up"
+        )
     assert "nodes[1].ports[0]: spark2 has no interface enp1s0f0np0 for QSFP port 0" in said
     assert "nodes[0].ports[0]" not in said
 
@@ -133,7 +160,10 @@ def test_an_interface_that_is_not_there_is_named(cluster: Cluster, nodes: dict[s
 def test_a_port_without_rdma_is_named(cluster: Cluster, tmp_path: Path) -> None:
     said = spoilt(cluster, tmp_path, {}, *extra(gb10_fabric_rdma_required=True))
     for number in (1, 2):
-        assert f"nodes[{number - 1}].ports[0]: enp1s0f1np1 of spark{number} has no RDMA device. Expected: one, such as rocep1s0f1." in said
+        assert (
+            f"nodes[{number - 1}].ports[0]: enp1s0f1np1 of spark{number} has no RDMA device. Expected: one, "
+            "such as rocep1s0f1."
+        ) in said
 
 
 def test_two_runs_at_once(cluster: Cluster, head: Host) -> None:
@@ -156,8 +186,13 @@ def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) ->
     assert "nodes[0].gb10_api_port: port 8123 of spark1 is in use by python3" in said
 
 
-def test_weights_that_git_lfs_did_not_download_are_named(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> None:
-    folder, pointer = "/srv/models/cloned", f"version https://git-lfs.github.com/spec/v1\\noid sha256:{'0' * 64}\\nsize 99\\n"
+def test_weights_that_git_lfs_did_not_download_are_named(
+    cluster: Cluster, nodes: dict[str, Host], tmp_path: Path
+) -> None:
+    folder, pointer = (
+        "/srv/models/cloned",
+        f"version https://git-lfs.github.com/spec/v1\\noid sha256:{'0' * 64}\\nsize 99\\n",
+    )
     for node in nodes.values():
         node.check_output(f"cp -r /srv/models/tiny {folder}")
     nodes["spark2"].check_output(f"printf '{pointer}' >{folder}/model.safetensors")
@@ -166,5 +201,8 @@ def test_weights_that_git_lfs_did_not_download_are_named(cluster: Cluster, nodes
     finally:
         for node in nodes.values():
             node.check_output(f"rm -r {folder}")
-    assert f"nodes[1].model: vLLM cannot load {folder} on spark2: 1 of the weights' files are pointers of Git LFS" in reported
+    assert (
+        f"nodes[1].model: vLLM cannot load {folder} on spark2: 1 of the weights' files are pointers of Git LFS"
+        in reported
+    )
     assert f"{folder} on spark1" not in reported

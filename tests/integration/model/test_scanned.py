@@ -1,4 +1,5 @@
-"""A port scan from a machine that is not a peer, over IPv4 and IPv6, in the cases that opened hosts before: only SSH and the API are open.
+"""A port scan from a machine that is not a peer, over IPv4 and IPv6, in the cases that opened hosts before: only SSH
+and the API are open.
 
 Each test restores the cluster; the tests run in the file's order.
 """
@@ -79,10 +80,17 @@ BY_SERVICE = "systemctl disable --now ssh.socket; systemctl enable ssh.service; 
 @contextmanager
 def bridged(cluster: Cluster, name: str, host: Host, unlisted_host: UnlistedHost) -> Iterator[None]:
     """Create a bridge on a node, with a name like Docker's, and a port of the node in it that other hosts use."""
-    host.check_output(f"ip link add {BRIDGE} type bridge && echo 0 >/proc/sys/net/ipv6/conf/{BRIDGE}/accept_dad && ip link set {BRIDGE} up")
+    host.check_output(
+        f"ip link add {BRIDGE} type bridge && echo 0 >/proc/sys/net/ipv6/conf/{BRIDGE}/accept_dad && ip link "
+        f"set {BRIDGE} up"
+    )
     try:
         unlisted_host.plug_in(f"{cluster.nodes[name]['lab_name']}-{name}", BESIDE_IT)
-        for words in (f"link set {PORT} master {BRIDGE} up", f"address add {ON_BRIDGE}/24 dev {BRIDGE}", f"route add default via {BESIDE_IT}"):
+        for words in (
+            f"link set {PORT} master {BRIDGE} up",
+            f"address add {ON_BRIDGE}/24 dev {BRIDGE}",
+            f"route add default via {BESIDE_IT}",
+        ):
             host.check_output(f"ip {words}")
         yield
     finally:
@@ -92,7 +100,9 @@ def bridged(cluster: Cluster, name: str, host: Host, unlisted_host: UnlistedHost
 
 
 @pytest.mark.slow
-def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
+def test_with_sshd_started_by_its_socket(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost
+) -> None:
     try:
         # The run must write rules, so it has to find the SSH port.
         head.check_output(f"{BY_SOCKET}; nft delete table inet gb10; systemctl stop ssh.service")
@@ -122,7 +132,10 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
         refused = cluster.site("--tags", "qsfp_netplan,peer_firewall", *wrong)
         assert refused.status != 0
         assert "Changing the fabric" not in refused.output
-        assert "peer_firewall_trusted_interfaces[1]: 'br-*' matches br-lan, which carries the default route" in refused.output
+        assert (
+            "peer_firewall_trusted_interfaces[1]: 'br-*' matches br-lan, which carries the default route"
+            in refused.output
+        )
         assert "nothing was changed" in refused.output
         assert (head.check_output(TABLE), head.run(TIMERS).stdout.strip()) == (before, "")
         # Its exact name is an explicit decision of the user.
@@ -132,7 +145,9 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
         assert unlisted_host.open(ON_BRIDGE, ports) == {SSH, API}
 
 
-def test_after_whatever_debians_service_does(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
+def test_after_whatever_debians_service_does(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost
+) -> None:
     rays = {name: host.check_output(RAY) for name, host in nodes.items()}
     # Debian's nftables.conf begins with `flush ruleset`.
     try:
@@ -153,7 +168,10 @@ def test_after_whatever_debians_service_does(cluster: Cluster, nodes: dict[str, 
 def test_a_full_disk_ends_with_the_rules_that_were_confirmed(cluster: Cluster, workers: list[Host]) -> None:
     (worker, *_others) = workers
     before = worker.check_output(TABLE)
-    worker.check_output("cp -a /etc/gb10 /run/gb10-copy; mount -t tmpfs -o size=1m,mode=0755 tmpfs /etc/gb10; cp -a /run/gb10-copy/. /etc/gb10")
+    worker.check_output(
+        "cp -a /etc/gb10 /run/gb10-copy; mount -t tmpfs -o size=1m,mode=0755 tmpfs /etc/gb10; cp -a "
+        "/run/gb10-copy/. /etc/gb10"
+    )
     try:
         worker.check_output("dd if=/dev/zero of=/etc/gb10/full bs=4k 2>/dev/null || true")
         failed = cluster.site(*TAG, *extra(peer_firewall_open_ports=["8443/tcp"]))
@@ -169,13 +187,17 @@ def test_a_full_disk_ends_with_the_rules_that_were_confirmed(cluster: Cluster, w
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [0.5, 2])
-def test_killed_while_it_closes_the_node_has_what_was_confirmed(cluster: Cluster, nodes: dict[str, Host], after: float) -> None:
+def test_killed_while_it_closes_the_node_has_what_was_confirmed(
+    cluster: Cluster, nodes: dict[str, Host], after: float
+) -> None:
     new = extra(peer_firewall_open_ports=["8443/tcp"], peer_firewall_confirm_timeout=10)
     try:
         run_and_kill("site.yml", [*cluster.arguments, *TAG, *new], "Apply or remove the firewall rules", after=after)
         until = time.monotonic() + 30
         for name, host in nodes.items():
-            while host.check_output(TIMERS).strip() or ("8443" in host.check_output(TABLE)) != ("8443" in host.file(RULES).content_string):
+            while host.check_output(TIMERS).strip() or ("8443" in host.check_output(TABLE)) != (
+                "8443" in host.file(RULES).content_string
+            ):
                 assert time.monotonic() < until, name
                 time.sleep(1)
         cluster.site(*TAG, *new).assert_ok()
@@ -193,7 +215,10 @@ def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, un
     try:
         host.check_output(f"{BY_SOCKET}; systemctl enable nftables")
         host = cluster.reboot(name, host)
-        assert host.check_output("systemctl show --property=ActiveState --value gb10-firewall nftables").split() == ["active", "active"]
+        assert host.check_output("systemctl show --property=ActiveState --value gb10-firewall nftables").split() == [
+            "active",
+            "active",
+        ]
         # Services open ports only after the rules are loaded.
         began = "systemctl show --value --property={} {}"
         loaded = int(host.check_output(began.format("ActiveEnterTimestampMonotonic", "gb10-firewall")))

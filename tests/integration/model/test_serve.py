@@ -18,7 +18,11 @@ def test_one_rank_sits_on_each_node(head: Host, nodes: dict[str, Host]) -> None:
 
 def test_completion_and_chat_answer(head: Host) -> None:
     assert completion(head).strip()
-    chat = ask(head, "/v1/chat/completions", {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8})
+    chat = ask(
+        head,
+        "/v1/chat/completions",
+        {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8},
+    )
     assert chat["choices"][0]["message"]["content"].strip()
     assert chat["usage"]["completion_tokens"] == 8
 

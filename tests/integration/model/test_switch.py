@@ -1,4 +1,5 @@
-"""Switch to another model and back, to a broken model, and stop and start: the services, the messages, and the old model's answers."""
+"""Switch to another model and back, to a broken model, and stop and start: the services, the messages, and the old
+model's answers."""
 
 from __future__ import annotations
 
@@ -55,7 +56,9 @@ def test_the_screen(cluster: Cluster, nodes: dict[str, Host], mode: tuple[str, .
     assert re.fullmatch(r"key: ssh -t \S+ sudo cat /etc/gb10/api.key", said[1])
     assert said[2].startswith("curl ") and "model: /srv/models/tiny" in said
     first = next(number for number, line in enumerate(said) if line.startswith("spark1  "))
-    for name, services, memory, links in zip(nodes, said[first::3], said[first + 1 :: 3], said[first + 2 :: 3], strict=False):
+    for name, services, memory, links in zip(
+        nodes, said[first::3], said[first + 1 :: 3], said[first + 2 :: 3], strict=False
+    ):
         assert services.startswith(f"{name}  gb10-ray active for ")
         assert re.fullmatch(r" *rank pid \d+: .* GiB available, lowest [\d.]+", memory)
         assert links.endswith("; 2 links 10 Gb/s")
@@ -127,7 +130,9 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
     cluster: Cluster, nodes: dict[str, Host], head: Host, broken: str
 ) -> None:
     text = completion(head)
-    before = {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()}
+    before = {
+        name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()
+    }
     key = head.check_output("cat /etc/gb10/api.key /etc/gb10/api.env")
     failed = play(cluster, "switch_model", gb10_model=broken, gb10_api_key="another-key-that-nobody-uses")
     assert failed.status != 0
@@ -135,7 +140,9 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
     assert f"{broken} could not be started:\n  spark1: gb10-vllm.service failed to start: " in said
     assert "Restored /srv/models/tiny. It answers again." in said
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
-    assert {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()} == before
+    assert {
+        name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()
+    } == before
     for host in nodes.values():
         assert host.check_output("systemctl is-enabled gb10-ray") == "enabled"
     assert head.check_output("cat /etc/gb10/api.key /etc/gb10/api.env") == key
@@ -145,9 +152,13 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
 
 
 @pytest.mark.slow
-def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(
+    cluster: Cluster, nodes: dict[str, Host], head: Host
+) -> None:
     text = completion(head)
-    before = {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()}
+    before = {
+        name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()
+    }
     # A changed rank environment restarts Ray, which ends the old model. Ray cannot start within a second.
     changed = {"gb10_extra_env": {"OMP_NUM_THREADS": "2"}, "ray_cluster_join_timeout": 1}
     failed = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", **changed)
@@ -156,7 +167,9 @@ def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(
     assert "/srv/models/tiny-moe could not be started:\n  spark1: Ray is not complete: " in said
     assert "Restored /srv/models/tiny. It answers again." in said
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
-    assert {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()} == before
+    assert {
+        name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()
+    } == before
     cluster.site().assert_unchanged()
 
 

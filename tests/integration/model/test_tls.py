@@ -100,7 +100,9 @@ def test_curl_succeeds_with_the_ca_and_fails_without(secured: Secured, head: Hos
     refused = head.run(asked)
     # 60: the peer's certificate cannot be verified.
     assert (refused.rc, "certificate" in refused.stderr) == (60, True)
-    assert head.run(f"curl --silent --cacert {CA_FILE} https://127.0.0.1:8000/health").rc == 60, "the certificate has another name"
+    assert head.run(f"curl --silent --cacert {CA_FILE} https://127.0.0.1:8000/health").rc == 60, (
+        "the certificate has another name"
+    )
     assert head.run(f"curl --silent {secured.url.replace('https', 'http')}/health").rc != 0
 
 
@@ -115,8 +117,14 @@ def test_the_stock_client_succeeds_with_the_ca_and_fails_without(secured: Secure
         head.check_output("rm /run/client.py")
 
 
-def test_the_key_of_the_certificate_is_with_root_and_the_server(secured: Secured, head: Host, workers: list[Host]) -> None:
-    assert (head.file(f"{FOLDER}/api.key").mode, head.file(f"{FOLDER}/api.key").user, head.file(f"{FOLDER}/api.crt").mode) == (0o600, "root", 0o644)
+def test_the_key_of_the_certificate_is_with_root_and_the_server(
+    secured: Secured, head: Host, workers: list[Host]
+) -> None:
+    assert (
+        head.file(f"{FOLDER}/api.key").mode,
+        head.file(f"{FOLDER}/api.key").user,
+        head.file(f"{FOLDER}/api.crt").mode,
+    ) == (0o600, "root", 0o644)
     for path in (f"{FOLDER}/api.key", "/run/credentials/gb10-vllm.service/api.key"):
         assert head.run(f"test -e {path}").rc == 0
         assert head.run(f"setpriv --reuid=nobody --regid=nogroup --clear-groups cat {path}").rc != 0

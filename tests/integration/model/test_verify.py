@@ -10,9 +10,13 @@ from html_page import parsed
 from live_cluster import Cluster
 
 
-@pytest.mark.parametrize("mode", [(), ("--check", "--diff"), ("--extra-vars", "verify_quick=true")], ids=["run", "check mode", "quick"])
+@pytest.mark.parametrize(
+    "mode", [(), ("--check", "--diff"), ("--extra-vars", "verify_quick=true")], ids=["run", "check mode", "quick"]
+)
 def test_a_healthy_cluster_has_no_finding(cluster: Cluster, tmp_path: Path, mode: tuple[str, ...]) -> None:
-    done, _found = cluster.verify(tmp_path / "found.jsonl", "--extra-vars", f"verify_report={tmp_path}/report.html", *mode)
+    done, _found = cluster.verify(
+        tmp_path / "found.jsonl", "--extra-vars", f"verify_report={tmp_path}/report.html", *mode
+    )
     assert done.assert_ok().shown("Show the findings and the differences between nodes")[0].endswith("no finding")
     assert (tmp_path / "report.html").exists() is ("--check" not in mode)
     if "--check" not in mode:

@@ -1,4 +1,5 @@
-"""The service user cannot write paths that root reads, writes or runs: every path of the roles, and every parent directory."""
+"""The service user cannot write paths that root reads, writes or runs: every path of the roles, and every parent
+directory."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import tabl
 
 PROGRAM = (ROOT / "tests/support/who_can_write.py").read_text(encoding="utf-8")
 USER, HOME, STATE = "gb10", "/var/lib/gb10", "/var/lib/gb10-netplan"
-#: Every path that the collection creates (tests/unit/uninstall/test_table.py verifies that list), and the folders of the system and of the
-#: user that it writes to. A node need not have all of them.
+#: Every path that the collection creates (tests/unit/uninstall/test_table.py verifies that list), and the folders of
+#: the system and of the user that it writes to. A node need not have all of them.
 MADE = (
     *(place.path for places in (table.NODE, table.FIREWALL, table.NETWORK, table.STATE) for place in places),
     *("/etc/gb10", "/etc/netplan", "/etc/sysctl.d", "/etc/NetworkManager/conf.d"),
@@ -55,7 +56,10 @@ def test_nothing_of_roots_is_the_service_users_to_change(nodes: dict[str, Host])
 
 
 def test_the_look_at_a_host_can_find(head: Host) -> None:
-    head.check_output(f"install --directory --owner={USER} /run/gb10-test && ln -s /run/gb10-test/x /run/gb10-link && touch /run/gb10-test/x")
+    head.check_output(
+        f"install --directory --owner={USER} /run/gb10-test && ln -s /run/gb10-test/x /run/gb10-link && touch "
+        "/run/gb10-test/x"
+    )
     try:
         assert set(changeable(head, ["/run/gb10-link"])) == {"/run/gb10-test"}
     finally:
@@ -95,7 +99,10 @@ def test_an_upgrade_takes_over_what_is_roots(cluster: Cluster, former: Host) -> 
     before = former.check_output(f"cat {STATE}/*.json")
     former.check_output(f"mv {STATE} {HOME}/netplan")
     run = cluster.site("--tags", "ray_cluster").assert_ok()
-    assert {"Move the network rollback files to root's directory", "Restrict the home directory to the service user"} <= run.changed_tasks()
+    assert {
+        "Move the network rollback files to root's directory",
+        "Restrict the home directory to the service user",
+    } <= run.changed_tasks()
     assert former.check_output(f"cat {STATE}/*.json") == before
     assert not former.file(f"{HOME}/netplan").exists
     cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_unchanged()
@@ -105,7 +112,9 @@ def test_an_upgrade_takes_over_what_is_roots(cluster: Cluster, former: Host) -> 
 @pytest.mark.disruptive
 def test_an_upgrade_follows_nothing_that_was_planted(cluster: Cluster, former: Host) -> None:
     before = former.check_output(f"cat {STATE}/*.json")
-    former.check_output(f"mkdir -m 700 {HOME}/netplan && ln -s /etc/shadow {HOME}/netplan/lock && chown -R -h {USER} {HOME}/netplan")
+    former.check_output(
+        f"mkdir -m 700 {HOME}/netplan && ln -s /etc/shadow {HOME}/netplan/lock && chown -R -h {USER} {HOME}/netplan"
+    )
     former.check_output(f"mv {STATE} {STATE}.kept")
     shadow = former.check_output("sha256sum /etc/shadow")
     try:

@@ -49,7 +49,9 @@ def playbook(cluster: Cluster) -> Callable[..., Run]:
 def client(head: Host, playbook: Callable[..., Run], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client with a new key, which is revoked in the end."""
     folder = tmp_path_factory.mktemp("keys")
-    done = playbook("gateway_keys", "-e", "gateway_key_create=alice", "-e", f"gateway_key_directory={folder}").assert_ok()
+    done = playbook(
+        "gateway_keys", "-e", "gateway_key_create=alice", "-e", f"gateway_key_directory={folder}"
+    ).assert_ok()
     file = Path(folder / "alice.key")
     assert file.stat().st_mode & 0o777 == 0o600
     key = file.read_text(encoding="utf-8").strip()
@@ -90,11 +92,16 @@ def test_one_cluster_is_planned_and_read_alone(cluster: Cluster, playbook: Calla
 def test_the_model_of_several_clusters_is_not_switched(playbook: Callable[..., Run]) -> None:
     done = playbook("switch_model", "-e", "gb10_model=/srv/models/tiny")
     assert done.status != 0
-    assert "The inventory has the clusters large, small. Expected: a model for one of them. Fix: add -e gb10_only=NAME." in done.output
+    assert (
+        "The inventory has the clusters large, small. Expected: a model for one of them. Fix: add -e gb10_only=NAME."
+        in done.output
+    )
 
 
 def test_a_problem_of_one_cluster_changes_none(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    wrong = json.dumps({"gb10_model": "{{ '/srv/models/missing' if gb10_cluster_name == 'small' else '/srv/models/tiny' }}"})
+    wrong = json.dumps(
+        {"gb10_model": "{{ '/srv/models/missing' if gb10_cluster_name == 'small' else '/srv/models/tiny' }}"}
+    )
     done = cluster.site("-e", wrong)
     assert done.status != 0
     assert "/srv/models/missing" in done.output
@@ -104,7 +111,9 @@ def test_a_problem_of_one_cluster_changes_none(cluster: Cluster, nodes: dict[str
 
 
 @pytest.mark.disruptive
-def test_when_one_cluster_is_killed_the_other_still_answers(client: Client, nodes: dict[str, Host], playbook: Callable[..., Run]) -> None:
+def test_when_one_cluster_is_killed_the_other_still_answers(
+    client: Client, nodes: dict[str, Host], playbook: Callable[..., Run]
+) -> None:
     nodes["spark2"].check_output("systemctl kill --signal=KILL gb10-vllm.service && systemctl stop gb10-vllm.service")
     assert client.ask(LARGE)[0] == 200
     answer = client.until(SMALL, 503, within=60)

@@ -45,7 +45,9 @@ def used(host: Host) -> str:
     return str(host.check_output(f"readlink {STORE}/current"))
 
 
-def test_every_node_has_the_one_library_that_was_built_for_its_gpu(read: Callable[..., dict[str, Any]], nodes: dict[str, Host]) -> None:
+def test_every_node_has_the_one_library_that_was_built_for_its_gpu(
+    read: Callable[..., dict[str, Any]], nodes: dict[str, Host]
+) -> None:
     found = read()
     libraries = [info["library"] for info in found.values()]
     assert len({library["sha256"] for library in libraries}) == 1
@@ -95,7 +97,12 @@ def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Cal
             content = bytearray(packed.read_bytes())
             content[len(content) // 2] ^= 1
             packed.write_bytes(content)
-        given = {"install_file": str(packed), "install_name": name, "install_sha256": sha256, "install_file_sha256": packed_sha256}
+        given = {
+            "install_file": str(packed),
+            "install_name": name,
+            "install_sha256": sha256,
+            "install_file_sha256": packed_sha256,
+        }
         return run("tests/integration/nccl/install.yml", [*cluster.arguments, "--extra-vars", json.dumps(given)])
 
     yield offer
@@ -105,10 +112,15 @@ def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Cal
 
 @pytest.mark.parametrize(
     ("architecture", "corrupt", "said"),
-    [("90", False, "not all programs have code for sm_121"), ("121", True, "artifact: /var/tmp/offered.tar has sha256 ")],
+    [
+        ("90", False, "not all programs have code for sm_121"),
+        ("121", True, "artifact: /var/tmp/offered.tar has sha256 "),
+    ],
     ids=["another GPU's", "corrupted"],
 )
-def test_a_build_that_is_not_right_is_refused(workers: list[Host], offer: Callable[..., Run], architecture: str, corrupt: bool, said: str) -> None:
+def test_a_build_that_is_not_right_is_refused(
+    workers: list[Host], offer: Callable[..., Run], architecture: str, corrupt: bool, said: str
+) -> None:
     before = workers[-1].check_output(f"ls -A {STORE}"), used(workers[-1])
     refused = offer(architecture, corrupt)
     assert refused.status != 0
@@ -117,7 +129,10 @@ def test_a_build_that_is_not_right_is_refused(workers: list[Host], offer: Callab
 
 
 BAD = {
-    "a file that is not there": ({"nccl_sm121_build_source": "/none/nccl.tar.gz"}, "nccl_sm121_build_source: /none/nccl.tar.gz does not exist"),
+    "a file that is not there": (
+        {"nccl_sm121_build_source": "/none/nccl.tar.gz"},
+        "nccl_sm121_build_source: /none/nccl.tar.gz does not exist",
+    ),
     "another file than was meant": ({"nccl_sm121_build_checksum": "0" * 64}, f"Expected: {'0' * 64}"),
     "no toolkit": ({"nccl_sm121_build_cuda_home": "/nonexistent"}, "cuda_home: /nonexistent/bin/nvcc not found"),
     "no GPU that nvcc knows": ({"nccl_sm121_build_capabilities": ["13.7"]}, "does not support sm_137"),
@@ -148,7 +163,9 @@ def test_a_truncated_file_is_refused(cluster: Cluster, head: Host, tmp_path: Pat
 
 def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> None:
     repository, author = "/opt/nccl.git", "-c user.name=a -c user.email=a@b"
-    head.check_output(f"rm -rf {repository}; git init -q {repository} && git {author} -C {repository} commit -q --allow-empty -m a")
+    head.check_output(
+        f"rm -rf {repository}; git init -q {repository} && git {author} -C {repository} commit -q --allow-empty -m a"
+    )
     before = used(head)
     given = {"nccl_sm121_build_source": repository, "nccl_sm121_build_version": "v9.9.9-1"}
     unknown = site(cluster, "--extra-vars", json.dumps(given))
@@ -168,7 +185,10 @@ OTHER = {"nccl_sm121_build_only_funcs": "SendRecv", "nccl_sm121_build_ccache": F
 def test_a_full_disk_is_said_before_anything_is_built(cluster: Cluster, head: Host) -> None:
     before = head.check_output(f"ls -A {STORE}"), used(head)
     size = int(head.check_output(f"du --summarize --block-size=1M {STORE}").split()[0]) + 32
-    head.check_output(f"cp --archive {STORE} /var/tmp/store && mount -t tmpfs -o size={size}M store {STORE} && cp --archive /var/tmp/store/. {STORE}")
+    head.check_output(
+        f"cp --archive {STORE} /var/tmp/store && mount -t tmpfs -o size={size}M store {STORE} && cp --archive "
+        f"/var/tmp/store/. {STORE}"
+    )
     try:
         refused = site(cluster, "--extra-vars", json.dumps(OTHER))
         assert refused.status != 0
@@ -193,7 +213,11 @@ def test_an_interrupted_build_leaves_the_one_that_is_used(cluster: Cluster, head
 
 @pytest.mark.disruptive
 def test_another_build_is_used_and_the_first_again_without_building(
-    cluster: Cluster, nodes: dict[str, Host], workers: list[Host], offer: Callable[..., Run], read: Callable[..., dict[str, Any]]
+    cluster: Cluster,
+    nodes: dict[str, Host],
+    workers: list[Host],
+    offer: Callable[..., Run],
+    read: Callable[..., dict[str, Any]],
 ) -> None:
     first = used(workers[-1])
     offer("121").assert_ok()
@@ -210,7 +234,9 @@ def test_another_build_is_used_and_the_first_again_without_building(
 
 
 @pytest.mark.disruptive
-def test_a_node_that_lost_it_gets_it_from_the_head_again(cluster: Cluster, nodes: dict[str, Host], workers: list[Host]) -> None:
+def test_a_node_that_lost_it_gets_it_from_the_head_again(
+    cluster: Cluster, nodes: dict[str, Host], workers: list[Host]
+) -> None:
     first = used(workers[-1])
     workers[-1].check_output(f"truncate --size=1000 {STORE}/{first}/lib/libnccl.so.2")
     again = site(cluster).assert_ok()
@@ -227,8 +253,14 @@ AUTO = ("--extra-vars", '{"gb10_stack": "vllm-0.32.0", "nccl_sm121_build_enabled
 
 @pytest.fixture
 def wheel(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Install a library for an architecture in place of NVIDIA's wheel on every node; the lab has no wheel. Returns its path."""
-    (folder,) = {host.check_output("ls -d /opt/gb10/runtime/current/lib/python3*/site-packages") + "/nvidia" for host in nodes.values()}
+    """Install a library for an architecture in place of NVIDIA's wheel on every node; the lab has no wheel.
+
+    Returns its path.
+    """
+    (folder,) = {
+        host.check_output("ls -d /opt/gb10/runtime/current/lib/python3*/site-packages") + "/nvidia"
+        for host in nodes.values()
+    }
     place = f"{folder}/nccl/lib/libnccl.so.2"
 
     def wheel(architecture: str) -> str:
@@ -262,7 +294,9 @@ def test_auto_takes_what_the_runtime_brings_unless_the_gpu_cannot_run_it(
     replaced = site(cluster, *AUTO).assert_ok()
     assert "NCCL is built" in replaced.output
     assert "NCCL 2.30.7 has no code that compute capability 12.1 can run" in replaced.output
-    assert {host.check_output(f"readlink {place}") for host in nodes.values()} == {f"{STORE}/{name}/lib/libnccl.so.2" for name in built}
+    assert {host.check_output(f"readlink {place}") for host in nodes.values()} == {
+        f"{STORE}/{name}/lib/libnccl.so.2" for name in built
+    }
     assert {host.file(record).exists for host in nodes.values()} == {True}
     # The link is not the runtime's own library. The second run decides from the saved original next to it.
     site(cluster, *AUTO).assert_unchanged()

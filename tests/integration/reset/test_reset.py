@@ -45,9 +45,9 @@ def booted(cluster: Cluster) -> dict[str, State]:
 def assert_fresh(cluster: Cluster, fresh: Mapping[str, State]) -> None:
     """Compare every node with its state before the first run."""
     now = booted(cluster)
-    assert {name: {kind: differences(fresh[name][kind], now[name][kind]) for kind in fresh[name]} for name in fresh} == {
-        name: {kind: {} for kind in fresh[name]} for name in fresh
-    }
+    assert {
+        name: {kind: differences(fresh[name][kind], now[name][kind]) for kind in fresh[name]} for name in fresh
+    } == {name: {kind: {} for kind in fresh[name]} for name in fresh}
 
 
 def hosts(cluster: Cluster) -> dict[str, Host]:
@@ -73,7 +73,12 @@ def test_the_list_of_a_serving_cluster_changes_nothing(cluster: Cluster) -> None
     for host in nodes.values():
         host.check_output(f"install -D /dev/null {MODEL} && touch {NOTES}")
     listed = reset(cluster, "--check", "--diff").assert_ok()
-    lines = ("stop gb10-ray.service (unit)", "remove /opt/gb10/runtime (tree, ", "remove gb10 (user)", "restore /etc/netplan/60-gb10-qsfp.yaml, ")
+    lines = (
+        "stop gb10-ray.service (unit)",
+        "remove /opt/gb10/runtime (tree, ",
+        "remove gb10 (user)",
+        "restore /etc/netplan/60-gb10-qsfp.yaml, ",
+    )
     for line in lines:
         assert listed.output.count(f"\n  {line}") == len(nodes), line
     assert listed.output.count("keep /opt/gb10/models (tree, ") == len(nodes)
@@ -93,7 +98,9 @@ def test_everything_goes_except_models_and_files_of_others(cluster: Cluster) -> 
         assert host.run("nft list table inet gb10").rc != 0
         assert "10.110.0." not in host.check_output("ip -4 address")
     again = reset(cluster, *CONFIRMED).assert_unchanged()
-    assert again.output.count("keep /etc/gb10 (folder, ") == again.output.count("this collection did not create notes.txt")
+    assert again.output.count("keep /etc/gb10 (folder, ") == again.output.count(
+        "this collection did not create notes.txt"
+    )
 
 
 def test_the_hosts_equal_fresh_ones(cluster: Cluster, fresh: Mapping[str, State]) -> None:
@@ -109,7 +116,9 @@ def test_the_cluster_answers_again(cluster: Cluster) -> None:
     assert completion(hosts(cluster)["spark1"]).strip()
 
 
-@pytest.mark.parametrize("task", ["Remove everything except the network configuration", "Restore the network configuration from before"])
+@pytest.mark.parametrize(
+    "task", ["Remove everything except the network configuration", "Restore the network configuration from before"]
+)
 def test_a_killed_reset_is_completed_by_the_next(cluster: Cluster, task: str) -> None:
     run_and_kill(PLAYBOOK, [*cluster.arguments, *CONFIRMED], task, after=1)
     for host in hosts(cluster).values():

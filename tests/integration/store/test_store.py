@@ -1,4 +1,5 @@
-"""Copy a 100 MB model along a chain of nodes over capped links, also with a killed relay, a damaged shard and a full disk."""
+"""Copy a 100 MB model along a chain of nodes over capped links, also with a killed relay, a damaged shard and a full
+disk."""
 
 from __future__ import annotations
 
@@ -125,7 +126,9 @@ def test_a_run_that_was_killed_and_a_rerun(cluster: Cluster, nodes: dict[str, Ho
     names = list(nodes)
     forget(nodes, *names[1:])
     with slow(nodes, 40):
-        run_and_kill("site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for the model copy", after=2)
+        run_and_kill(
+            "site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for the model copy", after=2
+        )
         assert head.file(LOCK).mode == 0o600
     done = store(cluster).assert_ok()
     assert "replaces the lock of a run that has ended: " in done.output
@@ -134,7 +137,14 @@ def test_a_run_that_was_killed_and_a_rerun(cluster: Cluster, nodes: dict[str, Ho
 
 
 def test_the_lock_of_another_controller(cluster: Cluster, head: Host, source: str) -> None:
-    owner = {"user": "alice", "host": "laptop", "playbook": "site.yml", "boot": "ab" * 16, "pid": 4711, "started": "123"}
+    owner = {
+        "user": "alice",
+        "host": "laptop",
+        "playbook": "site.yml",
+        "boot": "ab" * 16,
+        "pid": 4711,
+        "started": "123",
+    }
     lock = {"id": "3f9a2c1e", "since": "2026-11-22 07:29:43", "taken": 1.0, "owner": owner}
     head.check_output(f"mkdir -p -m 700 /run/gb10 && umask 077 && echo %s > {LOCK}", json.dumps(lock))
     refused = store(cluster)
@@ -147,7 +157,9 @@ def test_the_lock_of_another_controller(cluster: Cluster, head: Host, source: st
     assert not head.file(LOCK).exists
 
 
-def test_links_out_of_the_source_are_all_named_and_none_is_read(cluster: Cluster, nodes: dict[str, Host], head: Host, source: str) -> None:
+def test_links_out_of_the_source_are_all_named_and_none_is_read(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, source: str
+) -> None:
     forget(nodes, *nodes)
     head.check_output(f"ln -s /etc/shadow {SOURCE}/shadow.json && ln -s ../../../etc/machine-id {SOURCE}/id.json")
     try:
@@ -166,7 +178,9 @@ def copied_in(nodes: Mapping[str, Host], *names: str) -> float:
     """Return the seconds from the first relay start on these nodes to the last byte written on any of them."""
     started = f"journalctl --unit={RELAY} --output=short-unix --grep=Started --lines=1 --quiet | cut -d' ' -f1"
     written = f"stat --format=%.Y {MODEL}/*.safetensors | sort | tail -1"
-    return max(float(nodes[name].check_output(written)) for name in names) - min(float(nodes[name].check_output(started)) for name in names)
+    return max(float(nodes[name].check_output(written)) for name in names) - min(
+        float(nodes[name].check_output(started)) for name in names
+    )
 
 
 def test_all_nodes_cost_about_one_copy(
@@ -186,7 +200,9 @@ def test_all_nodes_cost_about_one_copy(
     assert_stored(nodes, source)
 
 
-def test_a_node_without_room_is_said_before_anything_is_copied(cluster: Cluster, nodes: dict[str, Host], source: str) -> None:
+def test_a_node_without_room_is_said_before_anything_is_copied(
+    cluster: Cluster, nodes: dict[str, Host], source: str
+) -> None:
     names = list(nodes)
     forget(nodes, *names[1:])
     for name in names[2:]:
@@ -209,7 +225,9 @@ def test_a_disk_that_fills_up_and_a_rerun(cluster: Cluster, nodes: dict[str, Hos
     full.check_output("mkdir -p /srv/store && mount -t tmpfs -o size=150M tmpfs /srv/store")
     try:
         with slow(nodes, 60):
-            done = during(lambda: store(cluster), full, lambda: full.check_output("mount -o remount,size=40M /srv/store"))
+            done = during(
+                lambda: store(cluster), full, lambda: full.check_output("mount -o remount,size=40M /srv/store")
+            )
         assert done.status != 0
         assert f"{names[2]}: model-" in done.output
         assert f"cannot be written in {MODEL}: No space left on device" in done.output
@@ -227,7 +245,9 @@ def test_a_relay_that_is_killed_and_a_rerun_that_goes_on(cluster: Cluster, nodes
     forget(nodes, *names[1:])
     killed = nodes[names[2]]
     with slow(nodes, 20):
-        done = during(lambda: store(cluster), killed, lambda: killed.check_output(f"systemctl kill --signal=KILL {RELAY}"))
+        done = during(
+            lambda: store(cluster), killed, lambda: killed.check_output(f"systemctl kill --signal=KILL {RELAY}")
+        )
     assert done.status != 0
     assert f"{names[2]}: {RELAY} has stopped" in done.output
     # Received data is kept. The node after the killed one may not have received any data yet.

@@ -1,4 +1,5 @@
-"""A vLLM that the lab built from source: the wheel and its stamp, the runtime, refused inputs, faults, and the return."""
+"""A vLLM that the lab built from source: the wheel and its stamp, the runtime, refused inputs, faults, and the
+return."""
 
 from __future__ import annotations
 
@@ -36,7 +37,10 @@ def version(host: Host) -> str:
 def state(nodes: dict[str, Host]) -> dict[str, tuple[str, str]]:
     """Return what a failed build must not change: the environment and the main process of the ranks' service."""
     ranks = "systemctl show --property=MainPID --value gb10-ray.service"
-    return {name: (host.check_output("readlink /opt/gb10/runtime/current"), host.check_output(ranks)) for name, host in nodes.items()}
+    return {
+        name: (host.check_output("readlink /opt/gb10/runtime/current"), host.check_output(ranks))
+        for name, host in nodes.items()
+    }
 
 
 @pytest.fixture
@@ -81,7 +85,10 @@ def test_the_plan_shows_the_build(cluster: Cluster) -> None:
         ({"vllm_build_patches": ["does-not-exist.patch"]}, "vllm_build_patches[0]"),
         ({"vllm_build_enabled": "sometimes"}, "vllm_build_enabled: 'sometimes'"),
         ({"vllm_build_source": "https://github.com/vllm-project/vllm.git"}, "vllm_build_commit: ''"),
-        ({"vllm_build_jobs": 1, "vllm_build_environment": {"MAX_JOBS": "9"}, "vllm_build_separate": True}, "vllm_build_environment: MAX_JOBS"),
+        (
+            {"vllm_build_jobs": 1, "vllm_build_environment": {"MAX_JOBS": "9"}, "vllm_build_separate": True},
+            "vllm_build_environment: MAX_JOBS",
+        ),
     ],
 )
 @pytest.mark.usefixtures("unchanged")
@@ -108,12 +115,19 @@ def test_a_commit_other_than_the_pinned_one_is_refused(cluster: Cluster, head: H
     """A tag that was moved: its commit is not vllm_build_commit."""
     moved, pinned, before = head.check_output(CHECKOUT), "0" * 40, head.check_output(f"cat {STORE}/tree.name")
     try:
-        moved_tag = given(vllm_build_enabled=True, vllm_build_source=f"file://{REPOSITORY}", vllm_build_commit=pinned, vllm_build_patches=[])
+        moved_tag = given(
+            vllm_build_enabled=True,
+            vllm_build_source=f"file://{REPOSITORY}",
+            vllm_build_commit=pinned,
+            vllm_build_patches=[],
+        )
         refused = site(cluster, *moved_tag)
     finally:
         head.check_output(f"rm -rf {REPOSITORY} {STORE}/source/{pinned[:12]} {STORE}/source/{pinned[:12]}.complete")
     assert refused.status != 0
-    assert f"vllm_build_commit: {STORE}/source/{pinned[:12]} is commit {moved}. Expected: {pinned}." in " ".join(refused.output.split())
+    assert f"vllm_build_commit: {STORE}/source/{pinned[:12]} is commit {moved}. Expected: {pinned}." in " ".join(
+        refused.output.split()
+    )
     assert head.check_output(f"cat {STORE}/tree.name") == before
 
 
@@ -124,10 +138,14 @@ def test_a_gpu_that_the_compiler_does_not_know_is_refused_before_any_download(cl
         pytest.skip("the machine that runs the lab has no CUDA toolkit below /usr/local")
     before = head.check_output(f"ls {STORE}")
     # No nvcc knows this GPU.
-    cuda = given(gb10_stack="current", gb10_runtime_lock="", vllm_build_cuda_home=TOOLKIT, vllm_build_capabilities=["9.9"])
+    cuda = given(
+        gb10_stack="current", gb10_runtime_lock="", vllm_build_cuda_home=TOOLKIT, vllm_build_capabilities=["9.9"]
+    )
     refused = site(cluster, *cuda)
     assert refused.status != 0
-    assert re.search(rf"1\. toolkit: nvcc \d+\.\d+\.\d+ in {TOOLKIT} does not support sm_99\.", " ".join(refused.output.split()))
+    assert re.search(
+        rf"1\. toolkit: nvcc \d+\.\d+\.\d+ in {TOOLKIT} does not support sm_99\.", " ".join(refused.output.split())
+    )
     assert head.check_output(f"ls {STORE}") == before
 
 
@@ -138,7 +156,11 @@ def patch(tmp_path: Path) -> Callable[[str, str], str]:
     def patch(old: str, new: str) -> str:
         path = tmp_path / "more.patch"
         path.write_text(
-            f"--- a/requirements/build/cpu.txt\n+++ b/requirements/build/cpu.txt\n@@ -1,2 +1,2 @@\n-{old}\n+{new}\n ninja\n", encoding="utf-8"
+            (
+                "--- a/requirements/build/cpu.txt\n+++ b/requirements/build/cpu.txt\n@@ -1,2 +1,2 "
+                f"@@\n-{old}\n+{new}\n ninja\n"
+            ),
+            encoding="utf-8",
         )
         return str(path)
 
@@ -167,10 +189,15 @@ def without(host: Host, path: str) -> Iterator[None]:
 
 @pytest.mark.disruptive
 @pytest.mark.usefixtures("unchanged")
-def test_missing_requirements_are_reported_together(cluster: Cluster, head: Host, patch: Callable[[str, str], str]) -> None:
+def test_missing_requirements_are_reported_together(
+    cluster: Cluster, head: Host, patch: Callable[[str, str], str]
+) -> None:
     """The memory is a fixture: a file mounted over /proc/meminfo."""
     other = patches(patch("cmake>=3.26.1", "cmake>=3.27"))
-    head.check_output("sed 's/^MemAvailable:.*/MemAvailable:    1048576 kB/' /proc/meminfo > /run/meminfo && mount --bind /run/meminfo /proc/meminfo")
+    head.check_output(
+        "sed 's/^MemAvailable:.*/MemAvailable:    1048576 kB/' /proc/meminfo > /run/meminfo && mount --bind "
+        "/run/meminfo /proc/meminfo"
+    )
     head.check_output("mount --types tmpfs --options size=1g tmpfs /var/lib/private")
     try:
         with without(head, "/usr/bin/g++"):
@@ -178,13 +205,20 @@ def test_missing_requirements_are_reported_together(cluster: Cluster, head: Host
     finally:
         head.check_output("umount /proc/meminfo /var/lib/private")
     assert refused.status != 0
-    for expected in ("programs: g++ not found", "memory: 1.0 GiB are free", "disk: ", "gb10-ray.service and gb10-vllm.service are running"):
+    for expected in (
+        "programs: g++ not found",
+        "memory: 1.0 GiB are free",
+        "disk: ",
+        "gb10-ray.service and gb10-vllm.service are running",
+    ):
         assert expected in refused.output, expected
 
 
 @pytest.mark.disruptive
 @pytest.mark.usefixtures("unchanged")
-def test_a_build_without_disk_space_fails_and_continues(cluster: Cluster, head: Host, patch: Callable[[str, str], str]) -> None:
+def test_a_build_without_disk_space_fails_and_continues(
+    cluster: Cluster, head: Host, patch: Callable[[str, str], str]
+) -> None:
     other = patches(patch("cmake>=3.26.1", "cmake>=3.28"))
     # Enough bytes for the requirement, and too few files for the source.
     head.check_output("mount --types tmpfs --options size=8g,nr_inodes=2000,mode=700 tmpfs /var/lib/private")
@@ -202,7 +236,9 @@ def test_a_build_without_disk_space_fails_and_continues(cluster: Cluster, head: 
 def test_a_killed_build_continues(cluster: Cluster, head: Host, patch: Callable[[str, str], str]) -> None:
     """The run is killed while the unit builds; the unit is killed; then the next run finishes it."""
     other, before = patches(patch("cmake>=3.26.1", "cmake>=3.29")), stamps(head).keys()
-    run_and_kill("site.yml", [*cluster.arguments, "--tags", "vllm_build", *other], "Wait for the build of vLLM", after=1)
+    run_and_kill(
+        "site.yml", [*cluster.arguments, "--tags", "vllm_build", *other], "Wait for the build of vLLM", after=1
+    )
     assert head.run(f"systemctl is-active {UNIT}").succeeded
     head.check_output(f"systemctl kill --signal=KILL {UNIT}")
     site(cluster, *other).assert_ok()

@@ -32,7 +32,9 @@ def runtime(cluster: Cluster, head: Host) -> str:
 
 
 @pytest.fixture(scope="module")
-def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def image(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
     """Configure the engine on all nodes and import the image on the head. Returns its tag."""
     tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", PACKAGES)
     files = ROOT / "molecule" / "image" / "files"
@@ -40,13 +42,17 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tm
         with host.backend.client.open_sftp() as target:
             for name in ("containers.conf", "storage.conf", "crun-in-a-lab"):
                 target.put(str(files / name), f"/tmp/{name}")
-        host.check_output("mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/")
+        host.check_output(
+            "mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/"
+        )
     with head.backend.client.open_sftp() as target:
         target.put(str(tar), "/var/tmp/image.tar")
     root = "/opt/image"
     head.check_output(f"mkdir --parents {root}{runtime} && tar --extract --file=/var/tmp/image.tar --directory={root}")
     head.check_output(f"cp --archive {runtime}/. {root}{runtime}")
-    head.check_output(f"tar --create --file=/opt/image.tar --directory={root} . && podman import --quiet /opt/image.tar {TAG}")
+    head.check_output(
+        f"tar --create --file=/opt/image.tar --directory={root} . && podman import --quiet /opt/image.tar {TAG}"
+    )
     head.check_output(f"rm --recursive {root} /opt/image.tar /var/tmp/image.tar")
     yield TAG
     for host in nodes.values():
@@ -76,7 +82,9 @@ def in_containers(image: str, runtime: str) -> list[str]:
     return ["--extra-vars", json.dumps(given)]
 
 
-def test_containers_serve_the_build(cluster: Cluster, nodes: dict[str, Host], head: Host, image: str, runtime: str) -> None:
+def test_containers_serve_the_build(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, image: str, runtime: str
+) -> None:
     text = completion(head)
     before = head.check_output(f"podman image inspect --format '{{{{.Id}}}}' {image}")
     arguments = in_containers(image, runtime)
@@ -87,8 +95,10 @@ def test_containers_serve_the_build(cluster: Cluster, nodes: dict[str, Host], he
     ((name, stamp),) = ((name, stamp) for name, stamp in stamps(head).items() if stamp["patches"] == PATCHES)
     extension = next(member for member in stamp["extensions"] if "spinloop" in member)
     for host in nodes.values():
-        assert host.check_output(f"podman exec {UNIT} {runtime}/bin/python -c \"{VERSION}\"").startswith(stamp["version"])
-        assert host.check_output(f"podman exec {UNIT} sh -c 'ls {runtime}/lib/python3*/site-packages/{extension}*.so'"), name
+        assert host.check_output(f'podman exec {UNIT} {runtime}/bin/python -c "{VERSION}"').startswith(stamp["version"])
+        assert host.check_output(
+            f"podman exec {UNIT} sh -c 'ls {runtime}/lib/python3*/site-packages/{extension}*.so'"
+        ), name
     # The image below the layer is unchanged, and the ranks of both nodes run the same image.
     assert head.check_output(f"podman image inspect --format '{{{{.Id}}}}' {image}") == before
     assert len({host.check_output(f"podman inspect --format '{{{{.Image}}}}' {UNIT}") for host in nodes.values()}) == 1

@@ -34,7 +34,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def visible(secret: str, found: list[str], stop: threading.Event) -> None:
     """Search the arguments and environments of all processes."""
     while not stop.wait(0.02):
-        for path in (process / name for process in Path("/proc").iterdir() if process.name.isdigit() for name in ("cmdline", "environ")):
+        for path in (
+            process / name
+            for process in Path("/proc").iterdir()
+            if process.name.isdigit()
+            for name in ("cmdline", "environ")
+        ):
             with contextlib.suppress(OSError):
                 found += [f"{path}"] * (secret.encode() in path.read_bytes())
 
@@ -45,7 +50,10 @@ def test_from_a_password_to_an_inventory(site: Site, tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     preview = site.playbook(*BOTH, "-e", f"access_directory={mine}", "--check", answers=[ASK]).assert_ok()
     assert preview.output.count("(ED25519)") == 2
-    assert site.run(["ls", "-A", Path.home() / ".ssh"]).output == "" or site.run(["test", "-e", Path.home() / ".ssh"]).status != 0
+    assert (
+        site.run(["ls", "-A", Path.home() / ".ssh"]).output == ""
+        or site.run(["test", "-e", Path.home() / ".ssh"]).status != 0
+    )
     refused = site.playbook(*BOTH, answers=[(CONFIRM[0], "no"), ASK])
     assert refused.status != 0
     assert "The host keys are not stored." in refused.output
@@ -67,7 +75,10 @@ def test_from_a_password_to_an_inventory(site: Site, tmp_path: Path) -> None:
         assert line in done.output
     own = site.on_host(SECOND, "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub").split()[1]
     assert f"{SECOND} (nvidia@{SECOND}): {own} (ED25519)" in preview.output
-    assert site.on_host(FIRST, "stat -c %a:%U /home/nvidia/.ssh /home/nvidia/.ssh/authorized_keys").split() == ["700:nvidia", "600:nvidia"]
+    assert site.on_host(FIRST, "stat -c %a:%U /home/nvidia/.ssh /home/nvidia/.ssh/authorized_keys").split() == [
+        "700:nvidia",
+        "600:nvidia",
+    ]
     # From another folder, and without the password.
     again = site.playbook("-i", str(mine), answers=[(ASK[0], "")], cwd=tmp_path).assert_unchanged()
     assert f"spark1 (nvidia@{FIRST}): login by key, sudo with a password, which was not verified" in again.output
@@ -86,7 +97,11 @@ def test_machines_without_a_valid_host_key_are_one_report_before_any_change(site
     assert done.status != 0
     assert "5 problems found; nothing was changed." in done.output
     for host, text, fix in (
-        (FIRST, f"{FIRST} has another host key than known_hosts: SHA256:", f"run 'ssh-keygen -R {FIRST}', then 'ssh nvidia@{FIRST}'"),
+        (
+            FIRST,
+            f"{FIRST} has another host key than known_hosts: SHA256:",
+            f"run 'ssh-keygen -R {FIRST}', then 'ssh nvidia@{FIRST}'",
+        ),
         (ssh_hosts.REFUSED, "Connection refused", "run 'sudo systemctl enable --now ssh'"),
         (ssh_hosts.NO_ROUTE, "No route to host", f"run 'ping {ssh_hosts.NO_ROUTE}'"),
         (ssh_hosts.SILENT, "Connection timed out", f"run 'ping {ssh_hosts.SILENT}'"),
@@ -132,7 +147,21 @@ def test_the_messages_of_ssh_and_sudo_have_their_causes(site: Site) -> None:
     for name, (options, host, variables) in FAILURES.items():
         given = [f"--extra-vars={key}={value}" for key, value in variables.items()]
         shared = "--extra-vars=ansible_ssh_args='-o ControlMaster=no -o ControlPath=none'"
-        argv = [program, "-i", f"{host},", "all", "-u", "nvidia", "-T", "3", "-m", "ping", shared, f"--ssh-extra-args={options}", *given]
+        argv = [
+            program,
+            "-i",
+            f"{host},",
+            "all",
+            "-u",
+            "nvidia",
+            "-T",
+            "3",
+            "-m",
+            "ping",
+            shared,
+            f"--ssh-extra-args={options}",
+            *given,
+        ]
         cause = causes.find(site.run(argv).output)
         found[name] = cause.id if cause else ""
     assert found == {name: name for name in FAILURES}

@@ -18,7 +18,14 @@ KEY = "sk-" + "0123456789abcdef" * 2
 
 @pytest.mark.parametrize(
     ("key", "said"),
-    [("", ""), (KEY, ""), ("short", "it has 5 characters"), (f"{KEY} {KEY}", "blanks"), (f"{KEY}\n", "line breaks"), ("ä" * 20, "beyond ASCII")],
+    [
+        ("", ""),
+        (KEY, ""),
+        ("short", "it has 5 characters"),
+        (f"{KEY} {KEY}", "blanks"),
+        (f"{KEY}\n", "line breaks"),
+        ("ä" * 20, "beyond ASCII"),
+    ],
 )
 def test_a_key_is_judged_without_being_shown(key: str, said: str) -> None:
     found = api_access.key_problem(key)
@@ -37,7 +44,10 @@ def test_a_key_is_judged_without_being_shown(key: str, said: str) -> None:
         ({"gb10_api_key_enabled": False}, "gb10_api_host"),
         ({"gb10_api_key_enabled": "false", "gb10_api_host": "10.110.0.1"}, "gb10_api_host"),
         ({"gb10_api_clients": ["192.168.1.0/24", "192.168.1.1/24", "lan"]}, "gb10_api_clients[1] gb10_api_clients[2]"),
-        ({"gb10_service_read_write_paths": ["/data/hf", "data", "/a b"]}, "gb10_service_read_write_paths[1] gb10_service_read_write_paths[2]"),
+        (
+            {"gb10_service_read_write_paths": ["/data/hf", "data", "/a b"]},
+            "gb10_service_read_write_paths[1] gb10_service_read_write_paths[2]",
+        ),
     ],
 )
 def test_settings_that_would_open_the_api_are_refused(settings: dict[str, Any], path: str) -> None:
@@ -46,9 +56,13 @@ def test_settings_that_would_open_the_api_are_refused(settings: dict[str, Any], 
     assert KEY not in "".join(map(str, problems))
 
 
-@pytest.mark.parametrize("origin", ["*", "https://chat.example.com", "http://localhost:3000", "app://obsidian.md", "http://[::1]:3000"])
+@pytest.mark.parametrize(
+    "origin", ["*", "https://chat.example.com", "http://localhost:3000", "app://obsidian.md", "http://[::1]:3000"]
+)
 def test_the_origin_of_a_page(origin: str) -> None:
-    assert [problem.path for problem in api_access.origin_problems("gb10_api_origins", [origin, f"{origin}/ "])] == ["gb10_api_origins[1]"]
+    assert [problem.path for problem in api_access.origin_problems("gb10_api_origins", [origin, f"{origin}/ "])] == [
+        "gb10_api_origins[1]"
+    ]
 
 
 def test_a_bad_key_is_listed_with_the_rest() -> None:
@@ -124,7 +138,10 @@ def test_no_key_leaves_no_file(tmp_path: Path) -> None:
 def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "api.key").write_text("two words\n", encoding="utf-8")
-    answer = run_module("vllm_api_key", {"key_file": str(tmp_path / "etc" / "api.key"), "environment_file": str(tmp_path / "etc" / "api.env")})
+    answer = run_module(
+        "vllm_api_key",
+        {"key_file": str(tmp_path / "etc" / "api.key"), "environment_file": str(tmp_path / "etc" / "api.env")},
+    )
     assert answer["failed"]
     assert "does not contain a key" in answer["msg"]
     assert "two words" not in answer["msg"]

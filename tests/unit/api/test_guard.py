@@ -59,7 +59,9 @@ def asked(
         answers.append(message)
 
     given = [(b"host", b"head"), *((name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items())]
-    asyncio.run(io_guard.Guard(api)({"type": "http", "method": "POST", "path": path, "headers": given, **scope}, receive, send))
+    asyncio.run(
+        io_guard.Guard(api)({"type": "http", "method": "POST", "path": path, "headers": given, **scope}, receive, send)
+    )
     found = {name.decode(): value.decode() for name, value in answers[0].get("headers", ())}
     return api, answers[0].get("status", 0), found, json.loads(answers[1]["body"]) if len(answers) > 1 else answers[0]
 
@@ -69,12 +71,17 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VLLM_API_KEY", KEY)
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/invocations", "/tokenize", "/pause", "/v1/models", "/", "/health/", "/metrics/x"])
+@pytest.mark.parametrize(
+    "path", ["/v1/completions", "/invocations", "/tokenize", "/pause", "/v1/models", "/", "/health/", "/metrics/x"]
+)
 @pytest.mark.parametrize(
     "headers",
     [
         {},
-        *({"authorization": value} for value in ("", "Bearer", "Bearer ", "Bearer x", KEY, f"Basic {KEY}", "Bearer \xff")),
+        *(
+            {"authorization": value}
+            for value in ("", "Bearer", "Bearer ", "Bearer x", KEY, f"Basic {KEY}", "Bearer \xff")
+        ),
         {"x-api-key": "x"},
         {"authorization": "Bearer x", "x-api-key": KEY},
     ],
@@ -83,16 +90,27 @@ def test_without_the_key_nothing_is_answered(path: str, headers: dict[str, str])
     api, status, answer, body = asked(path, headers)
     assert (api.bodies, status, answer["www-authenticate"]) == ([], 401, "Bearer")
     message = "The API key is missing or wrong."
-    assert body == {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": "invalid_api_key"}}
+    assert body == {
+        "error": {"message": message, "type": "invalid_request_error", "param": None, "code": "invalid_api_key"}
+    }
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 def test_a_refusal_has_the_form_of_the_path(path: str) -> None:
-    assert asked(path)[3] == {"type": "error", "error": {"type": "authentication_error", "message": "The API key is missing or wrong."}}
+    assert asked(path)[3] == {
+        "type": "error",
+        "error": {"type": "authentication_error", "message": "The API key is missing or wrong."},
+    }
 
 
 @pytest.mark.parametrize(
-    "headers", [BEARER, {"authorization": f"bearer  {KEY} "}, {"x-api-key": KEY}, {"authorization": f"Basic {KEY}", "x-api-key": KEY}]
+    "headers",
+    [
+        BEARER,
+        {"authorization": f"bearer  {KEY} "},
+        {"x-api-key": KEY},
+        {"authorization": f"Basic {KEY}", "x-api-key": KEY},
+    ],
 )
 def test_both_headers_reach_vllm_as_the_one_that_it_reads(headers: dict[str, str]) -> None:
     api, status, _headers, _body = asked("/v1/chat/completions", headers, sent(b"a", b"", b"c"))
@@ -117,18 +135,27 @@ def test_health_and_preflights_need_no_key() -> None:
         (["https://chat.example"], None, None),
     ],
 )
-def test_a_page_of_an_allowed_origin_reads_the_refusal(allowed: list[str], origin: str | None, expected: str | None) -> None:
+def test_a_page_of_an_allowed_origin_reads_the_refusal(
+    allowed: list[str], origin: str | None, expected: str | None
+) -> None:
     """vLLM's middleware answers preflights and adds this header to its own answers alone."""
     others = SimpleNamespace(kwargs={})
     app = SimpleNamespace(user_middleware=[others, SimpleNamespace(kwargs={"allow_origins": allowed})])
     _api, status, headers, _body = asked("/v1/models", {"origin": origin} if origin else {}, app=app)
-    assert (status, headers.get("access-control-allow-origin"), headers.get("vary")) == (401, expected, "Origin" if expected else None)
+    assert (status, headers.get("access-control-allow-origin"), headers.get("vary")) == (
+        401,
+        expected,
+        "Origin" if expected else None,
+    )
 
 
 @pytest.mark.parametrize(("name", "status"), [("org/model", 200), ("other", 404)])
 def test_one_model_is_an_entry_of_the_list(name: str, status: int) -> None:
     _api, found, _headers, body = asked(f"/v1/models/{name}", BEARER, method="GET")
-    assert (found, body["id"] if status == 200 else body["error"]["code"]) == (status, name if status == 200 else "model_not_found")
+    assert (found, body["id"] if status == 200 else body["error"]["code"]) == (
+        status,
+        name if status == 200 else "model_not_found",
+    )
 
 
 def test_a_large_body_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +176,12 @@ def test_a_half_sent_body_ends_and_is_no_open_request(monkeypatch: pytest.Monkey
 
 def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_guard, "MOST_OF_ALL", 5)
-    scope = {"type": "http", "method": "POST", "path": "/v1/completions", "headers": [(b"authorization", f"Bearer {KEY}".encode())]}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/completions",
+        "headers": [(b"authorization", f"Bearer {KEY}".encode())],
+    }
 
     async def scenario() -> list[int]:
         may_end, statuses = asyncio.Event(), list[int]()
@@ -200,7 +232,9 @@ def test_open_requests_are_counted(failure: Exception | None) -> None:
         counts: list[str] = []
 
         async def count(message: dict[str, Any]) -> None:
-            counts.extend(value.decode() for name, value in message.get("headers", []) if name.decode() == io_guard.OPEN_REQUESTS)
+            counts.extend(
+                value.decode() for name, value in message.get("headers", []) if name.decode() == io_guard.OPEN_REQUESTS
+            )
 
         async def drop(_message: dict[str, Any]) -> None:
             """A client that reads nothing."""

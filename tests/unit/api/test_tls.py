@@ -85,7 +85,11 @@ def test_without_tls_there_is_no_verdict() -> None:
         (texts(certificate=""), "certificate", "is empty"),
         (texts(certificate=GOOD.key_text), "certificate", "it has no CERTIFICATE"),
         (texts(certificate=GOOD.text + GOOD.key_text), "certificate", "also has a private key"),
-        (texts(certificate="-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----"), "certificate", "cannot be read"),
+        (
+            texts(certificate="-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----"),
+            "certificate",
+            "cannot be read",
+        ),
         (texts(ca=OTHER.text), "ca", "none of its certificates issued"),
         (texts(ca="/no/such/ca.pem"), "ca", "is not the path of a readable file"),
         (texts(BELOW), "ca", "none of its certificates issued"),
@@ -114,7 +118,10 @@ def test_all_of_it_is_told_together() -> None:
     assert len(FILTERS["api_tls"](texts(bad, key=GOOD.key_text), NAME)["problems"]) == 4
 
 
-@pytest.mark.parametrize("given", [texts(CA.issue(NAME, days=20)), texts(BELOW, certificate=BELOW.text + CA.issue(ca=True, days=20).text, ca="")])
+@pytest.mark.parametrize(
+    "given",
+    [texts(CA.issue(NAME, days=20)), texts(BELOW, certificate=BELOW.text + CA.issue(ca=True, days=20).text, ca="")],
+)
 def test_the_end_is_warned_of(given: dict[str, str]) -> None:
     (warning,) = FILTERS["api_tls"](given, NAME)["warnings"]
     assert "gb10_api_tls_certificate expires on" in warning
@@ -138,8 +145,15 @@ def secured(**settings: Any) -> dict[str, Any]:
 
 
 def test_the_planner_lists_it_with_the_rest() -> None:
-    node = {**spark(1, "head", gb10_api_port=1), "tls": FILTERS["api_tls"](texts(CA.issue(NAME, days=-0.5)), "192.168.1.11")}
-    assert [problem.path for problem in mistakes([node])] == ["gb10_api_port", "gb10_api_tls_certificate", "gb10_api_tls_certificate"]
+    node = {
+        **spark(1, "head", gb10_api_port=1),
+        "tls": FILTERS["api_tls"](texts(CA.issue(NAME, days=-0.5)), "192.168.1.11"),
+    }
+    assert [problem.path for problem in mistakes([node])] == [
+        "gb10_api_port",
+        "gb10_api_tls_certificate",
+        "gb10_api_tls_certificate",
+    ]
 
 
 def test_the_end_is_a_warning_of_the_plan() -> None:
@@ -150,10 +164,23 @@ def test_the_end_is_a_warning_of_the_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    "argument", ["--ssl-certfile=/a", "--ssl_certfile", "--ssl-cert", "--ssl-keyfile=/a", "--ssl-k=/a", "--ssl-ca-certs=/a", "--ssl-cert-reqs=2"]
+    "argument",
+    [
+        "--ssl-certfile=/a",
+        "--ssl_certfile",
+        "--ssl-cert",
+        "--ssl-keyfile=/a",
+        "--ssl-k=/a",
+        "--ssl-ca-certs=/a",
+        "--ssl-cert-reqs=2",
+    ],
 )
 def test_tls_past_the_variables_is_refused(argument: str) -> None:
-    (problem,) = [entry for entry in mistakes([spark(1, "head", gb10_vllm_extra_args=[argument])]) if entry.expected == "TLS through gb10_api_tls_*"]
+    (problem,) = [
+        entry
+        for entry in mistakes([spark(1, "head", gb10_vllm_extra_args=[argument])])
+        if entry.expected == "TLS through gb10_api_tls_*"
+    ]
     assert problem.path == "gb10_vllm_extra_args[0]"
 
 
@@ -171,20 +198,31 @@ def test_the_plan_has_https_and_the_server_its_files() -> None:
         "endpoint": "https://192.168.1.11:8000/v1",
         "client": "192.168.1.11",
     }
-    files = ["--ssl-certfile=/run/credentials/gb10-vllm.service/api.cert", "--ssl-keyfile=/run/credentials/gb10-vllm.service/api.key"]
+    files = [
+        "--ssl-certfile=/run/credentials/gb10-vllm.service/api.cert",
+        "--ssl-keyfile=/run/credentials/gb10-vllm.service/api.key",
+    ]
     assert [word for word in launch.vllm_argv(planned) if word.startswith("--ssl")] == files
     worker = {**planned, "node": {**planned["node"], "head": False}}
     assert not [word for word in launch.vllm_argv(worker) if word.startswith("--ssl")]
     until = planned["api_tls"]["until"]
-    assert f"API at https://192.168.1.11:8000/v1, with a key, TLS with a certificate until {until}" in plan_text.lines(planned, 1)
+    assert f"API at https://192.168.1.11:8000/v1, with a key, TLS with a certificate until {until}" in plan_text.lines(
+        planned, 1
+    )
 
 
 def test_a_container_reads_what_the_unit_lays_out() -> None:
-    planned = plan(gb10_runtime="container", gb10_container_image="sha256:" + "1" * 64, gb10_distributed_executor_backend="mp")
+    planned = plan(
+        gb10_runtime="container", gb10_container_image="sha256:" + "1" * 64, gb10_distributed_executor_backend="mp"
+    )
     argv = launch.contained(planned, launch.VLLM, launch.vllm_argv(planned))
     assert "--ssl-keyfile=/run/gb10-vllm/api.key" in argv
     assert "--mount=type=bind,source=/run/gb10-vllm,target=/run/gb10-vllm,readonly" in argv
-    assert not [word for word in launch.contained({**planned, "api_tls": {}}, launch.VLLM, ["vllm"]) if "source=/run/gb10-vllm" in word]
+    assert not [
+        word
+        for word in launch.contained({**planned, "api_tls": {}}, launch.VLLM, ["vllm"])
+        if "source=/run/gb10-vllm" in word
+    ]
 
 
 def unit(planned: dict[str, Any], folder: Path) -> list[str]:
@@ -201,7 +239,10 @@ def unit(planned: dict[str, Any], folder: Path) -> list[str]:
         {
             "hosts": "localhost",
             "gather_facts": False,
-            "vars_files": [str(variables), *(str(ROOT / "roles" / name / "vars" / "main.yml") for name in ("gb10", "vllm_serve"))],
+            "vars_files": [
+                str(variables),
+                *(str(ROOT / "roles" / name / "vars" / "main.yml") for name in ("gb10", "vllm_serve")),
+            ],
             "vars": {"role_path": str(role)},
             "tasks": [{"name": "Render", "ansible.builtin.template": template}],
         }
@@ -210,7 +251,9 @@ def unit(planned: dict[str, Any], folder: Path) -> list[str]:
     command = [str(Path(sys.executable).with_name("ansible-playbook")), str(folder / "play.yml")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return [line for line in (folder / "unit").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+    return [
+        line for line in (folder / "unit").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")
+    ]
 
 
 @pytest.mark.parametrize("executor", ["ray", "mp"])
@@ -222,9 +265,15 @@ def test_the_unit_gets_credentials(tmp_path: Path, runtime: str, executor: str) 
     planned = plan(**settings)
     planned["node"]["secrets"] = ["HF_TOKEN"]
     alone = unit(planned, tmp_path)
-    assert not [line for line in alone if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], "nothing starts with a single rank"
-    lines = unit({**planned, "nodes": [planned["node"], {**planned["node"], "name": "spark2", "head": False}]}, tmp_path)
-    assert {"LoadCredential=api.cert:/etc/gb10/tls/api.crt", "LoadCredential=api.key:/etc/gb10/tls/api.key"} <= set(lines)
+    assert not [line for line in alone if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], (
+        "nothing starts with a single rank"
+    )
+    lines = unit(
+        {**planned, "nodes": [planned["node"], {**planned["node"], "name": "spark2", "head": False}]}, tmp_path
+    )
+    assert {"LoadCredential=api.cert:/etc/gb10/tls/api.crt", "LoadCredential=api.key:/etc/gb10/tls/api.key"} <= set(
+        lines
+    )
     assert {"LoadCredential=secret.env:/etc/gb10/secret.env", "LoadCredential=api.env:/etc/gb10/api.env"} <= set(lines)
     assert lines.count("RuntimeDirectory=gb10-vllm") == (runtime == "container")
     assert (sum(line.startswith("ExecStartPre=/usr/bin/install") for line in lines) > 0) is (runtime == "container")
@@ -253,7 +302,9 @@ def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
         "gb10_api_tls_ca": CA.text,
     }
     task = {"name": "Keep them", "ansible.builtin.include_role": {"name": "gb10.cluster.gb10", "tasks_from": "api_tls"}}
-    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]), encoding="utf-8")
+    (tmp_path / "play.yml").write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]), encoding="utf-8"
+    )
 
     def keep(**changes: Any) -> Run:
         (tmp_path / "variables.json").write_text(json.dumps({**variables, **changes}), encoding="utf-8")
@@ -317,13 +368,18 @@ Serve = Callable[..., Any]
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
     @contextmanager
-    def serve(pair: certificates.Pair | None = GOOD, ca: str = CA.text, name: str = NAME) -> Iterator[tuple[io_vllm.Server, list[str]]]:
+    def serve(
+        pair: certificates.Pair | None = GOOD, ca: str = CA.text, name: str = NAME
+    ) -> Iterator[tuple[io_vllm.Server, list[str]]]:
         (tmp_path / "ca.crt").write_text(ca, encoding="ascii")
         with Tls(pair, tmp_path) as server:
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()
             try:
-                yield io_vllm.Server(f"https://127.0.0.1:{server.server_port}", str(tmp_path / "ca.crt"), name), server.seen
+                yield (
+                    io_vllm.Server(f"https://127.0.0.1:{server.server_port}", str(tmp_path / "ca.crt"), name),
+                    server.seen,
+                )
             finally:
                 server.shutdown()
                 thread.join()
@@ -331,12 +387,17 @@ def serve(tmp_path: Path) -> Serve:
     return serve
 
 
-@pytest.mark.parametrize(("pair", "ca"), [(GOOD, CA.text), (GOOD, GOOD.text), (BELOW, BETWEEN.text)], ids=["CA", "itself", "CA in between"])
+@pytest.mark.parametrize(
+    ("pair", "ca"), [(GOOD, CA.text), (GOOD, GOOD.text), (BELOW, BETWEEN.text)], ids=["CA", "itself", "CA in between"]
+)
 def test_a_server_is_known_by_its_name_on_loopback(serve: Serve, pair: certificates.Pair, ca: str) -> None:
     with serve(pair, ca) as (server, _seen):
         assert io_vllm.health(server) == (True, "")
         assert io_vllm.answers(server, "tiny", 10) == (True, "")
-        assert smoke.whole("\n".join(line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10))).text == "Paris"
+        assert (
+            smoke.whole("\n".join(line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10))).text
+            == "Paris"
+        )
         assert io_status.api(server, "", 0, 10)["answers"]
 
 

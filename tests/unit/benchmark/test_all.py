@@ -36,11 +36,24 @@ def fails(condition: str, message: str) -> dict[str, Any]:
     return {"name": "Fail", "ansible.builtin.fail": {"msg": message}, "when": condition}
 
 
-LOGGED = {"name": "Log", "ansible.builtin.debug": {"msg": "STEP {{ role_name | split('.') | last }} {{ gb10_model }} {{ inventory_hostname }}"}}
-SET_PLAN = {"gb10_plan": "{{ plan | combine({'model': '/srv/models/' ~ gb10_model, 'node': plan.nodes[groups['all'].index(inventory_hostname)]}) }}"}
+LOGGED = {
+    "name": "Log",
+    "ansible.builtin.debug": {
+        "msg": "STEP {{ role_name | split('.') | last }} {{ gb10_model }} {{ inventory_hostname }}"
+    },
+}
+SET_PLAN = {
+    "gb10_plan": (
+        "{{ plan | combine({'model': '/srv/models/' ~ gb10_model, 'node': "
+        "plan.nodes[groups['all'].index(inventory_hostname)]}) }}"
+    )
+}
 MEASURED = {name: value for name, value in SETTINGS.items() if name.startswith("benchmark_model_")}
 INPUTS = {"settings": {**MEASURED, "gb10_models": "{{ gb10_models | default({}) }}"}}
-DOCUMENT = {"document": {"model": "/srv/models/{{ gb10_model }}", "runs": "{{ measured }}"}, "file": "{{ gb10_model }}.json"}
+DOCUMENT = {
+    "document": {"model": "/srv/models/{{ gb10_model }}", "runs": "{{ measured }}"},
+    "file": "{{ gb10_model }}.json",
+}
 ROLES: dict[str, list[dict[str, Any]]] = {
     "gb10/tasks/main.yml": [
         LOGGED,
@@ -53,20 +66,27 @@ ROLES: dict[str, list[dict[str, Any]]] = {
     "vllm_patch/tasks/main.yml": [LOGGED],
     "ray_cluster/tasks/main.yml": [LOGGED],
     # On one host only.
-    "vllm_serve/tasks/main.yml": [LOGGED, fails("gb10_model == 'broken' and inventory_hostname == 'spark2'", "no memory on spark2")],
+    "vllm_serve/tasks/main.yml": [
+        LOGGED,
+        fails("gb10_model == 'broken' and inventory_hostname == 'spark2'", "no memory on spark2"),
+    ],
     "nccl_sm121_build/tasks/verify.yml": [LOGGED],
     "vllm_watchdog/tasks/main.yml": [LOGGED],
     "benchmark_model/tasks/main.yml": [
         LOGGED,
-        {"name": "Set", "ansible.builtin.set_fact": {"__benchmark_model_report": DOCUMENT}, "when": "gb10_plan.node.head"},
+        {
+            "name": "Set",
+            "ansible.builtin.set_fact": {"__benchmark_model_report": DOCUMENT},
+            "when": "gb10_plan.node.head",
+        },
         fails("gb10_model == 'slow' and gb10_plan.node.head", "slower than before"),
     ],
 }
-STATUS = '''#!/usr/bin/python
+STATUS = """#!/usr/bin/python
 from ansible.module_utils.basic import AnsibleModule
 module = AnsibleModule({name: {"type": "raw", "no_log": False} for name in ("url", "server_name", "key_file", "seconds")}, supports_check_mode=True)
 module.exit_json(api={"healthy": True, "answers": True, "root": "/srv/models/SERVED"})
-'''
+"""
 MEASURED = [
     {
         "concurrency": 1,
@@ -104,7 +124,9 @@ class Cluster:
 
     def serve(self, name: str) -> None:
         """Let the API report a model."""
-        (self.collection / "plugins/modules/cluster_status_info.py").write_text(STATUS.replace("SERVED", name), encoding="utf-8")
+        (self.collection / "plugins/modules/cluster_status_info.py").write_text(
+            STATUS.replace("SERVED", name), encoding="utf-8"
+        )
 
     def play(self, *models: str, confirmed: bool = True, arguments: tuple[str, ...] = (), **variables: Any) -> Run:
         """Run the role for these models."""
@@ -148,7 +170,11 @@ def test_failed_models_are_rows_and_the_first_model_serves_again(cluster: Cluste
     # All models are planned before the first switch.
     assert cluster.steps("gb10") == ["served", "broken", "fast", "slow", "broken", "fast", "slow", "served"]
     rows = {row["name"]: (row["problem"], len(row["runs"]), row["file"]) for row in cluster.record["rows"]}
-    assert rows == {"broken": ("no memory on spark2", 0, ""), "fast": ("", 1, "fast.json"), "slow": ("slower than before", 1, "slow.json")}
+    assert rows == {
+        "broken": ("no memory on spark2", 0, ""),
+        "fast": ("", 1, "fast.json"),
+        "slow": ("slower than before", 1, "slow.json"),
+    }
     assert cluster.record["finished"] is True
     assert done.shown("Show the matrix")[1].split()[:2] == ["fast", "1"]
     assert "broken, slow failed; the matrix above has the reasons. /srv/models/served serves again." in done.output
@@ -171,7 +197,12 @@ def test_an_interrupted_run_continues(cluster: Cluster) -> None:
         (["fast", "large"], "served", True, "large: large does not fit"),
         (["fast"], "another", True, "serves /srv/models/another. Expected: /srv/models/served, which answers"),
         ([], "served", True, "No model to measure."),
-        (["fast"], "served", False, "Nothing was measured. Expected: the answer yes on a terminal, or benchmark_all_confirmed: true."),
+        (
+            ["fast"],
+            "served",
+            False,
+            "Nothing was measured. Expected: the answer yes on a terminal, or benchmark_all_confirmed: true.",
+        ),
     ],
     ids=["too large", "another model serves", "none", "unconfirmed"],
 )

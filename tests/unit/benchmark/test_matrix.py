@@ -34,7 +34,11 @@ def candidate(name: str = "a", problem: str = "", **changes: Any) -> dict[str, A
 def run(concurrency: int = 1, **changes: Any) -> dict[str, Any]:
     """Return a run of a benchmark's document."""
     sizes = {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 128}
-    speeds = {"tokens_per_second": 40.0, "decode_tokens_per_second": 41.25, "roofline_percent": 82.5 if concurrency == 1 else None}
+    speeds = {
+        "tokens_per_second": 40.0,
+        "decode_tokens_per_second": 41.25,
+        "roofline_percent": 82.5 if concurrency == 1 else None,
+    }
     return {**sizes, **speeds, "ttft_ms": {"mean": 1.0, "median": 512.0, "p99": 2.0}, **changes}
 
 
@@ -51,7 +55,13 @@ def test_a_candidate_has_an_estimate() -> None:
     assert (found["name"], found["model"], found["problem"]) == ("a", "/srv/models/a", "")
     # A start of 180 s and 129 s for the memory, and runs of 56 s and 43 s.
     assert found["minutes"] == round((180 + 60 * GIB / 5e8 + 56 + 43) / 60)
-    assert candidate(problem="it does not fit") == {"name": "a", "model": "", "key": "", "minutes": 0, "problem": "it does not fit"}
+    assert candidate(problem="it does not fit") == {
+        "name": "a",
+        "model": "",
+        "key": "",
+        "minutes": 0,
+        "problem": "it does not fit",
+    }
 
 
 @pytest.mark.parametrize(
@@ -94,7 +104,9 @@ def test_an_interrupted_run_continues() -> None:
     ]
 
 
-@pytest.mark.parametrize("case", ["finished", "restart", "other inputs", "failed", "no JSON", "no record", "text as figure"])
+@pytest.mark.parametrize(
+    "case", ["finished", "restart", "other inputs", "failed", "no JSON", "no record", "text as figure"]
+)
 def test_other_records_are_dropped(case: str) -> None:
     one = candidate()
     record = matrix.added(begun(one), one, result(), "a.json", "the start failed" if case == "failed" else "")

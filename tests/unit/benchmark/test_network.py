@@ -12,7 +12,14 @@ from filters import FILTERS
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 
 PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
-RTT = {"interface": "enp1s0f1np1", "peer": "spark2", "lost_percent": 0.0, "min_ms": 0.021, "avg_ms": 0.034, "max_ms": 0.101}
+RTT = {
+    "interface": "enp1s0f1np1",
+    "peer": "spark2",
+    "lost_percent": 0.0,
+    "min_ms": 0.021,
+    "avg_ms": 0.034,
+    "max_ms": 0.101,
+}
 SILENT = {**RTT, "interface": "enP2p1s0f1np1", "lost_percent": 100.0, "min_ms": None, "avg_ms": None, "max_ms": None}
 
 
@@ -22,7 +29,11 @@ def entry(collective: str, size: int, gbps: float) -> dict[str, Any]:
 
 def measured() -> str:
     """Return the record of playbooks/benchmark_nccl.yml."""
-    together = [entry("all_reduce", 1 << 30, 22.25), entry("all_reduce", 1 << 20, 9.0), entry("all_gather", 1 << 30, 21.0)]
+    together = [
+        entry("all_reduce", 1 << 30, 22.25),
+        entry("all_reduce", 1 << 20, 9.0),
+        entry("all_gather", 1 << 30, 21.0),
+    ]
     results = {"together": {"results": together}, "rocep1s0f1": {"results": [entry("all_reduce", 1 << 30, 11.5)]}}
     report = FILTERS["bandwidth_report"](results, PLAN, "nccl", 0)
     assert report["record"]["nodes"] == ["spark1", "spark2"]
@@ -33,7 +44,10 @@ def measured() -> str:
 def test_figures_and_lines() -> None:
     found = FILTERS["benchmark_network"]([RTT, SILENT], measured())
     gbps = {"together": {"all_reduce": 22.25, "all_gather": 21.0}, "rocep1s0f1": {"all_reduce": 11.5}}
-    assert found == {"rtts": [RTT, SILENT], "bandwidth": {"date": "2026-11-22T21:30:00Z", "backend": "nccl", "gbps": gbps}}
+    assert found == {
+        "rtts": [RTT, SILENT],
+        "bandwidth": {"date": "2026-11-22T21:30:00Z", "backend": "nccl", "gbps": gbps},
+    }
     assert network.lines(found) == [
         "network: enp1s0f1np1 to spark2, round trip 0.034 ms, longest 0.101 ms",
         "network: enP2p1s0f1np1 to spark2, no reply",
@@ -42,7 +56,9 @@ def test_figures_and_lines() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"runs": []}', '{"runs": {"x": [{"bytes": "many"}]}, "date": 1, "backend": "nccl"}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"runs": []}', '{"runs": {"x": [{"bytes": "many"}]}, "date": 1, "backend": "nccl"}']
+)
 def test_an_invalid_record_is_ignored(text: str) -> None:
     assert network.figures([], text) == {"rtts": [], "bandwidth": {}}
     assert network.lines(network.figures([], text)) == []

@@ -27,11 +27,27 @@ def plan(**expected: Any) -> dict[str, Any]:
 
 
 def settings(mode: str = "quick", **changes: Any) -> Settings:
-    return Settings(**{"mode": mode, "concurrencies": [1, 8], "input_tokens": [512], "output_tokens": 64, "seed": 7, "timeout": 600, **changes})
+    return Settings(
+        **{
+            "mode": mode,
+            "concurrencies": [1, 8],
+            "input_tokens": [512],
+            "output_tokens": 64,
+            "seed": 7,
+            "timeout": 600,
+            **changes,
+        }
+    )
 
 
 def contained(given: dict[str, Any]) -> dict[str, Any]:
-    runtime = {"kind": "container", "name": "image", "image": "image", "engine": "docker", "engine_args": ["--shm-size=1g"]}
+    runtime = {
+        "kind": "container",
+        "name": "image",
+        "image": "image",
+        "engine": "docker",
+        "engine_args": ["--shm-size=1g"],
+    }
     return {**given, "runtime": runtime, "node": {**given["node"], "state": {"service_user": "995:994"}}}
 
 
@@ -73,9 +89,15 @@ def test_a_sweep_is_each_combination_once() -> None:
     ("changes", "expected"),
     [
         ({"concurrencies": []}, ["benchmark_model_concurrencies: []. Expected: numbers above 0"]),
-        ({"concurrencies": [0], "output_tokens": -1}, ["benchmark_model_concurrencies: [0]", "benchmark_model_output_tokens: [-1]"]),
+        (
+            {"concurrencies": [0], "output_tokens": -1},
+            ["benchmark_model_concurrencies: [0]", "benchmark_model_output_tokens: [-1]"],
+        ),
         ({"timeout": 0}, ["benchmark_model_timeout: [0]"]),
-        ({"input_tokens": [4096, 131072]}, ["benchmark_model_input_tokens: requests of 131152 tokens. Expected: at most 131072"]),
+        (
+            {"input_tokens": [4096, 131072]},
+            ["benchmark_model_input_tokens: requests of 131152 tokens. Expected: at most 131072"],
+        ),
         ({"concurrencies": [1, 512]}, ["benchmark_model_concurrencies: 512. Expected: at most 256"]),
         ({}, []),
     ],
@@ -87,15 +109,24 @@ def test_a_sweep_that_cannot_run_is_refused(changes: dict[str, Any], expected: l
 
 
 def test_unknown_limits_refuse_nothing() -> None:
-    assert plans.problems(plan(context=0, max_num_seqs=0), settings("sweep", input_tokens=[10**6], concurrencies=[10**4])) == []
+    assert (
+        plans.problems(plan(context=0, max_num_seqs=0), settings("sweep", input_tokens=[10**6], concurrencies=[10**4]))
+        == []
+    )
 
 
 def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
     words = plans.command(plan(), ONE, settings())
     assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
     options = words[: words.index("--unit=gb10-benchmark") + 1]
-    assert {f"--property={line}" for line in confinement.properties("gb10", []) if "RemoveIPC" not in line} < set(options)
-    assert {"--unit=gb10-benchmark", "--property=RuntimeMaxSec=660", "--property=LoadCredential=key:/etc/gb10/api.key"} < set(options)
+    assert {f"--property={line}" for line in confinement.properties("gb10", []) if "RemoveIPC" not in line} < set(
+        options
+    )
+    assert {
+        "--unit=gb10-benchmark",
+        "--property=RuntimeMaxSec=660",
+        "--property=LoadCredential=key:/etc/gb10/api.key",
+    } < set(options)
     assert "--property=EnvironmentFile=-/etc/gb10/cluster.env" in options
     assert not any("PrivateNetwork" in word or "OPENAI_API_KEY" in word for word in options)
     client = script(words)
@@ -103,8 +134,19 @@ def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
     assert client[4:9] == ["/usr/bin/env", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "NO_PROXY=*", "no_proxy=*"]
     assert "timeout 600" in client[11]
     assert client[13:16] == [f"{plan()['runtime']['path']}/bin/vllm", "bench", "serve"]
-    assert {"--random-input-len=1024", "--random-output-len=128", "--num-prompts=6", "--max-concurrency=1", "--seed=7"} < set(client)
-    assert {"--tokenizer=/srv/models/tiny", f"--model={plan()['served_model_name']}", "--ignore-eos", "--save-result"} < set(client)
+    assert {
+        "--random-input-len=1024",
+        "--random-output-len=128",
+        "--num-prompts=6",
+        "--max-concurrency=1",
+        "--seed=7",
+    } < set(client)
+    assert {
+        "--tokenizer=/srv/models/tiny",
+        f"--model={plan()['served_model_name']}",
+        "--ignore-eos",
+        "--save-result",
+    } < set(client)
 
 
 def test_without_key_no_credential_is_loaded() -> None:
@@ -126,7 +168,14 @@ def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
     inner = script(words)
     assert inner[4:8] == ["docker", "run", "--rm", "--pull=never"]
     engine = inner[4 : inner.index("image")]
-    assert {"--name=gb10-benchmark", "--network=host", "--user=995:994", "--cap-drop=ALL", "--shm-size=1g", "--entrypoint=/usr/bin/env"} < set(engine)
+    assert {
+        "--name=gb10-benchmark",
+        "--network=host",
+        "--user=995:994",
+        "--cap-drop=ALL",
+        "--shm-size=1g",
+        "--entrypoint=/usr/bin/env",
+    } < set(engine)
     assert "--env=OPENAI_API_KEY" in engine and not any("EnvironmentFile" in word for word in words)
     assert "--mount=type=bind,source=/srv/models/tiny,target=/srv/models/tiny,readonly" in engine
     assert inner[inner.index("image") + 1 :][:2] == ["HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1"]
@@ -160,7 +209,13 @@ def test_a_reranker_is_refused_by_name() -> None:
 
 def test_the_result_of_an_embedding_model() -> None:
     statistics = {f"{name}_e2el_ms": value for name, value in (("mean", 21.0), ("median", 20.0), ("p99", 30.0))}
-    found = {"completed": 6, "duration": 2.0, "total_input_tokens": 6144, "request_throughput": 3.0, "total_token_throughput": 3072.0}
+    found = {
+        "completed": 6,
+        "duration": 2.0,
+        "total_input_tokens": 6144,
+        "request_throughput": 3.0,
+        "total_token_throughput": 3072.0,
+    }
     measured = parse.result(json.dumps({**found, **statistics}), Run(1, 1024, 0, 6))
     assert (measured.tokens_per_second, measured.ttft_ms["median"], measured.tpot_ms["median"]) == (3072.0, 20.0, 0.0)
     assert (measured.completed, measured.failed, measured.total_output_tokens) == (6, 0, 0)

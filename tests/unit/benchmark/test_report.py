@@ -19,13 +19,24 @@ from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 ONE = Run(1, 1024, 128, 6)
 DRIVERS = {"spark1": "580.142", "spark2": "580.142"}
-FACTS = {"date": "2026-11-22T21:30:00Z", "mode": "quick", "seed": 7, "drivers": DRIVERS, "network": network.figures([], "")}
+FACTS = {
+    "date": "2026-11-22T21:30:00Z",
+    "mode": "quick",
+    "seed": 7,
+    "drivers": DRIVERS,
+    "network": network.figures([], ""),
+}
 CLOCKS = {"sm_mhz": 2405.0, "power_w": 60.5, "temperature_c": 71.0}
 
 
 def plan(published: tuple[float, ...] = (), roofline: float = 54.6) -> dict[str, Any]:
     found = copy.deepcopy(SNAPSHOT)
-    found["serve"]["expected"] = {"context": 8192, "max_num_seqs": 8, "tokens_per_second": roofline, "published": list(published)}
+    found["serve"]["expected"] = {
+        "context": 8192,
+        "max_num_seqs": 8,
+        "tokens_per_second": roofline,
+        "published": list(published),
+    }
     return {**found, "node": found["nodes"][0]}
 
 
@@ -53,7 +64,10 @@ def test_a_result_is_read() -> None:
     assert found.tokens_per_second == pytest.approx(46.5, abs=0.1)
     assert found.ttft_ms == {"mean": 210.5, "median": 210.5, "p99": 210.5}
     assert found.acceptance_percent is None
-    assert parse.result(json.dumps(fake_benchmark.result(spec_decode_acceptance_rate=71.5)), ONE).acceptance_percent == 71.5
+    assert (
+        parse.result(json.dumps(fake_benchmark.result(spec_decode_acceptance_rate=71.5)), ONE).acceptance_percent
+        == 71.5
+    )
 
 
 def test_a_release_without_failures_in_its_result() -> None:
@@ -83,7 +97,9 @@ def test_an_impossible_result_is_refused(changes: dict[str, Any], expected: str)
     assert expected in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "NaN", '{"completed": NaN}', '{"duration": 1e999}', "[" * 1000, " " * (MOST + 1)])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", "NaN", '{"completed": NaN}', '{"duration": 1e999}', "[" * 1000, " " * (MOST + 1)]
+)
 def test_other_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         parse.result(text, ONE)
@@ -102,8 +118,15 @@ def test_any_value_is_read_or_refused(changes: dict[str, Any]) -> None:
 
 
 def test_clocks() -> None:
-    samples = [parse.clocks(text) for text in ("2405, 60.50, 71\n", "2200, [N/A], 74\n", "", "Failed to initialize NVML")]
-    assert samples == [{"clocks.sm": 2405.0, "power.draw": 60.5, "temperature.gpu": 71.0}, {"clocks.sm": 2200.0, "temperature.gpu": 74.0}, {}, {}]
+    samples = [
+        parse.clocks(text) for text in ("2405, 60.50, 71\n", "2200, [N/A], 74\n", "", "Failed to initialize NVML")
+    ]
+    assert samples == [
+        {"clocks.sm": 2405.0, "power.draw": 60.5, "temperature.gpu": 71.0},
+        {"clocks.sm": 2200.0, "temperature.gpu": 74.0},
+        {},
+        {},
+    ]
     assert parse.clock_summary(samples) == {"sm_mhz": 2302.5, "power_w": 60.5, "temperature_c": 74.0}
     assert parse.clock_summary([]) == {"sm_mhz": None, "power_w": None, "temperature_c": None}
 
@@ -144,10 +167,15 @@ def test_the_text_fits_and_has_every_figure() -> None:
     old["runs"][0]["tokens_per_second"] *= 2
     lines = report.lines(document(measured(), measured(8)), old)
     assert all(len(line) <= 118 for line in lines), lines
-    assert lines[1].split() == "at once input output failed req/s tok/s change TTFT ms p99 TPOT ms p99 ITL ms hits MHz".split()
+    assert (
+        lines[1].split()
+        == "at once input output failed req/s tok/s change TTFT ms p99 TPOT ms p99 ITL ms hits MHz".split()
+    )
     assert lines[2].split() == "1 1024 128 0 0.36 46.5 -50% 210.5 210.5 20.00 20.00 20.10 12% 2405".split()
     assert lines[3].split()[6] == "-"
-    assert lines[4] == "decode with 1024 input tokens: 50.0 tokens/s, 91.6 % of 54.6, the upper bound by memory bandwidth"
+    assert (
+        lines[4] == "decode with 1024 input tokens: 50.0 tokens/s, 91.6 % of 54.6, the upper bound by memory bandwidth"
+    )
     assert lines[5] == f"compared with: 2026-11-20T08:00:00Z (vllm 0.31.0 -> {SNAPSHOT['stack']['vllm']})"
     assert report.lines(document(), {})[-1] == "compared with: no earlier benchmark of this model and distribution"
 
@@ -171,8 +199,14 @@ def test_the_published_figures(published: tuple[float, float], expected: str) ->
     [
         ({}, []),
         ({"output_throughput": 42.0}, []),
-        ({"output_throughput": 41.0}, ["benchmark.1-1024-128.tokens_per_second: 41.0 tokens/s of all requests. Expected: 41.9 or more"]),
-        ({"median_tpot_ms": 25.0}, ["benchmark.1-1024-128.decode_tokens_per_second: 40.0 tokens/s of one request. Expected: 45.0 or more"]),
+        (
+            {"output_throughput": 41.0},
+            ["benchmark.1-1024-128.tokens_per_second: 41.0 tokens/s of all requests. Expected: 41.9 or more"],
+        ),
+        (
+            {"median_tpot_ms": 25.0},
+            ["benchmark.1-1024-128.decode_tokens_per_second: 40.0 tokens/s of one request. Expected: 45.0 or more"],
+        ),
         ({"completed": 5, "failed": 1}, ["benchmark.1-1024-128: 1 of 6 requests failed"]),
     ],
 )
@@ -235,7 +269,10 @@ def test_without_matplotlib_there_is_a_line(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(io_plot, "import_module", missing)
     assert drawn(tmp_path, measured(), measured(8)) == ("plots: none, because this controller has no matplotlib", False)
-    assert drawn(tmp_path, measured()) == ("plots: none, because no prompt length has runs with several concurrencies", False)
+    assert drawn(tmp_path, measured()) == (
+        "plots: none, because no prompt length has runs with several concurrencies",
+        False,
+    )
 
 
 def test_each_plot_has_a_line_for_each_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,5 @@
-"""The module vllm_benchmark and the role benchmark_model, with stand-ins for systemd-run, vLLM's client and the server."""
+"""The module vllm_benchmark and the role benchmark_model, with stand-ins for systemd-run, vLLM's client and the
+server."""
 
 from __future__ import annotations
 
@@ -148,10 +149,19 @@ def keyed(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> io_run.Mea
     key_file = folder / "credentials/key"
     monkeypatch.setattr(io_client, "bearer", lambda *_arguments: io_client.key(str(key_file)))
     monkeypatch.setenv("PATH", f"{folder}/bin:{os.defpath}")
-    return io_run.measure(command(folder, url, True), plans.Run(**SIZE), io_client.Server(url), str(key_file), "x", lambda _argv: (1, "", ""))
+    return io_run.measure(
+        command(folder, url, True),
+        plans.Run(**SIZE),
+        io_client.Server(url),
+        str(key_file),
+        "x",
+        lambda _argv: (1, "", ""),
+    )
 
 
-def test_only_the_clients_environment_has_the_key(tmp_path: Path, vllm: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_clients_environment_has_the_key(
+    tmp_path: Path, vllm: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(), KEY)
     assert KEY not in repr(keyed(tmp_path, vllm.url, monkeypatch))
     assert KEY not in (tmp_path / "systemd-run.json").read_text(encoding="utf-8")
@@ -175,7 +185,12 @@ def test_no_error_has_the_key(tmp_path: Path, vllm: Server, monkeypatch: pytest.
 
 def test_the_key_needs_the_serving_unit_on_the_port(tmp_path: Path, vllm: Server) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(), KEY)
-    arguments = {**SIZE, "command": command(tmp_path, vllm.url, True), "url": vllm.url, "key_file": str(tmp_path / "credentials/key")}
+    arguments = {
+        **SIZE,
+        "command": command(tmp_path, vllm.url, True),
+        "url": vllm.url,
+        "key_file": str(tmp_path / "credentials/key"),
+    }
     found = run_module("vllm_benchmark", arguments, tmp_path / "bin")
     assert "instead of gb10-vllm.service, so the API's key was not sent" in found["msg"]
     assert not (tmp_path / "systemd-run.json").exists()
@@ -202,14 +217,23 @@ def role(folder: Path, url: str, *arguments: str, pid: int = 0) -> Run:
     for name, script in (("systemctl", f"cat {folder}/unit"), ("journalctl", "true"), ("ip", "echo '[]'")):
         program(folder / "bin", name, script)
     host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-    play = {"name": "Measure", "hosts": "head", "gather_facts": False, "roles": [{"role": "gb10.cluster.benchmark_model"}]}
+    play = {
+        "name": "Measure",
+        "hosts": "head",
+        "gather_facts": False,
+        "roles": [{"role": "gb10.cluster.benchmark_model"}],
+    }
     inventory, playbook, variables = folder / "mine/hosts.yml", folder / "role.yml", folder / "plan.json"
     inventory.parent.mkdir(exist_ok=True)
     inventory.write_text(yaml.safe_dump({"head": {"hosts": {"spark1": host}}}), encoding="utf-8")
     playbook.write_text(json.dumps([play]), encoding="utf-8")
     variables.write_text(json.dumps({"gb10_plan": plan(folder, url, False)}), encoding="utf-8")
     environment = {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
-    return run(str(playbook), ["-i", str(inventory), "-e", f"@{variables}", "-e", "benchmark_model_mode=single", *arguments], environment)
+    return run(
+        str(playbook),
+        ["-i", str(inventory), "-e", f"@{variables}", "-e", "benchmark_model_mode=single", *arguments],
+        environment,
+    )
 
 
 @pytest.mark.slow
@@ -220,8 +244,12 @@ def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm
     found = json.loads(file.read_text(encoding="utf-8"))
     assert (found["model"], found["nodes"], found["findings"], found["mode"]) == ("/srv/models/tiny", 1, [], "single")
     assert found["runs"][0]["hit_rate"] == 0.25
-    assert f"result: {file}" in lines and "warning: slower than the published 57 to 60 tokens/s (docs/models.md)" in lines
-    (tmp_path / "result.json").write_text(json.dumps(fake_benchmark.result(output_tokens=256, output_throughput=20.0)), encoding="utf-8")
+    assert (
+        f"result: {file}" in lines and "warning: slower than the published 57 to 60 tokens/s (docs/models.md)" in lines
+    )
+    (tmp_path / "result.json").write_text(
+        json.dumps(fake_benchmark.result(output_tokens=256, output_throughput=20.0)), encoding="utf-8"
+    )
     # A relative path starts at the working directory.
     relative = os.path.relpath(tmp_path / "mine/.gb10/benchmarks", ROOT)
     slower = role(tmp_path, vllm.url, "-e", f"benchmark_model_directory={relative}")
@@ -252,7 +280,11 @@ def test_the_role_refuses(tmp_path: Path, vllm: Server, fault: str, expected: st
     fake_benchmark.install(tmp_path, fake_benchmark.result())
     vllm.root = "/srv/models/other" if fault == "other model" else vllm.root
     vllm.running = 2.0 if fault == "busy" else 0.0
-    sweep = ["-e", "benchmark_model_mode=sweep", "-e", '{"benchmark_model_concurrencies": [512]}'] if fault == "sweep" else []
+    sweep = (
+        ["-e", "benchmark_model_mode=sweep", "-e", '{"benchmark_model_concurrencies": [512]}']
+        if fault == "sweep"
+        else []
+    )
     url = "http://127.0.0.1:9" if fault == "no server" else vllm.url
     done = role(tmp_path, url, *sweep, pid=os.getpid() if fault == "benchmark" else 0)
     assert done.status != 0 and expected in " ".join(done.output.split()), done.output

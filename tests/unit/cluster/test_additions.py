@@ -32,8 +32,20 @@ PATCH = {
     "files": {"model_executor/a.py": SHA256, "removed.py": ""},
     "mounts": [MOUNT],
 }
-NCCL = {"runtime": RUNTIME, "environment": {"LD_PRELOAD": LIBRARY}, "flags": [], "files": {LIBRARY: SHA256}, "mounts": []}
-IMAGE = {"runtime": RUNTIME, "environment": {}, "flags": [], "files": {"vllm/vllm-openai:v0.30.0": SHA256}, "mounts": []}
+NCCL = {
+    "runtime": RUNTIME,
+    "environment": {"LD_PRELOAD": LIBRARY},
+    "flags": [],
+    "files": {LIBRARY: SHA256},
+    "mounts": [],
+}
+IMAGE = {
+    "runtime": RUNTIME,
+    "environment": {},
+    "flags": [],
+    "files": {"vllm/vllm-openai:v0.30.0": SHA256},
+    "mounts": [],
+}
 HONEST = {"vllm_patch": PATCH, "nccl_sm121_build": NCCL, "vllm_runtime": IMAGE}
 
 
@@ -42,7 +54,11 @@ def test_the_overrides_of_each_role_are_accepted() -> None:
 
 
 def test_every_role_that_records_overrides_is_known() -> None:
-    recording = {path.split("/")[1] for path in files("roles/*/tasks/*.yml") if re.search(r"^ *common_overrides: ", read(path), re.MULTILINE)}
+    recording = {
+        path.split("/")[1]
+        for path in files("roles/*/tasks/*.yml")
+        if re.search(r"^ *common_overrides: ", read(path), re.MULTILINE)
+    }
     assert recording == set(additions.ROLES)
 
 
@@ -51,12 +67,21 @@ def test_every_variable_and_flag_of_the_patches_is_accepted() -> None:
         found = {**NOTHING, "environment": dict(row.environment), "flags": list(row.flags)}
         assert additions.check("a", "vllm_patch", found, ROOT) == [], row.name
     for kernels in table.PROBED.values():
-        assert additions.check("a", "vllm_patch", {**NOTHING, "environment": {"VLLM_DISABLED_KERNELS": ",".join(kernels)}}, ROOT) == []
+        assert (
+            additions.check(
+                "a", "vllm_patch", {**NOTHING, "environment": {"VLLM_DISABLED_KERNELS": ",".join(kernels)}}, ROOT
+            )
+            == []
+        )
 
 
 #: Role, changed key, value.
 HOSTILE: dict[str, tuple[str, str, Any]] = {
-    "arguments of a server": ("vllm_patch", "flags", ["--host=0.0.0.0", "--allowed-local-media-path=/", "--trust-remote-code"]),
+    "arguments of a server": (
+        "vllm_patch",
+        "flags",
+        ["--host=0.0.0.0", "--allowed-local-media-path=/", "--trust-remote-code"],
+    ),
     "an argument after a known one": ("vllm_patch", "flags", ["--moe-backend", "triton", "--host=0.0.0.0"]),
     "half of an argument": ("vllm_patch", "flags", ["--moe-backend"]),
     "arguments as text": ("vllm_patch", "flags", "--moe-backend triton"),
@@ -107,4 +132,6 @@ def test_overrides_of_another_form_are_a_problem(recorded: Any) -> None:
 def test_an_unknown_role_is_a_problem_and_an_unknown_key_is_dropped() -> None:
     found, (problem,) = additions.of_node("spark2", {"evil": PATCH}, RUNTIME, ROOT)
     assert found == {} and problem.found == "'evil'"
-    assert additions.of_node("spark2", {"vllm_patch": {**PATCH, "argv": ["x"]}}, RUNTIME, ROOT)[0] == {"vllm_patch": PATCH}
+    assert additions.of_node("spark2", {"vllm_patch": {**PATCH, "argv": ["x"]}}, RUNTIME, ROOT)[0] == {
+        "vllm_patch": PATCH
+    }

@@ -75,7 +75,9 @@ def test_no_sample_draws_a_warning(sample: str) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_no_published_speed_exceeds_the_plans_bound(count: int) -> None:
     """Only speculative decoding can, and then the plan states that the bound is without it."""
-    speeds: dict[str, Any] = {name: plan.serve.expected for name, (plan, _warnings) in catalog_plans("current", count).items()}
+    speeds: dict[str, Any] = {
+        name: plan.serve.expected for name, (plan, _warnings) in catalog_plans("current", count).items()
+    }
     known = {name: each for name, each in speeds.items() if each.published}
     assert len(known) >= 2
     exceeded = {name for name, each in known.items() if max(each.published) > each.tokens_per_second}
@@ -95,4 +97,6 @@ def test_a_speed_that_speculative_decoding_can_exceed_is_called_so() -> None:
     plan, _warnings = catalog_plans("current", 1)["qwen3.8-27b-nvfp4-dflash2"]
     lines = plan_text.lines(plan.facts(), 1)
     assert " tokens/s without speculative decoding (" in lines[-2]
-    assert any(line.strip().startswith("decode: at most") and line.endswith(", without speculative decoding") for line in lines)
+    assert any(
+        line.strip().startswith("decode: at most") and line.endswith(", without speculative decoding") for line in lines
+    )

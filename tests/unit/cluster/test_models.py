@@ -39,7 +39,13 @@ def surveyed(nodes: list[Node]) -> dict[str, Row]:
     [
         (
             1,
-            ["nemotron-3-ultra-550b-a55b-nvfp4", "qwen2.5-72b-instruct", "llama-3.1-70b-instruct", "minimax-m2.7-nvfp4", "qwen3.5-122b-a10b-fp8"],
+            [
+                "nemotron-3-ultra-550b-a55b-nvfp4",
+                "qwen2.5-72b-instruct",
+                "llama-3.1-70b-instruct",
+                "minimax-m2.7-nvfp4",
+                "qwen3.5-122b-a10b-fp8",
+            ],
             [33.0, 34.2],
         ),
         (2, ["nemotron-3-ultra-550b-a55b-nvfp4"], ()),
@@ -55,7 +61,9 @@ def test_every_model_has_a_row_and_fitting_ones_are_first(count: int, refused: l
     assert sizes == sorted(sizes, reverse=True)
     assert rows["gpt-oss-120b"].published == published
     assert all("GiB larger than the cluster" in rows[name].reason for name in refused)
-    assert {name for name, row in rows.items() if row.gated} == {name for name, model in catalog.known().items() if model.gated}
+    assert {name for name, row in rows.items() if row.gated} == {
+        name for name, model in catalog.known().items() if model.gated
+    }
 
 
 def test_a_row_has_the_plan_of_site_yml() -> None:
@@ -82,7 +90,11 @@ def test_an_own_model_has_its_row() -> None:
     rows = surveyed(sparks(2, gb10_models=own))
     assert rows.keys() == catalog.known().keys() | own.keys()
     assert (rows["mine"].fits, rows["mine"].weights_bytes, rows["mine"].estimated) == (True, 15 * 10**9, False)
-    assert (rows["estimated"].fits, rows["estimated"].weights_bytes, rows["estimated"].estimated) == (True, 15_231_233_024, True)
+    assert (rows["estimated"].fits, rows["estimated"].weights_bytes, rows["estimated"].estimated) == (
+        True,
+        15_231_233_024,
+        True,
+    )
     assert rows["gpt-oss-20b"].context == 4096
     assert (rows["unread"].fits, rows["unread"].weights_bytes) == (None, 0)
     assert rows["unread"].reason == "no config.json was read, and the catalog has none"
@@ -104,7 +116,12 @@ def test_the_inventorys_model_may_be_wrong() -> None:
 
 def test_facts_of_the_model_that_a_node_has_count() -> None:
     nodes = sparks(2, gb10_models={"mine": {"path": "/srv/models/mine"}})
-    nodes[0]["observed"] |= {"model": CONFIG, "model_bytes": 12345678901, "model_at": "/srv/models/mine", "model_complete": True}
+    nodes[0]["observed"] |= {
+        "model": CONFIG,
+        "model_bytes": 12345678901,
+        "model_at": "/srv/models/mine",
+        "model_complete": True,
+    }
     row = surveyed(nodes)["mine"]
     assert (row.fits, row.weights_bytes, row.context) == (True, 12345678901, 32768)
 
@@ -132,8 +149,14 @@ def test_the_table_fits_80_columns_and_aligns_numbers() -> None:
         rows = list(surveyed(sparks(count)).values())
         *legend, head = models.lines(rows, count, "")[:4]
         *table, foot, title = models.lines(rows, count, "")[4:]
-        assert all(line.startswith(word) for line, word in zip(legend, ("GB:", "context:", "tokens/s:"), strict=True)) and foot == head
-        assert title == f"{sum(row.fits is True for row in rows)} of {len(rows)} models fit on {count} node{'s' if count > 1 else ''}"
+        assert (
+            all(line.startswith(word) for line, word in zip(legend, ("GB:", "context:", "tokens/s:"), strict=True))
+            and foot == head
+        )
+        assert title == (
+            f"{sum(row.fits is True for row in rows)} of {len(rows)} models fit on {count} "
+            f"node{'s' if count > 1 else ''}"
+        )
         numbers = [line.partition(" (others")[0] for line, row in zip(table, rows, strict=False) if row.fits]
         assert {len(line) for line in numbers} == {len(head)} and len(head) <= 78
         for column in ("GB ", "context", "tokens/s"):
@@ -151,7 +174,9 @@ def test_models_that_cannot_be_judged_are_not_counted_as_too_large() -> None:
 
 
 def test_a_line_of_each_kind() -> None:
-    row = Row("mine", 15_000_000_000, estimated=True, gated=True, fits=True, reason="", context=8192, tokens_per_second=9.96)
+    row = Row(
+        "mine", 15_000_000_000, estimated=True, gated=True, fits=True, reason="", context=8192, tokens_per_second=9.96
+    )
     rows = [
         Row(**{**vars(row), "published": (5.0, 5.5), "tensor": 2, "pipeline": 1}),
         Row("unread", 0, estimated=True, gated=False, fits=None, reason="no config.json was read"),

@@ -20,7 +20,11 @@ def listed(folder: Path, **variables: object) -> Run:
 
 def test_all_models_are_listed_without_the_nodes_and_without_a_valid_model(recorded: Path) -> None:
     own = {"mine": {"hub": "owner/mine"}}
-    lines = listed(recorded, gb10_model="gpt-oss-12b", gb10_recipe="missing", gb10_models=own).assert_unchanged().shown("Show the models")
+    lines = (
+        listed(recorded, gb10_model="gpt-oss-12b", gb10_recipe="missing", gb10_models=own)
+        .assert_unchanged()
+        .shown("Show the models")
+    )
     count = len(catalog.known())
     assert lines[-1] == f"{count - 1} of {count} models fit on 2 nodes, 1 not judged"
     rows = {line.split()[0]: line.split()[1:] for line in lines[4:-2]}

@@ -18,7 +18,11 @@ HOLDER = {"pid": 7, "process": "unattended-upgr", "unit": "apt-daily-upgrade.ser
 
 
 #: Few packages of each role.
-FEW = {"vllm_runtime_packages": ["g++", "python3-dev"], "vllm_build_packages": ["ccache"], "nccl_sm121_build_packages": ["make"]}
+FEW = {
+    "vllm_runtime_packages": ["g++", "python3-dev"],
+    "vllm_build_packages": ["ccache"],
+    "nccl_sm121_build_packages": ["make"],
+}
 
 
 def pair(lacking: list[str], changes: dict[str, Any] | None = None, **given: Any) -> list[Node]:
@@ -26,7 +30,12 @@ def pair(lacking: list[str], changes: dict[str, Any] | None = None, **given: Any
     nodes = [spark(1, "head", **settings), spark(2, "worker", **settings)]
     for node in nodes:
         node.update(changes or {})
-        node["observed"]["debian"] = {"lacking": lacking, "holder": {}, "stale": True, "reboot": {"required": False, "packages": []}}
+        node["observed"]["debian"] = {
+            "lacking": lacking,
+            "holder": {},
+            "stale": True,
+            "reboot": {"required": False, "packages": []},
+        }
     return nodes
 
 
@@ -72,12 +81,17 @@ def test_the_plan_shows_the_packages_to_install() -> None:
 
 def test_an_option_of_apt_is_no_package() -> None:
     nodes = pair([], vllm_runtime_packages=["g++", "-oDebug=1"])
-    assert [problem.path for problem in mistakes(nodes)] == ["nodes[0].vllm_runtime_packages", "nodes[1].vllm_runtime_packages"]
+    assert [problem.path for problem in mistakes(nodes)] == [
+        "nodes[0].vllm_runtime_packages",
+        "nodes[1].vllm_runtime_packages",
+    ]
 
 
 def warnings(nodes: list[Node]) -> list[str]:
     inputs = parse(nodes, LOCK)
-    return [line for line in cluster.warnings(inputs, cluster.plan(inputs, {})[0]) if re.search("apt|reboot|clock", line)]
+    return [
+        line for line in cluster.warnings(inputs, cluster.plan(inputs, {})[0]) if re.search("apt|reboot|clock", line)
+    ]
 
 
 def test_a_lock_is_a_warning_only_if_the_run_will_wait_for_it() -> None:
@@ -93,7 +107,13 @@ def test_a_lock_is_a_warning_only_if_the_run_will_wait_for_it() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "clock"),
-    [(-86400, "24.0 hours behind this machine's"), (7200, "2.0 hours ahead of this machine's"), (-599, ""), (None, ""), ("tomorrow", "")],
+    [
+        (-86400, "24.0 hours behind this machine's"),
+        (7200, "2.0 hours ahead of this machine's"),
+        (-599, ""),
+        (None, ""),
+        ("tomorrow", ""),
+    ],
 )
 def test_a_clock_that_is_far_off_is_a_warning(seconds: Any, clock: str) -> None:
     nodes = pair([])

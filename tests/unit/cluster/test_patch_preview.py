@@ -27,7 +27,13 @@ def nodes(root: Path, model: str, stack: str, additions: dict[str, Any], **patch
     """Return two Sparks with typical facts, and the launch overrides that a run recorded."""
     executor = "mp" if stacks.STACKS[stack].image_has_ray is False else "ray"
     lock = {"gb10_runtime_lock": ""} if stacks.STACKS[stack].image else {}
-    settings = {"gb10_model": model, "gb10_stack": stack, "gb10_install_dir": str(root), "gb10_distributed_executor_backend": executor, **lock}
+    settings = {
+        "gb10_model": model,
+        "gb10_stack": stack,
+        "gb10_install_dir": str(root),
+        "gb10_distributed_executor_backend": executor,
+        **lock,
+    }
     found = [spark(number, "worker" if number > 1 else "head", **settings) for number in (1, 2)]
     for node in found:
         node["settings"] |= {f"vllm_patch_{name}": value for name, value in patch.items()}
@@ -53,7 +59,8 @@ def assembler(path: Path) -> None:
 
 
 def after_the_role(plan: dict[str, Any], root: Path, version: str, **given: Any) -> dict[str, Any]:
-    """Install a vLLM of this release and its Triton, run the module as the role does, and return what the role records."""
+    """Install a vLLM of this release and its Triton, run the module as the role does, and return what the role
+    records."""
     files = {**FILES, "_version.py": f"version = '{version}'\n"}
     common = {"capability": "12.1", "quantization": plan["quantization"], "patches": plan_patches(), **given}
     if plan["runtime"]["kind"] == stacks.NATIVE:
@@ -73,7 +80,12 @@ def after_the_role(plan: dict[str, Any], root: Path, version: str, **given: Any)
     answer = run_module("vllm_patch", {**common, **arguments})
     assert not answer.get("failed"), answer
     assert not [entry for entry in answer["patches"] if entry["status"] == "unsupported"], answer["patches"]
-    recorded = {"environment": answer["environment"], "flags": answer["flags"], "files": answer["files"], "mounts": mounts}
+    recorded = {
+        "environment": answer["environment"],
+        "flags": answer["flags"],
+        "files": answer["files"],
+        "mounts": mounts,
+    }
     return {"vllm_patch": {"runtime": plan["runtime"]["name"], **recorded}}
 
 
@@ -82,7 +94,9 @@ def plan_patches() -> list[str]:
 
 
 @pytest.mark.parametrize("model", [FP8, NVFP4, "bge-m3"])
-@pytest.mark.parametrize(("stack", "version"), [("current", "0.33.0+cu130"), ("vllm-0.18.1", "0.18.1+cu129"), ("ngc-26.04", "0.19.0+cu130")])
+@pytest.mark.parametrize(
+    ("stack", "version"), [("current", "0.33.0+cu130"), ("vllm-0.18.1", "0.18.1+cu129"), ("ngc-26.04", "0.19.0+cu130")]
+)
 def test_the_preview_is_the_later_command_line(tmp_path: Path, model: str, stack: str, version: str) -> None:
     plan, preview = planned(nodes(tmp_path, model, stack, {}), stack)
     recorded = after_the_role(plan, tmp_path, version)
@@ -102,7 +116,10 @@ def test_the_preview_of_fp8_experts_names_their_flag_and_kernels(tmp_path: Path)
     assert "CutlassFP8ScaledMMLinearKernel" in text
     assert not any("fp8-cutlass" in line for line in plan["serve"]["findings"])
     (reason,) = (line for line in plan["serve"]["why"] if "vllm_patch" in line)
-    assert reason == "VLLM_DISABLED_KERNELS, VLLM_TUNED_CONFIG_FOLDER, --moe-backend triton: vllm_patch will add this to vLLM 0.18.1 for CUDA 12"
+    assert reason == (
+        "VLLM_DISABLED_KERNELS, VLLM_TUNED_CONFIG_FOLDER, --moe-backend triton: vllm_patch will add this to "
+        "vLLM 0.18.1 for CUDA 12"
+    )
 
 
 def test_a_recorded_flag_of_another_model_is_not_shown(tmp_path: Path) -> None:
@@ -127,7 +144,9 @@ def test_the_cuda_release_is_that_of_the_lock(tmp_path: Path) -> None:
     plan, problems = cluster.plan(parse(nodes(tmp_path, FP8, "current", {}), lock), KNOWN)
     assert plan and problems == []
     assert plan.stack.cuda == 12
-    assert "CutlassFp8BlockScaledMMKernel" in plan.nodes[0].foreseen["vllm_patch"]["environment"]["VLLM_DISABLED_KERNELS"]
+    assert (
+        "CutlassFp8BlockScaledMMKernel" in plan.nodes[0].foreseen["vllm_patch"]["environment"]["VLLM_DISABLED_KERNELS"]
+    )
 
 
 def test_an_old_triton_takes_the_assembler_of_the_toolkit(tmp_path: Path) -> None:
@@ -136,4 +155,7 @@ def test_an_old_triton_takes_the_assembler_of_the_toolkit(tmp_path: Path) -> Non
     assert older != lock
     plan, _problems = cluster.plan(parse(nodes(tmp_path, FP8, "current", {}), older), KNOWN)
     assert plan
-    assert plan.nodes[0].foreseen["vllm_patch"]["environment"]["TRITON_PTXAS_BLACKWELL_PATH"] == "/usr/local/cuda/bin/ptxas"
+    assert (
+        plan.nodes[0].foreseen["vllm_patch"]["environment"]["TRITON_PTXAS_BLACKWELL_PATH"]
+        == "/usr/local/cuda/bin/ptxas"
+    )

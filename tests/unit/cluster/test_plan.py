@@ -49,7 +49,10 @@ def test_a_single_node_is_its_own_head_by_its_management_address() -> None:
 
 
 def test_ray_runs_on_several_nodes_only() -> None:
-    several, alone, wanted = (planned(nodes) for nodes in (pair(), [spark(1, "head")], [spark(1, "head", gb10_distributed_executor_backend="ray")]))
+    several, alone, wanted = (
+        planned(nodes)
+        for nodes in (pair(), [spark(1, "head")], [spark(1, "head", gb10_distributed_executor_backend="ray")])
+    )
     assert [(plan["executor"], plan["ranks_unit"]) for plan in (several, alone, wanted)] == [
         ("ray", "gb10-ray.service"),
         ("mp", "gb10-vllm.service"),
@@ -85,7 +88,9 @@ def test_a_number_in_place_of_a_name_is_an_unknown_name() -> None:
 def test_values_of_another_type_are_listed_together() -> None:
     nodes = pair(gb10_api_port="many", gb10_extra_env=["A=1"], gb10_vllm_extra_args="--a --b")
     problems = parse(nodes[:1], LOCK).problems
-    assert [problem.path for problem in problems] == [f"nodes[0].gb10_{name}" for name in ("api_port", "extra_env", "vllm_extra_args")]
+    assert [problem.path for problem in problems] == [
+        f"nodes[0].gb10_{name}" for name in ("api_port", "extra_env", "vllm_extra_args")
+    ]
     assert str(problems[0]) == "nodes[0].gb10_api_port: 'many'. Expected: a number. Fix: correct gb10_api_port."
     assert set(problems) <= set(mistakes(nodes))
 
@@ -100,7 +105,9 @@ def test_every_other_range_of_ports_is_free_for_ray(port: int) -> None:
     assert planned(pair(gb10_ray_port=port))["ray_port"] == port
 
 
-@pytest.mark.parametrize(("text", "expected"), [("true", True), ("Yes", True), ("1", True), ("false", False), ("off", False), (False, False)])
+@pytest.mark.parametrize(
+    ("text", "expected"), [("true", True), ("Yes", True), ("1", True), ("false", False), ("off", False), (False, False)]
+)
 def test_a_boolean_from_the_command_line(text: object, expected: bool) -> None:
     assert planned(pair(gb10_allow_restart=text))["allow_restart"] is expected
 
@@ -207,8 +214,20 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "exactly one host",
         "move one host",
     ),
-    "two heads": (lambda: change(pair(), 1, group="head"), "groups.head", "2 heads: spark1, spark2", "exactly one host", "to worker"),
-    "neither": (lambda: change(pair(), 1, group=""), "nodes[1]", "spark2 is neither in head nor in worker", "one of the two", "to worker"),
+    "two heads": (
+        lambda: change(pair(), 1, group="head"),
+        "groups.head",
+        "2 heads: spark1, spark2",
+        "exactly one host",
+        "to worker",
+    ),
+    "neither": (
+        lambda: change(pair(), 1, group=""),
+        "nodes[1]",
+        "spark2 is neither in head nor in worker",
+        "one of the two",
+        "to worker",
+    ),
     "misspelt": (
         lambda: change(pair(), 1, variables=["gb10_fabric_mtuu"]),
         "nodes[1].gb10_fabric_mtuu",
@@ -226,7 +245,10 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "removed": (
         lambda: change(pair(), 0, variables=["gateway_cooldown"]),
         "nodes[0].gateway_cooldown",
-        "gateway_cooldown, set for spark1, was removed: a failed request takes no server away any more; the health checks decide",
+        (
+            "gateway_cooldown, set for spark1, was removed: a failed request takes no server away any more; the "
+            "health checks decide"
+        ),
         "no such variable",
         "remove it",
     ),
@@ -279,8 +301,20 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "0 for automatic",
         "correct",
     ),
-    "PP negative": (lambda: pair(gb10_pipeline_parallel_size=-2), "gb10_pipeline_parallel_size", "-2", "1 or more", "correct"),
-    "PP too large": (lambda: pair(gb10_pipeline_parallel_size=3), "gb10_tensor_parallel_size", "pipeline 3 needs 3 GPUs", "at most 2", "lower"),
+    "PP negative": (
+        lambda: pair(gb10_pipeline_parallel_size=-2),
+        "gb10_pipeline_parallel_size",
+        "-2",
+        "1 or more",
+        "correct",
+    ),
+    "PP too large": (
+        lambda: pair(gb10_pipeline_parallel_size=3),
+        "gb10_tensor_parallel_size",
+        "pipeline 3 needs 3 GPUs",
+        "at most 2",
+        "lower",
+    ),
     "replicas for a part of the nodes": (
         lambda: pair(gb10_data_parallel_size=3),
         "gb10_data_parallel_size",
@@ -365,8 +399,20 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "separate ports",
         "change gb10_ray_port",
     ),
-    "privileged port": (lambda: pair(gb10_api_port=80), "gb10_api_port", "80", "1024 to 65535", "correct gb10_api_port"),
-    "beyond the last port": (lambda: pair(gb10_ray_port=65530), "gb10_ray_port", "65530", "1024 to 65528", "correct gb10_ray_port"),
+    "privileged port": (
+        lambda: pair(gb10_api_port=80),
+        "gb10_api_port",
+        "80",
+        "1024 to 65535",
+        "correct gb10_api_port",
+    ),
+    "beyond the last port": (
+        lambda: pair(gb10_ray_port=65530),
+        "gb10_ray_port",
+        "65530",
+        "1024 to 65528",
+        "correct gb10_ray_port",
+    ),
     "restarts without end": (
         lambda: pair(gb10_restart_interval=3600),
         "gb10_restart_interval",
@@ -374,9 +420,27 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "more than 3600",
         "raise it, or lower gb10_gate_timeout",
     ),
-    "all memory": (lambda: pair(gb10_service_memory_max=101), "gb10_service_memory_max", "101", "50 to 100", "correct gb10_service_memory_max"),
-    "negative reserve": (lambda: pair(gb10_memory_reserve=-1), "gb10_memory_reserve", "-1", "0 or more", "correct gb10_memory_reserve"),
-    "no restarts": (lambda: pair(gb10_restart_attempts=0), "gb10_restart_attempts", "0", "1 or more", "correct gb10_restart_attempts"),
+    "all memory": (
+        lambda: pair(gb10_service_memory_max=101),
+        "gb10_service_memory_max",
+        "101",
+        "50 to 100",
+        "correct gb10_service_memory_max",
+    ),
+    "negative reserve": (
+        lambda: pair(gb10_memory_reserve=-1),
+        "gb10_memory_reserve",
+        "-1",
+        "0 or more",
+        "correct gb10_memory_reserve",
+    ),
+    "no restarts": (
+        lambda: pair(gb10_restart_attempts=0),
+        "gb10_restart_attempts",
+        "0",
+        "1 or more",
+        "correct gb10_restart_attempts",
+    ),
     "VLLM_HOST_IP": (
         lambda: pair(gb10_extra_env={"VLLM_HOST_IP": "10.0.0.1"}),
         "gb10_extra_env.VLLM_HOST_IP",
@@ -399,14 +463,18 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "copy the model to spark2",
     ),
     "a model of gb10_models missing on one node": (
-        lambda: seen(pair(gb10_model="mine", gb10_models={"mine": {"path": "/srv/mine"}}), 1, model=None, model_at="/srv/mine"),
+        lambda: seen(
+            pair(gb10_model="mine", gb10_models={"mine": {"path": "/srv/mine"}}), 1, model=None, model_at="/srv/mine"
+        ),
         "nodes[1].model",
         "/srv/mine/config.json is missing on spark2",
         "at the same path on every node",
         "copy the model to spark2",
     ),
     "weights missing on one node": (
-        lambda: seen(pair(), 1, model_at="/srv/models/tiny", model_reason="1 of 2 files in the index are missing: b.safetensors"),
+        lambda: seen(
+            pair(), 1, model_at="/srv/models/tiny", model_reason="1 of 2 files in the index are missing: b.safetensors"
+        ),
         "nodes[1].model",
         "vLLM cannot load /srv/models/tiny on spark2: 1 of 2 files in the index are missing: b.safetensors",
         "the complete model at the same path on every node",
@@ -518,7 +586,10 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "another network",
     ),
     "no such device": (
-        lambda: [spark(n, group, gb10_fabric_topology="socket", gb10_fabric_ports=[0], gb10_fabric_interface=d) for n, group, d in SOCKETS],
+        lambda: [
+            spark(n, group, gb10_fabric_topology="socket", gb10_fabric_ports=[0], gb10_fabric_interface=d)
+            for n, group, d in SOCKETS
+        ],
         "nodes[0].interface",
         "spark1 has no interface eth9",
         "enP7s7",
@@ -581,13 +652,21 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "dedicated user name",
         "correct",
     ),
-    "no pool": (lambda: pair(gb10_fabric_cidr="ten"), "gb10_fabric_cidr", "'ten'", "10.110.0.0/16", "correct gb10_fabric_cidr"),
+    "no pool": (
+        lambda: pair(gb10_fabric_cidr="ten"),
+        "gb10_fabric_cidr",
+        "'ten'",
+        "10.110.0.0/16",
+        "correct gb10_fabric_cidr",
+    ),
     "fabric": (lambda: pair(gb10_fabric_mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216", "9000"),
 }
 
 
 @pytest.mark.parametrize(("nodes", "path", "found", "expected", "fix"), BAD.values(), ids=BAD)
-def test_one_mistake_is_one_problem(nodes: Callable[[], list[Node]], path: str, found: str, expected: str, fix: str) -> None:
+def test_one_mistake_is_one_problem(
+    nodes: Callable[[], list[Node]], path: str, found: str, expected: str, fix: str
+) -> None:
     problems = mistakes(nodes())
     assert len(problems) == 1, report(problems)
     (problem,) = problems
@@ -599,12 +678,25 @@ def test_one_mistake_is_one_problem(nodes: Callable[[], list[Node]], path: str, 
 
 def test_a_lock_that_cannot_be_read() -> None:
     (problem,) = mistakes(pair(), lock="")
-    assert (problem.path, problem.found) == ("gb10_runtime_lock", "'vllm.lock' is not a readable file on the controller")
+    assert (problem.path, problem.found) == (
+        "gb10_runtime_lock",
+        "'vllm.lock' is not a readable file on the controller",
+    )
 
 
 @pytest.mark.parametrize(
     "name",
-    ["my_gb10_set", "company_ray_cluster_name", "vllm_version", "ray_version", "gb10", "http_port", "lab_name", "__vllm_serve_rollbc", "gb10_plan"],
+    [
+        "my_gb10_set",
+        "company_ray_cluster_name",
+        "vllm_version",
+        "ray_version",
+        "gb10",
+        "http_port",
+        "lab_name",
+        "__vllm_serve_rollbc",
+        "gb10_plan",
+    ],
 )
 def test_a_foreign_variable_is_left_alone(name: str) -> None:
     nodes = pair()
@@ -639,7 +731,9 @@ def test_settings_of_a_node_may_differ() -> None:
     assert [node["address"] for node in planned([head, worker])["nodes"]] == ["10.110.5.1", "10.110.5.2"]
 
 
-OURS = [listener(port, "ray", "gb10-ray.service") for port in (6379, 6380, 6381, 8265)] + [listener(8000, "vllm", "gb10-vllm.service")]
+OURS = [listener(port, "ray", "gb10-ray.service") for port in (6379, 6380, 6381, 8265)] + [
+    listener(8000, "vllm", "gb10-vllm.service")
+]
 
 
 def test_a_cluster_that_is_up_can_be_planned_again() -> None:
@@ -656,7 +750,12 @@ def test_listeners_of_head_and_worker() -> None:
     head, worker = (node_checks.listeners(settings, is_head, 2) for is_head in (True, False))
     assert head["gb10_api_port"] == 8000
     assert worker.keys() < head.keys()
-    assert head.keys() - worker.keys() == {"gb10_api_port", "gb10_ray_port.dashboard", "gb10_ray_port.port", "gb10_ray_port.ray-client-server-port"}
+    assert head.keys() - worker.keys() == {
+        "gb10_api_port",
+        "gb10_ray_port.dashboard",
+        "gb10_ray_port.port",
+        "gb10_ray_port.ray-client-server-port",
+    }
 
 
 def test_every_problem_of_one_inventory_is_in_one_list() -> None:
@@ -670,7 +769,10 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
     }
     head, worker = pair(**common)
     head["settings"]["gb10_fabric_addresses"] = ["10.110.0.1/24", "10.110.1.1/24"]
-    worker["settings"] |= {"gb10_fabric_addresses": ["10.110.0.1/24", "192.168.9.2/24"], "gb10_model": "/srv/models/other"}
+    worker["settings"] |= {
+        "gb10_fabric_addresses": ["10.110.0.1/24", "192.168.9.2/24"],
+        "gb10_model": "/srv/models/other",
+    }
     worker |= {"group": "head", "variables": ["gb10_modle"]}
     worker["observed"] |= {
         "model": None,
@@ -705,7 +807,9 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
     text = report(problems)
     assert text.startswith(f"{len(problems)} problems found; nothing was changed.\n  1. ")
     for number, problem in enumerate(problems, 1):
-        assert f"\n  {number}. {problem.path}: {problem.found}. Expected: {problem.expected}. Fix: {problem.fix}." in text
+        assert (
+            f"\n  {number}. {problem.path}: {problem.found}. Expected: {problem.expected}. Fix: {problem.fix}." in text
+        )
 
 
 def test_planning_leaves_its_input_alone() -> None:
@@ -729,7 +833,10 @@ def test_what_may_configure_a_device_of_the_fabric(owner: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(("file", "kind"), [(CX7, "ethernets"), (PROFILE, "NetworkManager")])
 def test_a_takeover_is_done_on_request(file: str, kind: str) -> None:
-    assert planned(seen(pair(gb10_fabric_replace_existing="yes"), 1, interfaces=owned(file, kind=kind)))["takeover"] is True
+    assert (
+        planned(seen(pair(gb10_fabric_replace_existing="yes"), 1, interfaces=owned(file, kind=kind)))["takeover"]
+        is True
+    )
 
 
 def test_what_an_earlier_plan_addressed_is_no_overlap() -> None:
@@ -746,7 +853,10 @@ def rdma(*indices: int) -> dict[str, Any]:
             "interface": "",
             "state": "ACTIVE",
             "link_layer": "Ethernet",
-            "gids": [{"index": 1, "gid": "fe80::1", "type": "RoCE v2"}, {"index": index, "gid": f"::ffff:{host}", "type": "RoCE v2"}],
+            "gids": [
+                {"index": 1, "gid": "fe80::1", "type": "RoCE v2"},
+                {"index": index, "gid": f"::ffff:{host}", "type": "RoCE v2"},
+            ],
         }
         for hca, host, index in zip(("rocep1s0f1", "roceP2p1s0f1"), hosts, indices, strict=True)
     }
@@ -784,7 +894,10 @@ DIGEST = "vllm/vllm-openai@sha256:" + "1" * 64
 
 
 def test_a_container_in_place_of_an_environment() -> None:
-    native, inside = planned(pair()), planned(pair(gb10_runtime="container", gb10_container_image=DIGEST, gb10_container_args=["--env=A=1"]))
+    native, inside = (
+        planned(pair()),
+        planned(pair(gb10_runtime="container", gb10_container_image=DIGEST, gb10_container_args=["--env=A=1"])),
+    )
     assert inside["runtime"] == {
         "kind": "container",
         "name": DIGEST,
@@ -813,11 +926,17 @@ def test_additions_of_another_runtime_do_not_count() -> None:
     nodes = pair(gb10_runtime="container", gb10_container_image=DIGEST)
     addition = {"environment": {}, "flags": [], "files": {}, "mounts": []}
     for node in nodes:
-        node["observed"]["additions"] = {"vllm_runtime": {**addition, "runtime": DIGEST}, "of_old": {**addition, "runtime": "/opt/gb10/runtime/x"}}
+        node["observed"]["additions"] = {
+            "vllm_runtime": {**addition, "runtime": DIGEST},
+            "of_old": {**addition, "runtime": "/opt/gb10/runtime/x"},
+        }
     assert [list(node["additions"]) for node in planned(nodes)["nodes"]] == [["vllm_runtime"], ["vllm_runtime"]]
 
 
-@pytest.mark.parametrize("image", [DIGEST, "sha256:" + "1" * 64, "nvcr.io/nvidia/vllm:26.04-py3", "localhost:5000/a/b_c:v1@sha256:" + "1" * 64])
+@pytest.mark.parametrize(
+    "image",
+    [DIGEST, "sha256:" + "1" * 64, "nvcr.io/nvidia/vllm:26.04-py3", "localhost:5000/a/b_c:v1@sha256:" + "1" * 64],
+)
 def test_images(image: str) -> None:
     assert planned(pair(gb10_runtime="container", gb10_container_image=image))["runtime"]["image"] == image
 
@@ -853,7 +972,12 @@ def test_an_image_that_is_known_to_have_no_ray() -> None:
     image = "docker.io/vllm/vllm-openai:v0.32.0@sha256:" + "1" * 64
     (problem,) = mistakes(pair(gb10_runtime="container", gb10_container_image=image))
     assert (problem.path, "gb10_distributed_executor_backend: mp" in problem.fix) == ("image", True)
-    assert planned(pair(gb10_runtime="container", gb10_container_image=image, gb10_distributed_executor_backend="mp"))["runtime"]["image"] == image
+    assert (
+        planned(pair(gb10_runtime="container", gb10_container_image=image, gb10_distributed_executor_backend="mp"))[
+            "runtime"
+        ]["image"]
+        == image
+    )
 
 
 OLD_RAY = lock_of("vllm==0.32.0", "ray==2.48.0")
@@ -874,7 +998,10 @@ def option(name: str, *choices: str) -> dict[str, Any]:
 def queried(*options: dict[str, Any], ray: str = "2.60.0", **settings: Any) -> list[Node]:
     """Return two nodes whose image was queried: it has a later release, and more options than the table's vLLM."""
     nodes = pair(gb10_runtime="container", gb10_container_image=IMAGE, **settings)
-    usual = [option(f"--{name}") for name in ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")]
+    usual = [
+        option(f"--{name}")
+        for name in ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")
+    ]
     found = {"image": IMAGE, "image_id": "1" * 64, "version": "0.41.0+local", "ray": ray, "nccl": ""}
     found |= {"options": [*usual, *options], "variables": ["VLLM_X"]}
     nodes[0]["observed"]["image_options"] = found
@@ -895,7 +1022,10 @@ def test_the_options_of_an_image_that_is_not_queried_yet_are_not_checked() -> No
     nodes[0]["observed"]["image_options"]["image"] = "sha256:" + "2" * 64
     plan = planned(nodes)
     assert plan["runtime"]["options_of"] == ""
-    assert f"the release in {IMAGE} is unknown, so arguments are checked and patches chosen when the image is on the head" in plan["serve"]["why"]
+    assert (
+        f"the release in {IMAGE} is unknown, so arguments are checked and patches chosen when the image is on the head"
+        in plan["serve"]["why"]
+    )
 
 
 @pytest.mark.parametrize(("ray", "paths"), [("2.48.0", ["gb10_container_image"]), ("", ["image"]), ("2.60.0", [])])
@@ -905,7 +1035,9 @@ def test_the_ray_of_a_queried_image_counts(ray: str, paths: list[str]) -> None:
     planned(queried(ray=ray, gb10_distributed_executor_backend="mp"))
 
 
-@pytest.mark.parametrize(("owner", "kept"), [("990:980", "990:980"), ("0 --privileged", ""), ("990:980\nExecStartPre=/x", ""), ("", "")])
+@pytest.mark.parametrize(
+    ("owner", "kept"), [("990:980", "990:980"), ("0 --privileged", ""), ("990:980\nExecStartPre=/x", ""), ("", "")]
+)
 def test_only_numbers_of_a_node_reach_its_unit(owner: str, kept: str) -> None:
     nodes = pair()
     nodes[0]["observed"]["state"] = {"service_user": owner, "service_user_ready": "yes", "of_a_later_release": 1}
@@ -952,7 +1084,9 @@ def _lines(plan: dict[str, Any], rule: str) -> list[str]:
 def test_sockets_of_a_users_variable_are_reported_with_their_cost(name: str, value: str) -> None:
     plan = _pair_with(**{name: value})
     (line,) = _lines(plan, "roce-disabled")
-    assert line.startswith(f"warning roce-disabled, gb10_extra_env.{name}: '{value}' on spark1, spark2, with 2 pipeline stages. ")
+    assert line.startswith(
+        f"warning roce-disabled, gb10_extra_env.{name}: '{value}' on spark1, spark2, with 2 pipeline stages. "
+    )
     assert "half of the speed" in line and (plan["tensor_parallel_size"], plan["pipeline_parallel_size"]) == (1, 2)
     assert line in plan["serve"]["warnings"]
     fast = planned(pair())["serve"]["expected"]["tokens_per_second"]
@@ -960,7 +1094,10 @@ def test_sockets_of_a_users_variable_are_reported_with_their_cost(name: str, val
 
 
 def test_the_lan_of_a_users_variable_is_reported() -> None:
-    assert _lines(_pair_with(NCCL_IB_DISABLE="0", NCCL_NET="IB", NCCL_SOCKET_IFNAME="=enp1s0f1np1"), "socket-interface") == []
+    assert (
+        _lines(_pair_with(NCCL_IB_DISABLE="0", NCCL_NET="IB", NCCL_SOCKET_IFNAME="=enp1s0f1np1"), "socket-interface")
+        == []
+    )
     plan = _pair_with(NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="enP7s7", GLOO_SOCKET_IFNAME="enP7s7")
     assert len(_lines(plan, "roce-disabled")) == 1
     lines = _lines(plan, "socket-interface")

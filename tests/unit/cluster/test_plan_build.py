@@ -1,4 +1,5 @@
-"""Tests of a build of vLLM in the plan of containers: its image, the image's name before the build, and its problems."""
+"""Tests of a build of vLLM in the plan of containers: its image, the image's name before the build, and its
+problems."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def planned(nodes: list[Node], lock: str = TORCH, **more: Any) -> dict[str, Any]
     return plan
 
 
-def has(node: Node, name: str, sha256: str = "5" * 64, wheel: str = "vllm-0.32.0+gb10.ab-cp312-cp312-linux_aarch64.whl") -> None:
+def has(
+    node: Node, name: str, sha256: str = "5" * 64, wheel: str = "vllm-0.32.0+gb10.ab-cp312-cp312-linux_aarch64.whl"
+) -> None:
     """Add a build to a node's store."""
     node["observed"]["vllm_build"] = {"builds": [{"name": name, "wheel": wheel, "sha256": sha256}], "published": None}
 
@@ -41,8 +44,19 @@ def built(nodes: list[Node], **more: str) -> list[Node]:
 def queried(nodes: list[Node], image: str, version: str) -> list[Node]:
     """Record the head's query of an image."""
     names = ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")
-    options = [{"name": f"--{name}", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False} for name in names]
-    found = {"image": image, "image_id": "2" * 64, "version": version, "ray": "", "nccl": "", "options": options, "variables": []}
+    options = [
+        {"name": f"--{name}", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False}
+        for name in names
+    ]
+    found = {
+        "image": image,
+        "image_id": "2" * 64,
+        "version": version,
+        "ray": "",
+        "nccl": "",
+        "options": options,
+        "variables": [],
+    }
     nodes[0]["observed"]["image_options"] = found
     return nodes
 
@@ -52,7 +66,12 @@ def test_the_ranks_run_the_image_with_the_wheel_of_the_head() -> None:
     (item,), runtime = plan["build"]["wheels"], plan["runtime"]
     assert (plan["build"]["state"], item["nodes"], item["capabilities"]) == ("ready", ["spark1"], ["12.1"])
     (build,) = runtime["builds"]
-    assert (build["base"], runtime["base"], runtime["image"], runtime["name"]) == (BASE, BASE, build["image"], build["image"])
+    assert (build["base"], runtime["base"], runtime["image"], runtime["name"]) == (
+        BASE,
+        BASE,
+        build["image"],
+        build["image"],
+    )
     assert (build["wheel"], build["sha256"]) == (f"/opt/gb10/build/wheels/{item['name']}/{item['wheel']}", "5" * 64)
     assert (runtime["lock"], item["torch"], plan["stack"]["vllm"]) == ("vllm.lock", "2.13.0", "0.32.0")
     assert [node["wheels"] for node in plan["nodes"]] == [[], []]
@@ -63,7 +82,12 @@ def test_the_wheel_is_below_the_users_layers() -> None:
     nodes = built(pair({}, gb10_image_layers=[{"path": "own"}]))
     runtime = planned(nodes, layers=[layer])["runtime"]
     wheel, own = runtime["builds"]
-    assert (wheel["sha256"], own["folder"], own["base"], runtime["image"]) == ("5" * 64, "/srv/own", wheel["image"], own["image"])
+    assert (wheel["sha256"], own["folder"], own["base"], runtime["image"]) == (
+        "5" * 64,
+        "/srv/own",
+        wheel["image"],
+        own["image"],
+    )
 
 
 def test_a_missing_build_has_an_image_that_no_engine_has() -> None:
@@ -107,9 +131,19 @@ def test_an_image_of_another_release_is_refused() -> None:
 
 
 REFUSED: dict[str, tuple[list[Node], str, str, str]] = {
-    "no lock": (pair({}, gb10_stack="ngc-26.04", gb10_runtime_lock="", gb10_container_image=""), "", "vllm_build_enabled", "the runtime has no lock"),
+    "no lock": (
+        pair({}, gb10_stack="ngc-26.04", gb10_runtime_lock="", gb10_container_image=""),
+        "",
+        "vllm_build_enabled",
+        "the runtime has no lock",
+    ),
     "a lock without torch": (pair({}), LOCK, "gb10_runtime_lock", "it pins no torch"),
-    "a lock without hashes": (pair({}), TORCH + "numpy==2.4.0\n", "gb10_runtime_lock", "vllm.lock has releases without hash (line 7: numpy==2.4.0)"),
+    "a lock without hashes": (
+        pair({}),
+        TORCH + "numpy==2.4.0\n",
+        "gb10_runtime_lock",
+        "vllm.lock has releases without hash (line 7: numpy==2.4.0)",
+    ),
     "wheels for each GPU": (pair({"separate": True}), TORCH, "vllm_build_separate", "true"),
 }
 
@@ -127,5 +161,11 @@ def test_an_environment_has_the_wheel_of_each_node() -> None:
     assert planned(nodes)["build"]["state"] == "missing"
     has(nodes[1], name)
     plan = planned(nodes)
-    assert (plan["build"]["state"], plan["runtime"]["builds"], plan["build"]["wheels"][0]["nodes"]) == ("ready", [], ["spark1", "spark2"])
-    assert [(wheel["sha256"], wheel["built"]) for node in plan["nodes"] for wheel in node["wheels"]] == [("5" * 64, True)] * 2
+    assert (plan["build"]["state"], plan["runtime"]["builds"], plan["build"]["wheels"][0]["nodes"]) == (
+        "ready",
+        [],
+        ["spark1", "spark2"],
+    )
+    assert [(wheel["sha256"], wheel["built"]) for node in plan["nodes"] for wheel in node["wheels"]] == [
+        ("5" * 64, True)
+    ] * 2

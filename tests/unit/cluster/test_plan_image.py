@@ -18,7 +18,12 @@ LOCK = "\n".join(f"{pin} --hash=sha256:{'0' * 64}" for pin in ("vllm==0.33.0", "
 
 def pair(image: str = IMAGE, **settings: Any) -> list[Node]:
     """Return two nodes that run an image, whose environment of earlier still has a good NCCL."""
-    given = {"gb10_runtime": "container", "gb10_container_image": image, "gb10_distributed_executor_backend": "mp", **settings}
+    given = {
+        "gb10_runtime": "container",
+        "gb10_container_image": image,
+        "gb10_distributed_executor_backend": "mp",
+        **settings,
+    }
     nodes = [spark(number, group, **given) for number, group in ((1, "head"), (2, "worker"))]
     for node in nodes:
         node["observed"]["nccl"] = {"version": "2.30.7", "gcc": ["13.3.0"], "machine": "aarch64", "runs": ["12.1"]}
@@ -28,8 +33,19 @@ def pair(image: str = IMAGE, **settings: Any) -> list[Node]:
 def queried(nodes: list[Node], nccl: str, image: str = IMAGE) -> list[Node]:
     """Record the head's query of an image."""
     names = ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")
-    options = [{"name": f"--{name}", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False} for name in names]
-    found = {"image": image, "image_id": "2" * 64, "version": "0.18.1", "ray": "", "nccl": nccl, "options": options, "variables": []}
+    options = [
+        {"name": f"--{name}", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False}
+        for name in names
+    ]
+    found = {
+        "image": image,
+        "image_id": "2" * 64,
+        "version": "0.18.1",
+        "ray": "",
+        "nccl": nccl,
+        "options": options,
+        "variables": [],
+    }
     nodes[0]["observed"]["image_options"] = found
     return nodes
 
@@ -66,7 +82,10 @@ def test_the_nccl_in_the_image_decides(nccl: str, build: bool, why: str) -> None
 
 
 def test_the_nccl_of_another_image_does_not_count() -> None:
-    assert planned(queried(pair(), "2.29.7", "sha256:" + "3" * 64))["nccl"]["why"][-1] == "the NCCL release of the runtime is unknown"
+    assert (
+        planned(queried(pair(), "2.29.7", "sha256:" + "3" * 64))["nccl"]["why"][-1]
+        == "the NCCL release of the runtime is unknown"
+    )
 
 
 def test_an_image_that_was_queried_without_its_nccl_is_queried_again() -> None:
@@ -108,7 +127,11 @@ def test_the_plan_uses_the_image_that_the_first_pull_got() -> None:
     plan = planned(queried(pinned(pair(LATEST)), "2.29.7", PINNED))
     runtime = plan["runtime"]
     assert (runtime["image"], runtime["base"], runtime["name"], runtime["tag"]) == (PINNED, PINNED, PINNED, LATEST)
-    assert (runtime["options_of"], plan["stack"]["vllm"], fired(plan, "image-not-pinned")) == ("2" * 64, "0.18.1", False)
+    assert (runtime["options_of"], plan["stack"]["vllm"], fired(plan, "image-not-pinned")) == (
+        "2" * 64,
+        "0.18.1",
+        False,
+    )
     assert shown(plan) == [f"in containers of {PINNED}, run by docker", f"{LATEST} is pinned to {PIN['digest']}"]
 
 
@@ -128,7 +151,9 @@ def test_a_pin_of_another_tag_or_of_a_worker_does_not_count() -> None:
 def test_layers_are_built_on_the_pinned_image() -> None:
     given = {"gb10_image_layers": [{"path": "own"}]}
     layer = {"name": "own", "folder": "/srv/own", "digest": "d", "packages": [], "network": False, "problem": ""}
-    plans = [cluster_plan(nodes, LOCK, layers=[layer])[0] for nodes in (pair(LATEST, **given), pinned(pair(LATEST, **given)))]
+    plans = [
+        cluster_plan(nodes, LOCK, layers=[layer])[0] for nodes in (pair(LATEST, **given), pinned(pair(LATEST, **given)))
+    ]
     assert [plan["runtime"]["builds"][0]["base"] for plan in plans] == [LATEST, PINNED]
     assert plans[0]["runtime"]["image"] != plans[1]["runtime"]["image"], "an update builds the layers again"
     assert shown(plans[1])[1] == f"{LATEST} is pinned to {PIN['digest']}"
@@ -136,10 +161,15 @@ def test_layers_are_built_on_the_pinned_image() -> None:
 
 @pytest.mark.parametrize("digest", ["", PIN["digest"]])
 def test_the_stacks_own_tag_stays_the_stacks_image(digest: str) -> None:
-    nodes = [spark(number, group, gb10_stack="ngc-26.04", gb10_runtime_lock="") for number, group in ((1, "head"), (2, "worker"))]
+    nodes = [
+        spark(number, group, gb10_stack="ngc-26.04", gb10_runtime_lock="")
+        for number, group in ((1, "head"), (2, "worker"))
+    ]
     tag = stacks.STACKS["ngc-26.04"].image
     (problem,) = mistakes(pinned(nodes, tag, digest=digest), "")
-    assert problem.path == "image" and problem.fix.startswith("set gb10_distributed_executor_backend: mp"), "it still has no Ray"
+    assert problem.path == "image" and problem.fix.startswith("set gb10_distributed_executor_backend: mp"), (
+        "it still has no Ray"
+    )
     for node in nodes:
         node["settings"]["gb10_distributed_executor_backend"] = "mp"
     plan, problems = cluster_plan(pinned(nodes, tag, digest=digest), "")

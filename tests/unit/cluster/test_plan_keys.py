@@ -44,9 +44,17 @@ class Reader:
         return self.path(only[0]) if len(only) == 1 else None
 
     def visit(self, node: nodes.Node) -> None:
-        if isinstance(node, nodes.For) and isinstance(node.target, nodes.Name) and (whole := self.path(node.iter)) is not None:
+        if (
+            isinstance(node, nodes.For)
+            and isinstance(node.target, nodes.Name)
+            and (whole := self.path(node.iter)) is not None
+        ):
             self.aliases[node.target.name] = (*whole, EACH)
-        if isinstance(node, nodes.Assign) and isinstance(node.target, nodes.Name) and (part := self.path(node.node)) is not None:
+        if (
+            isinstance(node, nodes.Assign)
+            and isinstance(node.target, nodes.Name)
+            and (part := self.path(node.node)) is not None
+        ):
             self.aliases[node.target.name] = part
         if (path := self.path(node)) is not None:
             self.found.add(path)
@@ -59,7 +67,10 @@ class Reader:
         """Return the path of an expression, None if it is not a part of the fact."""
         if isinstance(node, nodes.Name):
             return self.aliases.get(node.name)
-        if not isinstance(node, nodes.Getattr | nodes.Getitem | nodes.Filter) or (whole := self.path(node.node)) is None:
+        if (
+            not isinstance(node, nodes.Getattr | nodes.Getitem | nodes.Filter)
+            or (whole := self.path(node.node)) is None
+        ):
             return None
         if isinstance(node, nodes.Getattr):
             return None if node.attr in METHODS else (*whole, node.attr)
@@ -148,14 +159,26 @@ def undefined(path: Path, kind: Any = Plan, place: str = FACT) -> str:
     return undefined(path[1:], get_args(kind)[0], here) if get_args(kind) and name == EACH else here
 
 
-SOURCES = [path for pattern in ("roles/*/*/*.yml", "playbooks/*.yml", "site.yml") for path in files(pattern) if "/meta/" not in path]
+SOURCES = [
+    path
+    for pattern in ("roles/*/*/*.yml", "playbooks/*.yml", "site.yml")
+    for path in files(pattern)
+    if "/meta/" not in path
+]
 
 
 def test_the_schema_defines_every_key_that_is_read() -> None:
-    read_paths = paths_of([load_yaml(read(path)) for path in SOURCES], [read(path) for path in files("roles/*/templates/**/*.j2")])
+    read_paths = paths_of(
+        [load_yaml(read(path)) for path in SOURCES], [read(path) for path in files("roles/*/templates/**/*.j2")]
+    )
     assert {undefined(path) for path in read_paths} == {""}
     assert len(read_paths) > 60
-    assert {("node", "rails"), ("nodes", EACH, "name"), ("runtime", "path"), ("node", "wheels", EACH, "sha256")} <= read_paths
+    assert {
+        ("node", "rails"),
+        ("nodes", EACH, "name"),
+        ("runtime", "path"),
+        ("node", "wheels", EACH, "sha256"),
+    } <= read_paths
 
 
 @pytest.mark.parametrize(
@@ -163,14 +186,26 @@ def test_the_schema_defines_every_key_that_is_read() -> None:
     [
         ({"when": "gb10_plan.invented"}, "gb10_plan.invented"),
         ({"assert": {"that": ["gb10_plan.node['invented'] is defined"]}}, "gb10_plan.node.invented"),
-        ({"debug": {"msg": "a {{ gb10_plan.serve.args[0] }} {{ gb10_plan.serve.invented }}"}}, "gb10_plan.serve.invented"),
+        (
+            {"debug": {"msg": "a {{ gb10_plan.serve.args[0] }} {{ gb10_plan.serve.invented }}"}},
+            "gb10_plan.serve.invented",
+        ),
         ({"debug": {"msg": "{{ gb10_plan.model.invented }}"}}, "gb10_plan.model.invented"),
         ({"debug": {"msg": "{{ gb10_plan.runtime.invented }}"}}, "gb10_plan.runtime.invented"),
         ({"debug": {"msg": "{{ gb10_plan.nodes | map(attribute='invented') | list }}"}}, "gb10_plan.nodes.*.invented"),
         ({"debug": {"msg": "{{ gb10_plan.nodes | selectattr('invented') | list }}"}}, "gb10_plan.nodes.*.invented"),
-        ({"loop": "{{ gb10_plan.node.wheels }}", "debug": {"msg": "{{ item.invented }}"}}, "gb10_plan.node.wheels.*.invented"),
-        ({"vars": {"_x": "{{ gb10_plan.node }}", "_y": "{{ _x.rails | first }}"}, "when": "_y.invented"}, "gb10_plan.node.rails.*.invented"),
-        ({"msg": "{% for a in gb10_plan.nodes %}{% set b = a.rails %}{{ b[0].invented }}{% endfor %}"}, "gb10_plan.nodes.*.rails.*.invented"),
+        (
+            {"loop": "{{ gb10_plan.node.wheels }}", "debug": {"msg": "{{ item.invented }}"}},
+            "gb10_plan.node.wheels.*.invented",
+        ),
+        (
+            {"vars": {"_x": "{{ gb10_plan.node }}", "_y": "{{ _x.rails | first }}"}, "when": "_y.invented"},
+            "gb10_plan.node.rails.*.invented",
+        ),
+        (
+            {"msg": "{% for a in gb10_plan.nodes %}{% set b = a.rails %}{{ b[0].invented }}{% endfor %}"},
+            "gb10_plan.nodes.*.rails.*.invented",
+        ),
     ],
 )
 def test_an_invented_key_is_found(task: dict[str, Any], missing: str) -> None:

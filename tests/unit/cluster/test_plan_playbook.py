@@ -78,9 +78,14 @@ def test_tls_is_planned_from_files_and_texts_and_no_secret_is_shown(recorded: Pa
     pair = ca.issue("192.168.1.11", "spark.example.com", days=20)
     certificate, key = pair.write(recorded, "api")
     given = {"gb10_api_tls_ca": ca.text, "gb10_api_name": "spark.example.com", "gb10_secret_env": {"HF_TOKEN": SECRET}}
-    done = plan(recorded, "-vvv", gb10_api_tls_certificate=certificate, gb10_api_tls_key=key, **given).assert_unchanged()
+    done = plan(
+        recorded, "-vvv", gb10_api_tls_certificate=certificate, gb10_api_tls_key=key, **given
+    ).assert_unchanged()
     lines = done.shown("Show the plan")
-    assert any(line.startswith("API at https://spark.example.com:8000/v1, with a key, TLS with a certificate until ") for line in lines)
+    assert any(
+        line.startswith("API at https://spark.example.com:8000/v1, with a key, TLS with a certificate until ")
+        for line in lines
+    )
     assert sum(line.endswith(" HF_TOKEN (secret)") for line in lines) == 2
     assert "gb10_api_tls_certificate expires on" in done.output
     assert SECRET not in done.output
@@ -90,7 +95,11 @@ def test_tls_is_planned_from_files_and_texts_and_no_secret_is_shown(recorded: Pa
 def test_every_invalid_input_is_in_one_report_with_its_location_and_fix(recorded: Path) -> None:
     ca = certificates.authority()
     bad = ca.issue("spark.example.com", days=-0.5)
-    given = {"gb10_api_tls_certificate": bad.text, "gb10_api_tls_key": ca.key_text, "gb10_api_tls_ca": str(recorded / "none.crt")}
+    given = {
+        "gb10_api_tls_certificate": bad.text,
+        "gb10_api_tls_key": ca.key_text,
+        "gb10_api_tls_ca": str(recorded / "none.crt"),
+    }
     plain = {"hf_token": SECRET, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": "/tmp/t"}
     lock = recorded / "old.lock"
     lock.write_text("vllm==0.18.1\nray==2.48.0\n", encoding="utf-8")
@@ -103,13 +112,22 @@ def test_every_invalid_input_is_in_one_report_with_its_location_and_fix(recorded
     for found, fix in (
         ("gb10_api_tls_key: it is the key of another certificate", "set both parts of one pair"),
         ("gb10_api_tls_certificate: it expired on", "renew it"),
-        ("gb10_api_tls_certificate: it does not cover 192.168.1.11, but spark.example.com", "issue it for that too, or set gb10_api_name"),
+        (
+            "gb10_api_tls_certificate: it does not cover 192.168.1.11, but spark.example.com",
+            "issue it for that too, or set gb10_api_name",
+        ),
         ("gb10_api_tls_ca: it has no CERTIFICATE, and is not the path of a readable file", "correct gb10_api_tls_ca"),
         ("nodes[0].ports[0]: port 1 of spark1 has no carrier", "check the cable and the port at its other end"),
-        ("nodes[1].ports[0]: rocep1s0f1, the RDMA device of enp1s0f1np1 of spark2, is DOWN", "check `rdma link show rocep1s0f1/1`"),
+        (
+            "nodes[1].ports[0]: rocep1s0f1, the RDMA device of enp1s0f1np1 of spark2, is DOWN",
+            "check `rdma link show rocep1s0f1/1`",
+        ),
         (f"gb10_runtime_lock: {lock} has releases without hash (line 1: vllm==0.18.1", "add them with: uv pip compile"),
         ("gb10_stack: 'curent'", "use current"),
-        ("gb10_runtime_lock: Ray 2.48.0 has no RAY_AUTH_MODE", "use a release of vLLM for that Ray, or gb10_distributed_executor_backend: mp"),
+        (
+            "gb10_runtime_lock: Ray 2.48.0 has no RAY_AUTH_MODE",
+            "use a release of vLLM for that Ray, or gb10_distributed_executor_backend: mp",
+        ),
         ("gb10_extra_env.hf_token: hf_token has the name of a secret", "move it to gb10_secret_env, in a vault"),
         ("gb10_extra_env.RAY_AUTH_MODE: RAY_AUTH_MODE is set", "remove it"),
         ("gb10_extra_env.RAY_AUTH_TOKEN_PATH: RAY_AUTH_TOKEN_PATH is set", "remove it"),
@@ -134,7 +152,12 @@ def test_a_recipe_is_planned_and_none_of_its_text_is_a_template(recorded: Path) 
     }
     # JSON is YAML.
     (recorded / "small.yaml").write_text(json.dumps(recipe), encoding="utf-8")
-    given = {"gb10_model": "", "gb10_recipe": "small", "gb10_recipe_folder": str(recorded), "gb10_recipe_images": {"vllm-node": "native"}}
+    given = {
+        "gb10_model": "",
+        "gb10_recipe": "small",
+        "gb10_recipe_folder": str(recorded),
+        "gb10_recipe_images": {"vllm-node": "native"},
+    }
     lines = plan(recorded, **given).assert_unchanged().shown("Show the plan")
     assert f"the recipe {hostile} with vllm-node" in lines
     assert any("--max-model-len=8000" in line for line in lines)
@@ -214,6 +237,9 @@ def test_values_that_other_roles_refuse_are_reported_with_the_plan(recorded: Pat
     assert done.status != 0
     reported = done.output.partition("3 problems found; nothing was changed.\n")[2]
     assert "qsfp_netplan_state: 'gone'. Expected: one of present, absent. Fix: correct qsfp_netplan_state." in reported
-    assert "vllm_watchdog_interval: 'often'. Expected: a value of type int. Fix: correct vllm_watchdog_interval." in reported
+    assert (
+        "vllm_watchdog_interval: 'often'. Expected: a value of type int. Fix: correct vllm_watchdog_interval."
+        in reported
+    )
     assert "Expected: a value of type list of str. Fix: correct peer_firewall_open_ports." in reported
     assert SECRET not in done.output

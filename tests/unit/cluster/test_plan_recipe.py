@@ -21,14 +21,21 @@ RECIPE = {
     "defaults": {"port": 8000, "tensor_parallel": 2, "max_model_len": 8192},
     "env": {"VLLM_MARLIN_USE_ATOMIC_ADD": "1", "NCCL_IB_HCA": "mlx5_0"},
     "command": "vllm serve openai/gpt-oss-20b --port {port} --host 0.0.0.0 -tp {tensor_parallel} \\\n"
-    "  --max-model-len {max_model_len} --gpu-memory-utilization 0.8 --enable-auto-tool-choice --tool-call-parser openai",
+    "  --max-model-len {max_model_len} --gpu-memory-utilization 0.8 --enable-auto-tool-choice "
+    "--tool-call-parser openai",
 }
 
 
 def pair(*given: str, **settings: Any) -> list[Node]:
-    nodes = [spark(number, group, gb10_model="", gb10_recipe="small", **settings) for number, group in ((1, "head"), (2, "worker"))]
+    nodes = [
+        spark(number, group, gb10_model="", gb10_recipe="small", **settings)
+        for number, group in ((1, "head"), (2, "worker"))
+    ]
     # No node has the model yet, so the catalog's facts about it count.
-    return [{**node, "variables": [*node["variables"], *given, *settings], "observed": {**node["observed"], "model": None}} for node in nodes]
+    return [
+        {**node, "variables": [*node["variables"], *given, *settings], "observed": {**node["observed"], "model": None}}
+        for node in nodes
+    ]
 
 
 def planned(nodes: list[Node], **changes: Any) -> dict[str, Any]:
@@ -51,7 +58,10 @@ def test_the_plan_of_a_recipe() -> None:
         "--host 0.0.0.0 is replaced: the addresses and ports of the API are the inventory's",
         "NCCL_IB_HCA=mlx5_0 is replaced: the plan sets the network of each node",
     ]
-    assert "--gpu-memory-utilization 0.8 is replaced: the memory plan takes at most this share, and passes its own" in plan["serve"]["why"]
+    assert (
+        "--gpu-memory-utilization 0.8 is replaced: the memory plan takes at most this share, and passes its own"
+        in plan["serve"]["why"]
+    )
 
 
 def test_a_variable_of_the_inventory_wins() -> None:
@@ -78,7 +88,10 @@ def test_another_model_is_a_problem() -> None:
 
 def test_without_the_plan_of_the_memory_the_share_of_the_recipe_counts() -> None:
     plan = planned(pair(), command="vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.7")
-    assert [word for word in plan["serve"]["args"] if "utilization" in word or word == "0.7"][-2:] == ["--gpu-memory-utilization", "0.7"]
+    assert [word for word in plan["serve"]["args"] if "utilization" in word or word == "0.7"][-2:] == [
+        "--gpu-memory-utilization",
+        "0.7",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +99,15 @@ def test_without_the_plan_of_the_memory_the_share_of_the_recipe_counts() -> None
     [
         ({"command": "vllm serve openai/gpt-oss-20b -tp 4"}, ["gb10_tensor_parallel_size"]),
         ({"command": "vllm serve openai/gpt-oss-20b --api-key x"}, ["gb10_recipe.command[0]"]),
-        ({"command": "vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.95"}, ["gb10_recipe.command.--gpu-memory-utilization"]),
+        (
+            {"command": "vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.95"},
+            ["gb10_recipe.command.--gpu-memory-utilization"],
+        ),
         ({"command": "vllm serve openai/gpt-oss-20b -tp 2 --revision .."}, ["gb10_model"]),
-        ({"command": 'vllm serve openai/gpt-oss-20b -tp 2 -sc \'{{"model": "a/b", "revision": "../x"}}\''}, ["gb10_model"]),
+        (
+            {"command": 'vllm serve openai/gpt-oss-20b -tp 2 -sc \'{{"model": "a/b", "revision": "../x"}}\''},
+            ["gb10_model"],
+        ),
         ({"env": {"HF_TOKEN": "x"}}, ["gb10_recipe.env.HF_TOKEN"]),
         ({"command": "vllm serve openai/gpt-oss-20b; id"}, ["gb10_recipe.command, line 1"]),
         ({"container": "a b", "cluster_only": "yes"}, ["gb10_recipe.container", "gb10_recipe.cluster_only"]),
@@ -106,7 +125,14 @@ def test_the_problems_of_recipe_and_inventory_are_reported_together() -> None:
 
 def found_layer(name: str, problem: str = "", *packages: str) -> dict[str, Any]:
     """Return a result of the lookup image_layers."""
-    return {"name": name, "folder": f"/srv/{name}", "digest": "1", "packages": list(packages), "network": False, "problem": problem}
+    return {
+        "name": name,
+        "folder": f"/srv/{name}",
+        "digest": "1",
+        "packages": list(packages),
+        "network": False,
+        "problem": problem,
+    }
 
 
 def test_the_layers_of_inventory_and_recipe_are_built_on_the_image() -> None:
@@ -133,7 +159,8 @@ def test_layers_need_a_container() -> None:
 
 
 DRAFT = "z-lab/Qwen3.8-27B-DFlash2"
-#: The arguments that NVIDIA prints for two Sparks. Source: NVIDIA/dgx-spark-playbooks, nvidia/playbook-vllm-cluster/README.md, 2026-09-28.
+#: The arguments that NVIDIA prints for two Sparks. Source: NVIDIA/dgx-spark-playbooks,
+#: nvidia/playbook-vllm-cluster/README.md, 2026-09-28.
 PRINTED = [
     "--host 0.0.0.0",
     "--port 8000",
@@ -205,8 +232,11 @@ def test_the_arguments_of_nvidias_example_for_two_sparks() -> None:
     # The draft's folder stands for its name.
     flat = [word.replace(plan["drafts"][0]["folder"], DRAFT) for word in flat]
     missing = [words for words in printed if not any(flat[at : at + len(words)] == words for at in range(len(flat)))]
-    # The port, the host and the parallel size are equal. The plan replaces the share of the memory if it knows the model.
-    explained = [line.partition(" is replaced: ")[0].split() for line in [*plan["serve"]["recipe"], *plan["serve"]["why"]]]
+    # The port, the host and the parallel size are equal. The plan replaces the share of the memory if it knows the
+    # model.
+    explained = [
+        line.partition(" is replaced: ")[0].split() for line in [*plan["serve"]["recipe"], *plan["serve"]["why"]]
+    ]
     assert [words for words in missing if words not in explained] == []
     known = {words[0] for words in printed}
     own = {"--served-model-name", "--pipeline-parallel-size", "--distributed-executor-backend", "--middleware"}

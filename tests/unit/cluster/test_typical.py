@@ -34,7 +34,9 @@ def test_every_sample_is_planned_without_its_nodes(sample: str) -> None:
     plan = planned(*samples.nodes_of(samples.inventory(sample), ()))
     assert plan["label"] == TYPICAL
     assert plan["serve"]["expected"]["context"] == 131072
-    assert [node["capability"] for node in plan["nodes"]] == ["11.0" if node["name"].startswith("thor") else "12.1" for node in plan["nodes"]]
+    assert [node["capability"] for node in plan["nodes"]] == [
+        "11.0" if node["name"].startswith("thor") else "12.1" for node in plan["nodes"]
+    ]
 
 
 def test_the_memory_is_that_of_a_real_spark() -> None:
@@ -53,18 +55,32 @@ def test_the_memory_is_that_of_a_real_spark() -> None:
 )
 def test_the_cables_are_those_of_the_inventory(settings: dict[str, Any], cabled: list[str]) -> None:
     facts = observed(settings, "192.168.1.11")
-    assert sorted(name for name, found in facts["interfaces"].items() if found["carrier"] and name.startswith("en") and name != "enP7s7") == cabled
+    assert (
+        sorted(
+            name
+            for name, found in facts["interfaces"].items()
+            if found["carrier"] and name.startswith("en") and name != "enP7s7"
+        )
+        == cabled
+    )
     assert sorted(device["interface"] for device in facts["rdma"].values() if device["state"] == "ACTIVE") == cabled
 
 
 def test_a_host_name_has_no_address_before_the_node_is_there() -> None:
-    head, worker = (spark(number, group, gb10_model="openai/gpt-oss-120b") for number, group in ((1, "head"), (2, "worker")))
+    head, worker = (
+        spark(number, group, gb10_model="openai/gpt-oss-120b") for number, group in ((1, "head"), (2, "worker"))
+    )
     plan = planned({**head, "address": "spark-1234.local"}, worker)
     assert plan["api"]["endpoint"] == "http://spark-1234.local:8000/v1"
 
 
 def test_a_plan_with_typical_facts_begins_and_ends_with_the_label() -> None:
-    lines = plan_text.lines(planned(*(spark(number, "worker" if number > 1 else "head", gb10_model="openai/gpt-oss-120b") for number in (1, 2))), 1)
+    lines = plan_text.lines(
+        planned(
+            *(spark(number, "worker" if number > 1 else "head", gb10_model="openai/gpt-oss-120b") for number in (1, 2))
+        ),
+        1,
+    )
     assert lines[0] == f"{TYPICAL}:"
     assert lines[-2] == f"gpt-oss-120b on 2 nodes: fits, context 131072, at most 108.6 tokens/s ({TYPICAL})"
     assert lines[-1] == "API at http://192.168.1.11:8000/v1, with a key, no TLS"

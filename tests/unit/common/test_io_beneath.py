@@ -38,7 +38,11 @@ def test_a_link_within(tree: Path, target: str) -> None:
     (tree / "again").symlink_to("sub/a")
     (tree / "link").symlink_to(target.format(tree=tree))
     assert content(tree, "link") == b"a"
-    assert (Folder(str(tree)).size("link"), Folder(str(tree)).size("none"), Folder(str(tree)).size("link/none")) == (1, None, None)
+    assert (Folder(str(tree)).size("link"), Folder(str(tree)).size("none"), Folder(str(tree)).size("link/none")) == (
+        1,
+        None,
+        None,
+    )
 
 
 OUT = ["../a", "sub/../../a", "../beside/a", "../model/sub/a", "/etc/passwd", "{tree}/../a", "{tree}x/a"]
@@ -54,7 +58,12 @@ def test_a_link_that_is_refused(tree: Path, target: str) -> None:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    st.lists(st.lists(st.sampled_from(["..", ".", "sub", "a", "link0", "link1", "link2", "beside", "model", "", "/"]), max_size=6), max_size=3),
+    st.lists(
+        st.lists(
+            st.sampled_from(["..", ".", "sub", "a", "link0", "link1", "link2", "beside", "model", "", "/"]), max_size=6
+        ),
+        max_size=3,
+    ),
     st.lists(st.sampled_from(["..", ".", "sub", "a", "link0", "link1", "link2"]), min_size=1, max_size=5),
 )
 def test_no_links_lead_out(tree: Path, targets: list[list[str]], path: list[str]) -> None:

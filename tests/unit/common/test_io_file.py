@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import differs, exposed, install, read_file, write_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import (
+    differs,
+    exposed,
+    install,
+    read_file,
+    write_file,
+)
 
 
 def names(folder: Path) -> list[str]:
@@ -38,7 +44,9 @@ def test_an_old_file_is_replaced_with_its_mode(tmp_path: Path) -> None:
     assert path.stat().st_ino != inode, "a reader of the old file keeps it"
 
 
-def test_a_secret_is_never_readable_by_others_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secret_is_never_readable_by_others_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     modes = []
     before = os.umask(0)
     fsync = os.fsync
@@ -56,7 +64,9 @@ def test_a_secret_is_never_readable_by_others_while_it_is_written(tmp_path: Path
 
 
 @pytest.mark.parametrize("function", ["fsync", "replace", "fchmod"])
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str) -> None:
+def test_a_failure_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
     path = tmp_path / "file"
     path.write_text("old", encoding="utf-8")
     path.chmod(0o640)
@@ -145,7 +155,9 @@ def test_a_folder_that_others_can_change_is_exposed(tmp_path: Path, which: str, 
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / which).chmod(mode)
     sticky_above = which == "a" and mode & 0o1000
-    assert exposed(str(tmp_path / "a/b")) == ("" if sticky_above else f"other users can write to {tmp_path / which} (mode {mode:04o})")
+    assert exposed(str(tmp_path / "a/b")) == (
+        "" if sticky_above else f"other users can write to {tmp_path / which} (mode {mode:04o})"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")

@@ -21,7 +21,10 @@ CORE = "ansible_collections.gb10.cluster.plugins.module_utils"
 FOLDER = CORE.replace(".", "/")
 #: Each form of an import, and one that no one names.
 FILES = {
-    "a/io_start.py": f"from {CORE}.a import one, two\nimport {CORE}.b.three\ndef main():\n    from {CORE}.b.four import x\n    return 3\n",
+    "a/io_start.py": (
+        f"from {CORE}.a import one, two\nimport {CORE}.b.three\ndef main():\n    from {CORE}.b.four import x\n    "
+        "return 3\n"
+    ),
     "a/one.py": f"from {CORE}.a.two import y\n",
     "a/two.py": f"y = 1\nif False:\n    from {CORE}.a import io_start\n",
     "b/three.py": "",
@@ -36,7 +39,15 @@ def pack(files: dict[str, str], entry: str = "a/io_start") -> bytes:
 
 def run(path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run a program without variables and in another folder, as a unit does."""
-    return subprocess.run([sys.executable, "-I", "-B", path, *arguments], cwd="/", env={}, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(
+        [sys.executable, "-I", "-B", path, *arguments],
+        cwd="/",
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def test_a_program_has_what_it_imports_and_no_other_file() -> None:
@@ -76,7 +87,11 @@ def test_the_bytes_depend_on_the_sources_only(monkeypatch: pytest.MonkeyPatch) -
         ("a/one.py", f"from {CORE}.a import two, none", "which a node does not have"),
         ("a/one.py", f"import {CORE}.c", "which a node does not have"),
         ("b/four.py", "from ansible_collections.gb10.cluster.plugins.plugin_utils import lazy", "b/four.py imports"),
-        ("b/four.py", "from ansible.module_utils.basic import AnsibleModule", "imports ansible.module_utils.basic, which a node"),
+        (
+            "b/four.py",
+            "from ansible.module_utils.basic import AnsibleModule",
+            "imports ansible.module_utils.basic, which a node",
+        ),
         ("b/four.py", f"import {CORE}_other", "which a node does not have"),
     ],
 )
@@ -132,7 +147,11 @@ def test_the_program_of_the_model_relays_too(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", paths.PROGRAMS)
 def test_a_program_has_the_collections_files_unchanged(name: str) -> None:
-    sources = {name.removeprefix(f"{FOLDER}/"): text for name, text in program.sources(packed(name)).items() if name != "__main__.py"}
+    sources = {
+        name.removeprefix(f"{FOLDER}/"): text
+        for name, text in program.sources(packed(name)).items()
+        if name != "__main__.py"
+    }
     assert f"{paths.PROGRAMS[name]}.py" in sources
     assert sources == {path: (ROOT / "plugins/module_utils" / path).read_text(encoding="utf-8") for path in sources}
 

@@ -31,7 +31,15 @@ def paths(**settings: Any) -> list[str]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("HF_TOKEN", "hf_token", "AWS_SECRET_ACCESS_KEY", "WANDB_API_KEY", "CLIENT_SECRET", "PASSWORD", "DB_PASSWORD_2"),
+        *(
+            "HF_TOKEN",
+            "hf_token",
+            "AWS_SECRET_ACCESS_KEY",
+            "WANDB_API_KEY",
+            "CLIENT_SECRET",
+            "PASSWORD",
+            "DB_PASSWORD_2",
+        ),
         *("VLLM_API_KEY", "RAY_AUTH_TOKEN", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"),
     ],
 )
@@ -39,7 +47,9 @@ def test_no_secret_is_in_the_environment_that_all_can_read(name: str) -> None:
     assert paths(gb10_extra_env={name: SECRET}) == [f"gb10_extra_env.{name}"]
 
 
-@pytest.mark.parametrize("name", ["NCCL_DEBUG", "TOKENIZERS_PARALLELISM", "KEYRING", "VLLM_LOGGING_LEVEL", "OMP_NUM_THREADS"])
+@pytest.mark.parametrize(
+    "name", ["NCCL_DEBUG", "TOKENIZERS_PARALLELISM", "KEYRING", "VLLM_LOGGING_LEVEL", "OMP_NUM_THREADS"]
+)
 def test_other_variables_pass(name: str) -> None:
     assert secret_environment.check_environment({name: "1"}, "gb10_extra_env") == []
 
@@ -47,7 +57,13 @@ def test_other_variables_pass(name: str) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        *([f"--api-key={SECRET}"], [f"--api_key={SECRET}"], ["--api-key", SECRET], ["--api-k", SECRET], [f"--ap={SECRET}"]),
+        *(
+            [f"--api-key={SECRET}"],
+            [f"--api_key={SECRET}"],
+            ["--api-key", SECRET],
+            ["--api-k", SECRET],
+            [f"--ap={SECRET}"],
+        ),
         *([f"--hf-token={SECRET}"], ["--hf-token", SECRET], [f"--hf_t={SECRET}"]),
         # A file that may hold a secret.
         *(["--config", "/etc/vllm.yaml"], ["--config=/etc/vllm.yaml"]),
@@ -59,7 +75,14 @@ def test_no_secret_is_in_the_arguments(words: list[str]) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["--hf-token"], ["--hf-token", "--enforce-eager"], ["--port=8000"], ["--api-server-count=2"], ["--config-format=hf"], ["--", "-a"]],
+    [
+        ["--hf-token"],
+        ["--hf-token", "--enforce-eager"],
+        ["--port=8000"],
+        ["--api-server-count=2"],
+        ["--config-format=hf"],
+        ["--", "-a"],
+    ],
 )
 def test_other_arguments_pass(words: list[str]) -> None:
     assert secret_environment.check_arguments(words, "gb10_vllm_extra_args") == []
@@ -87,7 +110,10 @@ def test_other_arguments_of_the_engine_pass(words: list[str]) -> None:
 def test_no_secret_is_in_a_model_of_ones_own() -> None:
     entry = {"hub": "a/b", "environment": {"HF_TOKEN": SECRET}, "args": ["--api-key", SECRET]}
     problems = catalog_checks.check({"mine": entry})
-    assert [problem.path for problem in problems] == ["gb10_models.mine.environment.HF_TOKEN", "gb10_models.mine.args[0]"]
+    assert [problem.path for problem in problems] == [
+        "gb10_models.mine.environment.HF_TOKEN",
+        "gb10_models.mine.args[0]",
+    ]
     assert SECRET not in "".join(map(str, problems))
 
 
@@ -130,7 +156,9 @@ def test_the_plan_has_their_names_alone() -> None:
 
 
 def keep(folder: Path, check: bool = False, **variables: str) -> dict[str, Any]:
-    answer = run_module("secret_environment", {"variables": variables, "path": str(folder / "etc" / "secret.env")}, check=check)
+    answer = run_module(
+        "secret_environment", {"variables": variables, "path": str(folder / "etc" / "secret.env")}, check=check
+    )
     assert not [value for value in variables.values() if value in json.dumps(answer)]
     return answer
 
@@ -146,7 +174,11 @@ def test_root_alone_reads_the_file_and_its_version_tells_nothing(tmp_path: Path)
     assert len(salt.split()) == 3 and salt.startswith("# salt ")
     elsewhere = keep(tmp_path / "other", HF_TOKEN=SECRET)
     assert elsewhere["version"] != first["version"], "a digest of only the value would reveal a short one"
-    assert keep(tmp_path, check=True, HF_TOKEN="another")["version"] == keep(tmp_path, HF_TOKEN="another")["version"] != first["version"]
+    assert (
+        keep(tmp_path, check=True, HF_TOKEN="another")["version"]
+        == keep(tmp_path, HF_TOKEN="another")["version"]
+        != first["version"]
+    )
     assert keep(tmp_path, HF_TOKEN=SECRET)["version"] == first["version"], "the salt stays"
 
 

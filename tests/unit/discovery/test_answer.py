@@ -54,7 +54,12 @@ def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]
     ("path", "value", "where", "expected"),
     [
         (f"neighbors/{QSFP}/0/address", PROXY, f"neighbors.{QSFP}[0].address", "an IPv4 address, or fe80::"),
-        (f"neighbors/{QSFP}/0/address", "fe80::1%x\n  ProxyCommand id", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (
+            f"neighbors/{QSFP}/0/address",
+            "fe80::1%x\n  ProxyCommand id",
+            f"neighbors.{QSFP}[0].address",
+            "an IPv4 address",
+        ),
         (f"neighbors/{QSFP}/0/address", "fe80::1%enp1s0f0np0", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
         (f"neighbors/{QSFP}/0/address", "fe80::1%", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
         (f"neighbors/{QSFP}/0/address", "2001:db8::1%enp1s0f1np1", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
@@ -73,8 +78,18 @@ def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]
         (f"neighbors/{QSFP}/0/name", "\x1b[2J", f"neighbors.{QSFP}[0].name", "at most 63 letters"),
         (f"neighbors/{QSFP}/0/host_key", f"{KEY}\n* {KEY}", f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
         (f"neighbors/{QSFP}/0/host_key", "ssh-ed25519 AAAA", f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
-        (f"neighbors/{QSFP}/0/host_key", "ssh-ed25519 " + "A" * 68, f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
-        (f"neighbors/{QSFP}/0/host_key", KEY.replace("ssh-ed25519", "ssh-rsa"), f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and"),
+        (
+            f"neighbors/{QSFP}/0/host_key",
+            "ssh-ed25519 " + "A" * 68,
+            f"neighbors.{QSFP}[0].host_key",
+            "ssh-ed25519 and the 68",
+        ),
+        (
+            f"neighbors/{QSFP}/0/host_key",
+            KEY.replace("ssh-ed25519", "ssh-rsa"),
+            f"neighbors.{QSFP}[0].host_key",
+            "ssh-ed25519 and",
+        ),
         (f"neighbors/{QSFP}/0", "x", f"neighbors.{QSFP}[0]", "a mapping"),
         (f"neighbors/{QSFP}", [{}] * 257, f"neighbors.{QSFP}", "a list with 256 entries at most"),
         ("neighbors", {"eth0\n": []}, "neighbors", "one of enp1s0f0np0"),
@@ -99,7 +114,12 @@ def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]
         (f"interfaces/{QSFP}/up", "yes", f"interfaces.{QSFP}.up", "true or false"),
         (f"interfaces/{QSFP}/carrier", 1, f"interfaces.{QSFP}.carrier", "true or false"),
         (f"interfaces/{QSFP}", None, f"interfaces.{QSFP}", "a mapping"),
-        ("interfaces", {f"i{number}": {} for number in range(1025)}, "interfaces", "a mapping with 1024 entries at most"),
+        (
+            "interfaces",
+            {f"i{number}": {} for number in range(1025)},
+            "interfaces",
+            "a mapping with 1024 entries at most",
+        ),
         ("unheard", {"x": ""}, "unheard", "one of enp1s0f0np0"),
         ("unheard", {QSFP: 1}, f"unheard.{QSFP}", "a text"),
         ("notes", "x", "notes", "a list"),
@@ -110,12 +130,15 @@ def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]
 def test_an_answer_of_another_form_is_reported_and_not_used(path: str, value: Any, where: str, expected: str) -> None:
     known = changed(path, value)
     found = result(known)
-    assert any(problem.startswith(f"192.168.1.1.{where}: invalid value ") and f"Expected: {expected}" in problem for problem in found["problems"]), (
-        found["problems"]
-    )
+    assert any(
+        problem.startswith(f"192.168.1.1.{where}: invalid value ") and f"Expected: {expected}" in problem
+        for problem in found["problems"]
+    ), found["problems"]
     assert all("Fix: " in problem and problem.isprintable() for problem in found["problems"])
     assert "no Spark" in found["summary"][0]
-    everything = json.dumps([found["files"], found["summary"], found["trusted"], FILTERS["discovery_ssh_files"](known, "/tmp/x")])
+    everything = json.dumps(
+        [found["files"], found["summary"], found["trusted"], FILTERS["discovery_ssh_files"](known, "/tmp/x")]
+    )
     assert "owned" not in everything and "ProxyCommand id" not in everything
     assert FILTERS["discovery_pending_hosts"](known) == [], "machines that it names are not queried"
 
@@ -123,7 +146,10 @@ def test_an_answer_of_another_form_is_reported_and_not_used(path: str, value: An
 def test_all_that_is_wrong_with_all_machines_is_one_report() -> None:
     known = [*changed("hostname", EVIL), {**changed("management", EVIL)[0], "name": "192.168.1.2"}]
     found = result(known)
-    assert [problem.partition(":")[0] for problem in found["problems"]] == ["192.168.1.1.hostname", "192.168.1.2.management"]
+    assert [problem.partition(":")[0] for problem in found["problems"]] == [
+        "192.168.1.1.hostname",
+        "192.168.1.2.management",
+    ]
     assert found["report"].startswith("2 problems found; nothing was changed.")
 
 
@@ -140,7 +166,11 @@ def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
     answered = asked(stranger, PAIR)
     answered["observed"]["management"] = EVIL
     kept = FILTERS["discovery_machine"](answered)
-    assert (kept["observed"], kept["unreachable"], [problem["path"] for problem in kept["invalid"]]) == ({}, "", [f"{stranger['name']}.management"])
+    assert (kept["observed"], kept["unreachable"], [problem["path"] for problem in kept["invalid"]]) == (
+        {},
+        "",
+        [f"{stranger['name']}.management"],
+    )
     assert FILTERS["discovery_machine"](kept) == kept
     found = result([seed, kept])
     assert [problem.partition(":")[0] for problem in found["problems"]] == [f"{stranger['name']}.management"]
@@ -189,22 +219,36 @@ def test_what_the_user_gives_is_one_line_too(name: str, value: Any, variable: st
     known = machines(PAIR)
     known[0]["login"] = {**known[0]["login"], name: value}
     problems = result(known)["problems"]
-    assert [(f"spark1.login.{name}: " in problem, f"correct {variable}" in problem) for problem in problems if "login" in problem] == [(True, True)]
+    assert [
+        (f"spark1.login.{name}: " in problem, f"correct {variable}" in problem)
+        for problem in problems
+        if "login" in problem
+    ] == [(True, True)]
 
 
 @pytest.mark.parametrize("user", ["nvidia", "DOMAIN\\me", "first last", "o'neil", "a$b", "{{ x }}"])
 def test_what_the_user_gives_works_as_it_is(user: str) -> None:
     arguments = "-o 'ProxyCommand=ssh -W %h:%p \"jump host\"' -o SetEnv=A={{b}}{%"
-    known = [{**machine(1, RING3[:1]), "login": {"user": user, "key": "~/my keys/{#k", "port": "2222", "arguments": arguments, "local": False}}]
+    known = [
+        {
+            **machine(1, RING3[:1]),
+            "login": {"user": user, "key": "~/my keys/{#k", "port": "2222", "arguments": arguments, "local": False},
+        }
+    ]
     known += [asked(found, *RING3[:1]) for found in FILTERS["discovery_pending_hosts"](known)]
     access = FILTERS["discovery_ssh_files"](known, "/tmp/x")
     (line,) = [line for line in access["ssh_config"].splitlines() if line.startswith("  ProxyCommand ")]
     words = [word.replace("%%", "%") for word in shlex.split(line.removeprefix("  ProxyCommand "))]
     assert [*shlex.split(arguments), "-p", "2222", "-l", user, "-i", "~/my keys/{#k"] == words[5:-3]
     loaded = rendered(result(known)["files"])
-    assert (loaded["spark1"]["ansible_user"], loaded["spark1"]["ansible_ssh_private_key_file"]) == (user, "~/my keys/{#k")
+    assert (loaded["spark1"]["ansible_user"], loaded["spark1"]["ansible_ssh_private_key_file"]) == (
+        user,
+        "~/my keys/{#k",
+    )
     assert loaded["spark1"]["ansible_ssh_common_args"] == arguments
-    assert loaded["spark2"]["ansible_ssh_common_args"].endswith(f"/mine/known_hosts.txt\"' -o StrictHostKeyChecking=yes {arguments}")
+    assert loaded["spark2"]["ansible_ssh_common_args"].endswith(
+        f"/mine/known_hosts.txt\"' -o StrictHostKeyChecking=yes {arguments}"
+    )
 
 
 def rendered(files: dict[str, str]) -> dict[str, dict[str, Any]]:
@@ -215,7 +259,9 @@ def rendered(files: dict[str, str]) -> dict[str, dict[str, Any]]:
     found = {}
     for name, own in hosts.items():
         about = {"inventory_dir": "/mine", "inventory_hostname": name, "groups": {"gb10_cluster": list(hosts)}}
-        found[str(name)] = {str(key): template(value, {**about, **shared, **own}) for key, value in {**shared, **own}.items()}
+        found[str(name)] = {
+            str(key): template(value, {**about, **shared, **own}) for key, value in {**shared, **own}.items()
+        }
     return found
 
 
@@ -229,7 +275,24 @@ def template(value: Any, variables: dict[str, Any]) -> Any:
 
 
 #: Texts with a meaning to a reader of one of the files, and arbitrary ones.
-HOSTILE = [PROXY, EVIL, KEY, "!unsafe", "{% for x in y %}", "{# #}", "#", ": ", "'", '"', "\\", "\x85", "\u2028", "\r\n", "\x1b[2J", "fe80::1%x"]
+HOSTILE = [
+    PROXY,
+    EVIL,
+    KEY,
+    "!unsafe",
+    "{% for x in y %}",
+    "{# #}",
+    "#",
+    ": ",
+    "'",
+    '"',
+    "\\",
+    "\x85",
+    "\u2028",
+    "\r\n",
+    "\x1b[2J",
+    "fe80::1%x",
+]
 TEXTS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join)
 JSON = nested(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
@@ -237,7 +300,16 @@ JSON = nested(
     max_size=3,
     max_leaves=6,
 )
-PLACES = ["hostname", "management", "interfaces", f"interfaces/{QSFP}", f"interfaces/{QSFP}/mac", "neighbors", "unheard", "notes"]
+PLACES = [
+    "hostname",
+    "management",
+    "interfaces",
+    f"interfaces/{QSFP}",
+    f"interfaces/{QSFP}/mac",
+    "neighbors",
+    "unheard",
+    "notes",
+]
 PLACES += [f"neighbors/{QSFP}"]
 PLACES += [f"neighbors/{QSFP}/0{field}" for field in ("", "/mac", "/address", "/name", "/host_key", "/management")]
 
@@ -247,13 +319,20 @@ PLACES += [f"neighbors/{QSFP}/0{field}" for field in ("", "/mac", "/address", "/
 def test_no_answer_leaves_its_field(path: str, value: Any) -> None:
     known = changed(path, value)
     found = result(known)
-    assert all(line.isprintable() for line in [*found["problems"], *found["notes"], *found["summary"], *found["trusted"]])
+    assert all(
+        line.isprintable() for line in [*found["problems"], *found["notes"], *found["summary"], *found["trusted"]]
+    )
     strangers = FILTERS["discovery_pending_hosts"](known)
     access = FILTERS["discovery_ssh_files"]([*known, *strangers], "/tmp/x")
     lines = [line.split()[0] for line in access["ssh_config"].splitlines()]
-    block = "Host HostName HostKeyAlias UserKnownHostsFile StrictHostKeyChecking ConnectTimeout ServerAliveInterval User ProxyCommand".split()
+    block = (
+        "Host HostName HostKeyAlias UserKnownHostsFile StrictHostKeyChecking ConnectTimeout ServerAliveInterval "
+        "User ProxyCommand"
+    ).split()
     assert lines == block * (len(lines) // len(block)) + ["Match", "Include"]
-    assert all(line.split()[0].startswith("found-") and len(line.split()) == 3 for line in access["known_hosts"].splitlines())
+    assert all(
+        line.split()[0].startswith("found-") and len(line.split()) == 3 for line in access["known_hosts"].splitlines()
+    )
     if not found["files"]:
         assert found["problems"]
         return
@@ -281,7 +360,9 @@ def test_the_users_own_arguments_stay_as_they_are_behind_ours(value: str) -> Non
 def test_a_comment_stays_a_comment(said: str) -> None:
     content = discovery_files._hosts({}, ["a: 1"], [said])
     assert content.splitlines()[1][0] == "#"
-    assert loaded(content) == {"gb10_cluster": {"children": {"head": {"hosts": {}}, "worker": {"hosts": {}}}, "vars": {"a": 1}}}
+    assert loaded(content) == {
+        "gb10_cluster": {"children": {"head": {"hosts": {}}, "worker": {"hosts": {}}}, "vars": {"a": 1}}
+    }
 
 
 @given(TEXTS | st.text() | JSON)
@@ -294,7 +375,9 @@ def test_a_text_is_one_line_and_is_read_once(value: Any) -> None:
 def test_what_is_written_is_no_line_of_its_own_whoever_made_it() -> None:
     """The files' own check rejects a text that passed the reader."""
     with pytest.raises(ProblemsError, match="one line of printable characters"):
-        discovery_files.ssh_config([machine(1, []), {**machine(2, []), "via": "spark1", "host_key": KEY, "address": PROXY}], "/tmp/x")
+        discovery_files.ssh_config(
+            [machine(1, []), {**machine(2, []), "via": "spark1", "host_key": KEY, "address": PROXY}], "/tmp/x"
+        )
 
 
 def test_netaddr_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

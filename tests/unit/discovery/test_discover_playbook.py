@@ -88,9 +88,19 @@ def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables, check: tuple[
         cables.answers(name, number, RING3)
     hostile = json.loads((cables.folder / "found-020000000300").read_text(encoding="utf-8"))
     for entry in (entry for entries in hostile["neighbors"].values() for entry in entries):
-        entry |= {"mac": "02:00:00:00:09:01", "address": f"127.0.0.1\n  ProxyCommand sh -c 'touch {mark}'", "name": f"'; touch {mark} #"}
-    hostile |= {"management": f"{{{{ lookup('ansible.builtin.pipe', 'touch {mark}') }}}}", "hostname": "x\nall:\n  vars: {ansible_connection: local}"}
-    hostile |= {"add_host": {"host_name": "localhost", "host_vars": {"ansible_python_interpreter": str(mark)}}, "ansible_facts": {"x": "{{ y }}"}}
+        entry |= {
+            "mac": "02:00:00:00:09:01",
+            "address": f"127.0.0.1\n  ProxyCommand sh -c 'touch {mark}'",
+            "name": f"'; touch {mark} #",
+        }
+    hostile |= {
+        "management": f"{{{{ lookup('ansible.builtin.pipe', 'touch {mark}') }}}}",
+        "hostname": "x\nall:\n  vars: {ansible_connection: local}",
+    }
+    hostile |= {
+        "add_host": {"host_name": "localhost", "host_vars": {"ansible_python_interpreter": str(mark)}},
+        "ansible_facts": {"x": "{{ y }}"},
+    }
     (cables.folder / "found-020000000300").write_text(json.dumps(hostile), encoding="utf-8")
     done = cables.discover(*check)
     assert done.status != 0

@@ -47,7 +47,9 @@ def test_lldp() -> None:
 
 
 def test_a_switch_that_speaks_lldp_is_no_neighbor() -> None:
-    assert text.lldp(recorded("lldpctl.json").replace('"value": "enp1s0f0np0"', '"value": "swp3"')).keys() == {"enP2p1s0f0np0"}
+    assert text.lldp(recorded("lldpctl.json").replace('"value": "enp1s0f0np0"', '"value": "swp3"')).keys() == {
+        "enP2p1s0f0np0"
+    }
 
 
 def test_mdns() -> None:
@@ -73,10 +75,14 @@ ROUTES = '[{"dst":"default","dev":"enP7s7","metric":100},{"dst":"default","dev":
 @pytest.mark.parametrize(
     ("routes", "connection", "expected"),
     [
-        pytest.param(ROUTES, "192.168.1.2 5000 192.168.1.11 22", "192.168.2.11", id="default route, never over the fabric"),
+        pytest.param(
+            ROUTES, "192.168.1.2 5000 192.168.1.11 22", "192.168.2.11", id="default route, never over the fabric"
+        ),
         pytest.param("[]", "192.168.1.2 5000 192.168.2.11 22", "192.168.2.11", id="where ssh came in"),
         pytest.param("[]", "10.110.0.2 5000 10.110.0.1 22", "192.168.1.11", id="not where ssh came in over the cable"),
-        pytest.param("", "fe80::2%enp1s0f1np1 5000 fe80::1%enp1s0f1np1 22", "192.168.1.11", id="nor by its IPv6 address"),
+        pytest.param(
+            "", "fe80::2%enp1s0f1np1 5000 fe80::1%enp1s0f1np1 22", "192.168.1.11", id="nor by its IPv6 address"
+        ),
     ],
 )
 def test_management(routes: str, connection: str, expected: str) -> None:
@@ -88,14 +94,24 @@ def test_no_management_address_is_guessed() -> None:
 
 
 def test_merge() -> None:
-    addresses = [("fe80::2", "02:00:00:00:00:02", "ndp"), ("10.110.0.2", "02:00:00:00:00:02", "arp"), ("10.110.0.3", "02:00:00:00:00:03", "arp")]
+    addresses = [
+        ("fe80::2", "02:00:00:00:00:02", "ndp"),
+        ("10.110.0.2", "02:00:00:00:00:02", "arp"),
+        ("10.110.0.3", "02:00:00:00:00:03", "arp"),
+    ]
     announced = [
         {"mac": "02:00:00:00:00:02", "name": "spark2", "management": "192.168.1.12"},
         {"mac": "02:00:00:00:00:04", "name": "spark4", "management": ""},
         {"mac": "", "name": "nobody", "management": ""},
     ]
     assert text.merge("if0", addresses, announced, {"10.110.0.3": "spark3"}) == [
-        {"mac": "02:00:00:00:00:02", "address": "fe80::2%if0", "source": "ndp", "name": "spark2", "management": "192.168.1.12"},
+        {
+            "mac": "02:00:00:00:00:02",
+            "address": "fe80::2%if0",
+            "source": "ndp",
+            "name": "spark2",
+            "management": "192.168.1.12",
+        },
         {"mac": "02:00:00:00:00:03", "address": "10.110.0.3", "source": "arp", "name": "spark3", "management": ""},
         {"mac": "02:00:00:00:00:04", "address": "", "source": "lldp", "name": "spark4", "management": ""},
     ]
@@ -121,7 +137,9 @@ def test_without_ipv6_those_are_asked_that_it_has_spoken_to(tmp_path: Path) -> N
     ((neighbor,),) = answer["neighbors"].values()
     assert (neighbor["mac"], neighbor["address"], neighbor["source"]) == ("02:00:00:00:00:02", "10.110.0.2", "arp")
     assert neighbor["host_key"] == host_key.offered(recorded("keyscan.txt"))
-    assert (tmp_path / "asked").read_text() == "-n -c 1 -W 1 -I enp1s0f1np1 10.110.0.2\n", "no address outside the interface's own subnet"
+    assert (tmp_path / "asked").read_text() == "-n -c 1 -W 1 -I enp1s0f1np1 10.110.0.2\n", (
+        "no address outside the interface's own subnet"
+    )
     assert answer["notes"] == ["lldpctl exited with status 1: unable to connect to socket"]
     assert (answer["changed"], answer["unheard"], answer["management"]) == (False, {}, "")
 

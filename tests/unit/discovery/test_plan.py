@@ -18,7 +18,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     [
         pytest.param([PAIR], "direct", [1, 2], {1: [1], 2: [1]}, id="pair, one cable"),
         pytest.param([((1, 0), (2, 0)), PAIR], "direct", [1, 2], {1: [0, 1], 2: [0, 1]}, id="pair, two cables"),
-        pytest.param([((1, 0), (2, 1)), ((1, 1), (2, 0))], "direct", [1, 2], {1: [0, 1], 2: [1, 0]}, id="pair, two crossed cables"),
+        pytest.param(
+            [((1, 0), (2, 1)), ((1, 1), (2, 0))],
+            "direct",
+            [1, 2],
+            {1: [0, 1], 2: [1, 0]},
+            id="pair, two crossed cables",
+        ),
         pytest.param([((1, 0), (2, 1))], "direct", [1, 2], {1: [0], 2: [1]}, id="pair, different ports"),
         pytest.param(RING3, "ring", [1, 2, 3], {number: [0, 1] for number in (1, 2, 3)}, id="ring of three"),
         pytest.param(
@@ -28,9 +34,19 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
             {number: [0, 1] for number in (1, 2, 3, 4)},
             id="ring of four, in the order of the cables",
         ),
-        pytest.param([((1, 1), (2, 1), (3, 1), (4, 1))], "switch", [1, 2, 3, 4], {number: [1] for number in (1, 2, 3, 4)}, id="switch of four"),
         pytest.param(
-            [((1, 0), (2, 1), (3, 0)), ((1, 1), (2, 0), (3, 1))], "switch", [1, 2, 3], {1: [0, 1], 2: [1, 0], 3: [0, 1]}, id="two switches"
+            [((1, 1), (2, 1), (3, 1), (4, 1))],
+            "switch",
+            [1, 2, 3, 4],
+            {number: [1] for number in (1, 2, 3, 4)},
+            id="switch of four",
+        ),
+        pytest.param(
+            [((1, 0), (2, 1), (3, 0)), ((1, 1), (2, 0), (3, 1))],
+            "switch",
+            [1, 2, 3],
+            {1: [0, 1], 2: [1, 0], 3: [0, 1]},
+            id="two switches",
         ),
         pytest.param(
             [((1, 0), (2, 0), (3, 0)), ((1, 1), (2, 1), (3, 1), (4, 1))],
@@ -39,7 +55,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
             {number: [1] for number in (1, 2, 3, 4)},
             id="two switches, one without the last Spark",
         ),
-        pytest.param([((1, 0), (1, 1), (2, 0), (2, 1))], "switch", [1, 2], {1: [0], 2: [0]}, id="both ports into one switch"),
+        pytest.param(
+            [((1, 0), (1, 1), (2, 0), (2, 1))], "switch", [1, 2], {1: [0], 2: [0]}, id="both ports into one switch"
+        ),
     ],
 )
 def test_topology(wires: Any, topology: str, order: list[int], ports: dict[int, list[int]]) -> None:
@@ -47,12 +65,19 @@ def test_topology(wires: Any, topology: str, order: list[int], ports: dict[int, 
     assert [str(problem) for problem in found.problems] == []
     assert found.proposal.topology == topology
     assert found.proposal.machines == tuple(name(number) for number in order)
-    assert {key: list(value) for key, value in found.proposal.ports.items()} == {name(number): value for number, value in ports.items()}
+    assert {key: list(value) for key, value in found.proposal.ports.items()} == {
+        name(number): value for number, value in ports.items()
+    }
 
 
 def test_a_lone_spark_needs_no_fabric() -> None:
     found = discovery.discover(machines(count=1))
-    assert (found.proposal.topology, found.proposal.machines, found.problems, found.notes) == ("none", ("spark1",), (), ())
+    assert (found.proposal.topology, found.proposal.machines, found.problems, found.notes) == (
+        "none",
+        ("spark1",),
+        (),
+        (),
+    )
 
 
 def test_twins_that_see_both_twins_of_the_other_are_one_cable() -> None:
@@ -62,7 +87,9 @@ def test_twins_that_see_both_twins_of_the_other_are_one_cable() -> None:
         everybody = [sees(other, 1, 0), sees(other, 1, 1), sees(one, 1, 0), sees(one, 1, 1)]
         for twin in SPARK_PORTS[1]:
             own = pair[number]["observed"]["interfaces"][twin.interface]["mac"]
-            pair[number]["observed"]["neighbors"][twin.interface] = [entry for entry in everybody if entry["mac"] != own]
+            pair[number]["observed"]["neighbors"][twin.interface] = [
+                entry for entry in everybody if entry["mac"] != own
+            ]
     found = discovery.discover(pair)
     assert (found.proposal.topology, found.problems) == ("direct", ())
     assert [[str(port) for port in segment.ports] for segment in found.segments] == [["spark1 port 1", "spark2 port 1"]]
@@ -78,7 +105,12 @@ def test_what_one_end_sees_is_enough() -> None:
     ("wires", "count", "expected"),
     [
         pytest.param([], 2, "cables: no connection between spark1 and spark2", id="no cable"),
-        pytest.param(RING3[:2], 3, "a ring of 3 Sparks lacks the cable between spark1 port 1 and spark3 port 0", id="a ring's cable is missing"),
+        pytest.param(
+            RING3[:2],
+            3,
+            "a ring of 3 Sparks lacks the cable between spark1 port 1 and spark3 port 0",
+            id="a ring's cable is missing",
+        ),
         pytest.param([PAIR], 3, "not all Sparks are connected: spark1 and spark2; spark3", id="one is not connected"),
         pytest.param(
             [((1, 0), (2, 1)), ((1, 1), (2, 0)), ((3, 0), (4, 1)), ((3, 1), (4, 0))],
@@ -86,7 +118,12 @@ def test_what_one_end_sees_is_enough() -> None:
             "not all Sparks are connected: spark1 and spark2; spark3 and spark4",
             id="two pairs",
         ),
-        pytest.param([((1, 1), (2, 1), (3, 1))], 4, "spark4: it is not connected to the switch of spark1 port 1", id="not on the switch"),
+        pytest.param(
+            [((1, 1), (2, 1), (3, 1))],
+            4,
+            "spark4: it is not connected to the switch of spark1 port 1",
+            id="not on the switch",
+        ),
     ],
 )
 def test_wrong_cabling_is_a_problem(wires: Any, count: int, expected: str) -> None:
@@ -138,7 +175,10 @@ def test_notes_about_ports(pair: list[dict[str, Any]], expected: str) -> None:
 
 def test_a_port_of_which_nothing_can_be_said_says_why() -> None:
     (alone,) = machines(PAIR)[:1]
-    alone["observed"] |= {"neighbors": {"enp1s0f1np1": [], "enP2p1s0f1np1": []}, "unheard": {"enp1s0f1np1": "it has no IPv6 link-local address"}}
+    alone["observed"] |= {
+        "neighbors": {"enp1s0f1np1": [], "enP2p1s0f1np1": []},
+        "unheard": {"enp1s0f1np1": "it has no IPv6 link-local address"},
+    }
     (problem,) = discovery.discover([alone]).problems
     assert "but it has no IPv6 link-local address" in str(problem)
     assert discovery.discover([alone], partial=True).notes == (problem,)
@@ -150,12 +190,16 @@ def test_a_missing_interface_and_no_spark() -> None:
     assert any("enP2p1s0f0np0 does not exist" in str(note) for note in discovery.discover(pair).notes)
     alone = machines(count=1)
     alone[0]["observed"]["interfaces"] = {"eth0": {"mac": None, "up": True, "carrier": True}}
-    assert ["it has none of the QSFP interfaces of a Spark" in str(note) for note in discovery.discover(alone).notes] == [True]
+    assert [
+        "it has none of the QSFP interfaces of a Spark" in str(note) for note in discovery.discover(alone).notes
+    ] == [True]
 
 
 def test_the_same_machine_given_twice() -> None:
     twice = [machine(1, [PAIR]), {**machine(1, [PAIR]), "name": "192.168.2.1"}]
-    assert ["it is the same machine as spark1" in str(problem) for problem in discovery.discover(twice).problems] == [True]
+    assert ["it is the same machine as spark1" in str(problem) for problem in discovery.discover(twice).problems] == [
+        True
+    ]
 
 
 def test_strangers_are_found_one_after_the_other() -> None:
@@ -182,7 +226,10 @@ def test_two_machines_with_one_host_key_are_asked_one_after_the_other() -> None:
     (first,) = discovery.pending_hosts([with_one_key(seed)])
     known = [seed, with_one_key(asked(first, *RING3))]
     (second,) = discovery.pending_hosts(known)
-    assert (first["name"], second["macs"]) == (f"found-{mac(2, 1, 0).replace(':', '')}", [mac(3, 0, 0), mac(3, 0, 1), mac(3, 1, 0), mac(3, 1, 1)])
+    assert (first["name"], second["macs"]) == (
+        f"found-{mac(2, 1, 0).replace(':', '')}",
+        [mac(3, 0, 0), mac(3, 0, 1), mac(3, 1, 0), mac(3, 1, 1)],
+    )
 
 
 def with_one_key(seer: dict[str, Any]) -> dict[str, Any]:
@@ -199,14 +246,21 @@ def failed(reason: str = "Permission denied (publickey).") -> list[dict[str, Any
 def test_a_machine_that_cannot_be_asked_is_a_problem() -> None:
     found = discovery.discover(failed())
     text = str(found.problems[0])
-    assert "spark1 port 1: found a machine (spark3), 02:00:00:00:03:00, 02:00:00:00:03:01, 02:00:00:00:03:02, 02:00:00:00:03:03" in text
+    assert (
+        "spark1 port 1: found a machine (spark3), 02:00:00:00:03:00, 02:00:00:00:03:01, 02:00:00:00:03:02, "
+        "02:00:00:00:03:03"
+    ) in text
     assert "`ssh -J nvidia@192.168.1.1 nvidia@fe80::3:0%enp1s0f1np1`" in text
     assert discovery.pending_hosts(failed()) == []
 
 
 def test_or_a_note_where_a_part_is_enough() -> None:
     found = discovery.discover(failed(), partial=True)
-    assert (found.proposal.topology, found.proposal.ports, found.problems) == ("direct", {"spark1": (0,), "spark2": (1,)}, ())
+    assert (found.proposal.topology, found.proposal.ports, found.problems) == (
+        "direct",
+        {"spark1": (0,), "spark2": (1,)},
+        (),
+    )
     assert "cannot be queried" in str(found.notes[0])
 
 
@@ -217,8 +271,12 @@ def test_the_switch_itself_may_be_seen() -> None:
     """
     known = machines(((1, 1), (2, 1), (3, 1)))[:2]
     for entries in (entries for entry in known for entries in entry["observed"]["neighbors"].values()):
-        entries[:] = [entry if entry["name"] != "spark3" else {**entry, "name": "", "host_key": ""} for entry in entries]
-    found = discovery.discover([*known, *[{**stranger, "unreachable": "no key"} for stranger in discovery.pending_hosts(known)]])
+        entries[:] = [
+            entry if entry["name"] != "spark3" else {**entry, "name": "", "host_key": ""} for entry in entries
+        ]
+    found = discovery.discover(
+        [*known, *[{**stranger, "unreachable": "no key"} for stranger in discovery.pending_hosts(known)]]
+    )
     assert (found.proposal.topology, found.problems) == ("switch", ())
     assert all("a switch may have none" in str(note) for note in found.notes)
     alone = machines(PAIR)[:1]
@@ -261,7 +319,12 @@ def test_a_server_on_the_switch_is_no_part_of_the_cluster() -> None:
     ("given", "hostnames", "expected"),
     [
         pytest.param(["a", "b"], ["x", "y"], ["a", "b"], id="the user's names"),
-        pytest.param(["192.168.1.1", "fe80::1"], ["Spark-1f", "spark-2e"], ["spark-1f", "spark-2e"], id="host names for addresses"),
+        pytest.param(
+            ["192.168.1.1", "fe80::1"],
+            ["Spark-1f", "spark-2e"],
+            ["spark-1f", "spark-2e"],
+            id="host names for addresses",
+        ),
         pytest.param(["192.168.1.1", "192.168.1.2"], ["spark", "spark"], ["spark", "spark-2"], id="twice the same"),
         pytest.param(["localhost", "b"], ["localhost", "y"], ["spark", "b"], id="no name"),
         pytest.param(["192.168.1.1", "spark"], ["spark", "y"], ["spark-2", "spark"], id="the user's name comes first"),
@@ -278,13 +341,27 @@ def test_names(given: list[str], hostnames: list[str], expected: list[str]) -> N
 def chain() -> list[dict[str, Any]]:
     """Return spark1 (given), spark2 connected to it, and spark3 connected to spark2."""
     wires = RING3[:2]
-    known = [{**machine(1, wires), "login": {"user": "nvidia", "key": "~/.ssh/k", "port": 2222, "arguments": "-o ProxyJump=a%b", "local": False}}]
+    known = [
+        {
+            **machine(1, wires),
+            "login": {
+                "user": "nvidia",
+                "key": "~/.ssh/k",
+                "port": 2222,
+                "arguments": "-o ProxyJump=a%b",
+                "local": False,
+            },
+        }
+    ]
     known += [asked(found, *wires) for found in discovery.pending_hosts(known)]
     return known + [asked(found, *wires) for found in discovery.pending_hosts(known)]
 
 
 def test_ssh_leads_from_one_to_the_next() -> None:
-    first, second = [block.splitlines() for block in discovery_files.ssh_config(chain(), "/tmp/x").split("Match all")[0].split("Host ")[1:]]
+    first, second = [
+        block.splitlines()
+        for block in discovery_files.ssh_config(chain(), "/tmp/x").split("Match all")[0].split("Host ")[1:]
+    ]
     assert first[0] == "found-020000000202"
     assert "  HostName fe80::2:10%%enp1s0f0np0" in first
     assert "  StrictHostKeyChecking yes" in first
@@ -299,7 +376,10 @@ def test_ssh_leads_from_one_to_the_next() -> None:
 def test_the_command_to_try_by_hand() -> None:
     """Each ssh of the chain expands the zones of earlier hops once more, so their percent signs are doubled."""
     known = chain()
-    assert discovery.try_command(known[2], known) == "ssh -J 'nvidia@192.168.1.1,nvidia@[fe80::2:10%%enp1s0f0np0]' nvidia@fe80::3:10%enp1s0f0np0"
+    assert (
+        discovery.try_command(known[2], known)
+        == "ssh -J 'nvidia@192.168.1.1,nvidia@[fe80::2:10%%enp1s0f0np0]' nvidia@fe80::3:10%enp1s0f0np0"
+    )
 
 
 def test_this_very_machine_needs_no_jump() -> None:
@@ -314,7 +394,9 @@ def test_known_hosts_and_fingerprint() -> None:
     known[1]["host_key"] = KEY
     assert discovery_files.known_hosts(known) == f"found-020000000202 {KEY}\n"
     # Output of `ssh-keygen -lf` of OpenSSH 9.2 for the same key.
-    assert discovery_files.trusted(known) == ["spark2 at spark1 port 0: SHA256:wXTzBDR7LYhPhJz/UZcZ/3tkCaIhX9dlRtCCyVmhlVc"]
+    assert discovery_files.trusted(known) == [
+        "spark2 at spark1 port 0: SHA256:wXTzBDR7LYhPhJz/UZcZ/3tkCaIhX9dlRtCCyVmhlVc"
+    ]
 
 
 def test_inventory() -> None:
@@ -326,8 +408,17 @@ def test_inventory() -> None:
     written = discovery_files.inventory(known, found)
     pinned = "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/known_hosts.txt\"' -o StrictHostKeyChecking=yes"
     assert written["hosts"] == {
-        "spark1": {"ansible_host": "192.168.1.1", "ansible_port": 2222, "ansible_ssh_common_args": "-o ProxyJump=a%b", "gb10_fabric_ports": [0]},
-        "spark2": {"ansible_host": "192.168.1.2", "ansible_ssh_common_args": f"{pinned} -o ProxyJump=a%b", "gb10_fabric_ports": [1]},
+        "spark1": {
+            "ansible_host": "192.168.1.1",
+            "ansible_port": 2222,
+            "ansible_ssh_common_args": "-o ProxyJump=a%b",
+            "gb10_fabric_ports": [0],
+        },
+        "spark2": {
+            "ansible_host": "192.168.1.2",
+            "ansible_ssh_common_args": f"{pinned} -o ProxyJump=a%b",
+            "gb10_fabric_ports": [1],
+        },
     }
     assert written["variables"] == {"ansible_user": "nvidia", "ansible_ssh_private_key_file": "~/.ssh/k"}
     assert written["known_hosts"] == f"192.168.1.2 {KEY}\n"

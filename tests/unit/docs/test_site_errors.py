@@ -20,7 +20,7 @@ def test_a_text_is_found_where_a_name_is_assigned() -> None:
     text = (
         'WHERE = "gb10_a"\n'
         'def check(given):\n    found = "none"\n    found, fix = f"{given} is old", "renew it" if given else "set it"\n'
-        '    return Problem(WHERE, found, expected, fix)\n'
+        "    return Problem(WHERE, found, expected, fix)\n"
         'def other(found):\n    return Problem(WHERE, found, "a", "b")\n'
     )
     assert messages(text) == [
@@ -33,5 +33,8 @@ def test_a_text_is_found_where_a_name_is_assigned() -> None:
 
 def test_errors_are_found_in_tasks() -> None:
     text = "{{ inventory_hostname }} serves.\n Expected: none. Fix: stop it."
-    tasks = [{"block": [{"ansible.builtin.assert": {"that": "x", "fail_msg": text}}]}, {"ansible.builtin.debug": {"msg": "Expected"}}]
+    tasks = [
+        {"block": [{"ansible.builtin.assert": {"that": "x", "fail_msg": text}}]},
+        {"ansible.builtin.debug": {"msg": "Expected"}},
+    ]
     assert list(task_messages(tasks)) == [Message("", "{INVENTORY_HOSTNAME} serves", "none", "stop it")]

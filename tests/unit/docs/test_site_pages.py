@@ -10,7 +10,12 @@ import site_pages
 from repository import files, read
 from site_errors import Message
 
-PAGES = {"docs/a.md": "a.md", "docs/b.md": "b.md", "roles/x/README.md": "roles/x.md", "roles/x/meta/argument_specs.yml": "variables.md"}
+PAGES = {
+    "docs/a.md": "a.md",
+    "docs/b.md": "b.md",
+    "roles/x/README.md": "roles/x.md",
+    "roles/x/meta/argument_specs.yml": "variables.md",
+}
 
 
 def linked(text: str, path: str) -> str:
@@ -43,17 +48,22 @@ def test_a_wide_table_becomes_sections() -> None:
     header = "| id | a | b | c | d | e | f | g |\n|---|---|---|---|---|---|---|---|\n"
     text = f"## All\n\n{header}| `x` | 1 | | 3 | 4 | 5 | 6 | 7 \\| 8 |\n\nEnd.\n\n| id | a |\n|---|---|\n| `y` | 1 |\n"
     assert site_pages.unrolled(text) == (
-        "## All\n\n\n### `x`\n\n- a: 1\n- c: 3\n- d: 4\n- e: 5\n- f: 6\n- g: 7 \\| 8\n\nEnd.\n\n| id | a |\n|---|---|\n| `y` | 1 |\n"
+        "## All\n\n\n### `x`\n\n- a: 1\n- c: 3\n- d: 4\n- e: 5\n- f: 6\n- g: 7 \\| 8\n\nEnd.\n\n| id | a "
+        "|\n|---|---|\n| `y` | 1 |\n"
     )
 
 
 def test_a_playbook_is_described_by_its_first_comment() -> None:
-    page = site_pages.playbooks({"stop": "---\n# Stops it.\n#   ansible-playbook stop.yml\n# Starts nothing.\n- name: Play\n# Not this.\n"})
+    page = site_pages.playbooks(
+        {"stop": "---\n# Stops it.\n#   ansible-playbook stop.yml\n# Starts nothing.\n- name: Play\n# Not this.\n"}
+    )
     assert page.endswith("\n## stop\n\nStops it.\n\n    ansible-playbook stop.yml\n\nStarts nothing.\n")
 
 
 def test_the_commands_of_a_playbook_can_be_copied() -> None:
-    page = site_pages.playbooks({Path(path).stem: read(path) for path in files("playbooks/*.yml") if "/lab_" not in path})
+    page = site_pages.playbooks(
+        {Path(path).stem: read(path) for path in files("playbooks/*.yml") if "/lab_" not in path}
+    )
     code = re.findall(r"^    (.*)$", page, re.MULTILINE)
     assert len(code) > 10
     assert [line for line in code if not re.fullmatch(r"ansible-playbook( \S+)+", line)] == []
@@ -89,7 +99,12 @@ def test_variables_have_their_type_default_choices_and_suboptions() -> None:
 
 
 def test_every_error_has_its_own_anchor() -> None:
-    page = site_pages.errors({"b": [Message("p", "it {X} is", "e", "f"), Message("p", "it {Y} is", "e", "f")], "a": [Message("", "x", "e", "f")]})
+    page = site_pages.errors(
+        {
+            "b": [Message("p", "it {X} is", "e", "f"), Message("p", "it {Y} is", "e", "f")],
+            "a": [Message("", "x", "e", "f")],
+        }
+    )
     assert "(error-p-it-is)=\n`p`: **it {X} is**\n: Expected: e. Fix: f.\n" in page
     assert "(error-p-it-is-2)=" in page
     assert page.index("## a") < page.index("## b")

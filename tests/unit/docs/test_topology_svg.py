@@ -10,7 +10,12 @@ import pytest
 from cluster_nodes import cluster_plan
 from samples import inventory, nodes_of
 
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import description, of_plan, pcie_function, svg
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import (
+    description,
+    of_plan,
+    pcie_function,
+    svg,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -59,7 +64,11 @@ def test_all_is_inside_the_image() -> None:
             x, y, wide, high = (float(box.attrib[name]) for name in ("x", "y", "width", "height"))
             assert min(x, y) >= 0
             assert x + wide <= width and y + high <= height
-        assert all(0 <= float(text.attrib[name]) <= limit for text in root.iter(f"{SVG}text") for name, limit in (("x", width), ("y", height)))
+        assert all(
+            0 <= float(text.attrib[name]) <= limit
+            for text in root.iter(f"{SVG}text")
+            for name, limit in (("x", width), ("y", height))
+        )
 
 
 def test_it_has_the_color_of_the_page_and_a_text_for_readers_of_the_screen() -> None:
@@ -69,20 +78,32 @@ def test_it_has_the_color_of_the_page_and_a_text_for_readers_of_the_screen() -> 
     named = {element.attrib["id"]: element.text for element in root if "id" in element.attrib}
     assert root.attrib["role"] == "img"
     assert [named[name] for name in root.attrib["aria-labelledby"].split()] == ["A <title>", description(of_plan(plan))]
-    assert description(of_plan(plan)).endswith("Cable 1 joins spark1 QSFP port 1, spark2 QSFP port 1: 10.110.0.0/24, 10.110.1.0/24, MTU 9000.")
+    assert description(of_plan(plan)).endswith(
+        "Cable 1 joins spark1 QSFP port 1, spark2 QSFP port 1: 10.110.0.0/24, 10.110.1.0/24, MTU 9000."
+    )
 
 
 def test_the_last_cable_of_a_ring_returns_to_the_first_node() -> None:
     plan, _root = drawn("three-spark-ring", (0, 1))
     for number, ends in enumerate(
-        ["spark1 QSFP port 0, spark2 QSFP port 1", "spark2 QSFP port 0, spark3 QSFP port 1", "spark1 QSFP port 1, spark3 QSFP port 0"], 1
+        [
+            "spark1 QSFP port 0, spark2 QSFP port 1",
+            "spark2 QSFP port 0, spark3 QSFP port 1",
+            "spark1 QSFP port 1, spark3 QSFP port 0",
+        ],
+        1,
     ):
         assert f"Cable {number} joins {ends}: " in description(of_plan(plan))
 
 
 @pytest.mark.parametrize(
     ("interface", "function"),
-    [("enp1s0f0np0", "0000:01:00.0"), ("enP2p1s0f1np1", "0002:01:00.1"), ("mgbe0_0", ""), ("enp12s0f0", "0000:0c:00.0")],
+    [
+        ("enp1s0f0np0", "0000:01:00.0"),
+        ("enP2p1s0f1np1", "0002:01:00.1"),
+        ("mgbe0_0", ""),
+        ("enp12s0f0", "0000:0c:00.0"),
+    ],
 )
 def test_the_pcie_function_is_in_the_name_of_the_device(interface: str, function: str) -> None:
     assert pcie_function(interface) == function

@@ -73,13 +73,19 @@ def test_a_bad_setting_is_refused(name: str, value: Any) -> None:
     assert list(refused(PAIR, **{name: value})) == [f"export_{name}"]
 
 
-@pytest.mark.parametrize(("name", "value"), [("namespace", "llm"), ("runtime_class", "nvidia-cdi"), ("rdma_resource", "rdma/hca_shared_devices_a")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("namespace", "llm"), ("runtime_class", "nvidia-cdi"), ("rdma_resource", "rdma/hca_shared_devices_a")],
+)
 def test_a_good_setting_is_accepted(name: str, value: str) -> None:
     assert refused(PAIR, **{name: value}) == {}
 
 
 def test_nodes_of_kubernetes() -> None:
-    assert "Expected: a node of the inventory: spark1, spark2" in refused(PAIR, nodes={"spark9": "x"})["export_nodes.spark9"]
+    assert (
+        "Expected: a node of the inventory: spark1, spark2"
+        in refused(PAIR, nodes={"spark9": "x"})["export_nodes.spark9"]
+    )
     assert list(refused(PAIR, nodes={"spark1": "Dgx_1"})) == ["export_nodes.spark1"]
     assert list(refused(PAIR, nodes={"spark1": "spark2"})) == ["export_nodes.spark1", "export_nodes.spark2"]
 
@@ -88,7 +94,9 @@ def test_workers_that_one_template_cannot_express_are_refused() -> None:
     plan = copy.deepcopy(PLANS["four"])
     plan["nodes"][2]["state"]["service_user"] = "996:994"
     mount = {"source": "/opt/gb10/nccl/x", "target": "/opt/gb10/nccl/x", "read_only": True}
-    plan["nodes"][3]["additions"] = {"nccl_sm121_build": {"environment": {}, "flags": [], "files": {}, "mounts": [mount]}}
+    plan["nodes"][3]["additions"] = {
+        "nccl_sm121_build": {"environment": {}, "flags": [], "files": {}, "mounts": [mount]}
+    }
     found = refused(plan)
     assert list(found) == ["nodes[2].state.service_user", "nodes[3].additions"]
     assert f"996:994 on spark3. Expected: {OWNER}, as on spark2" in found["nodes[2].state.service_user"]
@@ -114,7 +122,10 @@ def test_lines_name_objects_secrets_and_warnings() -> None:
     ]
     assert lines[6:] == ["warning: the plan has no --kv-cache-memory-bytes, and nothing limits the memory on a node"]
     assert not [line for line in report.lines(PLANS["catalog"], settings(), []) if line.startswith("warning")]
-    assert report.lines(PLANS["no key"], settings(), [])[0] == "warning: no Service, because the API listens on 127.0.0.1 only (gb10_api_host)"
+    assert (
+        report.lines(PLANS["no key"], settings(), [])[0]
+        == "warning: no Service, because the API listens on 127.0.0.1 only (gb10_api_host)"
+    )
 
 
 def test_nodes_that_are_not_set_up_are_a_warning() -> None:

@@ -9,7 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from exports import IMAGE, ODD, OWNER, PLANS, SETTINGS, expanded, exported, of_kind, rank, started, templates, unit, variables
+from exports import (
+    IMAGE,
+    ODD,
+    OWNER,
+    PLANS,
+    SETTINGS,
+    expanded,
+    exported,
+    of_kind,
+    rank,
+    started,
+    templates,
+    unit,
+    variables,
+)
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.export import schema
@@ -46,7 +60,10 @@ def test_a_pod_has_the_folders_user_and_image_of_the_unit(name: str, host: str) 
     plan = PLANS[name]
     expected, spec = unit(plan, node_of(plan, host)), templates(exported(plan))[host]["spec"]
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
-    mounts = {mount["mountPath"]: (volumes[mount["name"]], mount.get("readOnly", False)) for mount in rank({"spec": spec})["volumeMounts"]}
+    mounts = {
+        mount["mountPath"]: (volumes[mount["name"]], mount.get("readOnly", False))
+        for mount in rank({"spec": spec})["volumeMounts"]
+    }
     for target, (source, read_only) in expected.mounts.items():
         volume, found = mounts.pop(target)
         assert found is read_only
@@ -55,7 +72,9 @@ def test_a_pod_has_the_folders_user_and_image_of_the_unit(name: str, host: str) 
         else:
             assert target in (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER, "/run/gb10-vllm")
     assert set(mounts) - {"/dev/infiniband"} == {schema.FOLDER, "/dev/shm"}
-    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == tuple(map(int, OWNER.split(":")))
+    assert (spec["securityContext"]["runAsUser"], spec["securityContext"]["runAsGroup"]) == tuple(
+        map(int, OWNER.split(":"))
+    )
     assert rank({"spec": spec})["image"] == plan["runtime"]["image"]
     assert rank({"spec": spec})["workingDir"] == expected.value("--workdir")
 
@@ -70,10 +89,17 @@ def test_a_pod_has_no_privileges(name: str) -> None:
     for template in templates(exported(PLANS[name])).values():
         spec = template["spec"]
         assert {"hostPID", "hostIPC", "shareProcessNamespace", "serviceAccountName"} & spec.keys() == set()
-        assert (spec["automountServiceAccountToken"], spec["hostNetwork"], spec["enableServiceLinks"]) == (False, True, False)
+        assert (spec["automountServiceAccountToken"], spec["hostNetwork"], spec["enableServiceLinks"]) == (
+            False,
+            True,
+            False,
+        )
         assert spec["securityContext"]["runAsNonRoot"] is True
         for container in (*spec["initContainers"], *spec["containers"]):
-            assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "capabilities": {"drop": ["ALL"]},
+            }
 
 
 @pytest.mark.parametrize("name", PLANS)
@@ -92,11 +118,15 @@ def test_the_bytes_of_the_kv_cache_and_the_planned_memory() -> None:
     leader = rank(templates(exported(PLANS["catalog"]))["spark1"])
     (kv_bytes,) = (word for word in serve["args"] if word.startswith("--kv-cache-memory-bytes="))
     assert kv_bytes in leader["args"]
-    assert leader["resources"] == {"limits": {"nvidia.com/gpu": "1"}, "requests": {"memory": str(serve["needs"]["spark1"])}}
+    assert leader["resources"] == {
+        "limits": {"nvidia.com/gpu": "1"},
+        "requests": {"memory": str(serve["needs"]["spark1"])},
+    }
 
 
 def rdma(name: str, **settings: Any) -> tuple[bool, bool, Any, bool]:
-    """Return whether /dev/infiniband is mounted and NVIDIA's runtime opens it, the resource, and whether the gates look at it."""
+    """Return whether /dev/infiniband is mounted and NVIDIA's runtime opens it, the resource, and whether the gates look
+    at it."""
     objects = exported(PLANS[name], **settings)
     template = templates(objects)["spark1"]
     gates = json.loads(of_kind(objects, "ConfigMap")["data"]["spark1.json"])["gates"]
@@ -121,7 +151,10 @@ def test_rdma_devices() -> None:
 def test_the_entry_point_of_an_image_of_nvidia_stays() -> None:
     for name in ("image of NVIDIA", "four with an image of NVIDIA"):
         for template in templates(exported(PLANS[name])).values():
-            assert [each.get("command") for each in (*template["spec"]["initContainers"], rank(template))] == [None, None]
+            assert [each.get("command") for each in (*template["spec"]["initContainers"], rank(template))] == [
+                None,
+                None,
+            ]
     assert rank(templates(exported(PLANS["image of NVIDIA"]))["spark1"])["args"][:2] == ["vllm", "serve"]
     assert rank(templates(exported(PLANS["pair"]))["spark1"])["command"] == ["vllm"]
     assert "command" not in rank(templates(exported(PLANS["pair"], entrypoint="keep"))["spark1"])
@@ -133,14 +166,24 @@ def test_only_the_leader_has_the_api_and_its_key_and_only_its_rank() -> None:
     leader, worker = (templates(objects)[host]["spec"] for host in ("spark1", "spark2"))
     secret = [entry["name"] for entry in rank({"spec": leader})["env"] if "secretKeyRef" in entry.get("valueFrom", {})]
     assert secret == ["HF_TOKEN", "VLLM_API_KEY"]
-    assert [entry["name"] for entry in rank({"spec": worker})["env"] if "secretKeyRef" in entry.get("valueFrom", {})] == ["HF_TOKEN"]
+    assert [
+        entry["name"] for entry in rank({"spec": worker})["env"] if "secretKeyRef" in entry.get("valueFrom", {})
+    ] == ["HF_TOKEN"]
     for spec in (leader, worker):
         assert "secret" not in json.dumps(spec["initContainers"]).lower()
     serving = {"startupProbe", "readinessProbe", "livenessProbe", "ports"}
     assert (serving & rank({"spec": leader}).keys(), serving & rank({"spec": worker}).keys()) == (serving, set())
     (volume,) = (volume["secret"] for volume in leader["volumes"] if "secret" in volume)
-    assert (volume["secretName"], volume["defaultMode"], leader["securityContext"]["fsGroup"]) == ("gb10-vllm-tls", 0o440, 994)
-    assert {item["key"]: item["path"] for item in volume["items"]} == {"tls.crt": "api.cert", "tls.key": "api.key", "ca.crt": "ca.crt"}
+    assert (volume["secretName"], volume["defaultMode"], leader["securityContext"]["fsGroup"]) == (
+        "gb10-vllm-tls",
+        0o440,
+        994,
+    )
+    assert {item["key"]: item["path"] for item in volume["items"]} == {
+        "tls.crt": "api.cert",
+        "tls.key": "api.key",
+        "ca.crt": "ca.crt",
+    }
     assert not [volume for volume in worker["volumes"] if "secret" in volume]
 
 
@@ -158,14 +201,20 @@ def test_every_probe_requests_a_token(name: str) -> None:
         assert seconds + 10 <= leader[kind]["timeoutSeconds"]
     assert "--progress" not in leader["startupProbe"]["exec"]["command"]
     assert "--progress" in leader["livenessProbe"]["exec"]["command"]
-    assert leader["startupProbe"]["periodSeconds"] * leader["startupProbe"]["failureThreshold"] == SETTINGS["start_seconds"]
+    assert (
+        leader["startupProbe"]["periodSeconds"] * leader["startupProbe"]["failureThreshold"]
+        == SETTINGS["start_seconds"]
+    )
 
 
 def test_the_service_leads_to_the_leader() -> None:
     for name, scheme in (("pair", "http"), ("tls", "https")):
         service = of_kind(exported(PLANS[name]), "Service")
         assert service["spec"] == {
-            "selector": {"leaderworkerset.sigs.k8s.io/name": "gb10-vllm", "leaderworkerset.sigs.k8s.io/worker-index": "0"},
+            "selector": {
+                "leaderworkerset.sigs.k8s.io/name": "gb10-vllm",
+                "leaderworkerset.sigs.k8s.io/worker-index": "0",
+            },
             "ports": [{"name": scheme, "port": 8000, "targetPort": 8000, "protocol": "TCP"}],
         }
     # Other hosts cannot reach loopback.
@@ -173,11 +222,15 @@ def test_the_service_leads_to_the_leader() -> None:
 
 
 def test_names_namespace_and_nodes() -> None:
-    objects = exported(PLANS["four"], name="big", namespace="llm", nodes={"spark1": "dgx-1", "spark3": "dgx-3.lab"}, runtime_class="")
+    objects = exported(
+        PLANS["four"], name="big", namespace="llm", nodes={"spark1": "dgx-1", "spark3": "dgx-3.lab"}, runtime_class=""
+    )
     assert [each["metadata"]["name"] for each in objects] == ["big-files", "big-api", "big"]
     assert {each["metadata"]["namespace"] for each in objects} == {"llm"}
     assert list(templates(objects)) == ["dgx-1", "spark2", "dgx-3.lab", "spark4"]
-    assert {"dgx-1.json", "spark2.json", "dgx-3.lab.json", "spark4.json"} <= of_kind(objects, "ConfigMap")["data"].keys()
+    assert {"dgx-1.json", "spark2.json", "dgx-3.lab.json", "spark4.json"} <= of_kind(objects, "ConfigMap")[
+        "data"
+    ].keys()
     assert "runtimeClassName" not in templates(objects)["dgx-1"]["spec"]
 
 

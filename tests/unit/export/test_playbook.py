@@ -29,7 +29,12 @@ def recorded(tmp_path: Path) -> Path:
 
 
 def export(folder: Path, *arguments: str, **variables: object) -> Run:
-    given = {"gb10_plan_offline": True, "gb10_facts_dir": str(folder), "export_path": str(folder / "new/lws.yaml"), "export_format": "lws"}
+    given = {
+        "gb10_plan_offline": True,
+        "gb10_facts_dir": str(folder),
+        "export_path": str(folder / "new/lws.yaml"),
+        "export_format": "lws",
+    }
     words = ["-i", str(INVENTORY), "--extra-vars", json.dumps({**given, **variables}), *arguments]
     return run("playbooks/export.yml", words)
 
@@ -39,7 +44,13 @@ def test_the_file_is_written_once_and_has_no_secret(recorded: Path) -> None:
     authority = certificates.authority()
     pair = authority.issue("192.168.1.11")
     secret = {"gb10_secret_env": {"HF_TOKEN": SECRET}, "gb10_api_key": f"{SECRET}-key"}
-    given = {**INPUTS, **secret, "gb10_api_tls_certificate": pair.text, "gb10_api_tls_key": pair.key_text, "gb10_api_tls_ca": authority.text}
+    given = {
+        **INPUTS,
+        **secret,
+        "gb10_api_tls_certificate": pair.text,
+        "gb10_api_tls_key": pair.key_text,
+        "gb10_api_tls_ca": authority.text,
+    }
     given["gb10_extra_env"] = {"ODD": "$(HOME)"}
     preview = export(recorded, "--check", "--diff", **given).assert_ok()
     assert not file.exists()
@@ -68,7 +79,12 @@ def test_a_plan_for_systemd_alone_is_refused_with_all_reasons(recorded: Path) ->
     done = export(recorded, gb10_distributed_executor_backend="ray", export_name="Big")
     assert done.status != 0
     assert not (recorded / "new").exists()
-    for found in ("3 problems found; nothing was changed.", "gb10_runtime: native", "gb10_distributed_executor_backend: ray", "export_name: 'Big'"):
+    for found in (
+        "3 problems found; nothing was changed.",
+        "gb10_runtime: native",
+        "gb10_distributed_executor_backend: ray",
+        "export_name: 'Big'",
+    ):
         assert found in done.output
 
 

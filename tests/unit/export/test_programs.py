@@ -82,7 +82,9 @@ def server() -> Iterator[Server]:
 REQUEST = ("--path=/v1/completions", f"--body={json.dumps({'model': 'tiny', 'max_tokens': 1})}", "--answer=choices")
 
 
-def probe(server: Server, *arguments: str, key: str = KEY, scheme: str = "http", seconds: float = 10) -> tuple[int, str]:
+def probe(
+    server: Server, *arguments: str, key: str = KEY, scheme: str = "http", seconds: float = 10
+) -> tuple[int, str]:
     """Run the probe as Kubernetes does. Returns its status and its output."""
     words = [f"--url={scheme}://127.0.0.1:{server.server_port}", *REQUEST, f"--seconds={seconds}", *arguments]
     environment = {"PATH": os.defpath, "http_proxy": "http://127.0.0.1:9", **({"VLLM_API_KEY": key} if key else {})}
@@ -101,7 +103,9 @@ def test_one_token_is_requested_with_the_key(server: Server, key: str) -> None:
     assert (body["model"], body["max_tokens"]) == ("tiny", 1)
 
 
-@pytest.mark.parametrize("answer", [(401, {"error": "Unauthorized"}), (500, {}), (200, {}), (404, {"message": "no model"})])
+@pytest.mark.parametrize(
+    "answer", [(401, {"error": "Unauthorized"}), (500, {}), (200, {}), (404, {"message": "no model"})]
+)
 def test_another_answer_is_a_failure(server: Server, answer: tuple[int, dict[str, Any]]) -> None:
     server.answer = answer
     status, reason = probe(server, "--progress")
@@ -159,9 +163,16 @@ def test_the_probe_of_an_export_has_the_arguments_of_the_program() -> None:
         leader = rank(templates(exported(PLANS[name]))["spark1"])
         for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
             words = leader[kind]["exec"]["command"][4:]
-            done = subprocess.run([sys.executable, str(PROGRAMS / "io_probe.py"), *words, "--help"], capture_output=True, text=True, check=True)
+            done = subprocess.run(
+                [sys.executable, str(PROGRAMS / "io_probe.py"), *words, "--help"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             assert done.stdout.startswith("usage: ")
-            assert {word.partition("=")[0] for word in words} <= set(done.stdout.replace("]", " ").replace("[", " ").split())
+            assert {word.partition("=")[0] for word in words} <= set(
+                done.stdout.replace("]", " ").replace("[", " ").split()
+            )
 
 
 OPEN: dict[str, Any] = {"rdma": False, "model": "", "home": "/tmp", "address": "127.0.0.1", "memory": 0}
@@ -174,9 +185,18 @@ def test_open_gates() -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"model": "/nowhere"}, "/nowhere/config.json is not readable. Expected: the model on this node. Fix: run site.yml --tags model_store."),
+        (
+            {"model": "/nowhere"},
+            (
+                "/nowhere/config.json is not readable. Expected: the model on this node. Fix: run site.yml --tags "
+                "model_store."
+            ),
+        ),
         ({"home": "/nowhere"}, "/nowhere is not writable for user "),
-        ({"address": "192.0.2.1"}, "no interface has 192.0.2.1. Expected: the address of the plan. Fix: run site.yml --tags qsfp_netplan."),
+        (
+            {"address": "192.0.2.1"},
+            "no interface has 192.0.2.1. Expected: the address of the plan. Fix: run site.yml --tags qsfp_netplan.",
+        ),
         ({"memory": 2**50}, "Expected: 1048576.0 GiB for the model. Fix: end other programs; playbooks/stop.yml"),
     ],
 )
@@ -189,7 +209,9 @@ def test_the_gates_of_rdma(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     monkeypatch.setattr(io_gates.glob, "glob", lambda _pattern: [])
     monkeypatch.setattr(io_gates.resource, "getrlimit", lambda _limit: (8388608, 8388608))
     reasons = list(io_gates.closed({**OPEN, "rdma": True}))
-    assert reasons[0].startswith("at most 8388608 bytes of memory can be locked. Expected: no limit, else NCCL uses TCP without an error.")
+    assert reasons[0].startswith(
+        "at most 8388608 bytes of memory can be locked. Expected: no limit, else NCCL uses TCP without an error."
+    )
     assert "LimitMEMLOCK=infinity" in reasons[0]
     assert reasons[1].startswith("there is no /dev/infiniband/uverbs* in the pod.")
     monkeypatch.setattr(io_gates.resource, "getrlimit", lambda _limit: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
@@ -202,7 +224,9 @@ def test_the_gates_of_rdma(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 
 def test_the_gates_wait_and_then_open(tmp_path: Path) -> None:
-    (tmp_path / "gates.py").write_text((PROGRAMS / "io_gates.py").read_text(encoding="utf-8").replace("_PAUSE = 5", "_PAUSE = 0.1"), encoding="utf-8")
+    (tmp_path / "gates.py").write_text(
+        (PROGRAMS / "io_gates.py").read_text(encoding="utf-8").replace("_PAUSE = 5", "_PAUSE = 0.1"), encoding="utf-8"
+    )
     model = tmp_path / "model"
     model.mkdir()
     (tmp_path / "spark1.json").write_text(json.dumps({"gates": {**OPEN, "model": str(model)}}), encoding="utf-8")

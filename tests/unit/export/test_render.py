@@ -36,7 +36,9 @@ def test_the_text_is_ascii_without_trailing_blanks(data: dict[str, Any]) -> None
 
 
 def test_programs_are_readable() -> None:
-    assert render.documents([{"a": {"b.py": "import x\n\nx()\n"}, "c": ["--d=e", "f/g", 1, "1", None]}]).splitlines()[1:] == [
+    assert render.documents([{"a": {"b.py": "import x\n\nx()\n"}, "c": ["--d=e", "f/g", 1, "1", None]}]).splitlines()[
+        1:
+    ] == [
         "---",
         "a:",
         "  b.py: |",

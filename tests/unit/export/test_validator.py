@@ -50,10 +50,16 @@ def pod_templates(group: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": each} for each in found]
 
 
-@pytest.mark.parametrize(("name", "settings", "release"), [*((*case, RELEASES[1]) for case in CASES), *((name, {}, RELEASES[0]) for name in FEW)])
+@pytest.mark.parametrize(
+    ("name", "settings", "release"),
+    [*((*case, RELEASES[1]) for case in CASES), *((name, {}, RELEASES[0]) for name in FEW)],
+)
 def test_kubernetes_accepts_each_object(name: str, settings: dict[str, Any], release: str) -> None:
     objects = exported(PLANS[name], **settings)
-    for document in (*(each for each in objects if each["kind"] != "LeaderWorkerSet"), *pod_templates(of_kind(objects, "LeaderWorkerSet"))):
+    for document in (
+        *(each for each in objects if each["kind"] != "LeaderWorkerSet"),
+        *pod_templates(of_kind(objects, "LeaderWorkerSet")),
+    ):
         validate(document, release)
 
 
@@ -82,7 +88,10 @@ def test_the_validator_refuses_errors(path: tuple[Any, ...], value: Any) -> None
 @pytest.mark.parametrize(("name", "settings"), CASES)
 def test_a_leader_worker_set_has_only_published_fields(name: str, settings: dict[str, Any]) -> None:
     found = of_kind(exported(PLANS[name], **settings), "LeaderWorkerSet")
-    assert (found["apiVersion"], sorted(found)) == ("leaderworkerset.x-k8s.io/v1", ["apiVersion", "kind", "metadata", "spec"])
+    assert (found["apiVersion"], sorted(found)) == (
+        "leaderworkerset.x-k8s.io/v1",
+        ["apiVersion", "kind", "metadata", "spec"],
+    )
     for fields, given in ((SPEC, found["spec"]), (GROUP, found["spec"]["leaderWorkerTemplate"])):
         for key, value in given.items():
             allowed = fields[key]
@@ -101,13 +110,19 @@ def schema_of_crd() -> dict[str, Any]:
             return part
         # An integer or a string in one field: OpenAPI's form of IntOrString.
         whole = {key: closed(value) for key, value in part.items()}
-        return {"additionalProperties": False, **whole} if isinstance(part.get("properties"), dict) and part.get("type") == "object" else whole
+        return (
+            {"additionalProperties": False, **whole}
+            if isinstance(part.get("properties"), dict) and part.get("type") == "object"
+            else whole
+        )
 
     answer: dict[str, Any] = closed(found)
     # Kubernetes defines these.
     answer["properties"]["metadata"] = {"type": "object"}
     for template in ("leaderTemplate", "workerTemplate"):
-        answer["properties"]["spec"]["properties"]["leaderWorkerTemplate"]["properties"][template]["properties"]["metadata"] = {"type": "object"}
+        answer["properties"]["spec"]["properties"]["leaderWorkerTemplate"]["properties"][template]["properties"][
+            "metadata"
+        ] = {"type": "object"}
     return answer
 
 

@@ -23,9 +23,18 @@ def port(number: int, *subnets: int, host: int, state: str = "", note: str = "")
     ]
 
 
-def node(number: int, *ports: list[Rail], state: str = "", more: tuple[str, ...] = (), address: str = "10.110.0.1") -> Node:
+def node(
+    number: int, *ports: list[Rail], state: str = "", more: tuple[str, ...] = (), address: str = "10.110.0.1"
+) -> Node:
     rails = tuple(rail for each in ports for rail in each)
-    return Node(f"spark{number}", ("head" if number == 1 else "worker", *more), address, "enp1s0f1np1" if address else "", rails, state)
+    return Node(
+        f"spark{number}",
+        ("head" if number == 1 else "worker", *more),
+        address,
+        "enp1s0f1np1" if address else "",
+        rails,
+        state,
+    )
 
 
 def ring(count: int) -> tuple[Node, ...]:
@@ -46,10 +55,17 @@ NAMED = Node("a-name-that-is-too-long-for-its-box", ("x" * 60,), "10.110.0.2", "
 FABRICS = {
     "single": (Node("spark1", ("head",), "", "", ()),),
     "pair": (node(1, port(1, 0, host=1), state="good", more=("verified",)), NAMED),
-    "two_cables": (node(1, port(0, 0, 1, host=1), port(1, 2, 3, host=1)), node(2, port(0, 2, 3, host=2), port(1, 0, 1, host=2))),
+    "two_cables": (
+        node(1, port(0, 0, 1, host=1), port(1, 2, 3, host=1)),
+        node(2, port(0, 2, 3, host=2), port(1, 0, 1, host=2)),
+    ),
     "ring": ring(3),
     "switch": tuple(node(number, port(0, 0, 1, host=number), port(1, 2, 3, host=number)) for number in (1, 2, 3)),
-    "device": (node(1, [Rail("eno1", "", "192.168.9.1/24")]), node(2, ETHERNET), Node("thor", ("worker",), "", "", tuple(ETHERNET), empty="x")),
+    "device": (
+        node(1, [Rail("eno1", "", "192.168.9.1/24")]),
+        node(2, ETHERNET),
+        Node("thor", ("worker",), "", "", tuple(ETHERNET), empty="x"),
+    ),
 }
 
 
@@ -61,7 +77,10 @@ def test_the_drawing_is_the_recorded_one(name: str) -> None:
 def test_the_sentences() -> None:
     assert diagram.description(Fabric(FABRICS["single"], 9000)) == "No node is connected to another."
     pair = diagram.description(Fabric(FABRICS["pair"], 1500))
-    assert pair.endswith("Cable 1 joins spark1 QSFP port 1, a-name-that-is-too-long-for-its-box QSFP port 1: 10.110.0.0/24, 10.110.1.0/24, MTU 1500.")
+    assert pair.endswith(
+        "Cable 1 joins spark1 QSFP port 1, a-name-that-is-too-long-for-its-box QSFP port 1: 10.110.0.0/24, "
+        "10.110.1.0/24, MTU 1500."
+    )
     assert "10.110.0.2/24 (no carrier)" in pair
     assert diagram.description(Fabric(FABRICS["device"], 1500)).endswith(
         "The switch joins spark1 network device, spark2 network device, thor network device: 192.168.9.0/24, MTU 1500."
@@ -71,7 +90,13 @@ def test_the_sentences() -> None:
 
 @pytest.mark.parametrize(
     ("interface", "function"),
-    [("enp1s0f1np1", "0000:01:00.1"), ("enP2p1s0f0np0", "0002:01:00.0"), ("enP18p171s3f0", "0012:ab:03.0"), ("eno1", ""), ("enp1s0", "")],
+    [
+        ("enp1s0f1np1", "0000:01:00.1"),
+        ("enP2p1s0f0np0", "0002:01:00.0"),
+        ("enP18p171s3f0", "0012:ab:03.0"),
+        ("eno1", ""),
+        ("enp1s0", ""),
+    ],
 )
 def test_the_function_of_a_device(interface: str, function: str) -> None:
     assert diagram.pcie_function(interface) == function

@@ -30,10 +30,18 @@ GOOD: dict[str, Any] = {
     [
         pytest.param({}, id="on the fabric"),
         pytest.param(
-            {"node": "alone", "address": "127.0.0.1", "interface": "lo", "ray_node_ip_address": "127.0.0.1", "nodes": {"alone": "127.0.0.1"}},
+            {
+                "node": "alone",
+                "address": "127.0.0.1",
+                "interface": "lo",
+                "ray_node_ip_address": "127.0.0.1",
+                "nodes": {"alone": "127.0.0.1"},
+            },
             id="single node",
         ),
-        pytest.param({"interfaces": {**INTERFACES, "br0": {"addresses": ["10.110.0.1/24"]}}}, id="on a second interface, too"),
+        pytest.param(
+            {"interfaces": {**INTERFACES, "br0": {"addresses": ["10.110.0.1/24"]}}}, id="on a second interface, too"
+        ),
     ],
 )
 def test_a_good_address(changes: dict[str, Any]) -> None:
@@ -44,7 +52,11 @@ def test_a_good_address(changes: dict[str, Any]) -> None:
     ("changes", "found", "expected", "fix"),
     [
         pytest.param(
-            {"nodes": {**NODES, "spark2": "10.110.0.1"}}, "10.110.0.1 is also the address of spark2", "unique", "gb10_fabric_addresses", id="twice"
+            {"nodes": {**NODES, "spark2": "10.110.0.1"}},
+            "10.110.0.1 is also the address of spark2",
+            "unique",
+            "gb10_fabric_addresses",
+            id="twice",
         ),
         pytest.param(
             {"nodes": {**NODES, "spark1": "10.110.0.9"}},
@@ -53,9 +65,15 @@ def test_a_good_address(changes: dict[str, Any]) -> None:
             "for all nodes",
             id="other plan",
         ),
-        pytest.param({"nodes": {}}, "the cluster's address of spark1 is None", "the same", "for all nodes", id="unknown node"),
         pytest.param(
-            {"ray_node_ip_address": "192.168.1.11"}, "Ray uses 192.168.1.11", "the same", "remove --node-ip-address", id="Ray elsewhere"
+            {"nodes": {}}, "the cluster's address of spark1 is None", "the same", "for all nodes", id="unknown node"
+        ),
+        pytest.param(
+            {"ray_node_ip_address": "192.168.1.11"},
+            "Ray uses 192.168.1.11",
+            "the same",
+            "remove --node-ip-address",
+            id="Ray elsewhere",
         ),
         pytest.param(
             {"interface": "enP7s7"},
@@ -65,10 +83,26 @@ def test_a_good_address(changes: dict[str, Any]) -> None:
             id="other interface",
         ),
         pytest.param(
-            {"interface": "enP2p1s0f1np1"}, "(which has no address); it is on enp1s0f1np1", "on enP2p1s0f1np1", "qsfp_netplan", id="no address"
+            {"interface": "enP2p1s0f1np1"},
+            "(which has no address); it is on enp1s0f1np1",
+            "on enP2p1s0f1np1",
+            "qsfp_netplan",
+            id="no address",
         ),
-        pytest.param({"interface": "eth9"}, "(which does not exist); it is on enp1s0f1np1", "on eth9", "qsfp_netplan", id="no interface"),
-        pytest.param({"interfaces": {}}, "(which does not exist); no interface carries it", "10.110.0.1 on", "qsfp_netplan", id="carried nowhere"),
+        pytest.param(
+            {"interface": "eth9"},
+            "(which does not exist); it is on enp1s0f1np1",
+            "on eth9",
+            "qsfp_netplan",
+            id="no interface",
+        ),
+        pytest.param(
+            {"interfaces": {}},
+            "(which does not exist); no interface carries it",
+            "10.110.0.1 on",
+            "qsfp_netplan",
+            id="carried nowhere",
+        ),
     ],
 )
 def test_a_bad_address(changes: dict[str, Any], found: str, expected: str, fix: str) -> None:

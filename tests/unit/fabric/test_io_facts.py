@@ -45,7 +45,13 @@ def test_a_twin_in_full() -> None:
         "driver": "mlx5_core",
         "speed": 200000,
         "kind": "physical",
-        "pci": {"address": "0002:01:00.1", "width": 4, "max_width": 4, "speed": "32.0 GT/s PCIe", "max_speed": "32.0 GT/s PCIe"},
+        "pci": {
+            "address": "0002:01:00.1",
+            "width": 4,
+            "max_width": 4,
+            "speed": "32.0 GT/s PCIe",
+            "max_speed": "32.0 GT/s PCIe",
+        },
         "hca": "roceP2p1s0f1",
         "owners": [owner(CX7, "enP2p1s0f1np1", "ethernets", "name")],
     }
@@ -68,7 +74,11 @@ def test_a_twin_in_full() -> None:
     ("host", "interface", "expected"),
     [
         ("spark_pair", "lo", {"kind": "virtual", "driver": "", "speed": None, "pci": None, "hca": "", "owners": []}),
-        ("spark_pair", "enp1s0f0np0", {"carrier": False, "speed": None, "hca": "rocep1s0f0", "link_local": "", "owners": []}),
+        (
+            "spark_pair",
+            "enp1s0f0np0",
+            {"carrier": False, "speed": None, "hca": "rocep1s0f0", "link_local": "", "owners": []},
+        ),
         ("spark_bond", "bond0", {"kind": "virtual", "pci": None, "speed": 400000, "addresses": ["10.30.0.11/24"]}),
         ("thor", "mgbe0_0", {"kind": "physical", "driver": "nvethernet", "speed": 25000, "pci": None, "hca": ""}),
         ("thor", "docker0", {"kind": "virtual", "driver": "", "speed": None}),
@@ -117,7 +127,10 @@ def test_hardware(host: str, interface: str, expected: dict[str, Any]) -> None:
         pytest.param(
             "spark_bond",
             "bond0",
-            [owner("/etc/netplan/50-bond.yaml", "bond0", "bonds", "name"), owner("/etc/netplan/50-bond.yaml", "storage", "vlans", "member")],
+            [
+                owner("/etc/netplan/50-bond.yaml", "bond0", "bonds", "name"),
+                owner("/etc/netplan/50-bond.yaml", "storage", "vlans", "member"),
+            ],
             id="a bond is what carries a VLAN",
         ),
         pytest.param("spark_bond", "enP7s7", [], id="a shadowed file and an unreadable one own nothing"),
@@ -130,7 +143,12 @@ def test_hardware(host: str, interface: str, expected: dict[str, Any]) -> None:
             ],
             id="NetworkManager's patterns, and a profile for any cable",
         ),
-        pytest.param("thor", "docker0", [owner(f"/etc/{KEYFILES}/bridge.nmconnection", "bridge", "NetworkManager", "name")], id="a bridge"),
+        pytest.param(
+            "thor",
+            "docker0",
+            [owner(f"/etc/{KEYFILES}/bridge.nmconnection", "bridge", "NetworkManager", "name")],
+            id="a bridge",
+        ),
     ],
 )
 def test_owners(host: str, interface: str, expected: list[dict[str, str]]) -> None:
@@ -152,7 +170,16 @@ def test_owners(host: str, interface: str, expected: list[dict[str, str]]) -> No
             ],
             [{"file": "/etc/netplan/60-old.yaml", "reason": "it is not YAML, line 2"}],
         ),
-        ("thor", [], [{"file": f"/etc/{KEYFILES}/broken.nmconnection", "reason": "line 3 is neither a [group] nor key=value in one"}]),
+        (
+            "thor",
+            [],
+            [
+                {
+                    "file": f"/etc/{KEYFILES}/broken.nmconnection",
+                    "reason": "line 3 is neither a [group] nor key=value in one",
+                }
+            ],
+        ),
     ],
 )
 def test_files(host: str, netplan: list[str], unreadable: list[dict[str, str]]) -> None:
@@ -165,7 +192,9 @@ def test_no_secret_leaves_the_node(host: str, tmp_path: Path) -> None:
     # The parsers' messages quote a password that is the syntax error itself.
     root = plant(host, tmp_path)
     (root / "etc/netplan").mkdir(parents=True, exist_ok=True)
-    for number, value in enumerate(["*hunter2", "[hunter2", "@hunter2", '"hunter2', "hunter2: {hunter2", "hunter2\n\thunter2"]):
+    for number, value in enumerate(
+        ["*hunter2", "[hunter2", "@hunter2", '"hunter2', "hunter2: {hunter2", "hunter2\n\thunter2"]
+    ):
         (root / f"etc/netplan/95-{number}.yaml").write_text(f"network: {{}}\npassword: {value}\n", encoding="utf-8")
     found = run_module("fabric_info", {"root": str(root)})
     assert {f"/etc/netplan/95-{number}.yaml" for number in range(6)} <= {entry["file"] for entry in found["unreadable"]}
@@ -222,7 +251,14 @@ def test_no_recorded_machine(tmp_path: Path) -> None:
 
 
 def test_this_machine(tmp_path: Path) -> None:
-    links = [{"ifname": "lo", "mtu": 65536, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]}]
+    links = [
+        {
+            "ifname": "lo",
+            "mtu": 65536,
+            "flags": ["UP", "LOWER_UP"],
+            "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}],
+        }
+    ]
     found = run_module("fabric_info", {}, program(tmp_path, "ip", f"echo '{json.dumps(links)}'"))
     assert (found["interfaces"]["lo"]["kind"], found["interfaces"]["lo"]["addresses"]) == ("virtual", ["127.0.0.1/8"])
 
@@ -252,4 +288,6 @@ runpy.run_path({str(path)!r}, run_name="__main__")
 
 def test_without_netplan_no_yaml_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    assert io_fabric.read(lambda argv: (127, "", f"{argv[0]} must not run"), str(plant("thor", tmp_path)))["netplan"] == []
+    assert (
+        io_fabric.read(lambda argv: (127, "", f"{argv[0]} must not run"), str(plant("thor", tmp_path)))["netplan"] == []
+    )

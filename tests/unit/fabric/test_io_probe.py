@@ -44,7 +44,11 @@ def test_a_fabric_is_verified_by_a_packet_on_every_path(node: Node, verified: bo
     ("stdout", "stderr", "reported"),
     [
         ("", "ping: local error: message too long, mtu=1500\n", "ping: local error: message too long, mtu=1500"),
-        ("PING 10.110.0.2\n\n--- 10.110.0.2 ping statistics ---\n1 packets transmitted, 0 received\n\n", "", "1 packets transmitted, 0 received"),
+        (
+            "PING 10.110.0.2\n\n--- 10.110.0.2 ping statistics ---\n1 packets transmitted, 0 received\n\n",
+            "",
+            "1 packets transmitted, 0 received",
+        ),
         ("reply lost\n--- ping statistics ---\n", "", "reply lost"),
         ("--- ping statistics ---\n", "", "ping failed with status 2"),
         ("", "", "ping failed with status 2"),
@@ -52,13 +56,19 @@ def test_a_fabric_is_verified_by_a_packet_on_every_path(node: Node, verified: bo
 )
 def test_the_last_line_of_ping_is_the_reason(stdout: str, stderr: str, reported: str) -> None:
     (target, *_others) = io_probe.targets(RAILS)
-    assert io_probe._probe(lambda _argv: (2, stdout, stderr), target, 9000) == {**target, "reported": reported, "small": None}
+    assert io_probe._probe(lambda _argv: (2, stdout, stderr), target, 9000) == {
+        **target,
+        "reported": reported,
+        "small": None,
+    }
 
 
 def test_every_path_is_a_target() -> None:
     assert [tuple(target.values()) for target in io_probe.targets(RAILS)] == [
-        ("port0", "spark2", "10.110.0.2", "02:00:00:00:00:02"), ("port1", "spark2", "10.110.1.2", ""), ("port1", "spark3", "10.110.1.3", ""),
-    ]  # fmt: skip
+        ("port0", "spark2", "10.110.0.2", "02:00:00:00:00:02"),
+        ("port1", "spark2", "10.110.1.2", ""),
+        ("port1", "spark3", "10.110.1.3", ""),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -102,20 +112,30 @@ class Later:
         return (0, "", "") if carries else (1, "", "no answer")
 
 
-@pytest.mark.parametrize(("ready", "timeout", "pauses"), [({"port0": 0, "port1": 0}, 5, 0), ({"port0": 101, "port1": 102.5}, 5, 5)])
-def test_it_waits_until_all_paths_carry_full_packets(monkeypatch: pytest.MonkeyPatch, ready: dict[str, float], timeout: int, pauses: int) -> None:
+@pytest.mark.parametrize(
+    ("ready", "timeout", "pauses"), [({"port0": 0, "port1": 0}, 5, 0), ({"port0": 101, "port1": 102.5}, 5, 5)]
+)
+def test_it_waits_until_all_paths_carry_full_packets(
+    monkeypatch: pytest.MonkeyPatch, ready: dict[str, float], timeout: int, pauses: int
+) -> None:
     run = Later(monkeypatch, **ready)
     assert io_probe.unverified_paths(run, io_probe.targets(RAILS), 9000, timeout) == []
     assert run.pauses == pauses
 
 
 @pytest.mark.parametrize(
-    ("cut", "reported"), [(False, "small packets arrive, but not packets of 9000 bytes"), (True, "no reply (no answer)")], ids=["MTU", "cut"]
+    ("cut", "reported"),
+    [(False, "small packets arrive, but not packets of 9000 bytes"), (True, "no reply (no answer)")],
+    ids=["MTU", "cut"],
 )
-def test_a_path_that_stays_unverified_is_tried_with_a_small_packet(monkeypatch: pytest.MonkeyPatch, cut: bool, reported: str) -> None:
+def test_a_path_that_stays_unverified_is_tried_with_a_small_packet(
+    monkeypatch: pytest.MonkeyPatch, cut: bool, reported: str
+) -> None:
     run = Later(monkeypatch, cut, port0=0, port1=1000)
     found = io_probe.unverified_paths(run, io_probe.targets(RAILS), 9000, 2)
-    assert [(path["peer"], path["small"], path["reported"]) for path in found] == [(peer, not cut, reported) for peer in ("spark2", "spark3")]
+    assert [(path["peer"], path["small"], path["reported"]) for path in found] == [
+        (peer, not cut, reported) for peer in ("spark2", "spark3")
+    ]
     assert run.pauses == 5, "until the time is over, and once more"
 
 
@@ -124,10 +144,22 @@ def test_a_round_trip() -> None:
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         asked.append(argv)
-        return 0, "5 packets transmitted, 4 received, 20% packet loss, time 8ms\nrtt min/avg/max/mdev = 0.021/0.032/0.043/0.004 ms\n", ""
+        return (
+            0,
+            (
+                "5 packets transmitted, 4 received, 20% packet loss, time 8ms\nrtt min/avg/max/mdev = "
+                "0.021/0.032/0.043/0.004 ms\n"
+            ),
+            "",
+        )
 
     (target, *_others) = io_probe.targets(RAILS)
     assert io_probe.round_trip(run, target, 5) == {
-        "interface": "port0", "peer": "spark2", "lost_percent": 20.0, "min_ms": 0.021, "avg_ms": 0.032, "max_ms": 0.043,
-    }  # fmt: skip
+        "interface": "port0",
+        "peer": "spark2",
+        "lost_percent": 20.0,
+        "min_ms": 0.021,
+        "avg_ms": 0.032,
+        "max_ms": 0.043,
+    }
     assert asked == [["ping", "-n", "-q", "-c", "5", "-i", "0.2", "-W", "1", "-I", "port0", "10.110.0.2"]]

@@ -67,9 +67,18 @@ def taken(plan: dict[str, Any]) -> list[list[int]]:
 @pytest.mark.parametrize(
     ("nodes", "expected", "why"),
     [
-        pytest.param(sparks((EMPTY, LIT), (EMPTY, LIT)), [[1], [1]], "port 1, with carrier on every node", id="a cable at port 1"),
-        pytest.param(sparks((LIT, EMPTY), (LIT, EMPTY)), [[0], [0]], "port 0, with carrier on every node", id="a cable at port 0"),
-        pytest.param(sparks((LIT, LIT), (LIT, LIT)), [[0, 1], [0, 1]], "ports 0 and 1, with carrier on every node", id="two cables"),
+        pytest.param(
+            sparks((EMPTY, LIT), (EMPTY, LIT)), [[1], [1]], "port 1, with carrier on every node", id="a cable at port 1"
+        ),
+        pytest.param(
+            sparks((LIT, EMPTY), (LIT, EMPTY)), [[0], [0]], "port 0, with carrier on every node", id="a cable at port 0"
+        ),
+        pytest.param(
+            sparks((LIT, LIT), (LIT, LIT)),
+            [[0, 1], [0, 1]],
+            "ports 0 and 1, with carrier on every node",
+            id="two cables",
+        ),
         pytest.param(
             sparks((LIT, EMPTY), (EMPTY, LIT)),
             [[0], [1]],
@@ -82,13 +91,26 @@ def taken(plan: dict[str, Any]) -> list[list[int]]:
             "port 1, with carrier on every node; not port 0 of spark1, which others lack",
             id="a port that leads elsewhere",
         ),
-        pytest.param(sparks((DOWN, LIT), (DOWN, LIT)), [[1], [1]], "port 1, with carrier on every node", id="the other port is down"),
-        pytest.param(sparks((LIT, DOWN), (LIT, EMPTY)), [[0], [0]], "port 0, with carrier on every node", id="down on one node"),
         pytest.param(
-            sparks(*[(EMPTY, LIT)] * 4, gb10_fabric_topology="switch"), [[1]] * 4, "port 1, with carrier on every node", id="a switch"
+            sparks((DOWN, LIT), (DOWN, LIT)),
+            [[1], [1]],
+            "port 1, with carrier on every node",
+            id="the other port is down",
         ),
         pytest.param(
-            sparks(*[(LIT, LIT)] * 4, gb10_fabric_topology="switch"), [[0, 1]] * 4, "ports 0 and 1, with carrier on every node", id="two switches"
+            sparks((LIT, DOWN), (LIT, EMPTY)), [[0], [0]], "port 0, with carrier on every node", id="down on one node"
+        ),
+        pytest.param(
+            sparks(*[(EMPTY, LIT)] * 4, gb10_fabric_topology="switch"),
+            [[1]] * 4,
+            "port 1, with carrier on every node",
+            id="a switch",
+        ),
+        pytest.param(
+            sparks(*[(LIT, LIT)] * 4, gb10_fabric_topology="switch"),
+            [[0, 1]] * 4,
+            "ports 0 and 1, with carrier on every node",
+            id="two switches",
         ),
         pytest.param(
             sparks((LIT, EMPTY), (EMPTY, LIT), (EMPTY, LIT), gb10_fabric_topology="switch"),
@@ -153,7 +175,10 @@ def test_a_cable_that_falls_out_of_a_live_fabric_is_an_error_and_no_other_networ
     assert [problem.path for problem in problems] == ["nodes[0].ports[0]", "nodes[1].ports[0]"]
     assert problems[0].found == "port 0 of spark1 has no carrier"
     assert problems[0].fix.endswith("list only the cabled ports in gb10_fabric_ports")
-    assert taken(planned([{**node, "settings": {**node["settings"], "gb10_fabric_ports": [1]}} for node in nodes])) == [[1], [1]]
+    assert taken(planned([{**node, "settings": {**node["settings"], "gb10_fabric_ports": [1]}} for node in nodes])) == [
+        [1],
+        [1],
+    ]
 
 
 def test_a_listed_port_without_carrier_is_named_with_the_one_that_has_it() -> None:
@@ -195,11 +220,18 @@ FIRST, SECOND = slice(1), slice(1, 2)
     ("dead", "live", "dark", "wanted"),
     [(SECOND, "enp1s0f1np1", "enP2p1s0f1np1", "first"), (FIRST, "enP2p1s0f1np1", "enp1s0f1np1", "second")],
 )
-def test_a_port_with_one_function_has_its_causes_and_a_way_out(ports: Any, dead: slice, live: str, dark: str, wanted: str) -> None:
+def test_a_port_with_one_function_has_its_causes_and_a_way_out(
+    ports: Any, dead: slice, live: str, dark: str, wanted: str
+) -> None:
     problems = mistakes(half(dead, gb10_fabric_ports=ports))
     assert [problem.path.startswith(f"nodes[{index}].ports") for index, problem in enumerate(problems)] == [True, True]
     assert problems[0].found == f"port 1 of spark1 has carrier on {live} only, not on {dark}, its other PCIe function"
-    for cause in ("another cable", "BIOS to 2026-04", "power supply for a minute", f"gb10_fabric_functions: {wanted}, for one rail"):
+    for cause in (
+        "another cable",
+        "BIOS to 2026-04",
+        "power supply for a minute",
+        f"gb10_fabric_functions: {wanted}, for one rail",
+    ):
         assert cause in problems[0].fix
     nodes = half(dead, gb10_fabric_ports=ports, gb10_fabric_functions=wanted)
     plan = planned(nodes)
@@ -225,13 +257,19 @@ def test_a_fabric_of_one_function_is_a_warning_and_has_half_the_bandwidth() -> N
         assert bandwidth.expected(plan.facts(), "nccl", 0.0) == expected
 
 
-@pytest.mark.parametrize(("topology", "count", "rails", "last"), [("ring", 3, 2, "10.110.1.3/24"), ("switch", 4, 1, "10.110.0.4/24")])
+@pytest.mark.parametrize(
+    ("topology", "count", "rails", "last"), [("ring", 3, 2, "10.110.1.3/24"), ("switch", 4, 1, "10.110.0.4/24")]
+)
 def test_one_function_in_every_topology(topology: str, count: int, rails: int, last: str) -> None:
     ports = (LIT, LIT) if topology == "ring" else (EMPTY, LIT)
     plan = planned(sparks(*[ports] * count, gb10_fabric_topology=topology, gb10_fabric_functions="first"))
     assert {len(node["rails"]) for node in plan["nodes"]} == {rails}
     assert plan["nodes"][-1]["rails"][-1]["address"] == last
-    assert all(len(rail["peers"]) == (1 if topology == "ring" else count - 1) for node in plan["nodes"] for rail in node["rails"])
+    assert all(
+        len(rail["peers"]) == (1 if topology == "ring" else count - 1)
+        for node in plan["nodes"]
+        for rail in node["rails"]
+    )
 
 
 def test_a_function_that_is_gone_has_the_same_causes() -> None:
@@ -265,12 +303,19 @@ def test_a_missing_cable_of_a_ring_is_found_at_both_ends() -> None:
     ("nodes", "path", "found", "fix"),
     [
         pytest.param(
-            sparks((EMPTY, LIT), (EMPTY, EMPTY)), "nodes[1].ports", "no QSFP port of spark2 has carrier", "plug in the cable", id="no cable"
+            sparks((EMPTY, LIT), (EMPTY, EMPTY)),
+            "nodes[1].ports",
+            "no QSFP port of spark2 has carrier",
+            "plug in the cable",
+            id="no cable",
         ),
         pytest.param(
             sparks((EMPTY, LIT), (DOWN, DOWN)),
             "nodes[1].ports",
-            "no QSFP port of spark2 shows carrier; enp1s0f0np0, enP2p1s0f0np0, enp1s0f1np1, enP2p1s0f1np1 are down, so carrier is unknown",
+            (
+                "no QSFP port of spark2 shows carrier; enp1s0f0np0, enP2p1s0f0np0, enp1s0f1np1, enP2p1s0f1np1 are "
+                "down, so carrier is unknown"
+            ),
             "`sudo ip link set dev enp1s0f0np0 up` for each, or list gb10_fabric_ports",
             id="down",
         ),
@@ -363,7 +408,10 @@ def test_nccl_gets_the_names_that_each_node_has() -> None:
     nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
     renamed(nodes[1], MLX5)
     plan = planned(nodes)
-    assert [node["environment"]["NCCL_IB_HCA"] for node in plan["nodes"]] == ["rocep1s0f1,roceP2p1s0f1", "mlx5_1,mlx5_3"]
+    assert [node["environment"]["NCCL_IB_HCA"] for node in plan["nodes"]] == [
+        "rocep1s0f1,roceP2p1s0f1",
+        "mlx5_1,mlx5_3",
+    ]
     assert [rail["hca"] for rail in plan["nodes"][1]["rails"]] == ["mlx5_1", "mlx5_3"]
 
 
@@ -397,7 +445,9 @@ def test_rdma_is_not_asked_for_where_it_is_not_used(settings: dict[str, Any]) ->
     for node in nodes:
         node["settings"] |= settings
     environment = planned(nodes)["nodes"][1]["environment"]
-    assert environment.get("NCCL_IB_HCA") == (None if "gb10_fabric_transport" in settings else "rocep1s0f1,roceP2p1s0f1")
+    assert environment.get("NCCL_IB_HCA") == (
+        None if "gb10_fabric_transport" in settings else "rocep1s0f1,roceP2p1s0f1"
+    )
 
 
 def test_a_ring_is_not_told_of_sockets() -> None:
@@ -408,7 +458,9 @@ def test_a_ring_is_not_told_of_sockets() -> None:
     assert (problem.path, problem.fix) == ("nodes[2].ports[1]", "load its driver: `sudo modprobe mlx5_ib`")
 
 
-@pytest.mark.parametrize(("state", "said"), [("DOWN", "DOWN"), ("INIT", "INIT"), ("ARMED", "ARMED"), ("", "in an unknown state")])
+@pytest.mark.parametrize(
+    ("state", "said"), [("DOWN", "DOWN"), ("INIT", "INIT"), ("ARMED", "ARMED"), ("", "in an unknown state")]
+)
 def test_an_hca_has_to_be_active(state: str, said: str) -> None:
     nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
     nodes[0]["observed"]["rdma"]["rocep1s0f1"]["state"] = state
@@ -439,7 +491,9 @@ def test_rdma_that_no_program_can_open_is_refused() -> None:
         ("thor", [None, None], None),
     ],
 )
-def test_what_is_read_of_a_machine_is_enough(tmp_path: Path, host: str, carriers: list[bool | None], hca: str | None) -> None:
+def test_what_is_read_of_a_machine_is_enough(
+    tmp_path: Path, host: str, carriers: list[bool | None], hca: str | None
+) -> None:
     found = network(io_fabric.read(lambda argv: (127, "", argv[0]), str(plant(host, tmp_path))))
     assert [fabric_links.carrier(found.interfaces, port) for port in SPARK_PORTS] == carriers
     assert found.hcas.get("enp1s0f1np1") == hca
@@ -456,4 +510,8 @@ def test_auto_never_guesses(ports: list[tuple[dict[str, Any], dict[str, Any]]], 
     assert bool(plan) != bool(problems)
     if plan and topology != "ring":
         chosen = zip(nodes, taken(plan), strict=True)
-        assert all(fabric_links.carrier(interfaces(node["observed"]["interfaces"]), port) for node, some in chosen for port in some)
+        assert all(
+            fabric_links.carrier(interfaces(node["observed"]["interfaces"]), port)
+            for node, some in chosen
+            for port in some
+        )

@@ -77,7 +77,10 @@ def test_a_file_of_ours_alone_keeps_its_frame() -> None:
     assert netplan.without(document, ["enp1s0f1np1"]) == ({"network": {"version": 2}}, ["enp1s0f1np1"])
 
 
-@pytest.mark.parametrize("document", [None, [], "text", {}, {"network": None}, {"network": {"ethernets": None}}, {"network": {"ethernets": []}}])
+@pytest.mark.parametrize(
+    "document",
+    [None, [], "text", {}, {"network": None}, {"network": {"ethernets": None}}, {"network": {"ethernets": []}}],
+)
 def test_what_has_no_interfaces_is_left_alone(document: Any) -> None:
     assert netplan.without(document, ["enp1s0f1np1"]) == (document, [])
 
@@ -107,11 +110,20 @@ class Host:
                     return 1, "", f'Device "{name}" does not exist.'
                 found = self.links[name]
                 infos = [
-                    {"family": "inet", "local": a.split("/")[0], "prefixlen": int(a.split("/")[1]), **({"dynamic": True} if dynamic else {})}
+                    {
+                        "family": "inet",
+                        "local": a.split("/")[0],
+                        "prefixlen": int(a.split("/")[1]),
+                        **({"dynamic": True} if dynamic else {}),
+                    }
                     for dynamic, some in ((False, found["addresses"]), (True, found["dynamic"]))
                     for a in some
                 ]
-                return 0, json.dumps([{"flags": ["UP"] if found["up"] else [], "mtu": found["mtu"], "addr_info": infos}]), ""
+                return (
+                    0,
+                    json.dumps([{"flags": ["UP"] if found["up"] else [], "mtu": found["mtu"], "addr_info": infos}]),
+                    "",
+                )
             case ["ip", "address", "delete", address, "dev", name]:
                 self.links[name]["addresses"].remove(address)
             case ["ip", "address", "replace", address, "dev", name]:
@@ -216,9 +228,16 @@ def test_the_timer_outlives_a_reboot_and_the_program_needs_nothing_else(host: Ho
 def test_the_restore_program_runs_by_itself(host: Host) -> None:
     """systemd runs it with the two copied files: one more import would break the rollback of every host."""
     changed(host)
-    program = "from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io; print(io.__file__)"
+    program = (
+        "from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io; print(io.__file__)"
+    )
     answer = subprocess.run(
-        [sys.executable, "-S", "-c", program], env={"PYTHONPATH": io_netplan.PROGRAM}, cwd="/", capture_output=True, text=True, check=False
+        [sys.executable, "-S", "-c", program],
+        env={"PYTHONPATH": io_netplan.PROGRAM},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith(io_netplan.PROGRAM)
@@ -235,7 +254,9 @@ def planted(host: Host) -> Path:
     (state / "lock").symlink_to(target)
     document = {"id": "one", "final": False, "before": {"files": {str(target): ["theirs", 0o644]}, "links": {}}}
     for name in ("pending.json", "original.json"):
-        (state / name).write_text(json.dumps(document if name == "pending.json" else document["before"]), encoding="utf-8")
+        (state / name).write_text(
+            json.dumps(document if name == "pending.json" else document["before"]), encoding="utf-8"
+        )
     return target
 
 
@@ -257,7 +278,9 @@ def test_a_state_folder_that_root_does_not_own_alone_is_refused(host: Host, what
         lambda: io_netplan.restore(host.run, "restored"),
         lambda: io_netplan.read(io_netplan.ORIGINAL),
     ):
-        with pytest.raises(io_netplan.NetplanError, match=rf"root runs the program in {state}. Expected: .* Fix: remove {state}"):
+        with pytest.raises(
+            io_netplan.NetplanError, match=rf"root runs the program in {state}. Expected: .* Fix: remove {state}"
+        ):
             attempt()
     assert target.read_text(encoding="utf-8") == "root"
     assert (host.asked, list(Path(io_netplan.UNITS).iterdir())) == ([], [])
@@ -284,7 +307,10 @@ def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(host: Host, r
     assert not Path(io_netplan.STATE).exists()
     io_netplan.arm(host.run, "two", before, 60, final=True)
     assert not Path(io_netplan.FORMER).exists()
-    assert (io_netplan.read(io_netplan.ORIGINAL), io_netplan.confirm(host.run, "two")) == ({**before, "written": {}}, True)
+    assert (io_netplan.read(io_netplan.ORIGINAL), io_netplan.confirm(host.run, "two")) == (
+        {**before, "written": {}},
+        True,
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
@@ -336,7 +362,9 @@ def test_what_dhcp_gave_is_neither_saved_nor_removed(host: Host) -> None:
 
 
 @pytest.mark.parametrize(("after", "by_hand"), [(1.0, []), (60.0, ["ip address replace 192.168.100.1/24 dev fast"])])
-def test_the_renderer_has_time_to_set_its_addresses(host: Host, monkeypatch: pytest.MonkeyPatch, after: float, by_hand: list[str]) -> None:
+def test_the_renderer_has_time_to_set_its_addresses(
+    host: Host, monkeypatch: pytest.MonkeyPatch, after: float, by_hand: list[str]
+) -> None:
     """NetworkManager does not activate its profile on a device with an address that it did not set."""
     now = 0.0
 
@@ -365,14 +393,23 @@ def test_a_device_that_was_down_goes_down_again(host: Host) -> None:
     assert host.links["fast"]["up"] is False
 
 
-PARAMS = {"state": "present", "content": "ours", "files": {}, "takeover": False, "rails": [{"interface": "enp1s0f1np1"}], "mtu": 9000}
+PARAMS = {
+    "state": "present",
+    "content": "ours",
+    "files": {},
+    "takeover": False,
+    "rails": [{"interface": "enp1s0f1np1"}],
+    "mtu": 9000,
+}
 
 
 @pytest.fixture
 def folders(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     """The host's files at their usual paths, below its folder."""
     monkeypatch.setattr(io_netplan_files, "NETPLAN_FILE", host.path("60-gb10.yaml"))
-    monkeypatch.setattr(io_netplan_files.glob, "glob", lambda _pattern: sorted(str(path) for path in host.folder.glob("*.yaml")))
+    monkeypatch.setattr(
+        io_netplan_files.glob, "glob", lambda _pattern: sorted(str(path) for path in host.folder.glob("*.yaml"))
+    )
     return host
 
 
@@ -389,8 +426,14 @@ def test_a_takeover_rewrites_only_files_that_name_an_interface(folders: Host) ->
 
 
 def test_netplan_warns_of_a_file_that_others_can_read(folders: Host) -> None:
-    files = io_netplan_files.target({**PARAMS, "files": {"/etc/sysctl.d/60.conf": "theirs", "/etc/NetworkManager/60.conf": ""}})[0]["files"]
-    assert files == {folders.path("60-gb10.yaml"): ["ours", 0o600], "/etc/sysctl.d/60.conf": ["theirs", 0o644], "/etc/NetworkManager/60.conf": None}
+    files = io_netplan_files.target(
+        {**PARAMS, "files": {"/etc/sysctl.d/60.conf": "theirs", "/etc/NetworkManager/60.conf": ""}}
+    )[0]["files"]
+    assert files == {
+        folders.path("60-gb10.yaml"): ["ours", 0o600],
+        "/etc/sysctl.d/60.conf": ["theirs", 0o644],
+        "/etc/NetworkManager/60.conf": None,
+    }
 
 
 def test_the_difference_is_between_the_host_and_the_plan(folders: Host) -> None:
@@ -418,9 +461,16 @@ def test_netplan_judges_the_files_of_the_host_with_ours(netplan_folder: Path, tm
         seen.update({path.name: path.read_text(encoding="utf-8") for path in scratch.iterdir()})
         return 1, "", f"{scratch}/60.yaml:1:1: bad\n"
 
-    files = {f"{netplan_folder}/60.yaml": ["ours", 0o600], f"{netplan_folder}/50.yaml": None, "/etc/sysctl.d/60.conf": ["other", 0o644]}
+    files = {
+        f"{netplan_folder}/60.yaml": ["ours", 0o600],
+        f"{netplan_folder}/50.yaml": None,
+        "/etc/sysctl.d/60.conf": ["other", 0o644],
+    }
     answer = io_netplan_files.refusal(run, files, [], str(tmp_path / "scratch"))
-    assert (answer, seen) == (f"netplan rejects {netplan_folder}/60.yaml: line 1: bad", {"01-host.yaml": "host", "60.yaml": "ours"})
+    assert (answer, seen) == (
+        f"netplan rejects {netplan_folder}/60.yaml: line 1: bad",
+        {"01-host.yaml": "host", "60.yaml": "ours"},
+    )
 
 
 def test_without_files_netplan_is_not_asked(netplan_folder: Path) -> None:
@@ -436,7 +486,9 @@ def test_one_file_is_enough_to_be_rejected(netplan_folder: Path) -> None:
     def run(argv: list[str]) -> tuple[int, str, str]:
         return 1, "", f"{argv[-1]}{netplan_folder}/01-host.yaml:1:1: bad\n"
 
-    assert io_netplan_files.rejected(run) == [{"file": f"{netplan_folder}/01-host.yaml", "reason": "netplan rejects it: line 1: bad"}]
+    assert io_netplan_files.rejected(run) == [
+        {"file": f"{netplan_folder}/01-host.yaml", "reason": "netplan rejects it: line 1: bad"}
+    ]
 
 
 def test_no_error_quotes_other_peoples_files(folders: Host, tmp_path: Path) -> None:
@@ -446,7 +498,14 @@ def test_no_error_quotes_other_peoples_files(folders: Host, tmp_path: Path) -> N
         io_netplan_files.target({**PARAMS, "takeover": True})
 
     def run(_argv: list[str]) -> tuple[int, str, str]:
-        return 1, "", f"{tmp_path}/scratch/etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:\n    password: *hunter2\n    ^\n"
+        return (
+            1,
+            "",
+            (
+                f"{tmp_path}/scratch/etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:\n    password: "
+                "*hunter2\n    ^\n"
+            ),
+        )
 
     said = io_netplan_files.refusal(run, {}, [], str(tmp_path / "scratch"))
     assert said == "netplan rejects /etc/netplan/40-cx7.yaml: line 2: Invalid YAML: unknown alias:"
@@ -466,7 +525,10 @@ accessible by others.
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (WARNED, ("/etc/netplan/90-NM-a1.yaml", "line 10: Error in network definition: unknown key management type 'foo'")),
+        (
+            WARNED,
+            ("/etc/netplan/90-NM-a1.yaml", "line 10: Error in network definition: unknown key management type 'foo'"),
+        ),
         ("** (generate:9): WARNING **: x are too open.\nout of memory\n", ("", "out of memory")),
         ("", ("", "no reason given")),
     ],
@@ -481,13 +543,18 @@ def test_the_file_and_the_reason_of_a_rejection(text: str, found: tuple[str, str
         ([], []),
         (["01-good.yaml"], []),
         (["01-good.yaml", "40-bad.yaml", "50-bad.yaml"], ["40-bad.yaml"]),
-        ([f"90-NM-{UUID}.yaml", "01-good.yaml", f"90-NM-{UUID}-home.yaml"], [f"90-NM-{UUID}-home.yaml", f"90-NM-{UUID}.yaml"]),
+        (
+            [f"90-NM-{UUID}.yaml", "01-good.yaml", f"90-NM-{UUID}-home.yaml"],
+            [f"90-NM-{UUID}-home.yaml", f"90-NM-{UUID}.yaml"],
+        ),
         # Ours is written again, and hides no other one.
         (["60-gb10-qsfp.yaml", "70-bad.yaml"], ["70-bad.yaml"]),
         (["60-gb10-qsfp.yaml"], []),
     ],
 )
-def test_the_files_that_netplan_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], found: list[str]) -> None:
+def test_the_files_that_netplan_rejects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], found: list[str]
+) -> None:
     """A stand-in of the generator ends, like netplan, at the first file that it rejects."""
     folder = tmp_path / "etc/netplan"
     folder.mkdir(parents=True)
@@ -520,7 +587,9 @@ def test_the_difference_shows_no_content_of_other_peoples_files(folders: Host) -
 def test_a_device_that_the_plan_left_gets_back_what_it_had() -> None:
     saved = {"up": True, "mtu": 1500, "addresses": [], "sysctl": {}}
     Path(io_netplan.STATE).mkdir(parents=True)
-    Path(io_netplan.ORIGINAL).write_text(json.dumps({"files": {}, "links": {"enp1s0f0np0": saved, "enp1s0f1np1": saved}}), encoding="utf-8")
+    Path(io_netplan.ORIGINAL).write_text(
+        json.dumps({"files": {}, "links": {"enp1s0f0np0": saved, "enp1s0f1np1": saved}}), encoding="utf-8"
+    )
     target, _others = io_netplan_files.target(PARAMS)
     assert target["links"] == {"enp1s0f0np0": saved}
     target, _others = io_netplan_files.target({**PARAMS, "state": "absent"})
@@ -566,7 +635,11 @@ def test_a_clock_that_is_behind_applies_nothing_again(folders: Host, monkeypatch
     path, generated = Path(io_netplan_files.NETPLAN_FILE), folders.folder / "enp1s0f1np1.network"
     monkeypatch.setattr(io_netplan_files, "_GENERATED", ((f"{folders.folder}/", "", ".network"),))
     generated.touch()
-    monkeypatch.setattr(io_netplan_files.io_node, "interfaces", lambda _run: {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}})
+    monkeypatch.setattr(
+        io_netplan_files.io_node,
+        "interfaces",
+        lambda _run: {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}},
+    )
     monkeypatch.setattr(io_netplan_files.io_netplan, "sysctl", lambda _name, key: netplan.RAIL[key])
     params = {**PARAMS, "rails": [{"interface": "enp1s0f1np1", "address": "10.110.0.1/24"}]}
     target, _others = io_netplan_files.target(params)
@@ -595,7 +668,9 @@ def copies(host: Host) -> list[str]:
     return sorted(path.name for path in host.folder.glob(".*.gb10-before"))
 
 
-def test_a_full_disk_keeps_neither_devices_nor_files_from_coming_back(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_neither_devices_nor_files_from_coming_back(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = changed(host)
     assert copies(host) == [".40-cx7.yaml.gb10-before"]
     host.asked.clear()
@@ -603,7 +678,9 @@ def test_a_full_disk_keeps_neither_devices_nor_files_from_coming_back(host: Host
     assert io_netplan.restore(host.run, "restored by the timer")
     assert io_netplan.capture(host.run, before["files"], before["links"]) == before
     assert host.asked.count("netplan apply") == 1
-    assert host.asked.index("ip address delete 10.110.0.1/24 dev fast") < host.asked.index("netplan apply"), "the devices come first"
+    assert host.asked.index("ip address delete 10.110.0.1/24 dev fast") < host.asked.index("netplan apply"), (
+        "the devices come first"
+    )
     # It is not restored again, although its end could not be recorded.
     assert io_netplan.read(io_netplan.PENDING) is None
     assert "systemctl disable --now gb10-netplan-restore.timer" in host.asked
@@ -614,7 +691,10 @@ def test_a_file_that_cannot_be_put_back_is_tried_again(host: Host, monkeypatch: 
     before = changed(host)
     Path(host.path(".40-cx7.yaml.gb10-before")).unlink()
     room = full(monkeypatch)
-    with pytest.raises(io_netplan.NetplanError, match=r"the devices are as before, but .*40-cx7\.yaml could not be restored \(No space left"):
+    with pytest.raises(
+        io_netplan.NetplanError,
+        match=r"the devices are as before, but .*40-cx7\.yaml could not be restored \(No space left",
+    ):
         io_netplan.restore(host.run, "restored by the timer")
     assert io_netplan.capture(host.run, [], before["links"])["links"] == before["links"]
     assert "netplan apply" in host.asked
@@ -641,7 +721,9 @@ def test_what_is_removed_makes_room_for_what_returns(host: Host, monkeypatch: py
 
 
 @pytest.mark.parametrize("room", [(), ("pending.json",), ("pending.json", "program")])
-def test_without_room_for_the_way_back_nothing_changes(host: Host, monkeypatch: pytest.MonkeyPatch, room: tuple[str, ...]) -> None:
+def test_without_room_for_the_way_back_nothing_changes(
+    host: Host, monkeypatch: pytest.MonkeyPatch, room: tuple[str, ...]
+) -> None:
     old = host.write("40-cx7.yaml", "old", 0o640)
     host.link("fast", "192.168.100.1/24")
     target = {"files": {old: ["changed", 0o600]}, "links": {}}
@@ -652,13 +734,17 @@ def test_without_room_for_the_way_back_nothing_changes(host: Host, monkeypatch: 
     assert "netplan apply" not in host.asked
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10.yaml")
     host.link("fast", "192.168.100.1/24")
     target = {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {"fast": None}}
     before = io_netplan.capture(host.run, target["files"], ["fast"])
     full(monkeypatch, "pending.json", "program", "systemd", ".gb10-before", "40-cx7.yaml")
-    identifier, problem = netplan_apply.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
+    identifier, problem = netplan_apply.change(
+        host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list
+    )
     assert (identifier, "No space left" in problem, "The old configuration is restored" in problem) == ("", True, True)
     assert io_netplan.capture(host.run, target["files"], ["fast"]) == before
 
@@ -723,7 +809,9 @@ def test_a_removal_needs_no_plan(folders: Host) -> None:
         return io_netplan_files.differences(folders.run, params, target)
 
     assert f"{path} differs" in differences()
-    identifier, problem = netplan_apply.change(folders.run, {**params, "identifier": "two", "confirm_timeout": 60}, target, differences)
+    identifier, problem = netplan_apply.change(
+        folders.run, {**params, "identifier": "two", "confirm_timeout": 60}, target, differences
+    )
     assert (identifier, problem) == ("two", "")
     assert io_netplan.confirm(folders.run, "two")
     assert io_netplan.capture(folders.run, [path], RAILS) == before
@@ -780,7 +868,9 @@ def test_what_was_taken_out_twice_comes_back_as_it_was_the_last_time(folders: Ho
     folders.write("40-cx7.yaml", yaml.safe_dump(both))
     applied(folders)
     # Its owner adds one of the two again, and more.
-    mine = edited(folders, lambda network: network["ethernets"].update(enp1s0f1np1={"mtu": 4000}, enP8s8={"dhcp4": False}))
+    mine = edited(
+        folders, lambda network: network["ethernets"].update(enp1s0f1np1={"mtu": 4000}, enP8s8={"dhcp4": False})
+    )
     applied(folders)
     assert list(found(folders)["network"]["ethernets"]) == ["enP7s7", "enP8s8"]
     applied(folders, state="absent")
@@ -804,14 +894,22 @@ def test_an_interface_returns_into_whatever_is_left(document: Any) -> None:
         pytest.param("run/systemd/network/10-netplan-enP7s7.network", True, id="networkd"),
         pytest.param("run/NetworkManager/system-connections/netplan-enP7s7.nmconnection", True, id="NetworkManager"),
         pytest.param("run/systemd/network/10-netplan-enp1s0f1np1.network", False, id="ours by networkd"),
-        pytest.param("run/NetworkManager/system-connections/netplan-enp1s0f1np1.nmconnection", False, id="ours by NetworkManager"),
+        pytest.param(
+            "run/NetworkManager/system-connections/netplan-enp1s0f1np1.nmconnection", False, id="ours by NetworkManager"
+        ),
     ],
 )
 @pytest.mark.parametrize("edit", ["changed", "added", "removed", "none"])
-def test_what_somebody_else_did_not_apply_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, refused: bool, edit: str) -> None:
+def test_what_somebody_else_did_not_apply_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, refused: bool, edit: str
+) -> None:
     host, scratch = tmp_path / "host", tmp_path / "scratch"
     monkeypatch.setattr(io_netplan_files, "NETPLAN_FOLDERS", ("/etc/netplan",))
-    monkeypatch.setattr(io_netplan_files, "_GENERATED", tuple((f"{host}/{f[1:]}", start, end) for f, start, end in io_netplan_files._GENERATED))
+    monkeypatch.setattr(
+        io_netplan_files,
+        "_GENERATED",
+        tuple((f"{host}/{f[1:]}", start, end) for f, start, end in io_netplan_files._GENERATED),
+    )
 
     def write(root: str, text: str) -> None:
         Path(root, name).parent.mkdir(parents=True)
@@ -846,19 +944,31 @@ def test_all_is_well() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
-        pytest.param([outcome("a", path("b")), outcome("b", path("a"))], "Each end may be at fault: check the cable", id="a pair blames nobody"),
+        pytest.param(
+            [outcome("a", path("b")), outcome("b", path("a"))],
+            "Each end may be at fault: check the cable",
+            id="a pair blames nobody",
+        ),
         pytest.param(
             [outcome("a", path("c")), outcome("b", path("c")), outcome("c", path("a"), path("b"))],
             "Every failing path ends at c: check the cable",
             id="one of three",
         ),
-        pytest.param([outcome("a", path("c", small=True)), outcome("b"), outcome("c")], "Each end may be at fault: a device carries", id="one way"),
+        pytest.param(
+            [outcome("a", path("c", small=True)), outcome("b"), outcome("c")],
+            "Each end may be at fault: a device carries",
+            id="one way",
+        ),
         pytest.param(
             [outcome("a", path("c", small=True)), outcome("b", path("c", small=True)), outcome("c")],
             "Every failing path ends at c: a device carries less than 9000 bytes",
             id="MTU",
         ),
-        pytest.param([outcome("a", path("b")), outcome("b"), outcome("c", path("d")), outcome("d")], "Each end may be at fault", id="two cables"),
+        pytest.param(
+            [outcome("a", path("b")), outcome("b"), outcome("c", path("d")), outcome("d")],
+            "Each end may be at fault",
+            id="two cables",
+        ),
     ],
 )
 def test_the_node_that_all_failing_paths_share_is_named(outcomes: list[dict[str, Any]], expected: str) -> None:
@@ -866,7 +976,9 @@ def test_the_node_that_all_failing_paths_share_is_named(outcomes: list[dict[str,
 
 
 def test_what_was_put_back_is_told() -> None:
-    text = fabric_report.report([outcome("a", pending="1"), outcome("b", problem="it was cut off"), outcome("c", pending="2")], 9000)
+    text = fabric_report.report(
+        [outcome("a", pending="1"), outcome("b", problem="it was cut off"), outcome("c", pending="2")], 9000
+    )
     assert "b: it was cut off." in text
     assert text.endswith("The configuration from before this run is restored on a, c.")
 

@@ -10,7 +10,13 @@ from sparks import machines, name
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan as discovery
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SWITCHES, TOPOLOGIES, Fabric, FabricNode, Topology
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    SWITCHES,
+    TOPOLOGIES,
+    Fabric,
+    FabricNode,
+    Topology,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as lab
 
 SIDE = 3
@@ -72,7 +78,9 @@ def test_discovery_proposes_it() -> None:
     assert found.proposal.topology == "grid"
     ordered = [found.proposal.machines[start : start + SIDE] for start in range(0, COUNT, SIDE)]
     assert {frozenset(row) for row in ordered} == {frozenset(map(name, row)) for row in rows}
-    assert {frozenset(column) for column in zip(*ordered, strict=True)} == {frozenset(map(name, column)) for column in zip(*rows, strict=True)}
+    assert {frozenset(column) for column in zip(*ordered, strict=True)} == {
+        frozenset(map(name, column)) for column in zip(*rows, strict=True)
+    }
     assert set(found.proposal.ports.values()) == {(0, 1)}
 
 
@@ -80,7 +88,10 @@ def test_the_lab_has_its_switches() -> None:
     planned = lab.plan("demo", "10.88.0", [f"spark{n}" for n in range(1, COUNT + 1)], "grid")
     assert planned.bridges == ("mgmt", *(f"qsfp{number}" for number in range(2 * SIDE)))
     ends = [(link.b.bridge, link.a.netns, link.a.name) for link in planned.links if link.b.bridge.startswith("qsfp")]
-    by_switch = {bridge: {netns for _bridge, netns, _name in group} for bridge, group in itertools.groupby(sorted(ends), key=lambda end: end[0])}
+    by_switch = {
+        bridge: {netns for _bridge, netns, _name in group}
+        for bridge, group in itertools.groupby(sorted(ends), key=lambda end: end[0])
+    }
     assert by_switch["qsfp0"] == {"demo-spark1", "demo-spark2", "demo-spark3"}
     assert by_switch["qsfp4"] == {"demo-spark2", "demo-spark5", "demo-spark8"}
     assert len(ends) == 4 * COUNT

@@ -17,7 +17,9 @@ VETH = Device("enp2s0", "02:00:00:00:00:01", "", "", physical=False)
 
 def how(device: Device, *documents: dict[str, Any]) -> list[tuple[str, str, str]]:
     """The documents, numbered from 0, that own the device: (number, identifier, by)."""
-    found = [entry for number, network in enumerate(documents) for entry in definitions(str(number), {"network": network})]
+    found = [
+        entry for number, network in enumerate(documents) for entry in definitions(str(number), {"network": network})
+    ]
     return [(entry["file"], entry["id"], entry["by"]) for entry in owners.owners([device], found, [])[device.name]]
 
 
@@ -53,7 +55,11 @@ def test_match(device: Device, match: dict[str, Any], owned: bool) -> None:
     ("documents", "expected"),
     [
         pytest.param([{"ethernets": {"enp1s0f1np1": {}}}], [("0", "enp1s0f1np1", "name")], id="by name"),
-        pytest.param([{"ethernets": {"enp1s0f1np1": {"match": {"name": "eth9"}}}}], [], id="with a match the identifier means nothing"),
+        pytest.param(
+            [{"ethernets": {"enp1s0f1np1": {"match": {"name": "eth9"}}}}],
+            [],
+            id="with a match the identifier means nothing",
+        ),
         pytest.param(
             [matching(name="enp1*"), {"ethernets": {"cx7": {"mtu": "9000"}}}],
             [("0", "cx7", "match"), ("1", "cx7", "match")],
@@ -64,7 +70,11 @@ def test_match(device: Device, match: dict[str, Any], owned: bool) -> None:
             [("0", "cx7", "match"), ("1", "cx7", "match")],
             id="a match in a later file is that of the earlier one too",
         ),
-        pytest.param([matching(name="eth9"), matching(name="enp1*")], [("0", "cx7", "match"), ("1", "cx7", "match")], id="a later match overrides"),
+        pytest.param(
+            [matching(name="eth9"), matching(name="enp1*")],
+            [("0", "cx7", "match"), ("1", "cx7", "match")],
+            id="a later match overrides",
+        ),
         pytest.param(
             [{"ethernets": {"cx7": {"match": {"macaddress": "4c:bb:47:00:00:03"}, "set-name": "enp1s0f1np1"}}}],
             [("0", "cx7", "match")],
@@ -85,7 +95,11 @@ def test_match(device: Device, match: dict[str, Any], owned: bool) -> None:
             [("0", "cx7", "match"), ("1", "br0", "member")],
             id="a member of a later file's bridge",
         ),
-        pytest.param([{"vlans": {"v10": {"id": "10", "link": "enp1s0f1np1"}}}], [("0", "v10", "member")], id="link to what no file defines"),
+        pytest.param(
+            [{"vlans": {"v10": {"id": "10", "link": "enp1s0f1np1"}}}],
+            [("0", "v10", "member")],
+            id="link to what no file defines",
+        ),
         pytest.param([{"ethernets": {"eth9": {}}, "bonds": {"bond0": {"interfaces": ["eth9"]}}}], [], id="others"),
     ],
 )
@@ -101,7 +115,10 @@ def test_owners(documents: list[dict[str, Any]], expected: list[tuple[str, str, 
         ({"network": {"ethernets": ["enp1s0f1np1"]}}, "network.ethernets is not a mapping"),
         ({"network": {"ethernets": {"cx7": ""}}}, "network.ethernets.cx7 is not a mapping"),
         ({"network": {"ethernets": {"cx7": {"match": "enp*"}}}}, "network.ethernets.cx7.match is not a mapping"),
-        ({"network": {"ethernets": {"cx7": {"match": {"name": {}}}}}}, "network.ethernets.cx7.match.name is neither a text nor a list of texts"),
+        (
+            {"network": {"ethernets": {"cx7": {"match": {"name": {}}}}}},
+            "network.ethernets.cx7.match.name is neither a text nor a list of texts",
+        ),
         ({"network": {"bonds": {"bond0": {"interfaces": [["cx7"]]}}}}, "network.bonds.bond0.interfaces is neither"),
     ],
 )
@@ -110,7 +127,11 @@ def test_what_netplan_refuses_is_said(document: Any, reason: str) -> None:
         definitions("x.yaml", document)
 
 
-@pytest.mark.parametrize("document", [None, {}, {"network": {"version": "2", "renderer": "networkd"}}], ids=["empty", "no network", "no definition"])
+@pytest.mark.parametrize(
+    "document",
+    [None, {}, {"network": {"version": "2", "renderer": "networkd"}}],
+    ids=["empty", "no network", "no definition"],
+)
 def test_no_definition(document: Any) -> None:
     assert definitions("x.yaml", document) == []
 
@@ -196,17 +217,26 @@ ETHERNET = "[connection]\nid=x\ntype=ethernet\n"
         pytest.param(TWIN, f"# said\n\n{ETHERNET}interface-name = enp1s0f0np0\n", "", id="another's name"),
         pytest.param(TWIN, ETHERNET, "match", id="any cable"),
         pytest.param(VETH, ETHERNET, "", id="any cable, but nothing virtual"),
-        pytest.param(WIFI, "[connection]\nid=x\ntype=802-11-wireless\n[802-11-wireless]\nssid=y\n", "match", id="any Wi-Fi"),
+        pytest.param(
+            WIFI, "[connection]\nid=x\ntype=802-11-wireless\n[802-11-wireless]\nssid=y\n", "match", id="any Wi-Fi"
+        ),
         pytest.param(TWIN, "[connection]\nid=x\ntype=vpn\n", "", id="no device"),
         pytest.param(TWIN, f"{ETHERNET}[802-3-ethernet]\nmac-address=4C:BB:47:00:00:03\n", "match", id="MAC address"),
         pytest.param(TWIN, f"{ETHERNET}[ethernet]\nmac-address=4C:BB:47:00:00:04\n", "", id="another's MAC address"),
         pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=eth*;|enp*;\n", "match", id="one of the patterns"),
-        pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=enp*;!enp1s0f1*;\n", "", id="one of the patterns, but excluded"),
+        pytest.param(
+            TWIN, f"{ETHERNET}[match]\ninterface-name=enp*;!enp1s0f1*;\n", "", id="one of the patterns, but excluded"
+        ),
         pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=!eth*;\n", "match", id="only not excluded"),
         pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=&enp*;&*np0;\n", "", id="not all of the patterns"),
         pytest.param(TWIN, f"{ETHERNET}[match]\ninterface-name=&enp1*;&*np1;\n", "match", id="all of the patterns"),
         pytest.param(WIFI, f"{ETHERNET}[match]\ninterface-name=*;\n", "", id="a pattern keeps to its type"),
-        pytest.param(TWIN, "[connection]\nid=v\ntype=vlan\ninterface-name=v10\n[vlan]\nid=10\nparent=enp1s0f1np1\n", "member", id="VLAN"),
+        pytest.param(
+            TWIN,
+            "[connection]\nid=v\ntype=vlan\ninterface-name=v10\n[vlan]\nid=10\nparent=enp1s0f1np1\n",
+            "member",
+            id="VLAN",
+        ),
     ],
 )
 def test_profiles(device: Device, text: str, by: str) -> None:
@@ -214,7 +244,9 @@ def test_profiles(device: Device, text: str, by: str) -> None:
     assert [entry["by"] for entry in found] == ([by] if by else [])
 
 
-@pytest.mark.parametrize(("text", "number"), [("id=x\n[connection]\n", 1), ("[connection]\n\nhunter2\n", 3)], ids=["no group", "no key"])
+@pytest.mark.parametrize(
+    ("text", "number"), [("id=x\n[connection]\n", 1), ("[connection]\n\nhunter2\n", 3)], ids=["no group", "no key"]
+)
 def test_a_keyfile_that_is_none(text: str, number: int) -> None:
     with pytest.raises(ValueError, match=f"^line {number} is neither"):
         profile("p.nmconnection", text)

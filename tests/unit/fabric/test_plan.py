@@ -71,7 +71,10 @@ def test_a_cable_may_join_different_ports() -> None:
     assert [rail.interface for rail in worker.rails] == ["enp1s0f1np1", "enP2p1s0f1np1"]
     assert [dict(rail.peers) for rail in head.rails] == [{"spark2": "10.110.0.2"}, {"spark2": "10.110.1.2"}]
     # Each rank uses its own interface; the other node's would not exist.
-    assert (head.environment["NCCL_SOCKET_IFNAME"], worker.environment["NCCL_SOCKET_IFNAME"]) == ("enp1s0f0np0", "enp1s0f1np1")
+    assert (head.environment["NCCL_SOCKET_IFNAME"], worker.environment["NCCL_SOCKET_IFNAME"]) == (
+        "enp1s0f0np0",
+        "enp1s0f1np1",
+    )
 
 
 def test_crossed_ports_follow_the_order_of_the_list() -> None:
@@ -89,7 +92,8 @@ def test_the_users_addresses_win() -> None:
 
 def test_both_addresses_of_a_31_are_hosts() -> None:
     head, worker = planned(
-        replace(ONE, addresses=("10.110.0.0/31", "10.110.0.2/31")), replace(TWO, addresses=("10.110.0.1/31", "10.110.0.3/31"))
+        replace(ONE, addresses=("10.110.0.0/31", "10.110.0.2/31")),
+        replace(TWO, addresses=("10.110.0.1/31", "10.110.0.3/31")),
     )
     assert (head.rails[0].peers, worker.rails[1].peers) == ({"spark2": "10.110.0.1"}, {"spark1": "10.110.0.2"})
 
@@ -243,7 +247,14 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         "each port once",
         "correct gb10_fabric_ports",
     ),
-    "no port": ((ONE, replace(TWO, ports=())), Fabric(), "nodes[1].ports", "spark2 has no cabled port", "port 0, 1 or both", "gb10_fabric_ports"),
+    "no port": (
+        (ONE, replace(TWO, ports=())),
+        Fabric(),
+        "nodes[1].ports",
+        "spark2 has no cabled port",
+        "port 0, 1 or both",
+        "gb10_fabric_ports",
+    ),
     "one end without a cable": (
         (ONE, replace(TWO, ports=(0, 1))),
         Fabric(),
@@ -262,9 +273,30 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         "room for 2 /24 networks",
         "/16",
     ),
-    "pool below a subnet": ((ONE, TWO), Fabric(pool="10.110.0.0/30"), "gb10_fabric_cidr", "no room for 2", "2 /24 networks", "/16"),
-    "no pool": ((ONE, TWO), Fabric(pool="ten"), "gb10_fabric_cidr", "'ten'", "10.110.0.0/16", "correct gb10_fabric_cidr"),
-    "pool with host bits": ((ONE, TWO), Fabric(pool="10.110.0.1/16"), "gb10_fabric_cidr", "host bits", "10.110.0.0/16", "correct"),
+    "pool below a subnet": (
+        (ONE, TWO),
+        Fabric(pool="10.110.0.0/30"),
+        "gb10_fabric_cidr",
+        "no room for 2",
+        "2 /24 networks",
+        "/16",
+    ),
+    "no pool": (
+        (ONE, TWO),
+        Fabric(pool="ten"),
+        "gb10_fabric_cidr",
+        "'ten'",
+        "10.110.0.0/16",
+        "correct gb10_fabric_cidr",
+    ),
+    "pool with host bits": (
+        (ONE, TWO),
+        Fabric(pool="10.110.0.1/16"),
+        "gb10_fabric_cidr",
+        "host bits",
+        "10.110.0.0/16",
+        "correct",
+    ),
     "three on one cable": (
         (ONE, TWO, FabricNode("spark3")),
         Fabric(topology="direct"),
@@ -281,13 +313,29 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         "a topology that connects them",
         "direct",
     ),
-    "unknown topology": ((ONE, TWO), Fabric(topology="star"), "gb10_fabric_topology", "'star'", "auto or direct or ring", "gb10_fabric_topology"),
-    "unknown transport": ((ONE, TWO), Fabric(transport="tcp"), "gb10_fabric_transport", "'tcp'", "roce or socket", "roce"),
+    "unknown topology": (
+        (ONE, TWO),
+        Fabric(topology="star"),
+        "gb10_fabric_topology",
+        "'star'",
+        "auto or direct or ring",
+        "gb10_fabric_topology",
+    ),
+    "unknown transport": (
+        (ONE, TWO),
+        Fabric(transport="tcp"),
+        "gb10_fabric_transport",
+        "'tcp'",
+        "roce or socket",
+        "roce",
+    ),
 }
 
 
 @pytest.mark.parametrize(("nodes", "cabling", "path", "found", "expected", "fix"), BAD.values(), ids=BAD)
-def test_a_mistake_is_named(nodes: tuple[FabricNode, ...], cabling: Fabric, path: str, found: str, expected: str, fix: str) -> None:
+def test_a_mistake_is_named(
+    nodes: tuple[FabricNode, ...], cabling: Fabric, path: str, found: str, expected: str, fix: str
+) -> None:
     at_path = [problem for problem in mistakes(*nodes, cabling=cabling) if problem.path == path]
     assert len(at_path) == 1, at_path
     assert found in at_path[0].found
@@ -296,7 +344,10 @@ def test_a_mistake_is_named(nodes: tuple[FabricNode, ...], cabling: Fabric, path
 
 
 #: Mistakes of one value, which must not cause a second, unfounded problem.
-ALONE = sorted(BAD.keys() - {"outside the pool", "a subnet wider than the pool", "twins in one subnet", "a twin within the other's subnet"})
+ALONE = sorted(
+    BAD.keys()
+    - {"outside the pool", "a subnet wider than the pool", "twins in one subnet", "a twin within the other's subnet"}
+)
 
 
 @pytest.mark.parametrize("name", ALONE)
@@ -336,7 +387,12 @@ def cabled_pairs(draw: st.DrawFn) -> tuple[tuple[FabricNode, FabricNode], Fabric
     second = draw(PORTS.filter(lambda ports: len(ports) == len(first)))
     base = draw(st.integers(min_value=1 << 24, max_value=(224 << 24) - 1))
     pool = ipaddress.IPv4Network((base, draw(st.integers(8, 22))), strict=False)
-    cabling = Fabric(draw(st.sampled_from(["auto", "direct"])), str(pool), draw(st.integers(1280, 9216)), draw(st.sampled_from(["roce", "socket"])))
+    cabling = Fabric(
+        draw(st.sampled_from(["auto", "direct"])),
+        str(pool),
+        draw(st.integers(1280, 9216)),
+        draw(st.sampled_from(["roce", "socket"])),
+    )
     return (replace(ONE, ports=first), replace(TWO, ports=second)), cabling
 
 
@@ -375,7 +431,11 @@ def live(**changes: object) -> dict[str, dict[str, object]]:
         pytest.param(live(), [], id="as planned"),
         pytest.param(live(addresses=["169.254.3.4/16", "10.110.0.1/24"]), [], id="an address more"),
         pytest.param(live(addresses=[]), ["enp1s0f1np1 has no address instead of 10.110.0.1/24"], id="no address"),
-        pytest.param(live(addresses=["10.110.0.1/16"]), ["enp1s0f1np1 has 10.110.0.1/16 instead of 10.110.0.1/24"], id="other prefix"),
+        pytest.param(
+            live(addresses=["10.110.0.1/16"]),
+            ["enp1s0f1np1 has 10.110.0.1/16 instead of 10.110.0.1/24"],
+            id="other prefix",
+        ),
         pytest.param(live(mtu=1500), ["enp1s0f1np1 has MTU 1500 instead of 9000"], id="MTU"),
         pytest.param({}, ["enp1s0f1np1 does not exist", "enP2p1s0f1np1 does not exist"], id="no interfaces"),
     ],
@@ -387,7 +447,9 @@ def test_drift(interfaces: dict[str, dict[str, object]], expected: list[str]) ->
 @pytest.mark.parametrize(("topology", "count"), [("none", 1), ("socket", 2)])
 @pytest.mark.parametrize("ports", [None, (1,)])
 def test_addresses_without_a_device_are_reported(topology: str, count: int, ports: tuple[int, ...] | None) -> None:
-    nodes = [FabricNode(f"spark{n}", ports, (f"10.110.0.{n}/24",), f"192.168.1.{n}", "eth0") for n in range(1, count + 1)]
+    nodes = [
+        FabricNode(f"spark{n}", ports, (f"10.110.0.{n}/24",), f"192.168.1.{n}", "eth0") for n in range(1, count + 1)
+    ]
     shares, problems = resolved(nodes, Fabric(topology))
     assert shares == []
     assert [problem.path for problem in problems] == [f"nodes[{index}].fabric_addresses" for index in range(count)]
@@ -398,10 +460,17 @@ def test_the_default_mtu_is_that_of_the_cables() -> None:
     assert {document["mtu"] for document in head.netplan["network"]["ethernets"].values()} == {9000}
 
 
-@pytest.mark.parametrize(("topology", "count", "why"), [("none", 1, "it has no fabric address"), ("ring", 3, "the nodes reach each other at it")])
+@pytest.mark.parametrize(
+    ("topology", "count", "why"),
+    [("none", 1, "it has no fabric address"), ("ring", 3, "the nodes reach each other at it")],
+)
 def test_why_a_management_address_is_needed(topology: str, count: int, why: str) -> None:
     nodes = [FabricNode(f"spark{number}", (0, 1)) for number in range(count)]
-    found = [problem.expected for problem in mistakes(*nodes, cabling=Fabric(topology=topology)) if problem.path.endswith(".address")]
+    found = [
+        problem.expected
+        for problem in mistakes(*nodes, cabling=Fabric(topology=topology))
+        if problem.path.endswith(".address")
+    ]
     assert found == [f"an IPv4 address of one of its interfaces, because {why}"] * count
 
 

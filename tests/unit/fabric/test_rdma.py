@@ -67,8 +67,16 @@ def test_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[st
             ["no RoCE v2 GID of 10.110.0.1 on rocep1s0f1", "no RoCE v2 GID of 10.110.1.1 on roceP2p1s0f1"],
             id="addresses that are not there",
         ),
-        pytest.param("spark_bond", ["rocep1s0f1"], ["10.30.0.11/24"], ["(its RoCE v2 GIDs: 1: fe80::4ebb:47ff:fe0e:3)"], id="only link-local"),
-        pytest.param("thor", ["rocep1s0f1"], ["10.110.0.1/24"], ["there is no rocep1s0f1, only none"], id="no such device"),
+        pytest.param(
+            "spark_bond",
+            ["rocep1s0f1"],
+            ["10.30.0.11/24"],
+            ["(its RoCE v2 GIDs: 1: fe80::4ebb:47ff:fe0e:3)"],
+            id="only link-local",
+        ),
+        pytest.param(
+            "thor", ["rocep1s0f1"], ["10.110.0.1/24"], ["there is no rocep1s0f1, only none"], id="no such device"
+        ),
     ],
 )
 def test_no_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[str], said: list[str]) -> None:
@@ -101,7 +109,10 @@ def test_degraded_links(machines: Any) -> None:
     pcie, first, second = degraded(network(machines("spark_x2")).interfaces)
     assert first.startswith("enP2p1s0f1np1: the link has 100000 Mb/s; 200000 are expected.")
     assert second.startswith("enp1s0f1np1: the link has 100000 Mb/s; 200000 are expected.")
-    assert pcie.startswith("enP2p1s0f0np0 and enP2p1s0f1np1: the PCIe link of 0002:01:00 runs x2 at 32.0 GT/s PCIe; x4 at 32.0 GT/s is expected.")
+    assert pcie.startswith(
+        "enP2p1s0f0np0 and enP2p1s0f1np1: the PCIe link of 0002:01:00 runs x2 at 32.0 GT/s PCIe; x4 at 32.0 "
+        "GT/s is expected."
+    )
     assert "fwupdmgr update" in pcie and "a reboot is not enough" in pcie
 
 

@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS, Fabric, FabricNode, resolve_topology, twins
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    SPARK_PORTS,
+    Fabric,
+    FabricNode,
+    resolve_topology,
+    twins,
+)
 
 RING, SWITCH, SOCKET = Fabric("ring"), Fabric("switch"), Fabric("socket")
 
@@ -41,7 +47,12 @@ def mistakes(nodes: list[FabricNode], cabling: Fabric) -> list[Problem]:
 def links(shares: list[NodeFabric]) -> set[tuple[str, str, str, str]]:
     """(node, interface, peer, the peer's interface) of every connected pair."""
     where = {str(rail.address.ip): rail.interface for share in shares for rail in share.rails}
-    return {(share.name, rail.interface, peer, where[ip]) for share in shares for rail in share.rails for peer, ip in rail.peers.items()}
+    return {
+        (share.name, rail.interface, peer, where[ip])
+        for share in shares
+        for rail in share.rails
+        for peer, ip in rail.peers.items()
+    }
 
 
 def test_a_ring_of_three_has_six_subnets_as_nvidias_table() -> None:
@@ -88,9 +99,15 @@ def test_a_ring_calls_its_nodes_by_the_network_that_reaches_all(count: int) -> N
         assert (share.address, share.interface) == (f"192.168.1.{10 + number}", "enP7s7")
         given = share.environment
         assert given["VLLM_HOST_IP"] == share.address
-        assert {given[name] for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")} == {"enP7s7"}
+        assert {
+            given[name] for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
+        } == {"enP7s7"}
         assert given["NCCL_IB_HCA"] == "rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1"
-        assert (given["NCCL_IB_SUBNET_AWARE_ROUTING"], given["NCCL_NET_PLUGIN"], given["NCCL_IB_MERGE_NICS"]) == ("1", "none", "0")
+        assert (given["NCCL_IB_SUBNET_AWARE_ROUTING"], given["NCCL_NET_PLUGIN"], given["NCCL_IB_MERGE_NICS"]) == (
+            "1",
+            "none",
+            "0",
+        )
         # From four nodes on, not every pair has a cable.
         assert given.get("NCCL_ALGO") == ("Ring" if count > 3 else None)
 
@@ -106,7 +123,9 @@ def test_a_switch_joins_all_with_all_on_every_rail(count: int, ports: tuple[int,
     shares = planned(sparks(count, ports), SWITCH)
     twins = [twin for port in ports for twin in SPARK_PORTS[port]]
     pairs = list(combinations([share.name for share in shares], 2))
-    assert links(shares) == {(a, t.interface, b, t.interface) for pair in pairs for a, b in (pair, pair[::-1]) for t in twins}
+    assert links(shares) == {
+        (a, t.interface, b, t.interface) for pair in pairs for a, b in (pair, pair[::-1]) for t in twins
+    }
     assert len({rail.address.network for share in shares for rail in share.rails}) == len(twins)
     for share in shares:
         assert (share.address, share.interface) == (str(share.rails[0].address.ip), twins[0].interface)
@@ -121,7 +140,9 @@ def test_nodes_may_use_different_ports_of_a_switch() -> None:
 
 
 def mixed() -> list[FabricNode]:
-    return [replace(node, interface="mgbe0_0" if number > 1 else "enp1s0f0np0") for number, node in enumerate(sparks(4))]
+    return [
+        replace(node, interface="mgbe0_0" if number > 1 else "enp1s0f0np0") for number, node in enumerate(sparks(4))
+    ]
 
 
 def test_a_mixed_cluster_has_one_rail_of_sockets() -> None:
@@ -146,7 +167,12 @@ def test_a_mixed_cluster_has_one_rail_of_sockets() -> None:
 
 def test_a_mixed_cluster_may_use_the_network_that_is_there() -> None:
     for number, share in enumerate(planned(sparks(4), SOCKET), 1):
-        assert (share.address, share.interface, share.rails, share.netplan) == (f"192.168.1.{10 + number}", "enP7s7", (), {})
+        assert (share.address, share.interface, share.rails, share.netplan) == (
+            f"192.168.1.{10 + number}",
+            "enP7s7",
+            (),
+            {},
+        )
         assert (share.environment["NCCL_SOCKET_IFNAME"], share.environment["NCCL_IB_DISABLE"]) == ("enP7s7", "1")
 
 
@@ -173,16 +199,72 @@ def ring(index: int, **changes: object) -> list[FabricNode]:
 
 #: name -> (nodes, cabling, path, found, expected, fix); the last three as parts of the text.
 BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
-    "three, not said how": (sparks(3), Fabric(), "gb10_fabric_topology", "auto with 3 nodes", "ring or switch", "set gb10_fabric_topology"),
-    "three as a pair": (sparks(3), Fabric("direct"), "gb10_fabric_topology", "direct with 3 nodes", "two nodes", "another topology"),
-    "ring of two": (sparks(2, (0, 1)), RING, "gb10_fabric_topology", "ring with 2 nodes", "three nodes or more", "direct"),
+    "three, not said how": (
+        sparks(3),
+        Fabric(),
+        "gb10_fabric_topology",
+        "auto with 3 nodes",
+        "ring or switch",
+        "set gb10_fabric_topology",
+    ),
+    "three as a pair": (
+        sparks(3),
+        Fabric("direct"),
+        "gb10_fabric_topology",
+        "direct with 3 nodes",
+        "two nodes",
+        "another topology",
+    ),
+    "ring of two": (
+        sparks(2, (0, 1)),
+        RING,
+        "gb10_fabric_topology",
+        "ring with 2 nodes",
+        "three nodes or more",
+        "direct",
+    ),
     "switch of one": (sparks(1), SWITCH, "gb10_fabric_topology", "switch with 1 nodes", "two nodes or more", "auto"),
     "too many for a /24": (sparks(255), SWITCH, "nodes", "255 nodes", "at most 254", "fewer"),
-    "missing cable": (ring(2, ports=(0,)), RING, "nodes[2].ports", "1 of spark3", "the one cabled to spark1, then the one cabled to spark2", "plug"),
-    "no cable": (ring(1, ports=()), RING, "nodes[1].ports", "spark2 has no cabled port", "port 0, 1 or both", "gb10_fabric_ports"),
-    "more than the others": ([*sparks(3), FabricNode("spark4", (0, 1))], SWITCH, "nodes[3].ports", "2 of spark4, 1 of", "each switch", "correct"),
-    "sockets in a ring": (sparks(3, (0, 1)), Fabric("ring", transport="socket"), "gb10_fabric_transport", "socket with ring", "roce", "auto"),
-    "RoCE without ConnectX": (mixed(), Fabric("socket", transport="roce"), "gb10_fabric_transport", "roce with socket", "socket", "auto"),
+    "missing cable": (
+        ring(2, ports=(0,)),
+        RING,
+        "nodes[2].ports",
+        "1 of spark3",
+        "the one cabled to spark1, then the one cabled to spark2",
+        "plug",
+    ),
+    "no cable": (
+        ring(1, ports=()),
+        RING,
+        "nodes[1].ports",
+        "spark2 has no cabled port",
+        "port 0, 1 or both",
+        "gb10_fabric_ports",
+    ),
+    "more than the others": (
+        [*sparks(3), FabricNode("spark4", (0, 1))],
+        SWITCH,
+        "nodes[3].ports",
+        "2 of spark4, 1 of",
+        "each switch",
+        "correct",
+    ),
+    "sockets in a ring": (
+        sparks(3, (0, 1)),
+        Fabric("ring", transport="socket"),
+        "gb10_fabric_transport",
+        "socket with ring",
+        "roce",
+        "auto",
+    ),
+    "RoCE without ConnectX": (
+        mixed(),
+        Fabric("socket", transport="roce"),
+        "gb10_fabric_transport",
+        "roce with socket",
+        "socket",
+        "auto",
+    ),
     "device of one node missing": (
         [replace(mixed()[0], interface=""), *mixed()[1:]],
         SOCKET,
@@ -199,9 +281,30 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         "6 /24 networks",
         "/16",
     ),
-    "renderer": (sparks(2), Fabric(renderer="ifupdown"), "gb10_fabric_renderer", "'ifupdown'", "networkd or NetworkManager", "networkd"),
-    "name instead of an address": (ring(1, management="spark2.local"), RING, "nodes[1].address", "'spark2.local'", "IPv4 address", "ansible_host"),
-    "address of nobody": (ring(1, management_interface=""), RING, "nodes[1].address", "no interface of spark2", "nodes reach it", "ansible_host"),
+    "renderer": (
+        sparks(2),
+        Fabric(renderer="ifupdown"),
+        "gb10_fabric_renderer",
+        "'ifupdown'",
+        "networkd or NetworkManager",
+        "networkd",
+    ),
+    "name instead of an address": (
+        ring(1, management="spark2.local"),
+        RING,
+        "nodes[1].address",
+        "'spark2.local'",
+        "IPv4 address",
+        "ansible_host",
+    ),
+    "address of nobody": (
+        ring(1, management_interface=""),
+        RING,
+        "nodes[1].address",
+        "no interface of spark2",
+        "nodes reach it",
+        "ansible_host",
+    ),
     "twins in one subnet": (
         ring(0, addresses=("10.110.0.1/24", "10.110.1.1/24", "10.110.4.1/24", "10.110.4.9/24")),
         RING,
@@ -214,7 +317,9 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
 
 
 @pytest.mark.parametrize(("nodes", "cabling", "path", "found", "expected", "fix"), BAD.values(), ids=BAD)
-def test_a_mistake_is_named_once(nodes: list[FabricNode], cabling: Fabric, path: str, found: str, expected: str, fix: str) -> None:
+def test_a_mistake_is_named_once(
+    nodes: list[FabricNode], cabling: Fabric, path: str, found: str, expected: str, fix: str
+) -> None:
     (problem,) = [problem for problem in mistakes(nodes, cabling) if problem.path == path]
     assert found in problem.found
     assert expected in problem.expected
@@ -239,7 +344,10 @@ def test_an_unreachable_node_does_not_make_its_address_wrong() -> None:
 
 
 def test_all_mistakes_of_a_ring_are_listed_together() -> None:
-    nodes = [replace(node, management="", addresses=("nonsense",) if index == 2 else ()) for index, node in enumerate(sparks(3, (0, 1)))]
+    nodes = [
+        replace(node, management="", addresses=("nonsense",) if index == 2 else ())
+        for index, node in enumerate(sparks(3, (0, 1)))
+    ]
     nodes[1] = replace(nodes[1], ports=(0, 7))
     problems = mistakes(nodes, Fabric("ring", "10.0.0.0/24", 100, "socket"))
     assert {problem.path for problem in problems} == {
@@ -268,16 +376,23 @@ def test_every_plan_is_sound(count: int, topology: str, mtu: int) -> None:
         assert len({rail.address.network for rail in share.rails}) == 4, "PCIe functions share a subnet"
         assert all(rail.peers for rail in share.rails), "a rail without peers"
     assert all((b, j, a, i) in links(shares) for a, i, b, j in links(shares)), "a path without a reverse path"
-    written = [replace(node, addresses=tuple(str(rail.address) for rail in share.rails)) for node, share in zip(nodes, shares, strict=True)]
+    written = [
+        replace(node, addresses=tuple(str(rail.address) for rail in share.rails))
+        for node, share in zip(nodes, shares, strict=True)
+    ]
     assert planned(written, cabling) == shares, "the chosen addresses are valid as the user's addresses"
 
 
 @pytest.mark.parametrize(
-    ("topology", "counts"), [("direct", [2]), ("ring", [3, 4]), ("switch", [2, 3, 4]), ("socket", [2, 3, 4]), ("none", [1])]
+    ("topology", "counts"),
+    [("direct", [2]), ("ring", [3, 4]), ("switch", [2, 3, 4]), ("socket", [2, 3, 4]), ("none", [1])],
 )
 def test_the_numbers_of_nodes(topology: str, counts: list[int]) -> None:
     ports = (0, 1) if topology == "ring" else (1,)
-    found = {count: [problem.path for problem in resolved(sparks(count, ports), Fabric(topology))[1]] for count in range(1, 5)}
+    found = {
+        count: [problem.path for problem in resolved(sparks(count, ports), Fabric(topology))[1]]
+        for count in range(1, 5)
+    }
     assert [count for count, places in found.items() if not places] == counts
     assert all("gb10_fabric_topology" in places for places in found.values() if places)
 
@@ -286,7 +401,10 @@ def test_a_switch_joins_as_many_nodes_as_a_subnet_has_hosts() -> None:
     assert str(planned(sparks(254), Fabric("switch"))[-1].rails[0].address) == "10.110.0.254/24"
 
 
-@pytest.mark.parametrize(("pool", "fits"), [("10.110.0.0/23", True), ("10.110.0.0/24", False), ("10.110.0.0/25", False), ("10.0.0.0/8", True)])
+@pytest.mark.parametrize(
+    ("pool", "fits"),
+    [("10.110.0.0/23", True), ("10.110.0.0/24", False), ("10.110.0.0/25", False), ("10.0.0.0/8", True)],
+)
 def test_a_pool_has_room_for_a_subnet_of_each_rail(pool: str, fits: bool) -> None:
     assert (resolved(sparks(2), Fabric(pool=pool))[1] == []) is fits
 

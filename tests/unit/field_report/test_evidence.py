@@ -50,7 +50,12 @@ def test_only_known_options_of_the_kernel_keep_their_values() -> None:
 
 
 def test_memory_clocks_and_power_of_nvidia_smi_are_kept() -> None:
-    assert evidence.nvidia_smi(SMI) == ["Driver Version: 580.142", "CUDA Version: 13.0", "FB Memory Usage / Total: N/A", "Clocks / SM: 2405 MHz"]
+    assert evidence.nvidia_smi(SMI) == [
+        "Driver Version: 580.142",
+        "CUDA Version: 13.0",
+        "FB Memory Usage / Total: N/A",
+        "Clocks / SM: 2405 MHz",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -77,16 +82,25 @@ def test_profiles_have_no_name_of_a_network() -> None:
 
 def test_netplan_is_judged_by_its_generator() -> None:
     assert evidence.accepted("") == "yes"
-    assert evidence.accepted("netplan rejects it: /etc/netplan/90.yaml:3:5: Error") == "no: netplan rejects it: /etc/netplan/90.yaml:3:5: Error"
+    assert (
+        evidence.accepted("netplan rejects it: /etc/netplan/90.yaml:3:5: Error")
+        == "no: netplan rejects it: /etc/netplan/90.yaml:3:5: Error"
+    )
     assert "Acme" not in evidence.accepted("/etc/netplan has changes that were never applied (10-netplan-Acme.network)")
 
 
 def test_the_holder_of_a_lock_is_found() -> None:
     # The second line is a process that waits.
-    rows = ("1: POSIX ADVISORY WRITE 812 fd:01:131", "1: -> POSIX ADVISORY WRITE 900 fd:01:131", "2: FLOCK ADVISORY WRITE 7 fd:01:9")
+    rows = (
+        "1: POSIX ADVISORY WRITE 812 fd:01:131",
+        "1: -> POSIX ADVISORY WRITE 900 fd:01:131",
+        "2: FLOCK ADVISORY WRITE 7 fd:01:9",
+    )
     locks = "".join(f"{row} 0 EOF\n" for row in rows)
     assert evidence.lock_key(0xFD01, 131) == "fd:01:131"
-    assert evidence.holders(locks, {"fd:01:131": "/var/lib/dpkg/lock-frontend"}) == [(812, "/var/lib/dpkg/lock-frontend")]
+    assert evidence.holders(locks, {"fd:01:131": "/var/lib/dpkg/lock-frontend"}) == [
+        (812, "/var/lib/dpkg/lock-frontend")
+    ]
 
 
 def test_tables() -> None:
@@ -99,7 +113,10 @@ def test_tables() -> None:
 
 
 def test_a_long_text_is_cut_between_words() -> None:
-    assert evidence.bounded("a " * evidence.MOST_TEXT + "hf_AbCd1234") == ("a " * evidence.MOST_TEXT)[: evidence.MOST_TEXT - 5].rstrip() + " ..."
+    assert (
+        evidence.bounded("a " * evidence.MOST_TEXT + "hf_AbCd1234")
+        == ("a " * evidence.MOST_TEXT)[: evidence.MOST_TEXT - 5].rstrip() + " ..."
+    )
     assert evidence.bounded("x" * 5000) == " ..."
     assert evidence.bounded("a\x1b[2J\nb") == "a [2J b"
     assert len(evidence.bounded(["x"] * 5000)) == evidence.MOST_ENTRIES
@@ -107,7 +124,14 @@ def test_a_long_text_is_cut_between_words() -> None:
 
 @given(st.text(max_size=300))
 def test_no_output_breaks_a_parser(text: str) -> None:
-    for parse in (evidence.command_line, evidence.nvidia_smi, evidence.profiles, evidence.routes, evidence.packages, evidence.file_name):
+    for parse in (
+        evidence.command_line,
+        evidence.nvidia_smi,
+        evidence.profiles,
+        evidence.routes,
+        evidence.packages,
+        evidence.file_name,
+    ):
         parse(text)
     evidence.release(text, text, text)
     evidence.holders(text, {"fd:01:131": "x"})
@@ -129,7 +153,11 @@ def test_each_item_fails_alone(tmp_path: Path) -> None:
 
 
 def test_private_names_leave_the_node_apart_from_the_evidence(tmp_path: Path) -> None:
-    program(tmp_path, "nmcli", 'case "$*" in *NAME,TYPE*) echo "Acme Guest:wifi:wlP9s9:yes:activated";; *) echo "Acme Guest";; esac')
+    program(
+        tmp_path,
+        "nmcli",
+        'case "$*" in *NAME,TYPE*) echo "Acme Guest:wifi:wlP9s9:yes:activated";; *) echo "Acme Guest";; esac',
+    )
     (tmp_path / "models" / "acme--secret").mkdir(parents=True)
     answer = run_module("field_report_info", {"install_dir": str(tmp_path)}, tmp_path)
     assert answer["private"]["NAME"] == ["Acme Guest"]
@@ -139,7 +167,10 @@ def test_private_names_leave_the_node_apart_from_the_evidence(tmp_path: Path) ->
 
 def test_servers_of_mounts_and_names_of_hosts_are_private(monkeypatch: pytest.MonkeyPatch) -> None:
     files = {
-        "/proc/mounts": "nas01:/export /mnt nfs rw 0 0\n//files.acme/share /smb cifs rw 0 0\n/dev/sda1 / ext4 rw 0 0\nnone /x tmpfs rw 0 0\n",
+        "/proc/mounts": (
+            "nas01:/export /mnt nfs rw 0 0\n//files.acme/share /smb cifs rw 0 0\n/dev/sda1 / ext4 rw 0 0\nnone /x "
+            "tmpfs rw 0 0\n"
+        ),
         "/etc/hosts": "127.0.0.1 localhost\n192.168.1.5 printer printer.lan # acme\n::1 ip6-localhost\n",
     }
     monkeypatch.setattr(io_evidence, "_file", lambda path: files.get(path, ""))

@@ -28,7 +28,12 @@ def test_the_last_failure_of_each_playbook_is_kept_until_it_succeeds() -> None:
 
 
 def test_the_record_has_no_key_and_no_address() -> None:
-    text = failure.recorded("", "site.yml", "1", [(["spark1"], f"{TASK} {KEY}", [f"{KEY} at 192.168.1.2", f"{'x ' * 299}{KEY}", "/home/lisa/x"])])
+    text = failure.recorded(
+        "",
+        "site.yml",
+        "1",
+        [(["spark1"], f"{TASK} {KEY}", [f"{KEY} at 192.168.1.2", f"{'x ' * 299}{KEY}", "/home/lisa/x"])],
+    )
     assert not [word for word in ("AbCd", "192.168", "lisa") if word in text]
     (run,) = failure.of_nodes(text, ["spark1"])
     assert run["failures"][0]["task"] == f"{TASK} KEY" and run["failures"][0]["hosts"] == ["spark1"]
@@ -38,11 +43,16 @@ def test_the_record_has_no_key_and_no_address() -> None:
 def test_the_record_is_small() -> None:
     text = ""
     for number in range(20):
-        text = failure.recorded(text, f"{number}.yml", "1", [([f"n{node}" for node in range(99)], "t " * 999, ["w " * 999] * 999)] * 99)
+        text = failure.recorded(
+            text, f"{number}.yml", "1", [([f"n{node}" for node in range(99)], "t " * 999, ["w " * 999] * 999)] * 99
+        )
     assert len(text) < failure.MOST and len(failure.parse(text)) == 5
 
 
-@pytest.mark.parametrize("text", ["", "{", "7", "{}", "[7]", '[{"playbook": 1}]', '[{"playbook": "a", "date": "b", "failures": 7}]', "[" * 99999])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "7", "{}", "[7]", '[{"playbook": 1}]', '[{"playbook": "a", "date": "b", "failures": 7}]', "[" * 99999],
+)
 def test_another_file_is_no_record(text: str) -> None:
     assert failure.parse(text) == []
     assert of(failure.recorded(text, "site.yml", "1", [(["a"], TASK, ["x"])])) == {"site.yml": [["x"]]}
@@ -50,7 +60,10 @@ def test_another_file_is_no_record(text: str) -> None:
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(("playbook", "date", "failures", "hosts", "task", "lines")), inner),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(("playbook", "date", "failures", "hosts", "task", "lines")), inner)
+    ),
     max_leaves=20,
 )
 

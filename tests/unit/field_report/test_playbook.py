@@ -1,4 +1,5 @@
-"""playbooks/field_report.yml on this machine as a node, and after a failed site.yml: it writes a report in each case."""
+"""playbooks/field_report.yml on this machine as a node, and after a failed site.yml: it writes a report in each
+case."""
 
 from __future__ import annotations
 
@@ -57,7 +58,10 @@ def test_after_a_failed_run_with_an_invalid_variable(tmp_path: Path) -> None:
     # The report has the same problem, and is no failed run itself.
     (last,) = found["failures"]
     assert (last["playbook"], last["failures"][0]["hosts"]) == ("site.yml", ["node1"])
-    assert last["failures"][0]["task"].startswith("gb10.cluster.gb10 : Validating arguments") and "gb10_api_port" in last["failures"][0]["lines"][1]
+    assert (
+        last["failures"][0]["task"].startswith("gb10.cluster.gb10 : Validating arguments")
+        and "gb10_api_port" in last["failures"][0]["lines"][1]
+    )
     assert (found["plan"], found["stack"], found["model"]) == (None, None, "MODEL")
     # The node itself was read.
     (node,) = found["nodes"]

@@ -18,7 +18,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_pr
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
-PROBE = [{"name": name, "state": "passed", "cause": "", "error": 0.01, "bound": 0.02, "seconds": 1.0, "message": ""} for name in gpu_probe.CHECKS]
+PROBE = [
+    {"name": name, "state": "passed", "cause": "", "error": 0.01, "bound": 0.02, "seconds": 1.0, "message": ""}
+    for name in gpu_probe.CHECKS
+]
 
 
 def test_the_report_of_a_pair_is_the_recorded_one() -> None:
@@ -27,7 +30,13 @@ def test_the_report_of_a_pair_is_the_recorded_one() -> None:
     plan, problems = cluster_plan([spark(1, "head", **settings), spark(2, "worker", **settings)])
     assert problems == []
     links = [
-        {"interface": twin.interface, "carrier": port == 1, "speed": 200000 if port == 1 else None, "hca": twin.hca, "state": state}
+        {
+            "interface": twin.interface,
+            "carrier": port == 1,
+            "speed": 200000 if port == 1 else None,
+            "hca": twin.hca,
+            "state": state,
+        }
         for port, twins in SPARK_PORTS.items()
         for state in ["ACTIVE" if port == 1 else "DOWN"]
         for twin in twins
@@ -46,7 +55,14 @@ def test_the_plan_of_a_recorded_report_is_the_reported_one(name: str) -> None:
     recorded = field_reports.load(name)
     plan, problems = cluster_plan(field_reports.planner_nodes(recorded))
     assert problems == []
-    compared = ("quantization", "executor", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "mtu")
+    compared = (
+        "quantization",
+        "executor",
+        "tensor_parallel_size",
+        "pipeline_parallel_size",
+        "data_parallel_size",
+        "mtu",
+    )
     assert {key: plan[key] for key in compared} == {key: recorded["plan"][key] for key in compared}
     assert [len(node["rails"]) for node in plan["nodes"]] == [len(node["rails"]) for node in recorded["nodes"]]
 
@@ -76,7 +92,10 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "the next kernel": (lambda node: node["next_kernel"].update(nvidia=False), {"kernel-without-driver"}),
     "the clock": (lambda node: node["gpu_state"].update(clock_mhz=600.0), {"gpu-clock-low"}),
     "the GPU code": (lambda node: node["kernels"]["extensions"][0].update(same_major=0, ptx=0), {"kernel-missing"}),
-    "the GPU probe": (lambda node: node["gpu_probe"][0].update(state="failed", cause="wrong_result"), {"gpu-probe-failed"}),
+    "the GPU probe": (
+        lambda node: node["gpu_probe"][0].update(state="failed", cause="wrong_result"),
+        {"gpu-probe-failed"},
+    ),
 }
 
 

@@ -57,7 +57,10 @@ def test_text_that_stayed_before_does_not_stay(text: str) -> None:
 
 def test_a_bare_name_is_replaced_if_it_is_known() -> None:
     known = {"nas01": "HOST", "1792923004567": "SERIAL", "48b02daabbcc": "MAC", "acme--secret-model": "MODEL"}
-    assert redact.redacted("nas01: 48b02daabbcc and x48B02DAABBCCx, acme--secret-model", known) == "HOST: MAC and xMACx, MODEL"
+    assert (
+        redact.redacted("nas01: 48b02daabbcc and x48B02DAABBCCx, acme--secret-model", known)
+        == "HOST: MAC and xMACx, MODEL"
+    )
     assert redact.leaks("x1792923004567x", known) == ["NAME"]
 
 
@@ -93,10 +96,17 @@ KINDS: dict[str, st.SearchStrategy[str]] = {
     "IPv4": st.ip_addresses(v=4).map(str),
     "IPv6": st.ip_addresses(v=6).map(str),
     "IPv6 in full": st.ip_addresses(v=6).map(lambda address: address.exploded),
-    "MAC": st.tuples(st.sampled_from(":-"), st.lists(HEX, min_size=6, max_size=6)).map(lambda pair: pair[0].join(pair[1])),
-    "GUID": st.lists(HEX, min_size=8, max_size=8).map("".join).filter(lambda text: any(char.isdigit() for char in text)).map("0x{}".format),
+    "MAC": st.tuples(st.sampled_from(":-"), st.lists(HEX, min_size=6, max_size=6)).map(
+        lambda pair: pair[0].join(pair[1])
+    ),
+    "GUID": st.lists(HEX, min_size=8, max_size=8)
+    .map("".join)
+    .filter(lambda text: any(char.isdigit() for char in text))
+    .map("0x{}".format),
     "UUID": st.uuids().map(str),
-    "key": st.tuples(st.sampled_from(("hf_", "sk-", "nvapi-", "ghp_", "ghs_", "glpat-", "xoxb-", "github_pat_")), ALNUM).map("".join),
+    "key": st.tuples(
+        st.sampled_from(("hf_", "sk-", "nvapi-", "ghp_", "ghs_", "glpat-", "xoxb-", "github_pat_")), ALNUM
+    ).map("".join),
     "home": st.tuples(st.sampled_from(("/home/", "/mnt/", "/srv/", "/run/user/", "/opt/gb10/models/")), WORD, WORD).map(
         lambda parts: f"{parts[0]}{parts[1]}/{parts[2]}"
     ),

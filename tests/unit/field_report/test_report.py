@@ -51,13 +51,44 @@ PLANTED = (
 #: Names without a form: of a node's own evidence, of the inventory, and of an adapter.
 NAMES = ("nas01", "1792923004567", "Acme Guest", "acme--secret-draft", "build-box", "acme-lora")
 ALL = " and ".join(PLANTED + NAMES)
-PRIVATE_NAMES = {"HOST": ["nas01"], "SERIAL": ["1792923004567"], "NAME": ["Acme Guest"], "MODEL": ["acme--secret-draft"], "other": ["vllm"]}
+PRIVATE_NAMES = {
+    "HOST": ["nas01"],
+    "SERIAL": ["1792923004567"],
+    "NAME": ["Acme Guest"],
+    "MODEL": ["acme--secret-draft"],
+    "other": ["vllm"],
+}
 PROBLEM = {"task": ALL, "text": f"{ALL}\n{ALL}"}
 SITE = report.Site([PROBLEM], names={"build-box": "HOST", "lisa": "USER", "acme-lora": "LORA"}, served="secret-project")
 FAILURES = failure.recorded("", "site.yml", "2026-11-22", [(PLANTED[:2], f"role : {ALL}", [ALL])])
 #: Facts that are free text, or that another program could choose, and those of them whose keys are so too.
-FREE = ("error", "kernel", "boot", "product", "bios", "firmware", "packages", "files", "images", "cuda_libraries", "nccl", "nccl_installed")
-FREE += ("environments", "gpu", "firewalls", "rank_users", "ranks", "runtime", "disks", "processes", "evidence", "kernels", "lock")
+FREE = (
+    "error",
+    "kernel",
+    "boot",
+    "product",
+    "bios",
+    "firmware",
+    "packages",
+    "files",
+    "images",
+    "cuda_libraries",
+    "nccl",
+    "nccl_installed",
+)
+FREE += (
+    "environments",
+    "gpu",
+    "firewalls",
+    "rank_users",
+    "ranks",
+    "runtime",
+    "disks",
+    "processes",
+    "evidence",
+    "kernels",
+    "lock",
+)
 KEYS = ("firmware", "packages", "cluster.env", "gb10-ray.service", "extensions", "unread")
 
 
@@ -78,7 +109,13 @@ BENCHMARK = {
     "runs": [{"tokens_per_second": 46.5}],
     "findings": [ALL],
 }
-GOLDEN = {"model": "/home/lisa/models/secret-project", "revision": "0123456789abcdef", "equal": 6, "errors": [ALL], "warnings": [ALL]}
+GOLDEN = {
+    "model": "/home/lisa/models/secret-project",
+    "revision": "0123456789abcdef",
+    "equal": 6,
+    "errors": [ALL],
+    "warnings": [ALL],
+}
 BANDWIDTH = {"date": "2026-11-22", "backend": ALL, "runs": {ALL: [{"bytes": 8, "collective": ALL, "bus_gbps": 21.5}]}}
 RECORDS = report.Records(*map(json.dumps, (BENCHMARK, GOLDEN, BANDWIDTH)), FAILURES)
 
@@ -89,19 +126,43 @@ def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
     for node, name in zip(found["nodes"], PLANTED, strict=False):
         node["name"] = name
     found["head"]["name"] = PLANTED[0]
-    found |= {"model": "/home/lisa/models/secret-project", "served_model_name": "secret-project", "user": "lisa", "store": {}}
+    found |= {
+        "model": "/home/lisa/models/secret-project",
+        "served_model_name": "secret-project",
+        "user": "lisa",
+        "store": {},
+    }
     found["api"] = {**found["api"], "client": "cluster.acme.example", "server_name": "cluster.acme.example"}
     found["serve"] |= {"why": [ALL], "memory": [ALL], "warnings": [ALL], "findings": [f"NCCL_IB: {ALL}"]}
-    private = ["--lora-modules", "acme-lora=/home/lisa/lora", "--api-key", KEY, f"--hf-token={KEY}", "--allowed-origins", '["acme"]']
+    private = [
+        "--lora-modules",
+        "acme-lora=/home/lisa/lora",
+        "--api-key",
+        KEY,
+        f"--hf-token={KEY}",
+        "--allowed-origins",
+        '["acme"]',
+    ]
     found["serve"]["user_args"] = [*private, "--max-model-len=8192", "--chat-template", "/home/lisa/chat.jinja"]
     found["fabric"] = [ALL]
     nodes = pair()
     for node, name in zip(nodes, PLANTED, strict=False):
         facts = node["facts"]
-        node |= {"name": name, "probe": [{"name": "cuda", "state": "failed", "cause": "wrong_result", "error": 0.5, "bound": 0.1, "message": ALL}]}
+        node |= {
+            "name": name,
+            "probe": [
+                {"name": "cuda", "state": "failed", "cause": "wrong_result", "error": 0.5, "bound": 0.1, "message": ALL}
+            ],
+        }
         facts |= {"hostname": "dgx-7f3.labs.acme.example", "login_users": ["marie", "nvidia", "root"]}
-        node["evidence"] = {"evidence": {item: [ALL] for item in evidence.ITEMS}, "unread": {"apt": ALL}, "private": PRIVATE_NAMES}
-        facts["links"] = [{"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}]
+        node["evidence"] = {
+            "evidence": {item: [ALL] for item in evidence.ITEMS},
+            "unread": {"apt": ALL},
+            "private": PRIVATE_NAMES,
+        }
+        facts["links"] = [
+            {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
+        ]
     return found, nodes, {PLANTED[0]: "192.168.77.11", PLANTED[1]: "cluster.acme.example"}
 
 
@@ -117,7 +178,16 @@ def hostile() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
     worker["firmware"] = {name: f"1 {version}" for name, version in worker["firmware"].items()}
     head["environments"]["cluster.env"][f"NCCL {ALL}"] = ALL
     head["api"] |= {"url": "http://192.168.77.11:8000", "healthy": False, "model": ALL, "root": ALL, "reason": ALL}
-    nodes[0]["paths"] = [{"interface": "enp1s0f1np1", "peer": PLANTED[1], "address": "10.110.0.2", "mac": ALL, "reported": ALL, "small": False}]
+    nodes[0]["paths"] = [
+        {
+            "interface": "enp1s0f1np1",
+            "peer": PLANTED[1],
+            "address": "10.110.0.2",
+            "mac": ALL,
+            "reported": ALL,
+            "small": False,
+        }
+    ]
     return plan, nodes, hosts
 
 
@@ -135,7 +205,9 @@ def unplanned() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
 
 
 @pytest.mark.parametrize("make", [site, hostile, unread, unplanned])
-def test_no_planted_text_is_in_the_report(make: Callable[[], tuple[dict[str, Any], list[Facts], dict[str, str]]]) -> None:
+def test_no_planted_text_is_in_the_report(
+    make: Callable[[], tuple[dict[str, Any], list[Facts], dict[str, str]]],
+) -> None:
     found = report.document(*make(), RECORDS, "2026-11-22", SITE)
     text = json.dumps(found)
     assert [each for each in (*PLANTED, *NAMES, "acme", "labs") if each.lower() in text.lower()] == []
@@ -150,10 +222,21 @@ def test_the_figures_are_in_the_report() -> None:
     assert (found["model"], found["stack"]["vllm"], found["runtime"]) == ("MODEL", SNAPSHOT["stack"]["vllm"], "native")
     head = found["nodes"][0]
     assert [node["driver"] for node in found["nodes"]] == ["580.142", "580.142"]
-    assert (head["gpus"], head["kernel"], head["product"], head["nccl"]) == (["NVIDIA GB10"], "6.17.0-1031-nvidia", "NVIDIA_DGX_Spark", "2.30.7")
+    assert (head["gpus"], head["kernel"], head["product"], head["nccl"]) == (
+        ["NVIDIA GB10"],
+        "6.17.0-1031-nvidia",
+        "NVIDIA_DGX_Spark",
+        "2.30.7",
+    )
     assert head["links"][0]["speed"] == 200000 and head["firmware"][0] == {"hca": "rocep1s0f0", "version": "28.45.4028"}
     assert "vllm 0.32.0" in head["packages"] and head["gpu_state"]["clock_mhz"] == 2405.0
-    assert head["kernels"]["extensions"][0] == {"name": "vllm/_C_stable_libtorch", "native": 0, "same_major": 85, "ptx": 6, "none": 20}
+    assert head["kernels"]["extensions"][0] == {
+        "name": "vllm/_C_stable_libtorch",
+        "native": 0,
+        "same_major": 85,
+        "ptx": 6,
+        "none": 20,
+    }
     assert (head["gpu_probe"][0]["state"], head["gpu_probe"][0]["error"]) == ("failed", 0.5)
     assert (found["benchmark"]["runs"], found["benchmark"]["vllm"]) == ([{"tokens_per_second": 46.5}], "0.32.0")
     assert (found["golden"]["equal"], found["golden"]["perplexity"]) == (6, None) and "revision" not in found["golden"]
@@ -210,7 +293,9 @@ def test_ordinary_text_stays() -> None:
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_left_text_is_found(planted: str) -> None:
-    known = dict.fromkeys((*PLANTED[:2], "cluster.acme.example", "lisa", "secret-project", "dgx-7f3", "acme.example", "marie"), "X")
+    known = dict.fromkeys(
+        (*PLANTED[:2], "cluster.acme.example", "lisa", "secret-project", "dgx-7f3", "acme.example", "marie"), "X"
+    )
     assert redact.leaks({"a": [1, None, f"see {planted}."]}, known)
     assert redact.leaks(redact.redacted([f"see {planted}."], known), known) == []
 
@@ -222,7 +307,9 @@ def test_a_report_with_left_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert not any(planted in str(error.value) for planted in PLANTED)
 
 
-@pytest.mark.parametrize(("text", "reason"), [("[]", "it is not an object"), ("7", "it is not an object"), ("{", "Expecting property name")])
+@pytest.mark.parametrize(
+    ("text", "reason"), [("[]", "it is not an object"), ("7", "it is not an object"), ("{", "Expecting property name")]
+)
 def test_another_file_is_reported(text: str, reason: str) -> None:
     found = report.document(*site(), report.Records(text, text, text), "2026-11-22")
     assert reason in found["benchmark"]["unread"] and reason in found["golden"]["unread"]
@@ -231,15 +318,29 @@ def test_another_file_is_reported(text: str, reason: str) -> None:
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
 def test_the_role_writes_one_file(tmp_path: Path, check: bool) -> None:
-    unit = "LoadState=not-found UnitFileState= ActiveState=inactive SubState=dead Result= MainPID=0 NRestarts=0 InvocationID= ExecMainStatus=0"
-    (tmp_path / "unit").write_text("\n".join([*unit.split(), "Environment=", "ExecMainStartTimestampMonotonic=0"]), encoding="utf-8")
+    unit = (
+        "LoadState=not-found UnitFileState= ActiveState=inactive SubState=dead Result= MainPID=0 NRestarts=0 "
+        "InvocationID= ExecMainStatus=0"
+    )
+    (tmp_path / "unit").write_text(
+        "\n".join([*unit.split(), "Environment=", "ExecMainStartTimestampMonotonic=0"]), encoding="utf-8"
+    )
     for name, script in (("systemctl", f"cat {tmp_path}/unit"), ("journalctl", "true"), ("ip", "echo '[]'")):
         program(tmp_path / "bin", name, script)
     plan, _nodes, _hosts = site()
     host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
     # The second node cannot be reached.
-    hosts = {PLANTED[0]: {**host, "ansible_host": "192.168.77.11"}, PLANTED[1]: {"ansible_host": "127.0.0.2", "ansible_port": 9}}
-    play = {"name": "Report", "hosts": "all", "gather_facts": False, "any_errors_fatal": True, "roles": [{"role": "gb10.cluster.field_report"}]}
+    hosts = {
+        PLANTED[0]: {**host, "ansible_host": "192.168.77.11"},
+        PLANTED[1]: {"ansible_host": "127.0.0.2", "ansible_port": 9},
+    }
+    play = {
+        "name": "Report",
+        "hosts": "all",
+        "gather_facts": False,
+        "any_errors_fatal": True,
+        "roles": [{"role": "gb10.cluster.field_report"}],
+    }
     inventory, playbook, variables = tmp_path / "mine/hosts.yml", tmp_path / "role.yml", tmp_path / "plan.json"
     (tmp_path / "mine/.gb10").mkdir(parents=True)
     (tmp_path / "mine/.gb10/golden_result.json").write_text(json.dumps(GOLDEN), encoding="utf-8")
@@ -248,14 +349,26 @@ def test_the_role_writes_one_file(tmp_path: Path, check: bool) -> None:
     variables.write_text(json.dumps({"gb10_plan": plan}), encoding="utf-8")
     file = tmp_path / "written/report.json"
     # A relative path starts at the working directory.
-    given = ["-e", f"field_report_file={os.path.relpath(file, ROOT)}", "-e", "verify_api_port=9", "-e", f"verify_install_dir={tmp_path}"]
+    given = [
+        "-e",
+        f"field_report_file={os.path.relpath(file, ROOT)}",
+        "-e",
+        "verify_api_port=9",
+        "-e",
+        f"verify_install_dir={tmp_path}",
+    ]
     arguments = ["-i", str(inventory), "-e", f"@{variables}", *given, *(["--check"] if check else [])]
     done = run(str(playbook), arguments, {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).assert_ok()
     assert f"{'Would write' if check else 'Wrote'} {file}. Read it" in " ".join(done.output.split())
     assert file.exists() is not check
     if not check:
         found = json.loads(file.read_text(encoding="utf-8"))
-        assert (len(found["nodes"]), found["benchmark"], found["golden"]["equal"], found["api"]["healthy"]) == (2, {}, 6, False)
+        assert (len(found["nodes"]), found["benchmark"], found["golden"]["equal"], found["api"]["healthy"]) == (
+            2,
+            {},
+            6,
+            False,
+        )
         assert found["nodes"][1]["unreachable"] and found["nodes"][0]["kernel"]
         unreachable, *_others = (each for each in found["verification"]["findings"] if each["id"] == "node-unreachable")
         assert unreachable["node"] == "node2"

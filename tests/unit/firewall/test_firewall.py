@@ -44,14 +44,20 @@ def planned(name: str, *nodes: Any) -> dict[str, Any]:
 def test_a_pair_lets_its_peer_in_on_both_rails() -> None:
     nodes = spark(1, "head"), spark(2, "worker")
     head, worker = (firewall.of_plan(planned(name, *nodes)) for name in ("spark1", "spark2"))
-    assert {(peer["interface"], peer["address"]) for peer in head["peers"]} == {("enp1s0f1np1", "10.110.0.2"), ("enP2p1s0f1np1", "10.110.1.2")}
+    assert {(peer["interface"], peer["address"]) for peer in head["peers"]} == {
+        ("enp1s0f1np1", "10.110.0.2"),
+        ("enP2p1s0f1np1", "10.110.1.2"),
+    }
     assert (head["api_port"], worker["api_port"]) == (8000, 0)
     assert (head["peer_ports"]["Ray's port"], head["peer_ports"]["Ray's workers"]) == (6379, "20000-20999")
     assert "Ray's port" not in worker["peer_ports"]
 
 
 def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
-    nodes = [spark(number, "worker" if number > 1 else "head", gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1]) for number in (1, 2, 3)]
+    nodes = [
+        spark(number, "worker" if number > 1 else "head", gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])
+        for number in (1, 2, 3)
+    ]
     found = firewall.of_plan(planned("spark1", *nodes))["peers"]
     assert {"interface": "enP7s7", "address": "192.168.1.12"} in found
     assert len(found) == 6, "two PCIe functions for each of two cables, and the cluster's network"
@@ -63,12 +69,17 @@ def test_a_single_node_has_no_peer_and_an_api_of_its_own_no_client() -> None:
 
 
 def test_mp_meets_at_the_head() -> None:
-    nodes = [spark(number, group, gb10_distributed_executor_backend="mp") for number, group in ((1, "head"), (2, "worker"))]
+    nodes = [
+        spark(number, group, gb10_distributed_executor_backend="mp") for number, group in ((1, "head"), (2, "worker"))
+    ]
     assert [firewall.of_plan(planned(name, *nodes))["peer_ports"] for name in ("spark1", "spark2")] == [
         {"rendezvous": 29501, "the ranks' end": 29502},
         {},
     ]
-    assert firewall.of_plan(planned("spark1", spark(1, "head", gb10_distributed_executor_backend="mp")))["peer_ports"] == {}
+    assert (
+        firewall.of_plan(planned("spark1", spark(1, "head", gb10_distributed_executor_backend="mp")))["peer_ports"]
+        == {}
+    )
 
 
 def test_the_rules_of_a_head() -> None:
@@ -111,7 +122,9 @@ def test_clients_of_the_api_are_matched_by_their_family() -> None:
 
 @pytest.mark.parametrize("port", ["80", "0/tcp", "65536/tcp", "9-8/udp", "80/sctp", "80/tcp accept", "", "-1/tcp"])
 def test_ports_that_are_none_are_refused(port: str) -> None:
-    assert [problem.path for problem in firewall.check(access(open_ports=("1/tcp", port)))] == ["peer_firewall_open_ports[1]"]
+    assert [problem.path for problem in firewall.check(access(open_ports=("1/tcp", port)))] == [
+        "peer_firewall_open_ports[1]"
+    ]
 
 
 @pytest.mark.parametrize("port", ["1/tcp", "65535/udp", "1-65535/tcp", "9-9/udp"])
@@ -121,7 +134,9 @@ def test_the_first_and_the_last_port_are_ports(port: str) -> None:
 
 @pytest.mark.parametrize("name", ["", 'a" accept', "a b", "*", "*a", "interface-too-long"])
 def test_interfaces_that_are_none_are_refused(name: str) -> None:
-    assert [problem.path for problem in firewall.check(access(interfaces=("br-*", name)))] == ["peer_firewall_trusted_interfaces[1]"]
+    assert [problem.path for problem in firewall.check(access(interfaces=("br-*", name)))] == [
+        "peer_firewall_trusted_interfaces[1]"
+    ]
 
 
 def listener(port: int, process: str, unit: str = "", address: str = "0.0.0.0") -> dict[str, Any]:
@@ -142,7 +157,9 @@ LISTENERS = [
 ]
 
 
-def socket_unit(name: str, *endpoints: str, active: str = "active", enabled: str = "disabled", triggers: str = "") -> str:
+def socket_unit(
+    name: str, *endpoints: str, active: str = "active", enabled: str = "disabled", triggers: str = ""
+) -> str:
     """Return a unit in the format of `systemctl show`."""
     lines = [f"Id={name}", f"Triggers={triggers}", *(f"Listen={endpoint}" for endpoint in endpoints)]
     return "\n".join([*lines, f"ActiveState={active}", f"UnitFileState={enabled}", ""])
@@ -161,26 +178,54 @@ def test_ssh_is_found_where_it_listens() -> None:
     [
         pytest.param(UBUNTU, "", [22], id="systemd holds the port"),
         pytest.param(f"{OTHER}\n{UBUNTU}", "", [22], id="among others"),
-        pytest.param(socket_unit("mine.socket", "[::]:2222 (Stream)", triggers="sshd.service"), "", [2222], id="another unit that starts sshd"),
-        pytest.param(socket_unit("sshd.socket", "[fe80::1%eth0]:23 (Stream)", "10.0.0.1:24 (Stream)"), "", [23, 24], id="addresses"),
-        pytest.param(socket_unit("ssh.socket", "[::]:22 (Stream)", active="inactive", enabled="enabled"), "", [22], id="from the next boot on"),
+        pytest.param(
+            socket_unit("mine.socket", "[::]:2222 (Stream)", triggers="sshd.service"),
+            "",
+            [2222],
+            id="another unit that starts sshd",
+        ),
+        pytest.param(
+            socket_unit("sshd.socket", "[fe80::1%eth0]:23 (Stream)", "10.0.0.1:24 (Stream)"),
+            "",
+            [23, 24],
+            id="addresses",
+        ),
+        pytest.param(
+            socket_unit("ssh.socket", "[::]:22 (Stream)", active="inactive", enabled="enabled"),
+            "",
+            [22],
+            id="from the next boot on",
+        ),
         pytest.param(socket_unit("ssh.socket", "[::]:22 (Stream)", active="inactive"), "", [], id="not in use"),
         pytest.param(socket_unit("sshd.socket", active="inactive", enabled=""), "", [], id="no such unit"),
-        pytest.param(socket_unit("ssh.socket", "127.0.0.1:22 (Stream)", "vsock::22 (Stream)", "/run/ssh (Stream)"), "", [], id="out of reach"),
-        pytest.param(OTHER, "port 2022\nlistenaddress [::]:2022\nlistenaddress 127.0.0.1:9\n", [2022], id="as sshd is configured"),
+        pytest.param(
+            socket_unit("ssh.socket", "127.0.0.1:22 (Stream)", "vsock::22 (Stream)", "/run/ssh (Stream)"),
+            "",
+            [],
+            id="out of reach",
+        ),
+        pytest.param(
+            OTHER, "port 2022\nlistenaddress [::]:2022\nlistenaddress 127.0.0.1:9\n", [2022], id="as sshd is configured"
+        ),
         pytest.param(UBUNTU, "listenaddress 0.0.0.0:2022\n", [22], id="a socket unit overrules sshd_config"),
     ],
 )
 def test_ssh_is_found_where_systemd_waits_for_it(sockets: str, config: str, expected: list[int]) -> None:
     # As the kernel lists it with ssh.socket: systemd, process 1, holds the port and belongs to no service.
-    assert firewall_host.ssh_ports([listener(22, "systemd", "", "::"), listener(80, "systemd")], sockets, config) == expected
+    assert (
+        firewall_host.ssh_ports([listener(22, "systemd", "", "::"), listener(80, "systemd")], sockets, config)
+        == expected
+    )
 
 
 def test_what_is_out_of_reach_is_told() -> None:
     found = firewall_host.closed(LISTENERS, access(open_ports=("8000-9000/tcp", "3389/udp")), [22, 2222])
     assert found == ["3389/tcp (gnome-remote-de)", "9022/tcp (sshd)"]
     given = [listener(port, "") for port in (6999, 7000, 7001, 7002)]
-    assert firewall_host.closed(given, access(open_ports=("7000-7001/tcp", "x")), []) == ["6999/tcp (unknown)", "7002/tcp (unknown)"]
+    assert firewall_host.closed(given, access(open_ports=("7000-7001/tcp", "x")), []) == [
+        "6999/tcp (unknown)",
+        "7002/tcp (unknown)",
+    ]
     assert firewall.span("x") == (0, 0)
 
 
@@ -188,7 +233,9 @@ def nftables(*objects: dict[str, Any]) -> str:
     return json.dumps({"nftables": [{"metainfo": {"json_schema_version": 1}}, *objects]})
 
 
-def chain(table: str, name: str, policy: str = "accept", family: str = "ip", hook: str | None = "input") -> dict[str, Any]:
+def chain(
+    table: str, name: str, policy: str = "accept", family: str = "ip", hook: str | None = "input"
+) -> dict[str, Any]:
     base = {"type": "filter", "hook": hook, "prio": 0, "policy": policy} if hook else {}
     return {"chain": {"family": family, "table": table, "name": name, "handle": 1, **base}}
 
@@ -211,14 +258,21 @@ COUNTER = {"counter": {"packets": 1, "bytes": 1}}
         pytest.param((), "", [], "", id="nothing"),
         pytest.param((), "", ["ufw"], "ufw", id="ufw"),
         pytest.param((), "", ["firewalld"], "firewalld", id="firewalld"),
-        pytest.param((chain("filter", "INPUT", "drop"),), "", [], "the nftables table ip filter", id="iptables-nft with a policy"),
+        pytest.param(
+            (chain("filter", "INPUT", "drop"),), "", [], "the nftables table ip filter", id="iptables-nft with a policy"
+        ),
         pytest.param((chain("filter", "INPUT"),), "", [], "", id="iptables-nft without rules"),
         pytest.param((chain("filter", "FORWARD", "drop", hook="forward"),), "", [], "", id="docker"),
         pytest.param((chain("gb10", "input", "drop", "inet"),), "", [], "", id="ours"),
         pytest.param((chain("netdev", "input", "drop", "bridge"),), "", [], "", id="bridge"),
-        pytest.param((chain("f2b-table", "f2b"), rule("f2b-table", "f2b", ADDRESS, {"reject": None})), "", [], "", id="fail2ban"),
         pytest.param(
-            (chain("mine", "in", family="inet"), rule("mine", "in", COUNTER, {"reject": {"type": "icmpx"}}, family="inet")),
+            (chain("f2b-table", "f2b"), rule("f2b-table", "f2b", ADDRESS, {"reject": None})), "", [], "", id="fail2ban"
+        ),
+        pytest.param(
+            (
+                chain("mine", "in", family="inet"),
+                rule("mine", "in", COUNTER, {"reject": {"type": "icmpx"}}, family="inet"),
+            ),
             "",
             [],
             "the nftables table inet mine",
@@ -238,45 +292,76 @@ COUNTER = {"counter": {"packets": 1, "bytes": 1}}
             id="by a jump",
         ),
         pytest.param(
-            (chain("mine", "in"), rule("mine", "in", ADDRESS, {"jump": {"target": "in"}}), rule("mine", "in", {"goto": {"target": "in"}})),
+            (
+                chain("mine", "in"),
+                rule("mine", "in", ADDRESS, {"jump": {"target": "in"}}),
+                rule("mine", "in", {"goto": {"target": "in"}}),
+            ),
             "",
             [],
             "",
             id="in a circle",
         ),
-        pytest.param((chain("mine", "in"), rule("mine", "in", COUNTER), rule("mine", "in", {"log": None})), "", [], "", id="it only counts"),
         pytest.param(
-            (chain("mine", "in"), rule("mine", "in", *({kind: None} for kind in ("counter", "log", "limit", "drop", "reject", "comment")))),
+            (chain("mine", "in"), rule("mine", "in", COUNTER), rule("mine", "in", {"log": None})),
+            "",
+            [],
+            "",
+            id="it only counts",
+        ),
+        pytest.param(
+            (
+                chain("mine", "in"),
+                rule(
+                    "mine", "in", *({kind: None} for kind in ("counter", "log", "limit", "drop", "reject", "comment"))
+                ),
+            ),
             "",
             [],
             "the nftables table ip mine",
             id="all that matches nothing",
         ),
         pytest.param(
-            (chain("mine", "in"), chain("mine", "rest", hook=None), rule("mine", "in", ADDRESS, {"jump": {"target": "rest"}}),
-             rule("mine", "rest", {"drop": None})),
+            (
+                chain("mine", "in"),
+                chain("mine", "rest", hook=None),
+                rule("mine", "in", ADDRESS, {"jump": {"target": "rest"}}),
+                rule("mine", "rest", {"drop": None}),
+            ),
             "",
             [],
             "",
             id="a jump of some",
         ),
         pytest.param(
-            (chain("mine", "in", family="inet"), rule("mine", "in", of_family("ipv6"), {"accept": None}, family="inet"),
-             rule("mine", "in", {"drop": None}, family="inet")),
+            (
+                chain("mine", "in", family="inet"),
+                rule("mine", "in", of_family("ipv6"), {"accept": None}, family="inet"),
+                rule("mine", "in", {"drop": None}, family="inet"),
+            ),
             "",
             [],
             "the nftables table inet mine",
             id="after a rule of the other family",
         ),
         pytest.param(
-            (chain("mine", "in", "drop", family="inet"), rule("mine", "in", of_family("ipv4"), ADDRESS, {"accept": None}, family="inet")),
+            (
+                chain("mine", "in", "drop", family="inet"),
+                rule("mine", "in", of_family("ipv4"), ADDRESS, {"accept": None}, family="inet"),
+            ),
             "",
             [],
             "the nftables table inet mine",
             id="some of the family are accepted",
         ),
         pytest.param((), "-P INPUT ACCEPT\n-A INPUT -s 1.2.3.4/32 -j DROP\n", [], "", id="legacy with a ban"),
-        pytest.param((), "-P INPUT ACCEPT\n-A INPUT -j REJECT --reject-with icmp-port-unreachable\n", [], "iptables (legacy)", id="legacy"),
+        pytest.param(
+            (),
+            "-P INPUT ACCEPT\n-A INPUT -j REJECT --reject-with icmp-port-unreachable\n",
+            [],
+            "iptables (legacy)",
+            id="legacy",
+        ),
         pytest.param((), "-P INPUT DROP\n", [], "iptables (legacy)", id="legacy with a policy"),
     ],
 )
@@ -291,16 +376,40 @@ MINE = "the nftables table inet mine"
 @pytest.mark.parametrize(
     ("objects", "legacy", "active", "ip", "ip6"),
     [
-        pytest.param((), {"ip6": "-P INPUT DROP\n", "ip": "-P INPUT ACCEPT\n"}, [], "", "iptables (legacy)", id="ip6tables-legacy -P INPUT DROP"),
-        pytest.param((chain("filter", "INPUT", "drop", "ip6"),), {}, [], "", "the nftables table ip6 filter", id="ip6tables -P INPUT DROP"),
-        pytest.param((chain("filter", "INPUT", "drop"),), {}, [], "the nftables table ip filter", "", id="iptables -P INPUT DROP"),
+        pytest.param(
+            (),
+            {"ip6": "-P INPUT DROP\n", "ip": "-P INPUT ACCEPT\n"},
+            [],
+            "",
+            "iptables (legacy)",
+            id="ip6tables-legacy -P INPUT DROP",
+        ),
+        pytest.param(
+            (chain("filter", "INPUT", "drop", "ip6"),),
+            {},
+            [],
+            "",
+            "the nftables table ip6 filter",
+            id="ip6tables -P INPUT DROP",
+        ),
+        pytest.param(
+            (chain("filter", "INPUT", "drop"),), {}, [], "the nftables table ip filter", "", id="iptables -P INPUT DROP"
+        ),
         pytest.param((chain("mine", "in", "drop", "inet"),), {}, [], MINE, MINE, id="inet"),
         pytest.param((), {}, ["ufw"], "ufw", "ufw", id="ufw"),
         pytest.param(
-            (chain("mine", "in", **INET), rule("mine", "in", of_family("ipv6"), {"drop": None}, **INET)), {}, [], "", MINE, id="drop of a family"
+            (chain("mine", "in", **INET), rule("mine", "in", of_family("ipv6"), {"drop": None}, **INET)),
+            {},
+            [],
+            "",
+            MINE,
+            id="drop of a family",
         ),
         pytest.param(
-            (chain("mine", "in", "drop", "inet"), rule("mine", "in", of_family("ipv4"), COUNTER, {"accept": None}, **INET)),
+            (
+                chain("mine", "in", "drop", "inet"),
+                rule("mine", "in", of_family("ipv4"), COUNTER, {"accept": None}, **INET),
+            ),
             {},
             [],
             "",
@@ -321,11 +430,18 @@ MINE = "the nftables table inet mine"
             id="by a jump of a family",
         ),
         pytest.param(
-            (chain("mine", "in", **INET), rule("mine", "in", of_family("ipv6"), ADDRESS, {"drop": None}, **INET)), {}, [], "", "", id="a ban"
+            (chain("mine", "in", **INET), rule("mine", "in", of_family("ipv6"), ADDRESS, {"drop": None}, **INET)),
+            {},
+            [],
+            "",
+            "",
+            id="a ban",
         ),
     ],
 )
-def test_who_rules_each_family(objects: tuple[dict[str, Any], ...], legacy: dict[str, str], active: list[str], ip: str, ip6: str) -> None:
+def test_who_rules_each_family(
+    objects: tuple[dict[str, Any], ...], legacy: dict[str, str], active: list[str], ip: str, ip6: str
+) -> None:
     assert firewall_host.active_firewalls(nftables(*objects), legacy, active) == {"ip": ip, "ip6": ip6}
 
 
@@ -336,7 +452,10 @@ def both(name: str) -> dict[str, str]:
 def test_another_firewall_is_told_peers_ports_and_commands() -> None:
     given = access(api_clients=("192.168.1.0/24",))
     ufw = firewall.advice(both("ufw"), given, {"Ray's port": 6379})
-    assert "    all TCP and UDP ports: 6379 (Ray's port), and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)" in ufw
+    assert (
+        "    all TCP and UDP ports: 6379 (Ray's port), and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)"
+        in ufw
+    )
     assert "  from 192.168.1.0/24: TCP 8000 (the API)" in ufw
     assert ufw[-3:] == [
         "  sudo ufw allow in on enp1s0f1np1 from 10.110.0.2",
@@ -360,7 +479,11 @@ def test_a_node_without_an_api_opens_no_port_of_it() -> None:
         assert not [line for line in lines if "192.168.1.0" in line or "/tcp" in line]
     clients = firewall.advice(both("firewalld"), access(api_clients=("192.168.1.0/24", "fd00::/8")), {})[-3:]
     rule = """  sudo firewall-cmd --permanent --add-rich-rule='rule family="{}" source address="{}" port port="8000" protocol="tcp" accept'"""
-    assert clients == [rule.format("ipv4", "192.168.1.0/24"), rule.format("ipv6", "fd00::/8"), "  sudo firewall-cmd --reload"]
+    assert clients == [
+        rule.format("ipv4", "192.168.1.0/24"),
+        rule.format("ipv6", "fd00::/8"),
+        "  sudo firewall-cmd --reload",
+    ]
     assert firewall.advice(both("ufw"), access(), {})[-1] == "  sudo ufw allow proto tcp from any to any port 8000"
 
 
@@ -383,7 +506,8 @@ def test_a_failing_step_is_an_error_with_its_text(status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ufw", "firewalld", "expected"), [(True, False, "ufw"), (False, True, "firewalld"), (True, True, "ufw"), (False, False, "")]
+    ("ufw", "firewalld", "expected"),
+    [(True, False, "ufw"), (False, True, "firewalld"), (True, True, "ufw"), (False, False, "")],
 )
 def test_active_services_decide_about_both_families(ufw: bool, firewalld: bool, expected: str) -> None:
     answers = {
@@ -444,7 +568,9 @@ def test_what_a_pattern_lets_in_is_reported() -> None:
         ),
     ],
 )
-def test_a_pattern_that_lets_a_network_of_others_in_is_refused(patterns: tuple[str, ...], came_by: str, expected: list[str]) -> None:
+def test_a_pattern_that_lets_a_network_of_others_in_is_refused(
+    patterns: tuple[str, ...], came_by: str, expected: list[str]
+) -> None:
     found = [str(problem) for problem in firewall_host.problems(access(interfaces=patterns), LINKS, [22], came_by)]
     assert len(found) == len(expected)
     for text, part in zip(found, expected, strict=True):
@@ -460,14 +586,24 @@ def test_no_bridge_of_a_network_is_let_in_by_default() -> None:
 
 def test_ports_below_a_bridge_are_found(tmp_path: Path) -> None:
     net = tmp_path / "sys/class/net"
-    for name, lower in {"enp3s0": [], "vlan10": ["enp3s0"], "br-lan": ["vlan10", "veth1"], "veth1": [], "br-1": ["veth1"], "wlan0": []}.items():
+    for name, lower in {
+        "enp3s0": [],
+        "vlan10": ["enp3s0"],
+        "br-lan": ["vlan10", "veth1"],
+        "veth1": [],
+        "br-1": ["veth1"],
+        "wlan0": [],
+    }.items():
         (net / name).mkdir(parents=True)
         for entry in lower:
             (net / name / f"lower_{entry}").symlink_to(net / entry)
     for name in ("enp3s0", "wlan0"):
         (net / name / "device").mkdir()
     (net / "bonding_masters").write_text("", encoding="utf-8")
-    routes = {"-4": [{"dst": "default", "dev": "enp3s0"}], "-6": [{"dst": "default", "nexthops": [{"dev": "br-1"}, {"dev": "wlan0"}]}]}
+    routes = {
+        "-4": [{"dst": "default", "dev": "enp3s0"}],
+        "-6": [{"dst": "default", "nexthops": [{"dev": "br-1"}, {"dev": "wlan0"}]}],
+    }
     found = io_firewall.links(lambda argv: (0, json.dumps(routes[argv[2]]), ""), str(tmp_path))
     assert {link.name: (link.ports, link.default_route) for link in found} == {
         "br-1": ((), True),
@@ -492,7 +628,9 @@ def test_ports_below_a_bridge_are_found(tmp_path: Path) -> None:
         ("10.9.9.8", ["10.9.9.8"], {"type": "unicast", "dev": "lo"}, (False, "")),
     ],
 )
-def test_whence_a_run_comes(client: str, asked: list[str] | None, route: dict[str, Any] | None, expected: tuple[bool, str]) -> None:
+def test_whence_a_run_comes(
+    client: str, asked: list[str] | None, route: dict[str, Any] | None, expected: tuple[bool, str]
+) -> None:
     said = []
 
     def run(argv: list[str]) -> tuple[int, str, str]:
@@ -515,7 +653,10 @@ def test_the_unit_comes_before_the_services_that_open_ports() -> None:
 def test_who_flushes_all_tables_loads_ours_again() -> None:
     lines = firewall.again("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
     assert lines[1] == "[Service]"
-    assert {"ExecStartPost=-/usr/sbin/nft -f /etc/gb10/firewall.nft", "ExecReload=/usr/sbin/nft -f /etc/gb10/firewall.nft"} <= set(lines)
+    assert {
+        "ExecStartPost=-/usr/sbin/nft -f /etc/gb10/firewall.nft",
+        "ExecReload=/usr/sbin/nft -f /etc/gb10/firewall.nft",
+    } <= set(lines)
 
 
 class KilledError(Exception):
@@ -530,7 +671,10 @@ class Host:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.units, self.rules = folder / "units", folder / "etc" / "firewall.nft"
-        self.unit, self.drop_in = self.units / "gb10-firewall.service", self.units / "nftables.service.d" / "gb10-firewall.conf"
+        self.unit, self.drop_in = (
+            self.units / "gb10-firewall.service",
+            self.units / "nftables.service.d" / "gb10-firewall.conf",
+        )
         self.units.mkdir()
         monkeypatch.setattr(io_firewall, "RULES", str(self.rules))
         monkeypatch.setattr(io_firewall, "UNITS", str(self.units))
@@ -557,7 +701,13 @@ class Host:
 
     def play(self, argv: list[str]) -> tuple[int, str, str]:
         program, *words = argv
-        answers = {"nft": self.nft, "/usr/sbin/nft": self.nft, "systemctl": self.systemctl, "systemd-run": self.arm, "/bin/sh": self.restore}
+        answers = {
+            "nft": self.nft,
+            "/usr/sbin/nft": self.nft,
+            "systemctl": self.systemctl,
+            "systemd-run": self.arm,
+            "/bin/sh": self.restore,
+        }
         if program in answers:
             return answers[program](words)
         if program == "unshare":
@@ -608,7 +758,13 @@ class Host:
                 del self.timers[name.removesuffix(".timer")]
         elif verb != "daemon-reload":
             assert names == ["gb10-firewall.service"]
-            {"start": self.start, "reload": self.reload, "stop": self.stop, "enable": self.enable, "disable": self.disable}[verb]()
+            {
+                "start": self.start,
+                "reload": self.reload,
+                "stop": self.stop,
+                "enable": self.enable,
+                "disable": self.disable,
+            }[verb]()
         return 0, "", ""
 
     def start(self) -> None:
@@ -661,7 +817,9 @@ class Host:
             "witness": "",
             **arguments,
         }
-        return module.outcome(SimpleNamespace(params=given, check_mode=check, get_bin_path=lambda _name, **_required: "/usr/sbin/nft"))
+        return module.outcome(
+            SimpleNamespace(params=given, check_mode=check, get_bin_path=lambda _name, **_required: "/usr/sbin/nft")
+        )
 
     def full(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         """Simulate a full disk for this file."""
@@ -677,7 +835,9 @@ class Host:
     def assert_open(self) -> None:
         """Assert that nothing of the collection is on the host."""
         assert (self.table, self.timers, self.states) == ("", {}, set())
-        assert not [path for path in (self.rules, self.unit, self.drop_in.parent, *self.links_of_services()) if path.exists()]
+        assert not [
+            path for path in (self.rules, self.unit, self.drop_in.parent, *self.links_of_services()) if path.exists()
+        ]
 
     def assert_closed(self) -> None:
         """Assert that the rules are loaded, confirmed, and loaded at boot."""
@@ -773,7 +933,9 @@ def test_rules_that_nobody_confirmed_are_not_kept_because_they_are_loaded(host: 
 
 @pytest.mark.parametrize("file", ["unit", "drop_in", "rules"])
 @pytest.mark.parametrize("earlier", [False, True])
-def test_a_full_disk_ends_with_the_rules_that_were_confirmed(host: Host, monkeypatch: pytest.MonkeyPatch, file: str, earlier: bool) -> None:
+def test_a_full_disk_ends_with_the_rules_that_were_confirmed(
+    host: Host, monkeypatch: pytest.MonkeyPatch, file: str, earlier: bool
+) -> None:
     old = closed_host(host).table if earlier else ""
     host.ask(open_ports=["8443/tcp"])
     assert "8443" in host.table
@@ -813,7 +975,9 @@ NEW = {"open_ports": ["8443/tcp"]}
 
 @pytest.mark.parametrize("fires", [False, True])
 @pytest.mark.parametrize("earlier", [False, True])
-def test_killed_anywhere_the_next_run_converges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool, fires: bool) -> None:
+def test_killed_anywhere_the_next_run_converges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool, fires: bool
+) -> None:
     def fresh(number: int) -> Host:
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -957,10 +1121,16 @@ def test_only_another_host_confirms(host: Host, client: str) -> None:
 def test_a_run_that_cannot_confirm_ends_before_the_network_changes() -> None:
     """As with ansible_connection: local. The role compared only after the network had changed."""
     tasks = load_yaml(read("playbooks/steps/roles.yml"))
-    roles = [(task["ansible.builtin.import_role"], task["tags"]) for task in tasks if "ansible.builtin.import_role" in task]
+    roles = [
+        (task["ansible.builtin.import_role"], task["tags"]) for task in tasks if "ansible.builtin.import_role" in task
+    ]
     order = [(role["name"].removeprefix("gb10.cluster."), role.get("tasks_from", "main"), tags) for role, tags in roles]
     first = order.index(("peer_firewall", "check", "peer_firewall"))
-    assert first < order.index(("qsfp_netplan", "main", "qsfp_netplan")) < order.index(("peer_firewall", "main", "peer_firewall"))
+    assert (
+        first
+        < order.index(("qsfp_netplan", "main", "qsfp_netplan"))
+        < order.index(("peer_firewall", "main", "peer_firewall"))
+    )
     (compared,) = load_yaml(read("roles/peer_firewall/tasks/check.yml"))
     assert (compared["check_mode"], "gb10.cluster.peer_firewall" in compared) == (True, True)
 
@@ -1003,7 +1173,10 @@ def test_where_ufw_rules_ours_goes_and_ufw_is_told(host: Host) -> None:
 def test_where_ip6tables_rules_ipv6_ours_closes_ipv4(host: Host) -> None:
     host.ip6tables = True
     answer = closed_host(host).ask()
-    assert (answer["active_firewall"], answer["active_firewalls"]) == ("", {"ip": "", "ip6": "the nftables table ip6 filter"})
+    assert (answer["active_firewall"], answer["active_firewalls"]) == (
+        "",
+        {"ip": "", "ip6": "the nftables table ip6 filter"},
+    )
     assert "the nftables table ip6 filter controls incoming IPv6 traffic" in answer["advice"][0]
     assert "meta nfproto ipv6 accept" in host.table
     host.assert_closed()
@@ -1039,7 +1212,9 @@ class Connection:
             raise CUT
         return {"stdout": f"Welcome to spark1\n{found}\n"}
 
-    def answer(self, module_name: str = "peer_firewall", module_args: dict[str, Any] | None = None, **_variables: Any) -> dict[str, Any]:
+    def answer(
+        self, module_name: str = "peer_firewall", module_args: dict[str, Any] | None = None, **_variables: Any
+    ) -> dict[str, Any]:
         """Simulate the module on the host."""
         given = module_args or {}
         self.asked.append((module_name, given.get("confirm", False), given.get("client", "")))
@@ -1102,7 +1277,9 @@ def test_the_action_has_nothing_to_confirm_where_nothing_is_new(monkeypatch: pyt
 
 
 @pytest.mark.parametrize(("clients", "answers"), [((FIRST, "cut"), (CUT, CUT, {})), ((FIRST, SECOND), (CUT, CUT, {}))])
-def test_the_action_outlives_a_host_that_was_cut_off(monkeypatch: pytest.MonkeyPatch, clients: tuple[str, ...], answers: tuple[Any, ...]) -> None:
+def test_the_action_outlives_a_host_that_was_cut_off(
+    monkeypatch: pytest.MonkeyPatch, clients: tuple[str, ...], answers: tuple[Any, ...]
+) -> None:
     answer, connection = act(monkeypatch, LOADED, *answers, clients=clients)
     assert answer["failed"]
     assert "rolled them back" in answer["msg"]
@@ -1120,7 +1297,11 @@ def test_a_failed_confirmation_is_the_actions_failure(monkeypatch: pytest.Monkey
 
 def test_a_published_port_is_open_and_never_closed(host: Host) -> None:
     """Docker's proxy listens on the port, but a client's packets never reach it, nor the input chain."""
-    host.listeners = [*LISTENERS, listener(3000, "docker-proxy", "docker.service"), listener(3001, "docker-proxy", "docker.service")]
+    host.listeners = [
+        *LISTENERS,
+        listener(3000, "docker-proxy", "docker.service"),
+        listener(3001, "docker-proxy", "docker.service"),
+    ]
     host.nat = "-A DOCKER ! -i docker0 -p tcp -m tcp --dport 3000 -j DNAT --to-destination 172.17.0.2:8080\n"
     for host.installed in (True, False):
         answer = host.ask(check=True)

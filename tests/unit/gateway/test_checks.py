@@ -16,7 +16,13 @@ MODELS = [
     {"name": "org/big", "url": "https://10.0.0.5:8000/v1", "cluster": "north", "ca": CA.text, "context": 4096},
     {"name": "small", "url": "http://10.0.0.6:8000/v1", "cluster": "south"},
 ]
-PLACE: dict[str, Any] = {"host": "127.0.0.1", "port": 4000, "name": "", "address": "10.0.0.9", "allow_plain_http": False}
+PLACE: dict[str, Any] = {
+    "host": "127.0.0.1",
+    "port": 4000,
+    "name": "",
+    "address": "10.0.0.9",
+    "allow_plain_http": False,
+}
 SETTINGS = PLACE | {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
 KEY = "secret-key-0123456789"
 PLAIN = {"certificate": "", "key": ""}
@@ -24,7 +30,9 @@ PLAIN = {"certificate": "", "key": ""}
 
 def planned(models: Any = None, keys: Any = None, tls: Any = None, **settings: Any) -> dict[str, Any]:
     keys = {"north": KEY} if keys is None else keys
-    result: dict[str, Any] = FILTERS["gateway_plan"](MODELS if models is None else models, SETTINGS | settings, keys, tls or PLAIN)
+    result: dict[str, Any] = FILTERS["gateway_plan"](
+        MODELS if models is None else models, SETTINGS | settings, keys, tls or PLAIN
+    )
     assert KEY not in str(result)
     return result
 
@@ -36,10 +44,18 @@ def changed(index: int, **values: Any) -> list[dict[str, Any]]:
 def test_good_inputs_have_no_problem() -> None:
     result = planned()
     assert (result["report"], result["warnings"]) == ("", [])
-    assert result["place"] == {"url": "http://127.0.0.1:4000", "server_name": "", "endpoint": "http://127.0.0.1:4000/v1", "client": "127.0.0.1"}
+    assert result["place"] == {
+        "url": "http://127.0.0.1:4000",
+        "server_name": "",
+        "endpoint": "http://127.0.0.1:4000/v1",
+        "client": "127.0.0.1",
+    }
     assert result["variables"] == {"north": "GB10_GATEWAY_KEY_NORTH"}
     settings = json.loads(result["settings"])
-    assert [(model["variable"], model["ca"]) for model in settings["models"]] == [("GB10_GATEWAY_KEY_NORTH", CA.text), ("", "")]
+    assert [(model["variable"], model["ca"]) for model in settings["models"]] == [
+        ("GB10_GATEWAY_KEY_NORTH", CA.text),
+        ("", ""),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +84,9 @@ def test_good_inputs_have_no_problem() -> None:
 )
 def test_a_wrong_model(values: dict[str, Any], place: str, found: str) -> None:
     report = planned(changed(1, **values))["report"]
-    assert report.startswith("1 problem found; nothing was changed.\n") and f"1. {place}: " in report and found in report
+    assert (
+        report.startswith("1 problem found; nothing was changed.\n") and f"1. {place}: " in report and found in report
+    )
     assert "hidden" not in report
 
 
@@ -121,7 +139,10 @@ def test_a_certificate_must_fit() -> None:
     assert "gateway_tls_key: it is the key of another certificate than gateway_tls_certificate" in mixed
     assert other.key_text not in mixed
     assert "gateway_tls_certificate: it does not cover 10.0.0.9" in planned(host="0.0.0.0", tls=both)["report"]
-    assert "gateway_tls_key: it is empty" in planned(host="0.0.0.0", name="llm.example.com", tls=both | {"key": ""})["report"]
+    assert (
+        "gateway_tls_key: it is empty"
+        in planned(host="0.0.0.0", name="llm.example.com", tls=both | {"key": ""})["report"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,10 @@ BOTH = clients.with_operator(clients.create(ALICE, "bob", "sk-bob", 8, []), "sk-
 
 def test_clients_are_read_back_without_their_keys() -> None:
     text = clients.text(BOTH)
-    entries = {"alice": clients.Client(clients.digest("sk-alice"), 7, ("small",)), "bob": clients.Client(clients.digest("sk-bob"), 8, ())}
+    entries = {
+        "alice": clients.Client(clients.digest("sk-alice"), 7, ("small",)),
+        "bob": clients.Client(clients.digest("sk-bob"), 8, ()),
+    }
     assert clients.parse(text) == clients.Clients(entries, clients.digest("sk-host"))
     assert not any(key in text for key in ("sk-alice", "sk-bob", "sk-host"))
     assert clients.parse(None) == clients.Clients()
@@ -94,7 +97,13 @@ def test_use_is_bounded() -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [[], {}, {"clients": {"a": 1}}, {"clients": {"a": {"last": 1, "models": {"m": {}}}}}, {"clients": {"a": {"last": True, "models": {}}}}],
+    [
+        [],
+        {},
+        {"clients": {"a": 1}},
+        {"clients": {"a": {"last": 1, "models": {"m": {}}}}},
+        {"clients": {"a": {"last": True, "models": {}}}},
+    ],
 )
 def test_a_file_that_is_no_use(data: Any) -> None:
     with pytest.raises(ValueError, match=r"is not|has no"):

@@ -19,8 +19,13 @@ def usage(completion: int, **more: Any) -> dict[str, Any]:
     return {"prompt_tokens": 7, "total_tokens": 7 + completion, "completion_tokens": completion, **more}
 
 
-WORDS = [event(id="c", choices=[{"delta": {"content": word}}]) for word in ("one", 'a "usage":{"x":1},"choices":[] text')]
-STREAM = [event(id="c", choices=[{"delta": {"content": word}}], usage=usage(index + 1)) for index, word in enumerate(("one", "two"))]
+WORDS = [
+    event(id="c", choices=[{"delta": {"content": word}}]) for word in ("one", 'a "usage":{"x":1},"choices":[] text')
+]
+STREAM = [
+    event(id="c", choices=[{"delta": {"content": word}}], usage=usage(index + 1))
+    for index, word in enumerate(("one", "two"))
+]
 LAST = event(id="c", choices=[], usage=usage(2, prompt_tokens_details={"cached_tokens": 3}))
 DONE = b"data: [DONE]\n\n"
 PLAIN = [event(id="c", choices=[{"delta": {"content": word}}]) for word in ("one", "two")]
@@ -62,7 +67,10 @@ def test_an_endless_line_passes() -> None:
 
 
 ANTHROPIC = [
-    b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":1}}}\n\n',
+    (
+        b"event: message_start\ndata: "
+        b'{"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":1}}}\n\n'
+    ),
     b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"one"}}\n\n',
     b'event: content_block_delta\ndata: {"type":"content_block_delta","delta":{"text":"two"}}\n\n',
     b'event: message_delta\ndata: {"type":"message_delta","delta":{},"usage":{"output_tokens":5}}\n\n',
@@ -93,7 +101,10 @@ def test_without_a_report_each_part_of_another_stream_is_a_token() -> None:
     ("answer", "tokens"),
     [
         ({"id": "x", "choices": [{"text": '"usage":{"prompt_tokens":1}'}], "usage": usage(3)}, Tokens(7, 3)),
-        ({"id": "x", "usage": {"input_tokens": 7, "output_tokens": 3}, "tools": [{"usage": {"input_tokens": 1}}]}, Tokens(7, 3)),
+        (
+            {"id": "x", "usage": {"input_tokens": 7, "output_tokens": 3}, "tools": [{"usage": {"input_tokens": 1}}]},
+            Tokens(7, 3),
+        ),
         ({"id": "x", "usage": {"total_tokens": 10}, "results": []}, Tokens(10, 0)),
         ({"id": "x", "usage": {"prompt_tokens": True, "completion_tokens": -1}}, Tokens()),
         ({"id": "x", "usage": None}, Tokens()),
@@ -107,14 +118,25 @@ def test_the_tokens_of_a_plain_answer(answer: Any, tokens: Tokens) -> None:
 @pytest.mark.parametrize("first", [True, False])
 def test_the_tokens_of_a_long_answer(first: bool) -> None:
     long = {"data": [0.5] * 100_000}
-    answer = {"id": "x", "usage": {"total_tokens": 10}, **long} if first else {"id": "x", **long, "usage": {"prompt_tokens": 10}}
+    answer = (
+        {"id": "x", "usage": {"total_tokens": 10}, **long}
+        if first
+        else {"id": "x", **long, "usage": {"prompt_tokens": 10}}
+    )
     text, reader = json.dumps(answer).encode(), Plain()
     assert b"".join(reader.feed(text[begin : begin + 5000]) for begin in range(0, len(text), 5000)) == text
     assert reader.tokens == Tokens(10)
 
 
 def test_the_headers_that_pass() -> None:
-    given = {"Accept": "x", "Authorization": "Bearer client", "Cookie": "a", "anthropic-version": "1", "Host": "gateway", "x-api-key": "client"}
+    given = {
+        "Accept": "x",
+        "Authorization": "Bearer client",
+        "Cookie": "a",
+        "anthropic-version": "1",
+        "Host": "gateway",
+        "x-api-key": "client",
+    }
     sent = forward.request_headers(given, "key")
     assert sent == {
         "Accept": "x",
@@ -124,5 +146,12 @@ def test_the_headers_that_pass() -> None:
         "Authorization": "Bearer key",
     }
     assert "Authorization" not in forward.request_headers(given, "")
-    answer = {"Content-Type": "a", "Retry-After": "1", "Server": "uvicorn", "x-request-id": "1", "Set-Cookie": "a", "Cache-Control": "no-store"}
+    answer = {
+        "Content-Type": "a",
+        "Retry-After": "1",
+        "Server": "uvicorn",
+        "x-request-id": "1",
+        "Set-Cookie": "a",
+        "Cache-Control": "no-store",
+    }
     assert forward.response_headers(answer) == {"Content-Type": "a", "Retry-After": "1", "Cache-Control": "no-store"}

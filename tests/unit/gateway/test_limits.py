@@ -10,7 +10,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway.limits import
 
 def test_marks_are_the_characters_that_begin_an_element() -> None:
     assert limits.marks(b'{"a": [1, 2, {}]}') == 6
-    assert limits.marks(b"[]," * 7_000_000) > limits.MOST_MARKS > limits.marks(b"[1]," * 131_072), "but not the tokens of a long prompt"
+    assert limits.marks(b"[]," * 7_000_000) > limits.MOST_MARKS > limits.marks(b"[1]," * 131_072), (
+        "but not the tokens of a long prompt"
+    )
 
 
 def test_one_client_leaves_room_for_others() -> None:

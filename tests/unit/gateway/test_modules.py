@@ -26,14 +26,26 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_clie
 GROUP = grp.getgrgid(os.getegid()).gr_name
 MODELS = [
     {"id": "n/big", "name": "big", "cluster": "n", "kind": "generate", "healthy": True, "error": "", "checked": 9},
-    {"id": "s/small", "name": "small", "cluster": "s", "kind": "generate", "healthy": False, "error": "refused", "checked": 9},
+    {
+        "id": "s/small",
+        "name": "small",
+        "cluster": "s",
+        "kind": "generate",
+        "healthy": False,
+        "error": "refused",
+        "checked": 9,
+    },
 ]
 COUNT = {"requests": 3, "failures": 1, "prompt_tokens": 21, "completion_tokens": 9}
 REPORT = {"models": MODELS, "usage": {"alice": {"last": 1795464567, "models": {"big": COUNT}}}}
 
 
 def key(folder: Path, check: bool = False, **given: Any) -> dict[str, Any]:
-    places = {"clients_file": str(folder / "clients.json"), "operator_file": str(folder / "operator.key"), "group": GROUP}
+    places = {
+        "clients_file": str(folder / "clients.json"),
+        "operator_file": str(folder / "operator.key"),
+        "group": GROUP,
+    }
     return run_module("gateway_key", {**places, **given}, check=check)
 
 
@@ -50,7 +62,11 @@ def test_the_life_of_a_key(tmp_path: Path) -> None:
     assert (tmp_path / "clients.json").stat().st_mode & 0o777 == 0o640
     known = clients.parse(text)
     operator = (tmp_path / "operator.key").read_text(encoding="ascii").strip()
-    assert (known.of_key(made["key"]), known.of_key(operator), known.clients["alice"].models) == ("alice", "operator", ("big",))
+    assert (known.of_key(made["key"]), known.of_key(operator), known.clients["alice"].models) == (
+        "alice",
+        "operator",
+        ("big",),
+    )
     assert "alice exists already" in key(tmp_path, name="alice")["msg"]
     assert key(tmp_path, name="alice", state="absent")["changed"]
     assert "'alice' is not a client" in key(tmp_path, name="alice", state="absent")["msg"]
@@ -68,7 +84,10 @@ def test_an_exposed_key_of_the_host_is_closed(tmp_path: Path) -> None:
     kept = (tmp_path / "operator.key").read_text(encoding="ascii")
     (tmp_path / "operator.key").chmod(0o644)
     key(tmp_path)
-    assert ((tmp_path / "operator.key").stat().st_mode & 0o777, (tmp_path / "operator.key").read_text(encoding="ascii")) == (0o600, kept)
+    assert (
+        (tmp_path / "operator.key").stat().st_mode & 0o777,
+        (tmp_path / "operator.key").read_text(encoding="ascii"),
+    ) == (0o600, kept)
 
 
 @contextmanager
@@ -104,7 +123,10 @@ def info(tmp_path: Path, url: str, **given: Any) -> dict[str, Any]:
     key(tmp_path, name="alice")
     (tmp_path / "none").touch()
     # Without a key: the test's process is not the gateway's unit.
-    return run_module("gateway_info", {"url": url, "clients_file": str(tmp_path / "clients.json"), "key_file": str(tmp_path / "none"), **given})
+    return run_module(
+        "gateway_info",
+        {"url": url, "clients_file": str(tmp_path / "clients.json"), "key_file": str(tmp_path / "none"), **given},
+    )
 
 
 def test_the_state_of_the_gateway(tmp_path: Path) -> None:
@@ -126,7 +148,13 @@ def test_the_state_of_the_gateway(tmp_path: Path) -> None:
 def test_a_client_without_use_and_one_with_some_models() -> None:
     count = {"requests": 1234567, "failures": 12345, "prompt_tokens": 123456789, "completion_tokens": 123456}
     new = {"name": "bob", "created": 1795464567, "last": 0, "models": ["big"], "usage": []}
-    busy = {"name": "team-one", "created": 1, "last": 1795464567, "models": [], "usage": [{"model": "gpt-oss-120b", **count}]}
+    busy = {
+        "name": "team-one",
+        "created": 1,
+        "last": 1795464567,
+        "models": [],
+        "usage": [{"model": "gpt-oss-120b", **count}],
+    }
     lines = FILTERS["gateway_lines"]({**FOUND, "clients": [busy]}, "http://x:4000/v1")
     # The module show indents them by two.
     assert max(map(len, lines[-2:])) <= 77
@@ -164,7 +192,9 @@ def test_a_gateway_on_loopback_is_for_its_host_alone() -> None:
 
 
 def test_a_model_that_did_not_answer_is_no_example() -> None:
-    lines = FILTERS["gateway_example"]({**FOUND, "unanswered": {"big": "HTTP 500"}}, LOOPBACK, "spark1", ["inventories/mine"])
+    lines = FILTERS["gateway_example"](
+        {**FOUND, "unanswered": {"big": "HTTP 500"}}, LOOPBACK, "spark1", ["inventories/mine"]
+    )
     assert lines[0] == "no model answers at http://127.0.0.1:4000/v1 (the gateway, only on spark1)"
     assert lines[-2:] == ["warning: s/small: refused", "warning: big does not answer: HTTP 500"]
     assert not any(line.startswith("curl") for line in lines)
@@ -204,7 +234,9 @@ def test_the_settings_of_clients_have_no_key() -> None:
     assert "OPENAI_BASE_URL=https://llm:4000/v1 OPENAI_API_KEY=YOUR_KEY" in text
     assert "ANTHROPIC_BASE_URL=https://llm:4000 ANTHROPIC_AUTH_TOKEN=YOUR_KEY" in text
     assert "ANTHROPIC_MODEL=big" in text and "vector" not in text
-    opencode = "".join(line.strip() for line in text.partition("opencode.json:\n")[2].partition("\nOpen WebUI")[0].splitlines())
+    opencode = "".join(
+        line.strip() for line in text.partition("opencode.json:\n")[2].partition("\nOpen WebUI")[0].splitlines()
+    )
     assert json.loads(opencode)["provider"]["gb10"]["models"] == {"big": {}}
 
 
@@ -229,7 +261,12 @@ def test_the_program_connects_to_its_models_only() -> None:
     done = subprocess.run([sys.executable, "-c", CONNECT], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["ConnectionRefusedError"] * 2 + ["PermissionError"] * 4
     # Another host with the port of a server that has a name, too.
-    attempts = ("connect to 127.0.0.1 port 10", "connect to 127.0.0.7 port 8443", "connect to 192.0.2.1 port 443", "look up other.example")
+    attempts = (
+        "connect to 127.0.0.1 port 10",
+        "connect to 127.0.0.7 port 8443",
+        "connect to 192.0.2.1 port 443",
+        "look up other.example",
+    )
     assert done.stderr.splitlines() == [f"refused an attempt to {attempt}" for attempt in attempts]
 
 

@@ -80,9 +80,17 @@ def test_the_server_gets_each_field_of_the_client() -> None:
         ({"include_usage": True, "continuous_usage_stats": True}, True, True),
     ],
 )
-def test_a_stream_of_completions_reports_its_usage_in_each_event(path: str, options: Any, usage: bool, always: bool) -> None:
-    found = accepted({"model": "small", "stream": True} | ({"stream_options": options} if options else {}), ALL, None, path)
-    assert json.loads(found.body)["stream_options"] == {**(options or {}), "include_usage": True, "continuous_usage_stats": True}
+def test_a_stream_of_completions_reports_its_usage_in_each_event(
+    path: str, options: Any, usage: bool, always: bool
+) -> None:
+    found = accepted(
+        {"model": "small", "stream": True} | ({"stream_options": options} if options else {}), ALL, None, path
+    )
+    assert json.loads(found.body)["stream_options"] == {
+        **(options or {}),
+        "include_usage": True,
+        "continuous_usage_stats": True,
+    }
     assert (found.usage, found.usage_always) == (usage, always)
 
 
@@ -109,10 +117,25 @@ def test_a_client_gets_its_models_only() -> None:
 @pytest.mark.parametrize(
     ("model", "path", "sentence"),
     [
-        ("small", "/v1/embeddings", "'small' generates text, so it does not have this path. Its paths: /v1/chat/completions, /v1/completions,"),
+        (
+            "small",
+            "/v1/embeddings",
+            "'small' generates text, so it does not have this path. Its paths: /v1/chat/completions, /v1/completions,",
+        ),
         ("small", "/v1/rerank", "generates text"),
-        ("vector", CHAT, "The model 'vector' makes embeddings, so it does not have this path. Its paths: /v1/embeddings, /v1/rerank."),
-        ("order", "/v1/embeddings", "The model 'order' ranks texts, so it does not have this path. Its paths: /v1/rerank."),
+        (
+            "vector",
+            CHAT,
+            (
+                "The model 'vector' makes embeddings, so it does not have this path. Its paths: /v1/embeddings, "
+                "/v1/rerank."
+            ),
+        ),
+        (
+            "order",
+            "/v1/embeddings",
+            "The model 'order' ranks texts, so it does not have this path. Its paths: /v1/rerank.",
+        ),
     ],
 )
 def test_a_path_that_the_kind_of_the_model_does_not_have(model: str, path: str, sentence: str) -> None:
@@ -131,7 +154,9 @@ def test_a_replica_or_a_fallback_answers_for_a_dead_server() -> None:
 
 
 def test_the_replica_with_fewest_requests_is_first() -> None:
-    assert [target.id for target in accepted({"model": "big"}, ALL, Servers(busy={"n/big": 2, "s/big": 1})).targets] == ["s/big", "n/big"]
+    assert [
+        target.id for target in accepted({"model": "big"}, ALL, Servers(busy={"n/big": 2, "s/big": 1})).targets
+    ] == ["s/big", "n/big"]
     firsts = {accepted({"model": "big"}, ALL, Servers(turn=turn)).targets[0].id for turn in (1, 2)}
     assert firsts == {"n/big", "s/big"}, "equal ones take turns"
 
@@ -139,7 +164,11 @@ def test_the_replica_with_fewest_requests_is_first() -> None:
 def test_a_chain_of_fallbacks_never_leaves_the_models_of_the_key() -> None:
     """M1: beta's own fallback is not one of alpha's, with any key."""
     names = ("alpha", "beta", "secret")
-    gateway = Gateway({name: [f"c/{name}"] for name in names}, dict.fromkeys(names, "generate"), {"alpha": ["beta"], "beta": ["secret"]})
+    gateway = Gateway(
+        {name: [f"c/{name}"] for name in names},
+        dict.fromkeys(names, "generate"),
+        {"alpha": ["beta"], "beta": ["secret"]},
+    )
     client = Client("", 0, ("alpha", "beta"))
     found = accept({"model": "alpha"}, client, None, CHAT, gateway)
     assert isinstance(found, Accepted) and [target.model for target in found.targets] == ["alpha", "beta"]
@@ -147,7 +176,9 @@ def test_a_chain_of_fallbacks_never_leaves_the_models_of_the_key() -> None:
     assert isinstance(accept({"model": "beta"}, client, down(c_beta="x"), CHAT, gateway), Refusal)
 
 
-@pytest.mark.parametrize(("client", "servers"), [(SMALL, down(s_small="refused")), (ALL, down(s_small="refused", n_big="x", s_big="y"))])
+@pytest.mark.parametrize(
+    ("client", "servers"), [(SMALL, down(s_small="refused")), (ALL, down(s_small="refused", n_big="x", s_big="y"))]
+)
 def test_without_a_server_the_reason_is_the_answer(client: Client, servers: Servers) -> None:
     found = refused({"model": "small"}, client, servers)
     assert (found.status, found.code, found.retry, found.model) == (503, "model_unavailable", 15, "small")
@@ -174,7 +205,10 @@ def test_the_list_of_models_has_each_name_once() -> None:
     rows = requests.listing(entries, ALL)
     answer = requests.listed(rows, "/v1/models")
     assert isinstance(answer, bytes)
-    assert [(row["id"], row.get("max_model_len")) for row in json.loads(answer)["data"]] == [("org/big", 4), ("small", None)]
+    assert [(row["id"], row.get("max_model_len")) for row in json.loads(answer)["data"]] == [
+        ("org/big", 4),
+        ("small", None),
+    ]
     one = requests.listed(rows, "/models/org/big")
     assert isinstance(one, bytes) and json.loads(one) == rows["org/big"]
     assert list(requests.listing(entries, SMALL)) == ["small"]
@@ -185,9 +219,16 @@ def test_the_list_of_models_has_each_name_once() -> None:
 
 def test_only_listed_origins_share_an_answer() -> None:
     page = {"Origin": "https://chat.example.com"}
-    assert requests.shared(page, ["https://chat.example.com"])["Access-Control-Allow-Origin"] == "https://chat.example.com"
+    assert (
+        requests.shared(page, ["https://chat.example.com"])["Access-Control-Allow-Origin"] == "https://chat.example.com"
+    )
     assert requests.shared(page, ["*"])["Vary"] == "Origin"
     assert requests.shared(page, ["https://chat.example.org"]) == requests.shared({}, ["*"]) == {}
     asked = {"Access-Control-Request-Headers": "authorization,x-stainless-os"}
     assert requests.preflight(asked)["Access-Control-Allow-Headers"] == "authorization,x-stainless-os"
-    assert "stainless" not in requests.preflight({"Access-Control-Request-Headers": "x-stainless-os\r\nX: 1"})["Access-Control-Allow-Headers"]
+    assert (
+        "stainless"
+        not in requests.preflight({"Access-Control-Request-Headers": "x-stainless-os\r\nX: 1"})[
+            "Access-Control-Allow-Headers"
+        ]
+    )

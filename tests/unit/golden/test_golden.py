@@ -1,4 +1,7 @@
-"""Golden answers of a model over real HTTP: recorded, compared, and with planted faults. Hostile responses and records."""
+"""Golden answers of a model over real HTTP: recorded, compared, and with planted faults.
+
+Hostile responses and records.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +63,11 @@ def refused(run: Mapping[str, Any], content: str | None = None) -> str:
     result = json.loads(found.pop("result"))
     problem = str(found["problem"])
     assert found == {"lines": [], "problem": problem, "record": ""}
-    assert (result["answers"], result["equal"], [each.removesuffix("...") for each in result["errors"]]) == (0, 0, [" ".join(problem.split())[:200]])
+    assert (result["answers"], result["equal"], [each.removesuffix("...") for each in result["errors"]]) == (
+        0,
+        0,
+        [" ".join(problem.split())[:200]],
+    )
     return problem
 
 
@@ -91,7 +98,10 @@ def again(url: str, content: str, **bounds: Any) -> dict[str, Any]:
 def test_the_same_model_is_equal(model: Model, url: str) -> None:
     found = again(url, recorded(url))
     assert found["problem"] == "" and found["record"] == ""
-    assert found["lines"][0] == f"golden answers: 6 equal, 0 near, 0 different, compared with the record of {TODAY} (vLLM 0.32.0)"
+    assert (
+        found["lines"][0]
+        == f"golden answers: 6 equal, 0 near, 0 different, compared with the record of {TODAY} (vLLM 0.32.0)"
+    )
     bodies = [body for _path, body in model.requests]
     assert {body["temperature"] for body in bodies} == {0}
     # Each run has its own salt, so that no cached prefix of an earlier run is used.
@@ -150,7 +160,9 @@ def test_rounding_is_near(model: Model, url: str, content: str) -> None:
     ],
     ids=["scaled up", "scaled down", "other weights", "coarse"],
 )
-def test_a_wrong_kernel_is_different(model: Model, url: str, content: str, change: dict[str, Any], expected: str) -> None:
+def test_a_wrong_kernel_is_different(
+    model: Model, url: str, content: str, change: dict[str, Any], expected: str
+) -> None:
     for name, value in change.items():
         setattr(model, name, value)
     found = again(url, content)
@@ -187,7 +199,10 @@ def test_a_shorter_context_compares_the_rest(model: Model, url: str, content: st
     model.max_model_len = 1024
     found = again(url, content)
     assert found["problem"] == "" and " 5 equal" in found["lines"][0]
-    assert any("long: not compared, because the recorded prompt does not fit into 1024 tokens" in line for line in found["lines"])
+    assert any(
+        "long: not compared, because the recorded prompt does not fit into 1024 tokens" in line
+        for line in found["lines"]
+    )
 
 
 def test_a_model_without_a_chat_template_completes(model: Model, url: str) -> None:
@@ -240,7 +255,9 @@ def completion(**changes: Any) -> bytes:
     ],
     ids=range(17),
 )
-def test_hostile_responses(model: Model, url: str, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str) -> None:
+def test_hostile_responses(
+    model: Model, url: str, monkeypatch: pytest.MonkeyPatch, content: bytes, expected: str
+) -> None:
     monkeypatch.setattr(io_client, "MOST", 300_000)
     code = table.questions("tiny", 4096, False)["code"].body["prompt"]
     model.hostile = lambda _path, body: content if body.get("prompt") == code else None
@@ -251,7 +268,9 @@ def test_hostile_responses(model: Model, url: str, monkeypatch: pytest.MonkeyPat
 
 
 def test_control_characters_of_an_answer_are_not_shown(model: Model, url: str) -> None:
-    model.hostile = lambda path, _body: completion(text="\x1b]0;x\x07 {{ 1 }}\nfoo") if path == table.COMPLETIONS else None
+    model.hostile = lambda path, _body: (
+        completion(text="\x1b]0;x\x07 {{ 1 }}\nfoo") if path == table.COMPLETIONS else None
+    )
     lines = verdict(collect(url))["lines"]
     assert all(line.isprintable() for line in lines)
     assert "  code: ?]0;x? {{ 1 }} foo" in lines
@@ -298,9 +317,16 @@ def test_invalid_prompts_are_refused(given: str) -> None:
 
 @pytest.mark.parametrize(
     ("drafts", "acceptance", "expected"),
-    [(None, None, ""), ((4, 2), 0.5, ""), ((4, 0), 0.0, "warning: draft acceptance: none of the drafted tokens"), ((0, 0), None, "")],
+    [
+        (None, None, ""),
+        ((4, 2), 0.5, ""),
+        ((4, 0), 0.0, "warning: draft acceptance: none of the drafted tokens"),
+        ((0, 0), None, ""),
+    ],
 )
-def test_draft_acceptance(model: Model, url: str, drafts: tuple[int, int] | None, acceptance: float | None, expected: str) -> None:
+def test_draft_acceptance(
+    model: Model, url: str, drafts: tuple[int, int] | None, acceptance: float | None, expected: str
+) -> None:
     model.drafts = drafts
     run = collect(url)
     assert run["acceptance"] == acceptance
@@ -319,19 +345,25 @@ def test_perplexity(model: Model, url: str, content: str) -> None:
     run = collect(url)
     assert 64 < run["perplexity"] < 1000, "an untrained model with 64 tokens"
     high = verdict(run, perplexity=20.0)
-    assert high["problem"] == "" and any("perplexity of the known text: " in line and line.startswith("warning") for line in high["lines"])
+    assert high["problem"] == "" and any(
+        "perplexity of the known text: " in line and line.startswith("warning") for line in high["lines"]
+    )
     assert "a trained model has at most 20" in verdict(run, perplexity=20.0, strict=True)["problem"]
     changed = {**run, "perplexity": run["perplexity"] * 1.2}
     assert "+20.0 %, the bound 10 %" in verdict(changed, content)["problem"]
     assert "perplexity of the known text: " in verdict({**run, "perplexity": run["perplexity"] / 2}, content)["problem"]
     assert verdict({**run, "perplexity": run["perplexity"] * 1.05}, content)["problem"] == ""
-    model.hostile = lambda _path, body: b'{"choices": [{"prompt_logprobs": [null]}]}' if "prompt_logprobs" in body else None
+    model.hostile = lambda _path, body: (
+        b'{"choices": [{"prompt_logprobs": [null]}]}' if "prompt_logprobs" in body else None
+    )
     without = collect(url)
     assert without["perplexity"] is None and "perplexity: prompt_logprobs is empty" in without["notes"][0]
 
 
 def answer(tokens: list[int], text: str = "x") -> Answer:
-    return Answer(text, (1,), tuple(tokens), tuple(-0.1 for _token in tokens), tuple({token: -0.1, 99: -2.0} for token in tokens))
+    return Answer(
+        text, (1,), tuple(tokens), tuple(-0.1 for _token in tokens), tuple({token: -0.1, 99: -2.0} for token in tokens)
+    )
 
 
 @pytest.mark.parametrize(
@@ -387,10 +419,16 @@ def test_compare(before: Answer, now: Answer, expected: tuple[str, int, float]) 
 
 
 def test_an_empty_run_fails() -> None:
-    empty: dict[str, Any] = {"answers": {}, "perplexity": None, "acceptance": None, "vllm": "", "problems": [], "notes": []}
+    empty: dict[str, Any] = {
+        "answers": {},
+        "perplexity": None,
+        "acceptance": None,
+        "vllm": "",
+        "problems": [],
+        "notes": [],
+    }
     assert "the server returned no answer" in verdict(empty)["problem"]
     assert refused({}) == "run.answers is None, expected an object"
-
 
 
 @pytest.mark.parametrize(
@@ -401,22 +439,38 @@ def test_an_empty_run_fails() -> None:
         (lambda text: text[:200], "not JSON"),
         (lambda _text: "[]", "the record is []. Expected: an object"),
         (lambda text: text.replace('"format": 1', '"format": 2'), "format is 2. Expected: the number 1"),
-        (lambda text: text.replace('"model": "/srv/models/tiny"', '"model": "gpt-oss-20b"'), "a record of gpt-oss-20b (bf16). Expected"),
-        (lambda text: text.replace('"bf16"', '"fp8"'), "a record of /srv/models/tiny (fp8). Expected: a record of /srv/models/tiny (bf16)"),
-        (lambda text: text.replace('"revision": ""', '"revision": "main"'), "a record of /srv/models/tiny (main, bf16)"),
+        (
+            lambda text: text.replace('"model": "/srv/models/tiny"', '"model": "gpt-oss-20b"'),
+            "a record of gpt-oss-20b (bf16). Expected",
+        ),
+        (
+            lambda text: text.replace('"bf16"', '"fp8"'),
+            "a record of /srv/models/tiny (fp8). Expected: a record of /srv/models/tiny (bf16)",
+        ),
+        (
+            lambda text: text.replace('"revision": ""', '"revision": "main"'),
+            "a record of /srv/models/tiny (main, bf16)",
+        ),
         (lambda text: text.replace(f'"{TODAY}"', '"\\u001b[1m"'), "date is ?[1m. Expected: a printable text"),
         (lambda text: text.replace('"logprobs": [', '"logprobs": ["x", ', 1), "record.answers.completion"),
-        (lambda text: text.replace('"tokens": [', '"tokens": [-5, ', 1), "record.answers.completion.tokens[0] is -5. Expected: a token ID"),
+        (
+            lambda text: text.replace('"tokens": [', '"tokens": [-5, ', 1),
+            "record.answers.completion.tokens[0] is -5. Expected: a token ID",
+        ),
         (lambda text: text.replace('"completion":', '"../x":'), "names of requests"),
         (lambda text: text.replace('"answers": {', '"answers": {}, "others": {'), "record.answers is empty"),
         (lambda text: text + " " * parse.MOST, "longer than"),
     ],
     ids=range(14),
 )
-def test_invalid_records_are_refused_with_their_location(content: str, change: Callable[[str], str], expected: str) -> None:
+def test_invalid_records_are_refused_with_their_location(
+    content: str, change: Callable[[str], str], expected: str
+) -> None:
     invalid = change(content)
     problem = FILTERS["golden_record_info"](invalid, PATH, PLAN)["problem"]
-    assert f"{PATH}: " in problem and expected in problem and problem.count("1 problem found; nothing was changed.") == 1
+    assert (
+        f"{PATH}: " in problem and expected in problem and problem.count("1 problem found; nothing was changed.") == 1
+    )
     assert refused({"answers": {}}, invalid) == problem
 
 
@@ -441,7 +495,9 @@ def test_too_few_log_probabilities_are_refused_together_with_the_record(words: l
     assert f"{PATH}: the record is empty. " in problem
     assert FILTERS["golden_record_info"](None, PATH, plan)["problem"].startswith("1 problem found" if found else "")
     reported = f"  2. gb10_vllm_extra_args: --max-logprobs is {found}. Expected: 5 or more, or -1, because"
-    assert (reported in problem and problem.endswith("Fix: remove --max-logprobs, or set golden_enabled: false.")) is bool(found)
+    assert (
+        reported in problem and problem.endswith("Fix: remove --max-logprobs, or set golden_enabled: false.")
+    ) is bool(found)
 
 
 @pytest.mark.parametrize(
@@ -449,7 +505,10 @@ def test_too_few_log_probabilities_are_refused_together_with_the_record(words: l
     [
         (PLAN, "/x/tiny-0f5db2c95f29.json"),
         ({**PLAN, "store": {"hub": "org/tiny", "revision": "refs/pr/1"}}, "/x/tiny-refs-pr-1.json"),
-        ({**PLAN, "served_model_name": "../../etc/x", "store": {"hub": "a/b", "revision": "main"}}, "/x/..-..-etc-x-main.json"),
+        (
+            {**PLAN, "served_model_name": "../../etc/x", "store": {"hub": "a/b", "revision": "main"}},
+            "/x/..-..-etc-x-main.json",
+        ),
     ],
 )
 def test_path_of_a_record(plan: dict[str, Any], expected: str) -> None:
@@ -458,7 +517,13 @@ def test_path_of_a_record(plan: dict[str, Any], expected: str) -> None:
 
 @pytest.mark.parametrize(
     ("limit", "tools", "expected"),
-    [(100_000, True, {*ALL, "tool"}), (100_000, False, ALL), (600, True, {*ALL, "tool"}), (300, False, {*ALL} - {"long"}), (100, True, set())],
+    [
+        (100_000, True, {*ALL, "tool"}),
+        (100_000, False, ALL),
+        (600, True, {*ALL, "tool"}),
+        (300, False, {*ALL} - {"long"}),
+        (100, True, set()),
+    ],
 )
 def test_questions_fit_into_the_context(limit: int, tools: bool, expected: set[str]) -> None:
     found = table.questions("tiny", limit, tools)
@@ -477,5 +542,7 @@ def test_a_tool_call_is_part_of_the_text() -> None:
     call = {"function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
     message = {"content": None, "reasoning_content": "so", "tool_calls": [call]}
     entry = {"token": "token_id:1", "logprob": -0.5, "top_logprobs": [{"token": "token_id:1", "logprob": -0.5}]}
-    found = parse.chat(json.dumps({"choices": [{"message": message, "logprobs": {"content": [entry]}}], "prompt_token_ids": [1]}))
+    found = parse.chat(
+        json.dumps({"choices": [{"message": message, "logprobs": {"content": [entry]}}], "prompt_token_ids": [1]})
+    )
     assert found == Answer('so\nget_weather({"city": "Oslo"})', (1,), (1,), (-0.5,), ({1: -0.5},))

@@ -49,7 +49,9 @@ class Cluster:
         """Run the role with the defaults of its variables."""
         playbook, inventory = self.folder / "play.yml", self.folder / "hosts"
         playbook.write_text(PLAY, encoding="utf-8")
-        inventory.write_text(f"localhost ansible_become=false ansible_python_interpreter={sys.executable}\n", encoding="utf-8")
+        inventory.write_text(
+            f"localhost ansible_become=false ansible_python_interpreter={sys.executable}\n", encoding="utf-8"
+        )
         variables = json.dumps({"gb10_plan": self.plan})
         return run(str(playbook), ["-i", str(inventory), "-e", variables, *arguments])
 
@@ -122,9 +124,16 @@ def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path)
         "renewed": (False, recorded, True, True, True),
         "disabled": (True, "another", False, True, False),
     }
-    given = [{"name": name, "start": case[0], "last_good": case[1], "enabled": case[2], "renew": case[3]} for name, case in cases.items()]
+    given = [
+        {"name": name, "start": case[0], "last_good": case[1], "enabled": case[2], "renew": case[3]}
+        for name, case in cases.items()
+    ]
     playbook = tmp_path / "gate.yml"
     playbook.write_text(GATE.format(vars=ROOT / "roles/vllm_serve/vars/main.yml"), encoding="utf-8")
-    done = run(str(playbook), ["-i", "localhost,", "-c", "local", "-e", json.dumps({"plan": plan, "cases": given})]).assert_ok()
+    done = run(
+        str(playbook), ["-i", "localhost,", "-c", "local", "-e", json.dumps({"plan": plan, "cases": given})]
+    ).assert_ok()
     shown = [line.strip() for line in done.output.splitlines()]
-    assert [line for line in shown if line.partition(":")[0] in cases] == [f"{name}: {case[4]}" for name, case in cases.items()]
+    assert [line for line in shown if line.partition(":")[0] in cases] == [
+        f"{name}: {case[4]}" for name, case in cases.items()
+    ]

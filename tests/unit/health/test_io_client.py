@@ -53,13 +53,17 @@ class Handler(BaseHTTPRequestHandler):
         """Send health or metrics."""
         if self.path == "/metrics":
             self.server.generated += self.server.per_look
-            self.reply(200 if self.server.metrics else 404, METRICS.format(prompt=14.0, generated=self.server.generated))
+            self.reply(
+                200 if self.server.metrics else 404, METRICS.format(prompt=14.0, generated=self.server.generated)
+            )
         else:
             self.reply(self.server.health, "")
 
     def do_POST(self) -> None:
         """Send a completion, or an error."""
-        self.server.asked.append({"path": self.path, **json.loads(self.rfile.read(int(self.headers["Content-Length"])))})
+        self.server.asked.append(
+            {"path": self.path, **json.loads(self.rfile.read(int(self.headers["Content-Length"])))}
+        )
         if self.server.completion is None:
             self.server.end.wait(30)
         else:
@@ -102,7 +106,9 @@ def test_an_answer(vllm: Server) -> None:
     ],
     ids=["engine is dead", "other model", "long"],
 )
-def test_an_error_is_no_answer_however_many_tokens_others_get(vllm: Server, status: int, body: str, reason: str) -> None:
+def test_an_error_is_no_answer_however_many_tokens_others_get(
+    vllm: Server, status: int, body: str, reason: str
+) -> None:
     vllm.completion, vllm.per_look = (status, body), 5.0
     assert io_vllm.answers(vllm.at, "tiny", 10) == (False, reason)
 
@@ -170,7 +176,13 @@ UP = "INFO:     Application startup complete."
 def test_journal() -> None:
     asked: list[list[str]] = []
     coloured = list(b"\x1b[36m(Worker)\x1b[0m loads")
-    told = [entry(12.5, "starts"), entry(13, coloured), entry(14, None), '{"__MONOTONIC_TIMESTAMP": "15000000"}', entry(40, UP)]
+    told = [
+        entry(12.5, "starts"),
+        entry(13, coloured),
+        entry(14, None),
+        '{"__MONOTONIC_TIMESTAMP": "15000000"}',
+        entry(40, UP),
+    ]
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         asked.append(argv)
@@ -187,4 +199,6 @@ def test_journal() -> None:
 
 def test_journal_fails() -> None:
     with pytest.raises(ValueError, match=r"journalctl --boot --unit=gb10-vllm\.service failed: No journal files"):
-        io_vllm.journal(lambda _argv: (1, "", "No journal files were found.\n"), io_vllm.of_unit("gb10-vllm.service"), 1)
+        io_vllm.journal(
+            lambda _argv: (1, "", "No journal files were found.\n"), io_vllm.of_unit("gb10-vllm.service"), 1
+        )

@@ -53,7 +53,8 @@ def test_a_success_has_no_cause() -> None:
         (
             "fail_max_model_len",
             "ModelConfig: User-specified max_model_len (100000000) is greater than the derived max_model_len "
-            "(max_position_embeddings=2048.0 or model_max_length=None in model's config.json). To allow overriding this maximum, ",
+            "(max_position_embeddings=2048.0 or model_max_length=None in model's config.json). To allow "
+            "overriding this maximum, ",
             "architecture LlamaForCausalLM",
         ),
         ("fail_port_in_use", "OSError: [Errno 98] Address already in use", "vLLM 0.32.0 starts"),
@@ -64,7 +65,10 @@ def test_a_success_has_no_cause() -> None:
         ),
         (
             "ray_tp2_worker_rank_killed",
-            "the rank with pid 563 on 10.110.0.2 died: Worker unexpectedly exits with a connection error code 2. End of file.",
+            (
+                "the rank with pid 563 on 10.110.0.2 died: Worker unexpectedly exits with a connection error code "
+                "2. End of file."
+            ),
             "API server is up",
         ),
         (
@@ -89,14 +93,21 @@ def test_a_rank_that_died_is_told_also_without_rays_word_on_it() -> None:
 
 ERROR = "(EngineCore pid=7) ERROR 11-21 00:12:38 [core.py:1512] "
 WARNING = ERROR.replace("ERROR", "WARNING")
-DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+DEAD = (
+    "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the "
+    "root cause."
+)
 
 
 @pytest.mark.parametrize(
     ("lines", "cause"),
     [
         pytest.param([], "", id="no log"),
-        pytest.param([DEAD, "ValueError: the real one", "KeyError: 'later'"], "ValueError: the real one", id="first that is no echo"),
+        pytest.param(
+            [DEAD, "ValueError: the real one", "KeyError: 'later'"],
+            "ValueError: the real one",
+            id="first that is no echo",
+        ),
         pytest.param([DEAD, ERROR + "SystemExit: 1"], DEAD, id="an echo is better than nothing"),
         pytest.param([ERROR + "RuntimeError: cancelled", ERROR + "ValueError: bad"], "ValueError: bad", id="cancelled"),
         pytest.param(
@@ -105,11 +116,19 @@ DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an iss
             id="a warning is no cause",
         ),
         pytest.param(
-            ["\x1b[36m(RayWorkerProc pid=5, ip=10.110.0.2)\x1b[0m " + ERROR + "torch.AcceleratorError: CUDA error: no kernel image"],
+            [
+                "\x1b[36m(RayWorkerProc pid=5, ip=10.110.0.2)\x1b[0m "
+                + ERROR
+                + "torch.AcceleratorError: CUDA error: no kernel image"
+            ],
             "torch.AcceleratorError: CUDA error: no kernel image (on 10.110.0.2)",
             id="the node is in the prefix",
         ),
-        pytest.param(["ValueError: The following failed:", "  tokenizer.json"], "ValueError: The following failed: tokenizer.json", id="colon"),
+        pytest.param(
+            ["ValueError: The following failed:", "  tokenizer.json"],
+            "ValueError: The following failed: tokenizer.json",
+            id="colon",
+        ),
         pytest.param(
             [
                 "pydantic_core._pydantic_core.ValidationError: 2 validation errors for CacheConfig",
@@ -121,7 +140,10 @@ DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an iss
             id="field of a validation",
         ),
         pytest.param(
-            ["Ray is not complete after 600 s: spark2 (10.110.0.2) has not joined", "gb10-vllm.service: Failed with result 'exit-code'."],
+            [
+                "Ray is not complete after 600 s: spark2 (10.110.0.2) has not joined",
+                "gb10-vllm.service: Failed with result 'exit-code'.",
+            ],
             "Ray is not complete after 600 s: spark2 (10.110.0.2) has not joined",
             id="Ray is not complete",
         ),
@@ -136,7 +158,10 @@ DEAD = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an iss
             id="timeout",
         ),
         pytest.param(
-            ["gb10-vllm.service: Main process exited, code=killed, status=11/SEGV", "gb10-vllm.service: Failed with result 'signal'."],
+            [
+                "gb10-vllm.service: Main process exited, code=killed, status=11/SEGV",
+                "gb10-vllm.service: Failed with result 'signal'.",
+            ],
             "gb10-vllm.service: Main process exited, code=killed, status=11/SEGV",
             id="killed without a word",
         ),
@@ -156,9 +181,16 @@ def test_root_cause(lines: list[str], cause: str) -> None:
     [
         pytest.param([], "", id="no log"),
         pytest.param(["Ray counts all 2 nodes"], "Ray counts all 2 nodes", id="Ray"),
-        pytest.param([WARNING + "Enforce eager set, disabling torch.compile, CUDAGraphs, and JIT kernel warmup."], "", id="a warning is no step"),
         pytest.param(
-            ["INFO:     Application startup complete.", "(RayWorkerProc pid=5, ip=10.110.0.2) Starting to load model /srv/models/tiny..."],
+            [WARNING + "Enforce eager set, disabling torch.compile, CUDAGraphs, and JIT kernel warmup."],
+            "",
+            id="a warning is no step",
+        ),
+        pytest.param(
+            [
+                "INFO:     Application startup complete.",
+                "(RayWorkerProc pid=5, ip=10.110.0.2) Starting to load model /srv/models/tiny...",
+            ],
             "API server is up",
             id="a late line of another node",
         ),
@@ -167,21 +199,46 @@ def test_root_cause(lines: list[str], cause: str) -> None:
             "model loaded: 4.2 GiB memory and 13.5 seconds",
             id="GPU build loads",
         ),
-        pytest.param(["(Worker pid=5) Capturing CUDA graphs (decode, FULL):  50%|#####     | 1/2"], "CUDA graphs: 50% 1/2", id="GPU build captures"),
         pytest.param(
-            ["Capturing CUDA graphs (FULL):   0%|      | 0/35 [00:00<?]\rCapturing CUDA graphs (FULL):   9%|5     | 3/35 [00:00<00:02]\r"],
+            ["(Worker pid=5) Capturing CUDA graphs (decode, FULL):  50%|#####     | 1/2"],
+            "CUDA graphs: 50% 1/2",
+            id="GPU build captures",
+        ),
+        pytest.param(
+            [
+                (
+                    "Capturing CUDA graphs (FULL):   0%|      | 0/35 [00:00<?]\rCapturing CUDA graphs (FULL):   "
+                    "9%|5     | 3/35 [00:00<00:02]\r"
+                )
+            ],
             "CUDA graphs: 9% 3/35",
             id="a bar drawn over itself",
         ),
-        pytest.param(["Capturing prefill CUDA graphs (PIECEWISE): 100%|##########| 35/35 [00:04<00:00]"], "CUDA graphs: 100% 35/35", id="speculator"),
+        pytest.param(
+            ["Capturing prefill CUDA graphs (PIECEWISE): 100%|##########| 35/35 [00:04<00:00]"],
+            "CUDA graphs: 100% 35/35",
+            id="speculator",
+        ),
         pytest.param(
             ["(Worker pid=5) INFO 11-21 00:12:38 [g.py:1] Graph capturing finished in 14 secs, took 0.52 GiB"],
             "CUDA graphs captured in 14 secs, 0.52 GiB",
             id="GPU build has captured",
         ),
-        pytest.param(["Loading safetensors checkpoint shards (eager):  20% Completed | 3/15 [00:05"], "weights: 20% Completed | 3/15", id="eager"),
-        pytest.param(["Multi-thread loading shards:  40% Completed | 6/15 [00:05<00:07]"], "weights: 40% Completed | 6/15", id="threads"),
-        pytest.param(["Loading pt checkpoint shards:  50% Completed | 1/2 [00:05<00:05]"], "weights: 50% Completed | 1/2", id="pt"),
+        pytest.param(
+            ["Loading safetensors checkpoint shards (eager):  20% Completed | 3/15 [00:05"],
+            "weights: 20% Completed | 3/15",
+            id="eager",
+        ),
+        pytest.param(
+            ["Multi-thread loading shards:  40% Completed | 6/15 [00:05<00:07]"],
+            "weights: 40% Completed | 6/15",
+            id="threads",
+        ),
+        pytest.param(
+            ["Loading pt checkpoint shards:  50% Completed | 1/2 [00:05<00:05]"],
+            "weights: 50% Completed | 1/2",
+            id="pt",
+        ),
     ],
 )
 def test_progress(lines: list[str], expected: str) -> None:

@@ -62,7 +62,10 @@ def tasks(found: Any) -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize("name", ENDS)
 def test_a_run_that_starts_a_model_ends_with_its_endpoint(name: str) -> None:
     path, action = ENDS[name]
-    assert list(tasks(load_yaml(read(path))))[-1][action].items() >= {"name": "gb10.cluster.gb10", "tasks_from": "clients"}.items()
+    assert (
+        list(tasks(load_yaml(read(path))))[-1][action].items()
+        >= {"name": "gb10.cluster.gb10", "tasks_from": "clients"}.items()
+    )
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ CHAT = {"choices": [{"message": {"role": "assistant", "content": "Paris."}, "fin
 
 def events(*deltas: dict[str, Any], finish: str | None = "stop", done: bool = True) -> list[str]:
     """Return a stream in vLLM's form: role, deltas, end with its reason, usage."""
-    chunks: list[dict[str, Any]] = [{"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
+    ]
     chunks += [{"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas]
     chunks += [{"choices": [{"delta": {"content": ""}, "finish_reason": finish}]}, {"choices": [], "usage": USAGE}]
     lines = [f"data: {json.dumps(chunk)}" for chunk in chunks] + (["data: [DONE]"] if done else [])
@@ -44,7 +46,9 @@ def test_whole_answers() -> None:
     assert smoke.whole(json.dumps(thought)) == Answer("", "France", "reasoning", "length", {})
 
 
-@pytest.mark.parametrize(("lines", "name"), list(zip(THINKS, smoke.REASONING_FIELDS, strict=True)), ids=smoke.REASONING_FIELDS)
+@pytest.mark.parametrize(
+    ("lines", "name"), list(zip(THINKS, smoke.REASONING_FIELDS, strict=True)), ids=smoke.REASONING_FIELDS
+)
 def test_a_stream_is_put_together(lines: list[str], name: str) -> None:
     assert smoke.streamed(lines) == Answer("Paris.", "France, so", name, "stop", USAGE)
     assert [smoke.carries_text(line) for line in lines if line].count(True) == 3
@@ -84,7 +88,12 @@ STILL = Answer("", "so", "reasoning", "length", {"completion_tokens": 512})
         (
             {"chat": STILL},
             True,
-            ["the chat ends before the model finished reasoning, after 512 of 512 tokens: raise vllm_serve_smoke_tokens"],
+            [
+                (
+                    "the chat ends before the model finished reasoning, after 512 of 512 tokens: raise "
+                    "vllm_serve_smoke_tokens"
+                )
+            ],
         ),
         (
             {"completion": Answer(" \n", finish_reason="length", usage=USAGE)},

@@ -39,7 +39,15 @@ vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.795219871787122
 
 
 def test_metrics() -> None:
-    expected = {"generated": 50.0, "running": 3.0, "waiting": 1.0, "cache_queries": 40.0, "cache_hits": 30.0, "drafted": 20.0, "accepted": 15.0}
+    expected = {
+        "generated": 50.0,
+        "running": 3.0,
+        "waiting": 1.0,
+        "cache_queries": 40.0,
+        "cache_hits": 30.0,
+        "drafted": 20.0,
+        "accepted": 15.0,
+    }
     assert status_text.metrics(METRICS.format(generated=48.0)) == expected
     assert status_text.metrics("") == {}
 
@@ -69,13 +77,19 @@ LOG = [
 
 
 def test_the_last_error_is_of_the_latest_start_that_failed() -> None:
-    assert status_text.last_error(LOG) == (5.5, "OSError: the second start's (unknown cause; see docs/troubleshooting.md)")
+    assert status_text.last_error(LOG) == (
+        5.5,
+        "OSError: the second start's (unknown cause; see docs/troubleshooting.md)",
+    )
     assert status_text.last_error(LOG[-2:]) == (0.0, "")
     assert status_text.last_error([]) == (0.0, "")
 
 
 def test_what_a_service_logs_after_it_was_told_to_stop_is_no_error() -> None:
-    died = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+    died = (
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for "
+        "the root cause."
+    )
     stopped = [LOG[6], LOG[7], (20.0, "Stopping gb10-vllm.service - vLLM on the GB10 cluster..."), (21.0, died), LOG[6]]
     assert status_text.last_error(stopped) == (0.0, "")
     failed, _stop, *end = stopped[1:]
@@ -85,7 +99,16 @@ def test_what_a_service_logs_after_it_was_told_to_stop_is_no_error() -> None:
 
 
 def service(unit: str, **facts: Any) -> dict[str, Any]:
-    plain = {"unit": unit, "load": "loaded", "active": "active", "sub": "running", "pid": 7, "started": 100.0, "restarts": 0, "enabled": True}
+    plain = {
+        "unit": unit,
+        "load": "loaded",
+        "active": "active",
+        "sub": "running",
+        "pid": 7,
+        "started": 100.0,
+        "restarts": 0,
+        "enabled": True,
+    }
     return {**plain, **facts}
 
 
@@ -117,17 +140,30 @@ def node(name: str, **status: Any) -> dict[str, Any]:
         "uptime": 4000.0,
         "driver": "580.95.05",
         "temperature": 61.0,
-        "links": [{"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}],
+        "links": [
+            {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
+        ],
         "error": {},
         "api": {},
     }
-    client = {"address": "192.168.1.11", "user": "nvidia", "endpoint": "http://192.168.1.11:8000/v1", "key_file": "/etc/gb10/api.key", "ca_file": ""}
+    client = {
+        "address": "192.168.1.11",
+        "user": "nvidia",
+        "endpoint": "http://192.168.1.11:8000/v1",
+        "key_file": "/etc/gb10/api.key",
+        "ca_file": "",
+    }
     return {"name": name, "head": bool(status.get("api")), **client, "unreachable": "", "status": {**facts, **status}}
 
 
 def test_the_screen() -> None:
     error = {"unit": "gb10-vllm.service", "text": "ValueError: bad", "age": 130.0}
-    head = node("spark1", api=API, services=[service("gb10-ray.service"), service("gb10-vllm.service", started=3900.0, restarts=2)], error=error)
+    head = node(
+        "spark1",
+        api=API,
+        services=[service("gb10-ray.service"), service("gb10-vllm.service", started=3900.0, restarts=2)],
+        error=error,
+    )
     said = status_text.lines([head, node("spark2", ranks=[])], "/srv/models/tiny")
     assert said.pop(-2).startswith("problem: spark2 has no rank; cause: ")
     assert said == [
@@ -150,7 +186,9 @@ def test_the_screen() -> None:
 
 def test_the_lowest_memory_of_the_last_start() -> None:
     starts = [{"minimum": 8 * GIB}, {"minimum": 31.4 * GIB}]
-    shown = status_text.lines([node("spark1", api=API, memory_guard={"active": True, "starts": starts, "stop": {}})], "/srv/models/tiny")
+    shown = status_text.lines(
+        [node("spark1", api=API, memory_guard={"active": True, "starts": starts, "stop": {}})], "/srv/models/tiny"
+    )
     assert any(line.endswith("; 100.0 of 120.0 GiB available, lowest 31.4") for line in shown)
 
 
@@ -167,10 +205,23 @@ def test_the_request_to_a_pooling_model(kind: str, word: str) -> None:
 
 
 def test_a_shell_reads_the_lines_of_the_request_as_one_command() -> None:
-    api = {"endpoint": "https://spark.example.com:8000/v1", "user": "", "address": "spark1", "key_file": "", "ca_file": "/etc/a b.crt"}
+    api = {
+        "endpoint": "https://spark.example.com:8000/v1",
+        "user": "",
+        "address": "spark1",
+        "key_file": "",
+        "ca_file": "/etc/a b.crt",
+    }
     said = example.client(api, "a 'model' $HOME", "generate")
-    printed = subprocess.run(["sh", "-c", "\n".join(said).replace("curl", "printf '%s\n'", 1)], capture_output=True, text=True, check=True).stdout
-    assert printed.splitlines()[:4] == ["https://spark.example.com:8000/v1/chat/completions", "--cacert", "/etc/a b.crt", "--json"]
+    printed = subprocess.run(
+        ["sh", "-c", "\n".join(said).replace("curl", "printf '%s\n'", 1)], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.splitlines()[:4] == [
+        "https://spark.example.com:8000/v1/chat/completions",
+        "--cacert",
+        "/etc/a b.crt",
+        "--json",
+    ]
     assert json.loads(printed.splitlines()[4])["model"] == "a 'model' $HOME"
     keyed = example.client({**api, "key_file": "/etc/gb10/api.key"}, "tiny", "generate")
     assert keyed[0] == "key: ssh -t spark1 sudo cat /etc/gb10/api.key"
@@ -189,25 +240,45 @@ def test_the_last_alarm_is_also_one_before_the_start_of_the_watchdog(tmp_path: P
 DRAFTS = {
     "none": (0.0, 0.0, None),
     "many accepted": (2000.0, 1420.0, "draft: 71% of 2000 tokens accepted"),
-    "few accepted": (2000.0, 20.0, "draft: 1% of 2000 tokens accepted; warning: so few make answers slower. Fix: leave out"),
+    "few accepted": (
+        2000.0,
+        20.0,
+        "draft: 1% of 2000 tokens accepted; warning: so few make answers slower. Fix: leave out",
+    ),
     "too early to warn": (999.0, 0.0, "draft: 0% of 999 tokens accepted"),
 }
 
 
 @pytest.mark.parametrize(("drafted", "accepted", "line"), DRAFTS.values(), ids=DRAFTS)
 def test_the_acceptance_of_a_draft(drafted: float, accepted: float, line: str | None) -> None:
-    shown = status_text.lines([node("spark1", api={**API, "drafted": drafted, "accepted": accepted})], "/srv/models/tiny")
+    shown = status_text.lines(
+        [node("spark1", api={**API, "drafted": drafted, "accepted": accepted})], "/srv/models/tiny"
+    )
     found = [each for each in shown if each.startswith("draft: ")]
     assert found == [] if line is None else found[0].startswith(line) and ("warning" in found[0]) == ("warning" in line)
 
 
 def absent(reason: str) -> dict[str, Any]:
-    return {"name": "spark1", "address": "192.168.1.12", "user": "nvidia", "head": False, "unreachable": reason, "status": {}}
+    return {
+        "name": "spark1",
+        "address": "192.168.1.12",
+        "user": "nvidia",
+        "head": False,
+        "unreachable": reason,
+        "status": {},
+    }
 
 
 def test_what_is_wrong_is_on_the_screen() -> None:
     gone = {**absent("Failed to connect\n via ssh: No route to host"), "name": "spark2"}
-    wedged = {**API, "answers": False, "reason": "no answer after 20 s", "tokens_per_second": None, "running": None, "prefix_cache_hit_rate": None}
+    wedged = {
+        **API,
+        "answers": False,
+        "reason": "no answer after 20 s",
+        "tokens_per_second": None,
+        "running": None,
+        "prefix_cache_hit_rate": None,
+    }
     said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
     assert said[0] == "tiny DOES NOT ANSWER at http://192.168.1.11:8000/v1: no answer after 20 s"
     assert said[1] == "unknown tokens/s, unknown requests running, 0 waiting, prefix cache unused"
@@ -227,26 +298,44 @@ def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
 def test_a_pending_reboot_is_on_the_screen() -> None:
     reboot = {"required": True, "packages": ["linux-base"]}
     said = status_text.lines([node("spark1", api=API), node("spark2", reboot=reboot)], "/srv/models/tiny")
-    assert "warning: spark2: a reboot is pending for linux-base. Fix: run playbooks/stop.yml, then reboot the node" in said
-    assert not any("reboot" in line for line in status_text.lines([node("spark1", reboot={"required": False, "packages": []})], ""))
+    assert (
+        "warning: spark2: a reboot is pending for linux-base. Fix: run playbooks/stop.yml, then reboot the node" in said
+    )
+    assert not any(
+        "reboot" in line for line in status_text.lines([node("spark1", reboot={"required": False, "packages": []})], "")
+    )
 
 
 def test_the_image_is_on_the_screen_with_its_tag_and_digest() -> None:
     name = "vllm/vllm-openai:latest@sha256:" + "4" * 64
-    recorded = {"vllm_runtime": {"runtime": name, "files": {name: "5" * 64}}, "vllm_patch": {"runtime": name, "files": {}}}
+    recorded = {
+        "vllm_runtime": {"runtime": name, "files": {name: "5" * 64}},
+        "vllm_patch": {"runtime": name, "files": {}},
+    }
     shown = status_text.image(recorded)
-    assert f"image: {shown}" in status_text.lines([node("spark1", api=API, image=shown), node("spark2", image=shown)], "")
+    assert f"image: {shown}" in status_text.lines(
+        [node("spark1", api=API, image=shown), node("spark2", image=shown)], ""
+    )
     assert shown == f"{name} (ID 555555555555)"
     wheels = {"vllm_runtime": {"runtime": "/opt/gb10/runtime/abc", "files": {"/srv/a.whl": "6" * 64}}}
-    assert [status_text.image(found) for found in ({}, wheels, {"vllm_runtime": {"runtime": name, "files": []}})] == ["", "", ""]
+    assert [status_text.image(found) for found in ({}, wheels, {"vllm_runtime": {"runtime": name, "files": []}})] == [
+        "",
+        "",
+        "",
+    ]
     assert not any(line.startswith("image") for line in status_text.lines([node("spark1", api=API)], ""))
 
 
 def test_the_current_launch_record_is_on_the_screen_by_node_if_they_differ() -> None:
-    same = status_text.lines([node("spark1", api=API, record="ab" * 32), node("spark2", record="ab" * 32)], "/srv/models/tiny")
+    same = status_text.lines(
+        [node("spark1", api=API, record="ab" * 32), node("spark2", record="ab" * 32)], "/srv/models/tiny"
+    )
     assert "launch record: abababababab" in same
     differing = status_text.lines([node("spark1", api=API, record="ab" * 32), node("spark2")], "/srv/models/tiny")
-    assert "warning: the nodes have different launch records: spark1 abababababab, spark2 none. Fix: run site.yml" in differing
+    assert (
+        "warning: the nodes have different launch records: spark1 abababababab, spark2 none. Fix: run site.yml"
+        in differing
+    )
 
 
 WATCHDOG = {"active": True, "mode": "report", "head": True, "armed": True, "last_alarm": "", "restarts": 0}
@@ -257,16 +346,31 @@ WATCHDOG = {"active": True, "mode": "report", "head": True, "armed": True, "last
     [
         (WATCHDOG, {"active": True, "head": False}, "report, armed, no alarm, no restart in the last hour"),
         (
-            {**WATCHDOG, "mode": "restart", "armed": False, "last_alarm": "2026-11-22 07:29:43 UTC: a hang", "restarts": 2},
+            {
+                **WATCHDOG,
+                "mode": "restart",
+                "armed": False,
+                "last_alarm": "2026-11-22 07:29:43 UTC: a hang",
+                "restarts": 2,
+            },
             {"active": False, "head": False},
-            "restart, not armed before the first answer, last alarm 2026-11-22 07:29:43 UTC: a hang, 2 restarts in the last hour; DOWN on spark2",
+            (
+                "restart, not armed before the first answer, last alarm 2026-11-22 07:29:43 UTC: a hang, 2 "
+                "restarts in the last hour; DOWN on spark2"
+            ),
         ),
-        ({**WATCHDOG, "restarts": 1}, {"active": True, "head": False}, "report, armed, no alarm, 1 restart in the last hour"),
+        (
+            {**WATCHDOG, "restarts": 1},
+            {"active": True, "head": False},
+            "report, armed, no alarm, 1 restart in the last hour",
+        ),
         ({**WATCHDOG, "active": False}, {"active": False}, "DOWN on spark1, spark2"),
     ],
 )
 def test_the_watchdog_has_a_line(head: dict[str, Any], worker: dict[str, Any], expected: str) -> None:
-    said = status_text.lines([node("spark1", api=API, watchdog=head), node("spark2", watchdog=worker)], "/srv/models/tiny")
+    said = status_text.lines(
+        [node("spark1", api=API, watchdog=head), node("spark2", watchdog=worker)], "/srv/models/tiny"
+    )
     assert f"watchdog: {expected}" in said
 
 
@@ -279,10 +383,16 @@ def test_links_without_carrier_or_rdma_are_problems() -> None:
     down = {"interface": "enp1s0f0np0", "carrier": False, "speed": None, "hca": "rocep1s0f0", "state": "DOWN"}
     idle = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "INIT"}
     plain = {"interface": "mgbe0_0", "carrier": True, "speed": None, "hca": "", "state": ""}
-    said = status_text.lines([node("spark1", api=API, driver="", temperature=None, links=[down, idle, plain])], "/srv/models/tiny")
-    assert said[9] == "        no driver; enp1s0f0np0 NO CARRIER, rocep1s0f0 DOWN; enp1s0f1np1 200 Gb/s, rocep1s0f1 INIT; mgbe0_0 up"
+    said = status_text.lines(
+        [node("spark1", api=API, driver="", temperature=None, links=[down, idle, plain])], "/srv/models/tiny"
+    )
+    assert said[9] == (
+        "        no driver; enp1s0f0np0 NO CARRIER, rocep1s0f0 DOWN; enp1s0f1np1 200 Gb/s, rocep1s0f1 INIT; mgbe0_0 up"
+    )
     problems = [line for line in said if line.startswith("problem: ")]
-    assert [line.partition(";")[0] for line in problems] == [f"problem: spark1 has no link at {name}" for name in ("enp1s0f0np0", "enp1s0f1np1")]
+    assert [line.partition(";")[0] for line in problems] == [
+        f"problem: spark1 has no link at {name}" for name in ("enp1s0f0np0", "enp1s0f1np1")
+    ]
     assert all(line.endswith("#link-down") for line in problems)
 
 
@@ -293,8 +403,14 @@ def test_equal_links_are_one() -> None:
     for links, shown in (
         ([link, twin], "2 links 200 Gb/s, RDMA ACTIVE"),
         ([{**link, **plain}, {**twin, **plain}], "2 links 200 Gb/s"),
-        ([link, {**twin, "speed": 100000}], "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 100 Gb/s, roceP2p1s0f1 ACTIVE"),
-        ([link, {**twin, "carrier": False}], "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 NO CARRIER, roceP2p1s0f1 ACTIVE"),
+        (
+            [link, {**twin, "speed": 100000}],
+            "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 100 Gb/s, roceP2p1s0f1 ACTIVE",
+        ),
+        (
+            [link, {**twin, "carrier": False}],
+            "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 NO CARRIER, roceP2p1s0f1 ACTIVE",
+        ),
     ):
         said = status_text.lines([node("spark1", api=API, links=links)], "/srv/models/tiny")
         assert f"        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; {shown}" in said
@@ -302,10 +418,15 @@ def test_equal_links_are_one() -> None:
 
 def test_the_lines_of_a_node_fit_80_columns() -> None:
     starts = [{"minimum": 31.4 * GIB}]
-    links = [{"interface": name, "carrier": True, "speed": 200000, "hca": name, "state": "ACTIVE"} for name in ("enp1s0f1np1", "enP2p1s0f1np1")]
+    links = [
+        {"interface": name, "carrier": True, "speed": 200000, "hca": name, "state": "ACTIVE"}
+        for name in ("enp1s0f1np1", "enP2p1s0f1np1")
+    ]
     ranks = [{"pid": 1234567, "name": "VLLM::Worker_TP", "bytes": 45.1 * GIB}]
     guarded = {"active": True, "starts": starts, "stop": {}}
-    said = status_text.lines([node("spark1", api=API, memory_guard=guarded, links=links, ranks=ranks)], "/srv/models/tiny")
+    said = status_text.lines(
+        [node("spark1", api=API, memory_guard=guarded, links=links, ranks=ranks)], "/srv/models/tiny"
+    )
     (rank,) = [line for line in said if "lowest" in line]
     assert rank == "        rank pid 1234567: 45.1 GiB; 100.0 of 120.0 GiB available, lowest 31.4"
     # The module show indents them by two.
@@ -314,8 +435,13 @@ def test_the_lines_of_a_node_fit_80_columns() -> None:
 
 def test_nothing_runs() -> None:
     stopped = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
-    said = status_text.lines([node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny")
-    assert said[:2] == ["model: none is served at http://192.168.1.11:8000/v1", "the inventory specifies /srv/models/tiny"]
+    said = status_text.lines(
+        [node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny"
+    )
+    assert said[:2] == [
+        "model: none is served at http://192.168.1.11:8000/v1",
+        "the inventory specifies /srv/models/tiny",
+    ]
     assert said[2].startswith("spark1  gb10-vllm inactive (dead) (not started at boot)")
     assert said[3].startswith("        no rank; ")
 
@@ -325,7 +451,9 @@ def test_the_head_cannot_be_reached() -> None:
     assert said[0] == "model: unknown, because spark1 cannot be read"
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(0.0, "0 s"), (59.9, "59 s"), (61, "1 min"), (7200, "2 h"), (90000, "1 d")])
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.0, "0 s"), (59.9, "59 s"), (61, "1 min"), (7200, "2 h"), (90000, "1 d")]
+)
 def test_span(seconds: float, expected: str) -> None:
     assert spans.span(seconds) == expected
 
@@ -339,7 +467,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send health, metrics or models."""
         type(self).generated += 10.0 * (self.path == "/metrics")
-        body = {"/metrics": METRICS.format(generated=self.generated), "/v1/models": json.dumps(self.models)}.get(self.path, "")
+        body = {"/metrics": METRICS.format(generated=self.generated), "/v1/models": json.dumps(self.models)}.get(
+            self.path, ""
+        )
         self.reply(body)
 
     def do_POST(self) -> None:
@@ -369,10 +499,21 @@ def at() -> Iterator[io_vllm.Server]:
 
 def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
     facts = io_status.api(at, "", 0.1, 5)
-    assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (True, True, "tiny", "/srv/models/tiny")
+    assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (
+        True,
+        True,
+        "tiny",
+        "/srv/models/tiny",
+    )
     assert 20 < facts["tokens_per_second"] <= 100
     assert facts["context"] == 4096
-    assert (facts["running"], facts["waiting"], facts["prefix_cache_hit_rate"], facts["drafted"], facts["accepted"]) == (3.0, 1.0, 0.75, 20.0, 15.0)
+    assert (
+        facts["running"],
+        facts["waiting"],
+        facts["prefix_cache_hit_rate"],
+        facts["drafted"],
+        facts["accepted"],
+    ) == (3.0, 1.0, 0.75, 20.0, 15.0)
 
 
 def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -383,13 +524,18 @@ def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyP
     assert "lists no model" in io_status.api(at, "", 0, 5)["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
-    assert io_status.api(at, str(file), 0, 5)["reason"] == f"{file} does not contain a key (one line of ASCII without blanks)"
+    assert (
+        io_status.api(at, str(file), 0, 5)["reason"]
+        == f"{file} does not contain a key (one line of ASCII without blanks)"
+    )
 
 
 def test_the_key_goes_to_the_service_alone(at: io_vllm.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, sent = tmp_path / "key", []
     file.write_text("5ec0e7\n", encoding="ascii")
-    monkeypatch.setattr(Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503))
+    monkeypatch.setattr(
+        Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503)
+    )
     monkeypatch.setattr(io_vllm, "health", lambda _server: (True, ""))
     facts = io_status.api(at, str(file), 0, 5)
     assert facts["answers"] is False
@@ -411,23 +557,33 @@ def test_the_key_goes_to_the_service_alone(at: io_vllm.Server, tmp_path: Path, m
         ([], False),
     ],
 )
-def test_who_holds_the_port_gets_the_key(listeners: list[tuple[str, str]], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_holds_the_port_gets_the_key(
+    listeners: list[tuple[str, str]], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = [{"address": address, "port": 8000, "pid": 7, "process": "x", "unit": unit} for address, unit in listeners]
-    monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}])
+    monkeypatch.setattr(
+        io_vllm.io_node,
+        "listeners",
+        lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}],
+    )
     file, server = tmp_path / "key", io_vllm.Server("http://127.0.0.1:8000")
     file.write_text("5ec0e7\n", encoding="ascii")
     if given:
         assert io_vllm.bearer(server, str(file)) == "5ec0e7"
     else:
         used = any(address != "10.0.0.1" for address, _unit in listeners)
-        with pytest.raises(io_vllm.StrangerError, match="port 8000 is used by" if used else "no process listens on port 8000"):
+        with pytest.raises(
+            io_vllm.StrangerError, match="port 8000 is used by" if used else "no process listens on port 8000"
+        ):
             io_vllm.bearer(server, str(file))
     assert io_vllm.bearer(server, "") == ""
 
 
 @pytest.mark.parametrize("url", ["http://198.51.100.9:8000", "http://[2001:db8::9]:8000", "http://224.0.0.1:8000"])
 @pytest.mark.parametrize("wildcard", ["0.0.0.0", "::"])
-def test_only_an_address_of_this_host_gets_the_key(url: str, wildcard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_an_address_of_this_host_gets_the_key(
+    url: str, wildcard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A unit that listens on all addresses of this host does not listen on those of others."""
     found = [{"address": wildcard, "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
     monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: found)
@@ -449,9 +605,17 @@ def test_each_address_of_this_host_gets_the_key(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_server_with_another_certificate_is_told() -> None:
-    api = {**API, "url": "https://127.0.0.1:8000", "healthy": False, "reason": "certificate verify failed: certificate has expired"}
+    api = {
+        **API,
+        "url": "https://127.0.0.1:8000",
+        "healthy": False,
+        "reason": "certificate verify failed: certificate has expired",
+    }
     said = status_text.lines([node("spark1", api=api)], "/srv/models/tiny")
-    assert said[0] == ("model: none is served at http://192.168.1.11:8000/v1, TLS error: certificate verify failed: certificate has expired")
+    assert said[0] == (
+        "model: none is served at http://192.168.1.11:8000/v1, TLS error: certificate verify failed: "
+        "certificate has expired"
+    )
 
 
 SHOWN = """LoadState=loaded
@@ -469,7 +633,9 @@ ExecMainStartTimestampMonotonic=10000000"""
 
 def test_status_info(tmp_path: Path) -> None:
     log = [*LOG, (10.0, "gb10-gates wait: spark1.gates.gpu: none.")]
-    entries = "\n".join(json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": text}) for when, text in log)
+    entries = "\n".join(
+        json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": text}) for when, text in log
+    )
     (tmp_path / "entries").write_text(entries, encoding="utf-8")
     (tmp_path / "shown").write_text(SHOWN, encoding="utf-8")
     program(tmp_path, "systemctl", f"cat {tmp_path}/shown")

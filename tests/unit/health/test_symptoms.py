@@ -64,13 +64,20 @@ def test_the_symptoms_of_recorded_logs_are_marked_as_seen() -> None:
 
 def test_a_known_error_has_its_cause_fix_and_page() -> None:
     text = symptoms.explain(recorded("fail_port_in_use"))
-    assert text.startswith("OSError: [Errno 98] Address already in use; cause: another process on the node listens on gb10_api_port")
+    assert text.startswith(
+        "OSError: [Errno 98] Address already in use; cause: another process on the node listens on gb10_api_port"
+    )
     assert "; fix: find it with ss -ltnp" in text
     assert text.endswith("; docs/troubleshooting.md#port-in-use")
 
 
 def test_an_unknown_error_is_shown_as_unknown() -> None:
-    log = [ERROR + TRACEBACK, ERROR + "ValueError: a new error", TRACEBACK, "RuntimeError: NCCL error: unhandled cuda error"]
+    log = [
+        ERROR + TRACEBACK,
+        ERROR + "ValueError: a new error",
+        TRACEBACK,
+        "RuntimeError: NCCL error: unhandled cuda error",
+    ]
     assert symptoms.explain(log) == "ValueError: a new error (unknown cause; see docs/troubleshooting.md)"
     assert symptoms.explain(["INFO:     Application startup complete."]) == ""
 
@@ -102,14 +109,26 @@ def test_a_log_with_a_consequence_alone(symptom: Symptom) -> None:
 
 
 def test_ray_and_pydantic_wrap_errors() -> None:
-    wrapped = ["ray.exceptions.RaySystemError: System error: No module named 'triton'", "traceback: Traceback (most recent call last):"]
+    wrapped = [
+        "ray.exceptions.RaySystemError: System error: No module named 'triton'",
+        "traceback: Traceback (most recent call last):",
+    ]
     assert found(wrapped) == "module-missing"
-    reason = "  Value error, World size (2) is larger than the number of available GPUs (1) in this node. [type=value_error, input_value=A()]"
-    assert found(["pydantic_core._pydantic_core.ValidationError: 1 validation error for ParallelConfig", reason]) == "too-few-gpus"
+    reason = (
+        "  Value error, World size (2) is larger than the number of available GPUs (1) in this node. "
+        "[type=value_error, input_value=A()]"
+    )
+    assert (
+        found(["pydantic_core._pydantic_core.ValidationError: 1 validation error for ParallelConfig", reason])
+        == "too-few-gpus"
+    )
 
 
 def test_the_line_of_a_traceback_tells_mxfp4_from_another_index() -> None:
-    source = ['  File "/v/vllm/model_executor/layers/fused_moe/layer.py", line 1114, in weight_loader', "    dim2 = loaded_weight.shape[2]"]
+    source = [
+        '  File "/v/vllm/model_executor/layers/fused_moe/layer.py", line 1114, in weight_loader',
+        "    dim2 = loaded_weight.shape[2]",
+    ]
     index = "IndexError: tuple index out of range"
     assert found([*(ERROR + line for line in (TRACEBACK, *source, index))]) == "mxfp4-checkpoint"
     assert found([ERROR + index]) == "unknown"
@@ -135,8 +154,13 @@ def test_a_start_without_errors_has_no_symptom_even_if_its_process_fails() -> No
     assert found([*recorded("ray_tp2_success"), FAILED]) == ""
 
 
-DIST = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:94, unhandled system error (run with NCCL_DEBUG=INFO for details)"
-PINNED = "spark1:1234:1240 [0] ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"
+DIST = (
+    "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:94, unhandled system error (run with "
+    "NCCL_DEBUG=INFO for details)"
+)
+PINNED = (
+    "spark1:1234:1240 [0] ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"
+)
 LAST = "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error."
 
 
@@ -145,14 +169,26 @@ LAST = "ncclSystemError: System call (e.g. socket, malloc) or external library c
     [
         pytest.param([DIST], "nccl-system-error", id="NCCL without a reason"),
         pytest.param([PINNED, ERROR + DIST], "rdma-pinned-memory", id="the reason comes first"),
-        pytest.param([DIST, LAST, "Last error:", "Call to ibv_modify_qp failed with 61 No data available"], "rdma-gid", id="the reason follows"),
         pytest.param(
-            ["triton.runtime.errors.PTXASError: PTXAS error", "`ptxas` stderr:", "ptxas fatal   : Value 'sm_121a' is not defined for"],
+            [DIST, LAST, "Last error:", "Call to ibv_modify_qp failed with 61 No data available"],
+            "rdma-gid",
+            id="the reason follows",
+        ),
+        pytest.param(
+            [
+                "triton.runtime.errors.PTXASError: PTXAS error",
+                "`ptxas` stderr:",
+                "ptxas fatal   : Value 'sm_121a' is not defined for",
+            ],
             "ptxas-sm121",
             id="Triton's reason follows",
         ),
         pytest.param([CAUSES[0].shows[0], ERROR + DIST], CAUSES[0].id, id="an error before NCCL's"),
-        pytest.param(["vllm.X.EngineDeadError: EngineCore encountered an issue.", PINNED], "rdma-pinned-memory", id="an echo and a reason"),
+        pytest.param(
+            ["vllm.X.EngineDeadError: EngineCore encountered an issue.", PINNED],
+            "rdma-pinned-memory",
+            id="an echo and a reason",
+        ),
         pytest.param(["SystemExit: 1", FAILED], "unknown", id="only an echo"),
         pytest.param([FAILED], "", id="no error at all"),
         pytest.param(["Connection closed by remote peer spark2<4>", FAILED], "peer-closed", id="only a consequence"),
@@ -171,7 +207,10 @@ def test_patterns_are_bounded(symptom: Symptom) -> None:
 
 
 KNOWN = [*HARMLESS, ERROR, FAILED, TRACEBACK, *(line for _symptom, line in CASES)]
-ENDINGS = ("(unknown cause; see docs/troubleshooting.md)", *(f"docs/troubleshooting.md#{symptom.id}" for symptom in LOGGED))
+ENDINGS = (
+    "(unknown cause; see docs/troubleshooting.md)",
+    *(f"docs/troubleshooting.md#{symptom.id}" for symptom in LOGGED),
+)
 
 
 @given(st.lists(st.one_of(st.text(max_size=80), st.sampled_from(KNOWN))))
@@ -207,7 +246,9 @@ def test_fixes_name_existing_variables_playbooks_and_roles() -> None:
     known, roles = options(), {path.split("/")[1] for path in files("roles/*/meta/main.yml")}
     wrong = []
     for symptom in EVERY:
-        for name in re.findall(r"\b(?:gb10|vllm_serve|model_store|vllm_runtime|ray_cluster)_\w+", f"{symptom.cause} {symptom.fix}"):
+        for name in re.findall(
+            r"\b(?:gb10|vllm_serve|model_store|vllm_runtime|ray_cluster)_\w+", f"{symptom.cause} {symptom.fix}"
+        ):
             wrong += [name] * (name not in known | roles)
         wrong += [path for path in re.findall(r"playbooks/\w+\.yml", symptom.fix) if not (ROOT / path).is_file()]
         wrong += [tag for tag in re.findall(r"--tags (\w+)", symptom.fix) if tag not in roles]
@@ -228,7 +269,9 @@ def test_each_entry_is_complete() -> None:
 def test_the_page_is_the_tables() -> None:
     text = document()
     assert_recorded(PAGE, text)
-    assert [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")] == [symptom.id for symptom in EVERY]
+    assert [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")] == [
+        symptom.id for symptom in EVERY
+    ]
     assert len(LOGGED) >= 40
     assert "rules.md" in text
 
@@ -240,12 +283,27 @@ API = {"url": "http://127.0.0.1:8000", "healthy": True, "answers": True, "reason
 
 
 def service(**facts: Any) -> dict[str, Any]:
-    plain = {"unit": "gb10-vllm.service", "load": "loaded", "active": "active", "pid": 7, "started": 100.0, "restarts": 0, "enabled": True}
+    plain = {
+        "unit": "gb10-vllm.service",
+        "load": "loaded",
+        "active": "active",
+        "pid": 7,
+        "started": 100.0,
+        "restarts": 0,
+        "enabled": True,
+    }
     return {**plain, **facts}
 
 
 def node(head: bool = True, unreachable: str = "", **status: Any) -> dict[str, Any]:
-    facts = {"services": [service()], "ranks": [{"pid": 8}], "available": 20 * GIB, "total": 120 * GIB, "uptime": 4000.0, "links": []}
+    facts = {
+        "services": [service()],
+        "ranks": [{"pid": 8}],
+        "available": 20 * GIB,
+        "total": 120 * GIB,
+        "uptime": 4000.0,
+        "links": [],
+    }
     facts["api"] = API if head else {}
     name = {"name": "spark1" if head else "spark2", "address": "192.168.1.11", "user": "nvidia"}
     return {**name, "head": head, "unreachable": unreachable, "status": {} if unreachable else {**facts, **status}}
@@ -257,38 +315,87 @@ STOPPED = [service(active="inactive", pid=None, enabled=False)]
 
 STATE_CASES = [
     pytest.param("", node(), id="serving"),
-    pytest.param("", node(services=STOPPED, ranks=[], available=100 * GIB, api={**API, "healthy": False}), id="stopped"),
+    pytest.param(
+        "", node(services=STOPPED, ranks=[], available=100 * GIB, api={**API, "healthy": False}), id="stopped"
+    ),
     pytest.param("", node(services=[service(restarts=35)]), id="restarts of the past"),
-    pytest.param("", node(services=[service(load="not-found", active="inactive", pid=None)], ranks=[], available=100 * GIB), id="no unit"),
-    pytest.param("engine-silent", node(api={**API, "answers": False, "reason": "no answer after 20 s: timed out"}), id="silent"),
-    pytest.param("key-refused", node(api={**API, "answers": False, "reason": "HTTP 401: Unauthorized"}), id="key of the request"),
+    pytest.param(
+        "",
+        node(services=[service(load="not-found", active="inactive", pid=None)], ranks=[], available=100 * GIB),
+        id="no unit",
+    ),
+    pytest.param(
+        "engine-silent", node(api={**API, "answers": False, "reason": "no answer after 20 s: timed out"}), id="silent"
+    ),
+    pytest.param(
+        "key-refused", node(api={**API, "answers": False, "reason": "HTTP 401: Unauthorized"}), id="key of the request"
+    ),
     pytest.param(
         "key-refused",
-        node(api={**API, "answers": False, "reason": "http://127.0.0.1:8000/v1/models lists no model: HTTP Error 401: Unauthorized"}),
+        node(
+            api={
+                **API,
+                "answers": False,
+                "reason": "http://127.0.0.1:8000/v1/models lists no model: HTTP Error 401: Unauthorized",
+            }
+        ),
         id="key of the list",
     ),
     pytest.param(
         "port-taken",
-        node(api={**API, "answers": False, "reason": "port 8000 is used by x instead of gb10-vllm.service, so the API's key was not sent"}),
+        node(
+            api={
+                **API,
+                "answers": False,
+                "reason": "port 8000 is used by x instead of gb10-vllm.service, so the API's key was not sent",
+            }
+        ),
         id="port",
     ),
-    pytest.param("", node(api={**API, "answers": False, "reason": "HTTP 500: Internal Server Error"}), id="another answer"),
+    pytest.param(
+        "", node(api={**API, "answers": False, "reason": "HTTP 500: Internal Server Error"}), id="another answer"
+    ),
     pytest.param("tls-untrusted", node(api={**API, "healthy": False, "reason": "certificate verify failed"}), id="TLS"),
-    pytest.param("node-unreachable", node(unreachable="kex_exchange_identification: read: Connection reset by peer"), id="unreachable"),
+    pytest.param(
+        "node-unreachable",
+        node(unreachable="kex_exchange_identification: read: Connection reset by peer"),
+        id="unreachable",
+    ),
     pytest.param("no-route", node(unreachable="No route to host"), id="unreachable for a known cause"),
     pytest.param("service-restarts", node(services=[service(restarts=3, started=3900.0)]), id="restarted lately"),
-    pytest.param("service-restarts", node(services=[service(restarts=9, active="activating", pid=None)]), id="waits for its restart"),
+    pytest.param(
+        "service-restarts",
+        node(services=[service(restarts=9, active="activating", pid=None)]),
+        id="waits for its restart",
+    ),
     pytest.param("service-down", node(services=[service(active="inactive", pid=None)]), id="inactive"),
     pytest.param("service-stopped", node(services=[service(active="failed", pid=None, restarts=4)]), id="failed"),
-    pytest.param("service-stopped", node(services=[service(active="failed", pid=None, gate="spark1.gates.gpu: x.")]), id="failed at a gate"),
+    pytest.param(
+        "service-stopped",
+        node(services=[service(active="failed", pid=None, gate="spark1.gates.gpu: x.")]),
+        id="failed at a gate",
+    ),
     pytest.param("gate-closed", node(services=[service(gate="spark1.gates.gpu: x.")]), id="waits at a gate"),
-    pytest.param("", node(services=[{**STOPPED[0], "gate": "x"}], ranks=[], available=100 * GIB, api={}), id="was stopped at a gate"),
+    pytest.param(
+        "",
+        node(services=[{**STOPPED[0], "gate": "x"}], ranks=[], available=100 * GIB, api={}),
+        id="was stopped at a gate",
+    ),
     pytest.param("rank-missing", node(ranks=[]), id="no rank"),
-    pytest.param("link-down", node(links=[{"interface": "enp1s0f1np1", "carrier": False, "hca": "", "state": ""}]), id="no carrier"),
+    pytest.param(
+        "link-down",
+        node(links=[{"interface": "enp1s0f1np1", "carrier": False, "hca": "", "state": ""}]),
+        id="no carrier",
+    ),
     pytest.param("memory-exhausted", node(available=2 * GIB), id="no memory"),
     pytest.param(
         "memory-floor",
-        node(services=[service(active=state, pid=None) for state in ("failed", "inactive")], ranks=[], available=100 * GIB, memory_guard=GUARDED),
+        node(
+            services=[service(active=state, pid=None) for state in ("failed", "inactive")],
+            ranks=[],
+            available=100 * GIB,
+            memory_guard=GUARDED,
+        ),
         id="stopped by the guard",
     ),
     pytest.param("memory-guard-down", node(memory_guard={**GUARDED, "active": False, "stop": {}}), id="no guard"),
@@ -299,9 +406,10 @@ STATE_CASES = [
 def test_every_state_and_every_cause_of_no_access_is_driven() -> None:
     # The module vllm_wait reports a start that takes too long (test_vllm_wait.py).
     assert {case.values[0] for case in STATE_CASES} - ACCESS.keys() - {""} == STATES.keys() - {"start-timeout"}
-    assert {name: [state for state, _text in symptoms.wrong_states([node(unreachable=access.shows[0])])] for name, access in ACCESS.items()} == {
-        name: [name] for name in ACCESS
-    }
+    assert {
+        name: [state for state, _text in symptoms.wrong_states([node(unreachable=access.shows[0])])]
+        for name, access in ACCESS.items()
+    } == {name: [name] for name in ACCESS}
 
 
 @pytest.mark.parametrize(("state", "wrong"), STATE_CASES)
@@ -312,9 +420,13 @@ def test_states(state: str, wrong: dict[str, Any]) -> None:
 
 
 def test_a_stopped_service_names_its_gate() -> None:
-    closed = service(active="failed", pid=None, restarts=4, gate="spark1.gates.gpu: no GPU. Expected: one. Fix: reboot.")
+    closed = service(
+        active="failed", pid=None, restarts=4, gate="spark1.gates.gpu: no GPU. Expected: one. Fix: reboot."
+    )
     (line,) = symptoms.states([node(services=[closed], ranks=[], available=100 * GIB, api={})])
-    assert line.startswith("problem: spark1 has gb10-vllm failed after 4 restarts: spark1.gates.gpu: no GPU. Expected: one. Fix: reboot.")
+    assert line.startswith(
+        "problem: spark1 has gb10-vllm failed after 4 restarts: spark1.gates.gpu: no GPU. Expected: one. Fix: reboot."
+    )
 
 
 def test_a_worker_without_a_rank_is_wrong_only_while_the_api_is_healthy() -> None:

@@ -12,7 +12,9 @@ from ansible_collections.gb10.cluster.plugins.action import vllm_wait
 TLS = {"server_name": "spark.example.com", "ca_file": "/etc/gb10/tls/ca.crt"}
 
 
-def info(progress: str = "", healthy: bool = False, cause: str = "", untrusted: str = "", **service: Any) -> dict[str, Any]:
+def info(
+    progress: str = "", healthy: bool = False, cause: str = "", untrusted: str = "", **service: Any
+) -> dict[str, Any]:
     """Return an answer of vllm_info."""
     return {
         "healthy": healthy,
@@ -20,7 +22,15 @@ def info(progress: str = "", healthy: bool = False, cause: str = "", untrusted: 
         "progress": progress,
         "cause": cause,
         "ready_after": 41.5 if healthy else None,
-        "service": {"active": "active", "sub": "running", "queued": False, "restarts": 0, "invocation": "one", "status": 1, **service},
+        "service": {
+            "active": "active",
+            "sub": "running",
+            "queued": False,
+            "restarts": 0,
+            "invocation": "one",
+            "status": 1,
+            **service,
+        },
     }
 
 
@@ -53,7 +63,12 @@ class Shown(list[str]):
 class Wait:
     """One run of the action on spark1."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: list[dict[str, Any]], earlier: Mapping[str, dict[str, Any]] | None = None) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        answers: list[dict[str, Any]],
+        earlier: Mapping[str, dict[str, Any]] | None = None,
+    ) -> None:
         self.answers, self.earlier = list(answers), dict(earlier or {})
         self.asked: list[dict[str, Any]] = []
         self.clock, self.shown = Clock(), Shown()
@@ -74,7 +89,14 @@ class Wait:
 
     def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
         """Run the action to completion."""
-        given = {"name": "gb10-vllm.service", "url": "http://127.0.0.1:8000", "timeout": 600, "restarts": 0, **TLS, **arguments}
+        given = {
+            "name": "gb10-vllm.service",
+            "url": "http://127.0.0.1:8000",
+            "timeout": 600,
+            "restarts": 0,
+            **TLS,
+            **arguments,
+        }
         monkeypatch.setattr(self.action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)
         return self.action.run(None, {"inventory_hostname": "spark1"})
 
@@ -90,10 +112,20 @@ def test_healthy_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_step_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [info("engine starts"), info("engine starts"), info("weights: 50%"), info("weights: 100%"), info(healthy=True)]
+    answers = [
+        info("engine starts"),
+        info("engine starts"),
+        info("weights: 50%"),
+        info("weights: 100%"),
+        info(healthy=True),
+    ]
     wait = Wait(monkeypatch, answers)
     assert not wait.run(monkeypatch).get("failed")
-    assert wait.shown == ["  spark1:    0 s  engine starts", "  spark1:    4 s  weights: 50%", "  spark1:    6 s  weights: 100%"]
+    assert wait.shown == [
+        "  spark1:    0 s  engine starts",
+        "  spark1:    4 s  weights: 50%",
+        "  spark1:    6 s  weights: 100%",
+    ]
 
 
 def test_a_silent_step_is_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,12 +161,18 @@ def test_a_start_that_systemd_has_yet_to_begin_is_no_failure(monkeypatch: pytest
 def test_a_service_that_is_down_fails_at_once(monkeypatch: pytest.MonkeyPatch, active: str) -> None:
     wait = Wait(monkeypatch, [info("engine starts"), info(active=active, cause="ValueError: bad")])
     answer = wait.run(monkeypatch, restarts=5)
-    assert answer == {"failed": True, "msg": f"gb10-vllm.service failed to start: ValueError: bad.{HINT}", "cause": "ValueError: bad"}
+    assert answer == {
+        "failed": True,
+        "msg": f"gb10-vllm.service failed to start: ValueError: bad.{HINT}",
+        "cause": "ValueError: bad",
+    }
 
 
 def test_a_restart_fails_with_the_cause_of_the_start_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     present = info("vLLM 0.32.0 starts", restarts=1, invocation="two", cause="")
-    wait = Wait(monkeypatch, [info("engine starts"), present], {"one": info(cause="OSError: no weights (on 10.110.0.2)")})
+    wait = Wait(
+        monkeypatch, [info("engine starts"), present], {"one": info(cause="OSError: no weights (on 10.110.0.2)")}
+    )
     answer = wait.run(monkeypatch)
     assert (answer["failed"], answer["cause"]) == (True, "OSError: no weights (on 10.110.0.2)")
     assert wait.clock.now == 1002.0, "it does not wait for the timeout"
@@ -142,7 +180,9 @@ def test_a_restart_fails_with_the_cause_of_the_start_that_failed(monkeypatch: py
 
 
 def test_a_restart_that_has_not_begun_needs_no_other_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = Wait(monkeypatch, [info(), info(restarts=1, cause="ValueError: bad", active="activating", sub="auto-restart")])
+    wait = Wait(
+        monkeypatch, [info(), info(restarts=1, cause="ValueError: bad", active="activating", sub="auto-restart")]
+    )
     assert wait.run(monkeypatch)["cause"] == "ValueError: bad"
 
 
@@ -188,9 +228,14 @@ def test_a_module_that_fails_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_server_whose_certificate_is_another_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     old = info(untrusted="certificate verify failed", queued=True)
-    wait = Wait(monkeypatch, [old, info("engine starts"), info("API server is up", untrusted="certificate verify failed: unknown CA")])
+    wait = Wait(
+        monkeypatch,
+        [old, info("engine starts"), info("API server is up", untrusted="certificate verify failed: unknown CA")],
+    )
     answer = wait.run(monkeypatch)
     assert (answer["failed"], wait.clock.now) == (True, 1004.0), "a stopping server does not count"
-    assert answer["msg"].startswith("http://127.0.0.1:8000 answers, but its TLS verification failed: certificate verify failed: unknown CA; cause: ")
+    assert answer["msg"].startswith(
+        "http://127.0.0.1:8000 answers, but its TLS verification failed: certificate verify failed: unknown CA; cause: "
+    )
     assert answer["msg"].endswith("docs/troubleshooting.md#tls-untrusted")
     assert all(TLS.items() <= asked.items() for asked in wait.asked)

@@ -29,7 +29,13 @@ def notes(fabric: diagram.Fabric) -> dict[tuple[str, str], tuple[str, ...]]:
 
 @pytest.mark.parametrize(
     ("nodes", "cables", "switched"),
-    [(pair(), 1, False), (healthy(3, ring=True), 3, False), (healthy(4), 4, True), (healthy(8), 8, True), (healthy(1), 0, False)],
+    [
+        (pair(), 1, False),
+        (healthy(3, ring=True), 3, False),
+        (healthy(4), 4, True),
+        (healthy(8), 8, True),
+        (healthy(1), 0, False),
+    ],
     ids=["pair", "ring", "four", "eight", "one"],
 )
 def test_a_healthy_cluster(nodes: list[Facts], cables: int, switched: bool) -> None:
@@ -76,7 +82,10 @@ def test_a_finding_of_the_cluster_marks_the_named_rails_only() -> None:
     planned = nodes[1]["facts"]["planned"]
     interfaces = nodes[1]["facts"]["interfaces"]
     planned[RAIL], planned[TWIN] = planned[TWIN], planned[RAIL]
-    interfaces[RAIL]["addresses"], interfaces[TWIN]["addresses"] = interfaces[TWIN]["addresses"], interfaces[RAIL]["addresses"]
+    interfaces[RAIL]["addresses"], interfaces[TWIN]["addresses"] = (
+        interfaces[TWIN]["addresses"],
+        interfaces[RAIL]["addresses"],
+    )
     fabric, _root = drawn(nodes)
     assert {states[-1] for states in notes(fabric).values()} == {"error"}
     assert [(len(segment.ports), segment.state) for segment in fabric.segments] == [(2, "error")]
@@ -118,7 +127,10 @@ def test_two_cables_of_one_pair() -> None:
             node["facts"]["interfaces"][name] |= {"addresses": [f"10.111.{half}.{number}/24"], "carrier": True}
             node["facts"]["planned"][name] = {"addresses": [f"10.111.{half}.{number}/24"], "mtu": 9000}
     fabric, _root = drawn(nodes)
-    assert [segment.subnets for segment in fabric.segments] == [("10.110.0.0/24", "10.110.1.0/24"), ("10.111.0.0/24", "10.111.1.0/24")]
+    assert [segment.subnets for segment in fabric.segments] == [
+        ("10.110.0.0/24", "10.110.1.0/24"),
+        ("10.111.0.0/24", "10.111.1.0/24"),
+    ]
 
 
 def test_a_plot_has_a_place_for_each_value() -> None:
@@ -137,7 +149,9 @@ def test_a_plot_has_a_place_for_each_value() -> None:
     assert {"0", "200", "800", "1", "4", "32", "line <1>"} <= set(shown)
 
 
-@pytest.mark.parametrize(("value", "top"), [(0.0, "1"), (0.3, "0.4"), (1.0, "1"), (9.9, "10"), (35.0, "40"), (12345.0, "20000")])
+@pytest.mark.parametrize(
+    ("value", "top"), [(0.0, "1"), (0.3, "0.4"), (1.0, "1"), (9.9, "10"), (35.0, "40"), (12345.0, "20000")]
+)
 def test_the_axis_ends_above_the_largest_value(value: float, top: str) -> None:
     root = ElementTree.fromstring(plot({"a": [(1, value)]}, "x", "Speed", ("requests", "tokens")))
     assert top in [element.text for element in root.iter("text")]

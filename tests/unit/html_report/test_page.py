@@ -28,29 +28,67 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import 
 RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 KEY = "hf_" + "AbCd1234" * 4
 GOLDEN = {
-    "format": 1, "date": "2026-11-22", "model": "openai/gpt-oss-120b", "revision": "b5c9", "quantization": "mxfp4", "vllm": "0.32.0",
-    "record_date": "2026-11-01", "record_vllm": "0.31.0", "answers": 7, "equal": 6, "near": 1, "different": 0,
-    "perplexity": 4.231, "record_perplexity": 4.228, "acceptance": 0.71, "errors": [], "warnings": [],
+    "format": 1,
+    "date": "2026-11-22",
+    "model": "openai/gpt-oss-120b",
+    "revision": "b5c9",
+    "quantization": "mxfp4",
+    "vllm": "0.32.0",
+    "record_date": "2026-11-01",
+    "record_vllm": "0.31.0",
+    "answers": 7,
+    "equal": 6,
+    "near": 1,
+    "different": 0,
+    "perplexity": 4.231,
+    "record_perplexity": 4.228,
+    "acceptance": 0.71,
+    "errors": [],
+    "warnings": [],
 }
 
 
 def measured(concurrency: int, tokens: float, **changes: Any) -> dict[str, Any]:
     lengths = {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 256, "requests": 8, "failed": 0}
-    times = {"ttft_ms": {"median": 210.5, "p99": 380.0}, "tpot_ms": {"median": 20.7}, "itl_ms": {"median": 20.0 + concurrency}}
+    times = {
+        "ttft_ms": {"median": 210.5, "p99": 380.0},
+        "tpot_ms": {"median": 20.7},
+        "itl_ms": {"median": 20.0 + concurrency},
+    }
     decode = {"decode_tokens_per_second": 48.3, "roofline_percent": 88.5 if concurrency == 1 else None}
-    return {**lengths, "tokens_per_second": tokens, **times, **decode, "hit_rate": 0.125, "clocks": {"sm_mhz": 2405.0}, **changes}
+    return {
+        **lengths,
+        "tokens_per_second": tokens,
+        **times,
+        **decode,
+        "hit_rate": 0.125,
+        "clocks": {"sm_mhz": 2405.0},
+        **changes,
+    }
 
 
 def shape(concurrency: int, tokens: float | None, **changes: Any) -> dict[str, Any]:
-    return {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 128, "tokens_per_second": tokens, **changes}
+    return {
+        "concurrency": concurrency,
+        "input_tokens": 1024,
+        "output_tokens": 128,
+        "tokens_per_second": tokens,
+        **changes,
+    }
 
 
 #: The record of playbooks/benchmark_all.yml.
 MATRIX: dict[str, Any] = {
-    "format": 1, "date": "2026-11-22T20:00:00Z", "finished": True,
+    "format": 1,
+    "date": "2026-11-22T20:00:00Z",
+    "finished": True,
     "rows": [
         {"name": "gpt-oss-120b", "problem": "", "runs": [shape(1, 46.5), shape(8, 221.2)]},
-        {"name": "qwen3-30b-a3b", "problem": "", "runs": [shape(1, 93.0), shape(8, 10.0), shape(1, 60.0, input_tokens=16384)]},
+        {
+            "name": "qwen3-30b-a3b",
+            "problem": "",
+            "runs": [shape(1, 93.0), shape(8, 10.0), shape(1, 60.0, input_tokens=16384)],
+        },
         {"name": "too-large", "problem": "it does not fit", "runs": []},
     ],
 }
@@ -59,10 +97,22 @@ MATRIX: dict[str, Any] = {
 def benchmark(**changes: Any) -> dict[str, Any]:
     """Return a document as playbooks/benchmark_model.yml writes it."""
     return {
-        "format": 1, "date": "2026-11-22T21:30:00Z", "mode": "full", "served_model_name": "gpt-oss-120b", "stack": "current",
-        "vllm": "0.32.0", "executor": "ray", "quantization": "mxfp4", "nodes": 2, "tensor": 2, "pipeline": 1,
-        "drivers": {"spark1": "580.142", "spark2": "580.142"}, "findings": [], "args": ["--api-key", KEY],
-        "roofline_tokens_per_second": 54.6, "published_tokens_per_second": [48, 55.4],
+        "format": 1,
+        "date": "2026-11-22T21:30:00Z",
+        "mode": "full",
+        "served_model_name": "gpt-oss-120b",
+        "stack": "current",
+        "vllm": "0.32.0",
+        "executor": "ray",
+        "quantization": "mxfp4",
+        "nodes": 2,
+        "tensor": 2,
+        "pipeline": 1,
+        "drivers": {"spark1": "580.142", "spark2": "580.142"},
+        "findings": [],
+        "args": ["--api-key", KEY],
+        "roofline_tokens_per_second": 54.6,
+        "published_tokens_per_second": [48, 55.4],
         "runs": [measured(1, 46.5), measured(8, 221.2), measured(32, 625.6), measured(1, 38.0, input_tokens=16384)],
         **changes,
     }
@@ -76,7 +126,16 @@ def faulty() -> list[Facts]:
     facts["interfaces"][TWIN]["carrier"] = False
     facts["packages"]["vllm"] = "0.31.0"
     facts["clock"] = NOW - 300
-    nodes[0]["paths"] = [{"interface": RAIL, "peer": "spark2", "address": "10.110.0.2", "mac": "", "reported": "no reply", "small": False}]
+    nodes[0]["paths"] = [
+        {
+            "interface": RAIL,
+            "peer": "spark2",
+            "address": "10.110.0.2",
+            "mac": "",
+            "reported": "no reply",
+            "small": False,
+        }
+    ]
     return nodes
 
 
@@ -95,7 +154,12 @@ def unlabeled(text: str) -> str:
 def probed() -> list[Facts]:
     """Return a pair with other GPU code and a wrong result of a kernel on the second node, and a log with a finding."""
     nodes = pair()
-    nodes[1]["facts"]["kernels"]["extensions"]["vllm/_moe_C_stable_libtorch"] = {"native": 0, "same_major": 0, "ptx": 0, "none": 28}
+    nodes[1]["facts"]["kernels"]["extensions"]["vllm/_moe_C_stable_libtorch"] = {
+        "native": 0,
+        "same_major": 0,
+        "ptx": 0,
+        "none": 28,
+    }
     for process in nodes[0]["facts"]["evidence"]["processes"][1:]:
         process["found"]["network"] = ["Socket"]
     for number, node in enumerate(nodes):
@@ -124,16 +188,24 @@ def test_the_page_is_well_formed_and_loads_nothing(name: str) -> None:
     found = parsed(text)
     assert found.problems == []
     assert found.count("script", "img", "iframe", "link", "object", "embed", "form", "base", "image", "use") == 0
-    assert not any(attribute.startswith("on") or attribute in ("src", "style", "srcset") for _tag, given in found.elements for attribute in given)
+    assert not any(
+        attribute.startswith("on") or attribute in ("src", "style", "srcset")
+        for _tag, given in found.elements
+        for attribute in given
+    )
     assert not re.search(r"@import|url\(|javascript:|data:", text)
     assert found.elements[0] == ("html", {"lang": "en"})
     ids = found.values("id")
     assert len(set(ids)) == len(ids)
     for target in found.values("href"):
-        assert target.startswith(f"{sections.REPOSITORY}/blob/main/docs/") or (target[1:] in ids and target[0] == "#"), target
+        assert target.startswith(f"{sections.REPOSITORY}/blob/main/docs/") or (
+            target[1:] in ids and target[0] == "#"
+        ), target
     for names in found.values("aria-labelledby"):
         assert set(names.split()) <= set(ids)
-    assert [given["content"] for tag, given in found.elements if given.get("http-equiv") == "Content-Security-Policy"] == [POLICY]
+    assert [
+        given["content"] for tag, given in found.elements if given.get("http-equiv") == "Content-Security-Policy"
+    ] == [POLICY]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -176,7 +248,14 @@ def test_findings_come_first_errors_before_warnings() -> None:
         "versions-and-state",
         "how-this-page-was-made",
     ]
-    assert re.findall(r'id="finding-([\w-]+)"', text) == ["rail-down", "rail-mtu", "mtu-differs", "rail-path", "clock-wrong", "packages-differ"]
+    assert re.findall(r'id="finding-([\w-]+)"', text) == [
+        "rail-down",
+        "rail-mtu",
+        "mtu-differs",
+        "rail-path",
+        "clock-wrong",
+        "packages-differ",
+    ]
     assert "Worst severity: error (4 errors, 1 warning), 1 waived" in found.text
     assert "<title>two-spark: 4 errors, 1 warning, 2026-11-22 21:30 UTC</title>" in text
     for check in CHECKS:
@@ -206,7 +285,10 @@ def test_the_gpu_code_of_each_node_and_the_results_of_its_kernels() -> None:
     text = unlabeled(page(probed()))
     found = parsed(text)
     assert text.count("<caption>spark1 (12.1)</caption>") == 1 == text.count("<caption>spark2 (12.1)</caption>")
-    assert '<th scope="row">vllm/_flashmla_C<span class="muted"> (no code)</span></th><td>0</td><td>0</td><td>0</td><td>53</td></tr>' in text
+    assert (
+        '<th scope="row">vllm/_flashmla_C<span class="muted"> (no '
+        "code)</span></th><td>0</td><td>0</td><td>0</td><td>53</td></tr>"
+    ) in text
     assert '<th scope="row">vllm/_C_stable_libtorch</th><td>0</td><td>85</td><td>6</td><td>20</td></tr>' in text
     assert "extension native same major PTX none" in found.text
     assert '<span class="error">\N{MULTIPLICATION X} wrong result (deviation 0.25, bound 0.02)</span>' in text
@@ -217,14 +299,22 @@ def test_the_gpu_code_of_each_node_and_the_results_of_its_kernels() -> None:
 def test_the_evidence_from_the_log() -> None:
     found = unlabeled(page(probed()))
     assert '<td><a href="#finding-log-nccl-socket">log-nccl-socket</a></td>' in found
-    assert '<th scope="row">the log reports the size of the KV cache</th><td><span class="good">\N{CHECK MARK} passed</span></td>' in found
+    assert (
+        '<th scope="row">the log reports the size of the KV cache</th><td><span class="good">\N{CHECK MARK} '
+        "passed</span></td>"
+    ) in found
     nodes = probed()
     nodes[0]["facts"]["evidence"]["complete"] = False
     assert '<td><span class="muted">not checked: not all messages of spark1</span></td>' in unlabeled(page(nodes))
     assert runtime._MESSAGES.keys() == MESSAGES.keys()
-    assert '<th scope="row">attention backend</th><td>TRITON_ATTN</td>' in found and '<th scope="row">network of NCCL</th><td>Socket</td>' in found
+    assert (
+        '<th scope="row">attention backend</th><td>TRITON_ATTN</td>' in found
+        and '<th scope="row">network of NCCL</th><td>Socket</td>' in found
+    )
     # Only the head has a log with Ray.
-    assert '<th scope="col">attribute</th><th scope="col">spark1</th></tr></thead><tbody><tr><th scope="row">vLLM' in found
+    assert (
+        '<th scope="col">attribute</th><th scope="col">spark1</th></tr></thead><tbody><tr><th scope="row">vLLM' in found
+    )
 
 
 def test_the_matrix_is_a_heat_map() -> None:
@@ -233,7 +323,10 @@ def test_the_matrix_is_a_heat_map() -> None:
     assert heads[:4] == ["model", "1 at once, 1024 + 128", "8 at once, 1024 + 128", "1 at once, 16384 + 128"]
     # Each column has its own scale.
     assert '<th scope="row">gpt-oss-120b</th><td class="h2">46.5</td><td class="h5">221.2</td><td>-</td>' in text
-    assert '<th scope="row">qwen3-30b-a3b</th><td class="h5">93.0</td><td class="h0">10.0</td><td class="h5">60.0</td>' in text
+    assert (
+        '<th scope="row">qwen3-30b-a3b</th><td class="h5">93.0</td><td class="h0">10.0</td><td class="h5">60.0</td>'
+        in text
+    )
     found = parsed(text).text
     assert "too-large it does not fit" in found and "interrupted" not in found
     assert "interrupted: a further run" in parsed(page(pair(), matrix=json.dumps({**MATRIX, "finished": False}))).text
@@ -244,7 +337,9 @@ def test_another_file_is_no_matrix(text: str) -> None:
     assert "benchmark_all.json is ignored: " in page(pair(), matrix=text)
 
 
-@pytest.mark.parametrize("rows", [None, [], [7], [{"name": 7, "runs": [{"concurrency": "x", "tokens_per_second": -1}]}]])
+@pytest.mark.parametrize(
+    "rows", [None, [], [7], [{"name": 7, "runs": [{"concurrency": "x", "tokens_per_second": -1}]}]]
+)
 def test_an_edited_matrix_is_no_error(rows: Any) -> None:
     found = parsed(page(pair(), matrix=json.dumps({**MATRIX, "rows": rows})))
     assert found.problems == [] and "All models" in found.text
@@ -252,20 +347,41 @@ def test_an_edited_matrix_is_no_error(rows: Any) -> None:
 
 def test_the_differences_are_a_table_with_links_to_the_findings() -> None:
     text = unlabeled(page(faulty()))
-    assert '<th scope="row">vllm</th><td>0.32.0</td><td>0.31.0</td><td><a href="#finding-packages-differ">packages-differ</a></td>' in text
+    assert (
+        '<th scope="row">vllm</th><td>0.32.0</td><td>0.31.0</td><td><a '
+        'href="#finding-packages-differ">packages-differ</a></td>'
+    ) in text
     assert '<th scope="row">torch</th><td colspan="2">2.9.1<span class="muted"> (all nodes)</span></td>' in text
 
 
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({}, "All answers agree with the record. Model openai/gpt-oss-120b mxfp4 Run 2026-11-22 (vLLM 0.32.0) Record 2026-11-01 (vLLM 0.31.0)"),
-        ({}, "Answers 6 equal, 1 near, 0 different Perplexity of the known text 4.231 (record 4.228) Accepted draft tokens 0.71"),
+        (
+            {},
+            (
+                "All answers agree with the record. Model openai/gpt-oss-120b mxfp4 Run 2026-11-22 (vLLM 0.32.0) "
+                "Record 2026-11-01 (vLLM 0.31.0)"
+            ),
+        ),
+        (
+            {},
+            (
+                "Answers 6 equal, 1 near, 0 different Perplexity of the known text 4.231 (record 4.228) Accepted "
+                "draft tokens 0.71"
+            ),
+        ),
         ({"different": 2, "errors": ["chat: token 3 differs"]}, "The golden answers failed."),
         ({"errors": ["chat: token 3 differs"]}, "error chat: token 3 differs"),
-        ({"warnings": ["chat: the same token 18 times in a row"]}, "All answers agree with the record, but with 1 warning."),
+        (
+            {"warnings": ["chat: the same token 18 times in a row"]},
+            "All answers agree with the record, but with 1 warning.",
+        ),
         ({"record_date": None, "equal": 0, "near": 0}, "7 answers without a record: nothing was compared."),
-        ({"record_date": None, "warnings": ["chat: short"] * 2}, "7 answers without a record: nothing was compared, 2 warnings."),
+        (
+            {"record_date": None, "warnings": ["chat: short"] * 2},
+            "7 answers without a record: nothing was compared, 2 warnings.",
+        ),
         ({"perplexity": "low"}, "0 different Accepted draft tokens 0.71"),
         ({"format": 2}, "The file of the last result is ignored: it is not a document of format 1."),
     ],
@@ -279,12 +395,29 @@ def test_the_state_of_the_golden_answers(changes: dict[str, Any], expected: str)
     [
         (pair, {}, "good", "checks passed"),
         (pair, {"record_date": None}, "good", "checks passed"),
-        (pair, {"warnings": ["chat: the same token 18 times in a row"] * 5}, "warning", "checks passed, the last golden answers have 5 warnings"),
-        (pair, {"errors": ["chat: token 3 differs"], "warnings": ["chat: short"]}, "error", "checks passed, the last golden answers failed"),
-        (faulty, {"warnings": ["chat: short"]}, "error", "Worst severity: error (5 errors, 1 warning), the last golden answers have 1 warning"),
+        (
+            pair,
+            {"warnings": ["chat: the same token 18 times in a row"] * 5},
+            "warning",
+            "checks passed, the last golden answers have 5 warnings",
+        ),
+        (
+            pair,
+            {"errors": ["chat: token 3 differs"], "warnings": ["chat: short"]},
+            "error",
+            "checks passed, the last golden answers failed",
+        ),
+        (
+            faulty,
+            {"warnings": ["chat: short"]},
+            "error",
+            "Worst severity: error (5 errors, 1 warning), the last golden answers have 1 warning",
+        ),
     ],
 )
-def test_the_banner_names_the_messages_of_golden_answers(nodes: Callable[[], list[Facts]], changes: Facts, banner: str, words: str) -> None:
+def test_the_banner_names_the_messages_of_golden_answers(
+    nodes: Callable[[], list[Facts]], changes: Facts, banner: str, words: str
+) -> None:
     text = page(nodes(), golden=json.dumps({**GOLDEN, **changes}))
     (found,) = re.findall(r'<p class="status (\w+)">(.*?)</p>', text)
     (title,) = re.findall("<title>(.*?)</title>", text)
@@ -300,11 +433,19 @@ def test_another_file_is_no_golden_result(text: str) -> None:
 
 def test_a_benchmark_has_its_bound_plots_and_runs() -> None:
     found = parsed(page(pair()))
-    assert "One request at a time: 48.3 tokens/s, 88 % 88 % of 54.6, the upper bound by memory bandwidth; published: 48 to 55.4" in found.text
+    assert (
+        "One request at a time: 48.3 tokens/s, 88 % 88 % of 54.6, the upper bound by memory bandwidth; "
+        "published: 48 to 55.4"
+    ) in found.text
     assert "2026-11-22T21:30:00Z: mode full, stack current, vLLM 0.32.0, executor ray" in found.text
-    assert "by requests at the same time. 1024 + 256 tokens: 46.5 at 1, 221.2 at 8, 625.6 at 32; 16384 + 256 tokens: 38 at 1." in found.text
+    assert (
+        "by requests at the same time. 1024 + 256 tokens: 46.5 at 1, 221.2 at 8, 625.6 at 32; 16384 + 256 "
+        "tokens: 38 at 1."
+    ) in found.text
     assert found.count("figure") == 2
-    single = parsed(page(pair(), benchmarks={"a.json": json.dumps(benchmark(runs=[measured(1, 46.5)], findings=["too slow"]))}))
+    single = parsed(
+        page(pair(), benchmarks={"a.json": json.dumps(benchmark(runs=[measured(1, 46.5)], findings=["too slow"]))})
+    )
     assert single.count("figure") == 0 and "too slow" in single.text
 
 
@@ -314,11 +455,19 @@ def test_another_file_is_no_benchmark(text: str) -> None:
 
 
 def test_the_newest_benchmark_of_each_model() -> None:
-    names = ["x/a-20261101T000000Z.json", "x/a-20261102T000000Z.json", "x/b-c-20261103T000000Z.json", "x/notes.json", "x/a-20261109T000000Z.svg"]
+    names = [
+        "x/a-20261101T000000Z.json",
+        "x/a-20261102T000000Z.json",
+        "x/b-c-20261103T000000Z.json",
+        "x/notes.json",
+        "x/a-20261109T000000Z.svg",
+    ]
     assert FILTERS["benchmark_newest"](names) == ["x/b-c-20261103T000000Z.json", "x/a-20261102T000000Z.json"]
 
 
-HOSTILE = "</td><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\u2066\x00\x1b[31m\ud800 {{ 7 }} " + "&lt;" * 2
+HOSTILE = (
+    "</td><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\u2066\x00\x1b[31m\ud800 {{ 7 }} " + "&lt;" * 2
+)
 
 
 def planted(value: Any, text: str) -> Any:
@@ -331,8 +480,34 @@ def planted(value: Any, text: str) -> Any:
 
 
 #: Facts that are free text, or that another program could choose.
-FREE = ("error", "kernel", "boot", "product", "bios", "firmware", "packages", "files", "images", "cuda_libraries", "nccl", "nccl_installed")
-FREE += ("evidence", "environments", "gpu", "firewalls", "rank_users", "ranks", "runtime", "unread", "disks", "processes", "services", "listeners")
+FREE = (
+    "error",
+    "kernel",
+    "boot",
+    "product",
+    "bios",
+    "firmware",
+    "packages",
+    "files",
+    "images",
+    "cuda_libraries",
+    "nccl",
+    "nccl_installed",
+)
+FREE += (
+    "evidence",
+    "environments",
+    "gpu",
+    "firewalls",
+    "rank_users",
+    "ranks",
+    "runtime",
+    "unread",
+    "disks",
+    "processes",
+    "services",
+    "listeners",
+)
 
 
 def hostile(text: str) -> str:
@@ -342,9 +517,13 @@ def hostile(text: str) -> str:
             node["facts"][name] = planted(node["facts"][name], text)
         node["name"] += text
         node["facts"]["unread"] = {f"disks{text}": text}
-        node["facts"]["kernels"]["extensions"] = {f"{name}{text}": each for name, each in node["facts"]["kernels"]["extensions"].items()}
+        node["facts"]["kernels"]["extensions"] = {
+            f"{name}{text}": each for name, each in node["facts"]["kernels"]["extensions"].items()
+        }
         node["facts"]["kernels"]["capability"] += text
-        node["probe"] = [{"name": "cuda", "state": "failed", "cause": "error", "error": None, "bound": 0.0, "message": text}]
+        node["probe"] = [
+            {"name": "cuda", "state": "failed", "cause": "error", "error": None, "bound": 0.0, "message": text}
+        ]
         node["facts"]["unreadable"] = [{"file": f"/etc/netplan/{text}", "reason": text}]
         node["facts"]["interfaces"][RAIL]["hca"] += text
     nodes[0]["facts"]["api"] |= {"model": text, "reason": text, "url": f"http://127.0.0.1/{text}:8000"}
@@ -361,7 +540,9 @@ def test_planted_markup_is_text() -> None:
     text = hostile(HOSTILE)
     found = parsed(text)
     assert found.problems == []
-    assert {tag for tag, _given in found.elements} == {tag for make in PAGES.values() for tag, _given in parsed(make()).elements}
+    assert {tag for tag, _given in found.elements} == {
+        tag for make in PAGES.values() for tag, _given in parsed(make()).elements
+    }
     assert not any(attribute.startswith("on") for _tag, given in found.elements for attribute in given)
     assert text.count("alert(1)") > 40, "the text is planted"
     assert all(character.isprintable() or character == "\n" for character in text)
@@ -383,11 +564,17 @@ def test_no_own_text_looks_like_a_key() -> None:
 
 def test_sizes_are_bounded() -> None:
     nodes = [dict(pair()[1], name=f"spark{number}") for number in range(40)]
-    nodes[0]["paths"] = [{"interface": RAIL, "peer": f"spark{number}", "address": "x", "reported": "y" * 100} for number in range(3000)]
+    nodes[0]["paths"] = [
+        {"interface": RAIL, "peer": f"spark{number}", "address": "x", "reported": "y" * 100} for number in range(3000)
+    ]
     text = page(nodes, benchmarks={f"{number}.json": json.dumps(benchmark()) for number in range(50)})
     found = parsed(text)
     assert len(text) < 2_000_000 and found.problems == []
-    assert "and 2700 more" in found.text and "The drawing has the first 16 of 40 nodes." in found.text and "38 older ones are left out." in found.text
+    assert (
+        "and 2700 more" in found.text
+        and "The drawing has the first 16 of 40 nodes." in found.text
+        and "38 older ones are left out." in found.text
+    )
     assert len(hostile("x" * 10**5)) < 2_000_000
 
 
@@ -448,7 +635,14 @@ def test_the_overview_has_the_url_for_clients_the_load_and_the_watchdog() -> Non
     head = nodes[0]
     head["endpoint"] = "https://spark.example.com:8000/v1"
     head["facts"]["api"] |= {"tokens_per_second": 31.5, "running": 2.0}
-    head["facts"]["watchdog"] = {"active": True, "head": True, "mode": "report", "armed": True, "last_alarm": "", "restarts": 0}
+    head["facts"]["watchdog"] = {
+        "active": True,
+        "head": True,
+        "mode": "report",
+        "armed": True,
+        "last_alarm": "",
+        "restarts": 0,
+    }
     text = parsed(page(nodes)).text
     assert "API https://spark.example.com:8000/v1 (answers in 200 ms)" in text and "127.0.0.1" not in text
     assert "Load 31.5 tokens/s, 2 requests running, 0 waiting" in text

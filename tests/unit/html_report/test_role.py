@@ -15,7 +15,12 @@ from run_module import program
 from run_playbook import Run, run
 
 LINKS = [
-    {"ifname": name, "mtu": 9000, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": address, "prefixlen": 24}]}
+    {
+        "ifname": name,
+        "mtu": 9000,
+        "flags": ["UP", "LOWER_UP"],
+        "addr_info": [{"family": "inet", "local": address, "prefixlen": 24}],
+    }
     for name, address in (("enp1s0f1np1", "10.110.0.1"), ("enP2p1s0f1np1", "10.110.1.1"))
 ]
 SHOW = "Show the findings and the differences between nodes"
@@ -29,7 +34,16 @@ def inventory(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "inventories/two-spark", folder)
     (folder / ".gb10/benchmarks").mkdir(parents=True)
     for date, name in (("20261101T000000Z", "older"), ("20261102T000000Z", "newer")):
-        runs = [{"concurrency": 1, "input_tokens": 1, "output_tokens": 1, "requests": 1, "failed": 0, "tokens_per_second": 7.0}]
+        runs = [
+            {
+                "concurrency": 1,
+                "input_tokens": 1,
+                "output_tokens": 1,
+                "requests": 1,
+                "failed": 0,
+                "tokens_per_second": 7.0,
+            }
+        ]
         document = {"format": 1, "served_model_name": f"{name} {{{{ 6 * 7 }}}}", "date": date, "runs": runs}
         (folder / f".gb10/benchmarks/tiny-{date}.json").write_text(json.dumps(document), encoding="utf-8")
     matrix = {"format": 1, "finished": True, "rows": [{"name": "third {{ 6 * 7 }}", "problem": "", "runs": [runs[0]]}]}
@@ -41,8 +55,21 @@ def inventory(tmp_path: Path) -> Path:
 
 def verify(inventory: Path, page: Path, *arguments: str) -> Run:
     path = program(inventory.parent, "ip", f"echo '{json.dumps(LINKS)}'")
-    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable, "verify_quick": True}
-    given = ["-i", str(inventory), "-e", json.dumps({**local, "verify_report": str(page)}), "--tags", "fabric", *arguments]
+    local = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+        "verify_quick": True,
+    }
+    given = [
+        "-i",
+        str(inventory),
+        "-e",
+        json.dumps({**local, "verify_report": str(page)}),
+        "--tags",
+        "fabric",
+        *arguments,
+    ]
     return run("playbooks/verify.yml", given, {"PATH": f"{path}:/usr/sbin:/usr/bin:/sbin:/bin"})
 
 

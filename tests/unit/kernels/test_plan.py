@@ -10,9 +10,21 @@ from cluster_nodes import LOCK, cluster_plan, spark
 
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start, plan
 
-TOOLKIT = {"home": "/usr/local/cuda", "release": "13.0.88", "architectures": ["sm_121"], "reason": "", "host_compiler": True}
+TOOLKIT = {
+    "home": "/usr/local/cuda",
+    "release": "13.0.88",
+    "architectures": ["sm_121"],
+    "reason": "",
+    "host_compiler": True,
+}
 MODEL = "/srv/models/tiny"
-VARIABLES = {"PATH": "/r/bin:/usr/bin", "CUDA_HOME": "/usr/local/cuda", "VLLM_HOST_IP": "10.110.0.1", "NCCL_DEBUG": "INFO", "VLLM_X": "1"}
+VARIABLES = {
+    "PATH": "/r/bin:/usr/bin",
+    "CUDA_HOME": "/usr/local/cuda",
+    "VLLM_HOST_IP": "10.110.0.1",
+    "NCCL_DEBUG": "INFO",
+    "VLLM_X": "1",
+}
 BUILT = ".cache/flashinfer/0.7.2.post1/121a/cached_ops/sampling/sampling.so"
 
 
@@ -49,18 +61,33 @@ def test_equal_nodes_share_their_kernels_and_others_do_not() -> None:
     ],
 )
 def test_the_identity_depends_on_what_is_compiled(argv: list[str], same: bool) -> None:
-    base = plan.identity("/r", "12.1", "13.0.88", ["/m", "--attention-backend=FLASHINFER", "--kv-cache-memory-bytes=1"], VARIABLES)
-    assert (plan.identity("/r", "12.1", "13.0.88", argv, {**VARIABLES, "NCCL_DEBUG": "WARN", "VLLM_HOST_IP": "10.110.0.2"}) == base) == same
+    base = plan.identity(
+        "/r", "12.1", "13.0.88", ["/m", "--attention-backend=FLASHINFER", "--kv-cache-memory-bytes=1"], VARIABLES
+    )
+    assert (
+        plan.identity("/r", "12.1", "13.0.88", argv, {**VARIABLES, "NCCL_DEBUG": "WARN", "VLLM_HOST_IP": "10.110.0.2"})
+        == base
+    ) == same
     assert plan.identity("/r", "12.1", "13.0.88", argv, {**VARIABLES, "VLLM_X": "2"}) != base
 
 
 def test_the_unit_has_no_network_and_no_rights() -> None:
     argv = plan.unit_argv("/r/bin/python", "code", "0123", ["/m"], VARIABLES, 3, 60)
     assert argv[-4:] == ["/r/bin/python", "-c", "code", "/m"]
-    for line in ("DynamicUser=yes", "PrivateNetwork=yes", "NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict"):
+    for line in (
+        "DynamicUser=yes",
+        "PrivateNetwork=yes",
+        "NoNewPrivileges=yes",
+        "CapabilityBoundingSet=",
+        "ProtectSystem=strict",
+    ):
         assert f"--property={line}" in argv
     variables = dict(word.removeprefix("--setenv=").split("=", 1) for word in argv if word.startswith("--setenv="))
-    assert (variables["PATH"], variables["CUDA_HOME"], variables["MAX_JOBS"]) == ("/r/bin:/usr/bin", "/usr/local/cuda", "3")
+    assert (variables["PATH"], variables["CUDA_HOME"], variables["MAX_JOBS"]) == (
+        "/r/bin:/usr/bin",
+        "/usr/local/cuda",
+        "3",
+    )
     assert variables["VLLM_X"] == "1"
     assert variables["VLLM_HOST_IP"] == "127.0.0.1", "the fabric's address is not in the unit's network"
     assert not any(name.startswith("NCCL") for name in variables)
@@ -71,23 +98,38 @@ def test_the_unit_has_no_network_and_no_rights() -> None:
     ("unit", "state"),
     [
         ({"ActiveState": "inactive", "SubState": "dead", "Description": plan.UNIT}, "none"),
-        ({"ActiveState": "active", "SubState": "running", "Description": "Compile FlashInfer's kernels 0123"}, "running"),
-        ({"ActiveState": "active", "SubState": "exited", "Description": "Compile FlashInfer's kernels 0123"}, "finished"),
+        (
+            {"ActiveState": "active", "SubState": "running", "Description": "Compile FlashInfer's kernels 0123"},
+            "running",
+        ),
+        (
+            {"ActiveState": "active", "SubState": "exited", "Description": "Compile FlashInfer's kernels 0123"},
+            "finished",
+        ),
         ({"ActiveState": "failed", "SubState": "failed", "Description": "Compile FlashInfer's kernels 0123"}, "failed"),
         # The unit of another model is replaced.
         ({"ActiveState": "active", "SubState": "running", "Description": "Compile FlashInfer's kernels 4567"}, "none"),
     ],
 )
 def test_progress(unit: dict[str, str], state: str) -> None:
-    files = [BUILT, BUILT.replace("sampling.so", "renorm.cuda.o"), "other/file.so", ".cache/flashinfer/0.7/121a/cached_ops/a/../b.so"]
+    files = [
+        BUILT,
+        BUILT.replace("sampling.so", "renorm.cuda.o"),
+        "other/file.so",
+        ".cache/flashinfer/0.7/121a/cached_ops/a/../b.so",
+    ]
     assert plan.progress(unit, "0123", files) == plan.Progress(state, 1, 1)
 
 
 def test_only_modules_with_their_folders_name_are_results() -> None:
-    assert plan.built([BUILT, BUILT.replace("sampling.so", "other.so"), "x" + BUILT, f"{BUILT}.tmp"]) == {"sampling": BUILT}
+    assert plan.built([BUILT, BUILT.replace("sampling.so", "other.so"), "x" + BUILT, f"{BUILT}.tmp"]) == {
+        "sampling": BUILT
+    }
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"name": "4567", "modules": {}}', '{"name": "0123", "modules": {"../x": "00"}}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", '{"name": "4567", "modules": {}}', '{"name": "0123", "modules": {"../x": "00"}}']
+)
 def test_a_damaged_manifest_means_that_nothing_is_stored(text: str) -> None:
     assert plan.parse_manifest(text, "0123") is None
 
@@ -113,7 +155,9 @@ def test_the_first_layers_have_every_kind(kinds: Any, dense: int, count: int, la
 
 
 def test_a_configuration_is_shortened_with_its_lists() -> None:
-    text = SimpleNamespace(num_hidden_layers=8, layer_types=["a", "a", "a", "b"] * 2, hybrid_override_pattern=None, rope=[1, 2])
+    text = SimpleNamespace(
+        num_hidden_layers=8, layer_types=["a", "a", "a", "b"] * 2, hybrid_override_pattern=None, rope=[1, 2]
+    )
     whole = SimpleNamespace(get_text_config=lambda: text)
     assert io_start.shortened(whole) is whole
     assert (text.num_hidden_layers, text.layer_types, text.rope) == (4, ["a", "a", "a", "b"], [1, 2])

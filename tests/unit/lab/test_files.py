@@ -48,9 +48,16 @@ def test_the_weights_fit_the_configuration(model: Path) -> None:
     vocabulary = json.loads((model / "tokenizer.json").read_text())["model"]["vocab"]
     weights = tensors(model / "model.safetensors")
     assert config["vocab_size"] == len(vocabulary) == len(set(vocabulary.values())) == 502
-    assert weights["lm_head.weight"][0] == weights["model.embed_tokens.weight"][0] == [config["vocab_size"], config["hidden_size"]]
+    assert (
+        weights["lm_head.weight"][0]
+        == weights["model.embed_tokens.weight"][0]
+        == [config["vocab_size"], config["hidden_size"]]
+    )
     assert sum(name.endswith("q_proj.weight") for name in weights) == config["num_hidden_layers"]
-    assert weights["model.layers.0.self_attn.k_proj.weight"][0] == [config["num_key_value_heads"] * config["head_dim"], config["hidden_size"]]
+    assert weights["model.layers.0.self_attn.k_proj.weight"][0] == [
+        config["num_key_value_heads"] * config["head_dim"],
+        config["hidden_size"],
+    ]
 
 
 def test_the_weights_are_as_many_as_the_configuration_says(model: Path) -> None:
@@ -82,11 +89,22 @@ def test_wheels_are_installable_and_reproducible(tmp_path: Path, monkeypatch: py
     target = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(target)
-    program = "import importlib.metadata as m; [e] = m.entry_points(group='vllm.platform_plugins'); print(m.version('gb10-lab-vllm'), e.value)"
-    out = subprocess.run([sys.executable, "-S", "-c", program], env={"PYTHONPATH": str(target)}, check=True, capture_output=True, text=True)
+    program = (
+        "import importlib.metadata as m; [e] = m.entry_points(group='vllm.platform_plugins'); "
+        "print(m.version('gb10-lab-vllm'), e.value)"
+    )
+    out = subprocess.run(
+        [sys.executable, "-S", "-c", program],
+        env={"PYTHONPATH": str(target)},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert out.stdout == "1.2 gb10_lab_vllm:register\n"
     record = (target / "gb10_lab_vllm-1.2.dist-info" / "RECORD").read_text().splitlines()
-    assert {line.split(",")[0] for line in record} == {str(p.relative_to(target)) for p in target.rglob("*") if p.is_file()}
+    assert {line.split(",")[0] for line in record} == {
+        str(p.relative_to(target)) for p in target.rglob("*") if p.is_file()
+    }
 
 
 def test_the_lock_file_is_complete_and_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +137,11 @@ def smi(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        ("--query-gpu=name,compute_cap,driver_version,memory.total --format=csv,noheader", 0, "NVIDIA GB10, 12.1, 580.142, [N/A]\n"),
+        (
+            "--query-gpu=name,compute_cap,driver_version,memory.total --format=csv,noheader",
+            0,
+            "NVIDIA GB10, 12.1, 580.142, [N/A]\n",
+        ),
         ("--query-gpu=compute_cap --format=csv,noheader,nounits", 0, "12.1\n"),
         ("--query-gpu=memory.total,power.draw --format=csv", 0, "memory.total [MiB], power.draw [W]\n[N/A], 4.50 W\n"),
         ("--query-gpu=power.draw --format=csv,noheader,nounits", 0, "4.50\n"),
@@ -137,7 +159,9 @@ def test_nvidia_smi_answers_as_on_a_thor_where_jetson_linux_says_its_release(smi
     (smi.parent / "nv_tegra_release").touch()
     ask = [smi, "--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader"]
     assert subprocess.run(ask, check=True, capture_output=True, text=True).stdout == "NVIDIA Thor, 11.0, [N/A]\n"
-    assert subprocess.run([smi, "-L"], check=True, capture_output=True, text=True).stdout.startswith("GPU 0: NVIDIA Thor (UUID: GPU-")
+    assert subprocess.run([smi, "-L"], check=True, capture_output=True, text=True).stdout.startswith(
+        "GPU 0: NVIDIA Thor (UUID: GPU-"
+    )
     table = subprocess.run([smi], check=True, capture_output=True, text=True).stdout.splitlines()
     assert any(line.startswith("|   0  NVIDIA Thor ") for line in table)
     assert {len(line) for line in table[2:] if line} == {91}

@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as module
-from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import FABRIC, Lab, LabError, Observed, actions, plan, stamp
+from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import (
+    FABRIC,
+    Lab,
+    LabError,
+    Observed,
+    actions,
+    plan,
+    stamp,
+)
 
 
 def nodes(count: int) -> list[str]:
@@ -33,7 +41,11 @@ def stamps(lab: Lab, **inputs: str) -> dict[str, str]:
 
 def cables(lab: Lab) -> list[set[str]]:
     """Return both ends of each link between two nodes, as NODE:INTERFACE without the lab's name."""
-    return [{f"{end.netns.removeprefix('demo-')}:{end.name}" for end in (link.a, link.b)} for link in lab.links if link.b.netns != lab.switch]
+    return [
+        {f"{end.netns.removeprefix('demo-')}:{end.name}" for end in (link.a, link.b)}
+        for link in lab.links
+        if link.b.netns != lab.switch
+    ]
 
 
 @pytest.mark.parametrize(("count", "topology"), [(2, "direct"), (3, "ring"), (5, "ring"), (2, "switch")])
@@ -62,7 +74,9 @@ def test_a_thor_hangs_on_the_switch_of_port_0_with_one_interface() -> None:
     assert module.interfaces_of(lab, "demo-thor1") == {"enP7s7", "mgbe0_0"}
     assert module.interfaces_of(lab, "demo-spark2") == {"enP7s7", *FABRIC}
     on_port_0 = {f"{link.a.netns}:{link.a.name}" for link in lab.links if link.b.bridge == "qsfp0"}
-    assert on_port_0 == {f"demo-spark{i}:{twin}f0np0" for i in (1, 2) for twin in ("enp1s0", "enP2p1s0")} | {"demo-thor1:mgbe0_0"}
+    assert on_port_0 == {f"demo-spark{i}:{twin}f0np0" for i in (1, 2) for twin in ("enp1s0", "enP2p1s0")} | {
+        "demo-thor1:mgbe0_0"
+    }
 
 
 def test_only_a_thor_has_the_release_file_of_jetson_linux() -> None:
@@ -73,7 +87,13 @@ def test_only_a_thor_has_the_release_file_of_jetson_linux() -> None:
 
 @pytest.mark.parametrize(
     ("count", "asked", "topology"),
-    [(1, "auto", "switch"), (2, "auto", "direct"), (3, "auto", "switch"), (2, "switch", "switch"), (2, "direct", "direct")],
+    [
+        (1, "auto", "switch"),
+        (2, "auto", "direct"),
+        (3, "auto", "switch"),
+        (2, "switch", "switch"),
+        (2, "direct", "direct"),
+    ],
 )
 def test_topology_of_sparks(count: int, asked: str, topology: str) -> None:
     lab = plan("demo", "10.88.0", nodes(count), asked)
@@ -137,7 +157,10 @@ def test_two_labs_share_no_name_and_no_mac() -> None:
         (("demo", "10.88.0", nodes(3), "socket"), "lab_topology: 'socket'"),
         (("demo", "10.88.0", nodes(2), "auto", ["thor1"]), "lab_thors: 'thor1' is not in lab_nodes: spark1, spark2"),
         (("demo", "10.88.0", nodes(3), "ring", ["spark3"]), "lab_thors: spark3: a Thor has no port for topology ring"),
-        (("demo", "10.88.0", nodes(2), "direct", ["spark2"]), "lab_thors: spark2: a Thor has no port for topology direct"),
+        (
+            ("demo", "10.88.0", nodes(2), "direct", ["spark2"]),
+            "lab_thors: spark2: a Thor has no port for topology direct",
+        ),
     ],
 )
 def test_refuses(arguments: tuple, told: str) -> None:
@@ -149,19 +172,25 @@ def test_refuses(arguments: tuple, told: str) -> None:
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(LabError) as error:
         plan("Demo", "10.88", ["a", "a"], "ring", ["b"])
-    assert all(word in str(error.value) for word in ("lab_name", "lab_prefix", "lab_nodes[1]", "lab_topology", "lab_thors"))
+    assert all(
+        word in str(error.value) for word in ("lab_name", "lab_prefix", "lab_nodes[1]", "lab_topology", "lab_thors")
+    )
 
 
 def test_the_management_address_is_the_nodes_own_netplan() -> None:
     lab = plan("demo", "10.88.0", nodes(2))
     content, mode = module.node_files(lab.nodes[1])["etc/netplan/00-management.yaml"]
     assert mode == 0o600
-    assert json.loads(content)["network"]["ethernets"] == {"enP7s7": {"dhcp4": False, "dhcp6": False, "addresses": ["10.88.0.12/24"]}}
+    assert json.loads(content)["network"]["ethernets"] == {
+        "enP7s7": {"dhcp4": False, "dhcp6": False, "addresses": ["10.88.0.12/24"]}
+    }
 
 
 @pytest.mark.parametrize("change", [{"base": "new"}, {"prefix": "10.89.0"}, {"topology": "switch"}, {"emulated": True}])
 def test_a_stamp_changes_with_each_input(change: dict[str, Any]) -> None:
-    def stamped(base: str = "old", prefix: str = "10.88.0", topology: str = "direct", emulated: bool = False) -> dict[str, str]:
+    def stamped(
+        base: str = "old", prefix: str = "10.88.0", topology: str = "direct", emulated: bool = False
+    ) -> dict[str, str]:
         return stamps(plan("demo", prefix, nodes(2), topology, emulated=emulated), base=base)
 
     assert stamped() == stamped()
@@ -200,12 +229,17 @@ def test_known_hosts() -> None:
 
 
 def test_what_nodes_share_is_read_only_unless_it_is_asked_otherwise() -> None:
-    assert module.Bind("/usr/local/cuda-13.0", "/usr/local/cuda").argument == "--bind-ro=/usr/local/cuda-13.0:/usr/local/cuda"
+    assert (
+        module.Bind("/usr/local/cuda-13.0", "/usr/local/cuda").argument
+        == "--bind-ro=/usr/local/cuda-13.0:/usr/local/cuda"
+    )
     assert module.Bind("/cache", "/var/cache/ccache", writable=True).argument == "--bind=/cache:/var/cache/ccache"
 
 
 def test_a_node_shares_what_names_it_or_no_node() -> None:
-    gpu = [module.Bind(f"/dev/nvidia{number}", f"/dev/nvidia{number}", nodes=[f"spark{number + 1}"]) for number in (0, 1)]
+    gpu = [
+        module.Bind(f"/dev/nvidia{number}", f"/dev/nvidia{number}", nodes=[f"spark{number + 1}"]) for number in (0, 1)
+    ]
     binds = [module.Bind("/usr/local/nvidia", "/usr/local/nvidia"), *gpu]
     driver = "--bind-ro=/usr/local/nvidia:/usr/local/nvidia"
     assert module.bind_arguments("spark2", binds) == [driver, gpu[1].argument, "--drop-capability=CAP_MKNOD"]

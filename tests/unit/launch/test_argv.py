@@ -21,8 +21,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 PLAN: dict[str, Any] = {
     "head": {"name": "spark1", "address": "10.110.0.1"},
     "node": {
-        "name": "spark1", "address": "10.110.0.1", "head": True, "infiniband": True,
-        "additions": {}, "environment": {"NCCL_DEBUG": "INFO"}, "secrets": [],
+        "name": "spark1",
+        "address": "10.110.0.1",
+        "head": True,
+        "infiniband": True,
+        "additions": {},
+        "environment": {"NCCL_DEBUG": "INFO"},
+        "secrets": [],
     },
     "ray_port": 6379,
     "restart": {"gate_timeout": 600},
@@ -36,7 +41,12 @@ PLAN: dict[str, Any] = {
     "api_host": "127.0.0.1",
     "api_key": False,
     "api_port": 8000,
-    "api": {"url": "http://127.0.0.1:8000", "server_name": "", "endpoint": "http://127.0.0.1:8000/v1", "client": "127.0.0.1"},
+    "api": {
+        "url": "http://127.0.0.1:8000",
+        "server_name": "",
+        "endpoint": "http://127.0.0.1:8000/v1",
+        "client": "127.0.0.1",
+    },
     "api_tls": {},
     "runtime": {"kind": "native", "path": "/opt/gb10/runtime/abc"},
     "stack": {"device": "cuda"},
@@ -49,7 +59,15 @@ WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
 INSIDE: dict[str, Any] = {
     **PLAN,
-    "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "tag": "", "engine": "docker", "engine_args": []},
+    "runtime": {
+        "kind": "container",
+        "name": IMAGE,
+        "image": IMAGE,
+        "base": IMAGE,
+        "tag": "",
+        "engine": "docker",
+        "engine_args": [],
+    },
 }
 
 
@@ -64,7 +82,11 @@ def test_ray_on_the_head() -> None:
     assert argv[:4] == ["/opt/gb10/runtime/abc/bin/ray", "start", "--block", "--head"]
     assert option(argv, "address") is None
     assert (option(argv, "port"), option(argv, "ray-client-server-port")) == ("6379", "6386")
-    assert (option(argv, "node-ip-address"), option(argv, "num-gpus"), option(argv, "object-store-memory")) == ("10.110.0.1", "1", "100000000")
+    assert (option(argv, "node-ip-address"), option(argv, "num-gpus"), option(argv, "object-store-memory")) == (
+        "10.110.0.1",
+        "1",
+        "100000000",
+    )
     # docs/security.md lists these ports.
     assert (option(argv, "min-worker-port"), option(argv, "max-worker-port")) == ("20000", "20999")
     # The dashboard can start jobs, so no other host may reach it.
@@ -76,7 +98,11 @@ def test_ray_on_a_worker() -> None:
     assert "--head" not in argv
     assert (option(argv, "address"), option(argv, "node-ip-address")) == ("10.110.0.1:6379", "10.110.0.2")
     # ray start refuses these two without --head.
-    assert (option(argv, "port"), option(argv, "ray-client-server-port"), option(argv, "dashboard-host")) == (None, None, None)
+    assert (option(argv, "port"), option(argv, "ray-client-server-port"), option(argv, "dashboard-host")) == (
+        None,
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("plan", [PLAN, WORKER], ids=["head", "worker"])
@@ -113,26 +139,45 @@ def test_the_users_arguments_win_over_the_overrides_of_roles() -> None:
 
 
 def test_ranks_meet_without_ray() -> None:
-    nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
+    nodes = [
+        {"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")
+    ]
     head, worker = ({**plan, "executor": "mp", "nodes": nodes} for plan in (PLAN, WORKER))
     both = ["--tensor-parallel-size=2", "--pipeline-parallel-size=1", "--distributed-executor-backend=mp", "--nnodes=2"]
     meet = ["--master-addr=10.110.0.1", "--master-port=29501"]
-    assert launch.vllm_argv(head)[3:] == ["--served-model-name=tiny", "--host=127.0.0.1", "--port=8000", *both, "--node-rank=0", *meet]
+    assert launch.vllm_argv(head)[3:] == [
+        "--served-model-name=tiny",
+        "--host=127.0.0.1",
+        "--port=8000",
+        *both,
+        "--node-rank=0",
+        *meet,
+    ]
     assert launch.vllm_argv(worker)[3:] == ["--served-model-name=tiny", "--headless", *both, "--node-rank=1", *meet]
     started = launch.start_argv(worker)
-    assert started[:5] == ["/usr/bin/python3", "-B", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
+    assert started[:5] == [
+        "/usr/bin/python3",
+        "-B",
+        "/usr/local/lib/gb10-rank.py",
+        "--address=10.110.0.1",
+        "--port=29502",
+    ]
     assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch.vllm_argv(worker)]
     assert launch.start_digest(worker) == launch.start_digest(head), "the same group"
     assert launch.start_digest(head)[:16] not in " ".join(started), "every user can read arguments"
 
 
 def test_a_single_node_meets_nobody() -> None:
-    argv = launch.vllm_argv({**PLAN, "executor": "mp", "nodes": [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]})
+    argv = launch.vllm_argv(
+        {**PLAN, "executor": "mp", "nodes": [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]}
+    )
     assert argv[-1] == "--distributed-executor-backend=mp"
 
 
 def test_replicas_meet_at_the_heads_address() -> None:
-    nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
+    nodes = [
+        {"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")
+    ]
     common = {"nodes": nodes, "tensor_parallel_size": 1, "data_parallel_size": 2}
     meet = ["--data-parallel-size=2", "--data-parallel-size-local=1", "--data-parallel-address=10.110.0.1"]
     head, worker = ({**plan, **common, "executor": "mp"} for plan in (PLAN, WORKER))
@@ -197,7 +242,10 @@ def test_podman_has_its_own_words_for_gpus_and_cgroups() -> None:
     assert (argv[0], option(argv, "device"), option(argv, "gpus")) == ("podman", "/dev/infiniband", None)
     assert "--device=nvidia.com/gpu=all" in argv
     # The user's options come last and win.
-    assert (option(argv, "cgroups"), argv.index("--cgroups=disabled") > argv.index("--cgroups=split")) == ("disabled", True)
+    assert (option(argv, "cgroups"), argv.index("--cgroups=disabled") > argv.index("--cgroups=split")) == (
+        "disabled",
+        True,
+    )
 
 
 def test_a_container_without_gpu_and_adapters() -> None:
@@ -218,7 +266,10 @@ def test_a_container_mounts_what_additions_bring_and_runs_the_image_that_was_pro
         "nccl_sm121_build": {"environment": {"LD_PRELOAD": "/opt/gb10/nccl/x/lib/libnccl.so.2"}, "mounts": [mount]},
         "vllm_runtime": {"environment": {}, "files": {IMAGE: "2" * 64}, "mounts": []},
     }
-    argv = contained(node={**INSIDE["node"], "additions": found}, serve={"args": [], "user_args": [], "files": [{"path": "/opt/gb10/files/p.py"}]})
+    argv = contained(
+        node={**INSIDE["node"], "additions": found},
+        serve={"args": [], "user_args": [], "files": [{"path": "/opt/gb10/files/p.py"}]},
+    )
     assert "--mount=type=bind,source=/opt/gb10/nccl/x,target=/opt/gb10/nccl/x,readonly" in argv
     assert "--mount=type=bind,source=/opt/gb10/files,target=/opt/gb10/files,readonly" in argv
     assert argv[-4:] == ["--entrypoint=vllm", "2" * 64, "serve", "x"]
@@ -246,16 +297,31 @@ def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
     given = ["--user=root", "--network=host", "--env=HOME=/root"]
     argv = launch.look_argv({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}}, ["python3"])
     assert set(given) <= set(argv)
-    assert (option(argv, "user"), option(argv, "network"), option(argv, "env")) == ("65534:65534", "none", "NVIDIA_VISIBLE_DEVICES=void")
+    assert (option(argv, "user"), option(argv, "network"), option(argv, "env")) == (
+        "65534:65534",
+        "none",
+        "NVIDIA_VISIBLE_DEVICES=void",
+    )
 
 
 def test_the_plan_names_the_image() -> None:
-    serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "recipe": [], "memory": [], "findings": [], "warnings": []}
+    serve = {
+        **INSIDE["serve"],
+        "nccl": "",
+        "why": [],
+        "model": [],
+        "recipe": [],
+        "memory": [],
+        "findings": [],
+        "warnings": [],
+    }
     serve["expected"] = {"context": 0, "tokens_per_second": 0.0}
     stack = {"vllm": "0.32.0", "name": "current"}
     node = {**INSIDE["node"], "foreseen": {}, "capability": "", "interface": "", "secrets": [], "packages": {}}
     parts = {"nccl": {"build": False, "why": []}, "build": {"state": "off", "why": []}}
-    said = plan_text.lines({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "label": "", **parts}, 1)
+    said = plan_text.lines(
+        {**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "label": "", **parts}, 1
+    )
     assert f"in containers of {IMAGE}, run by docker" in said
 
 
@@ -272,7 +338,10 @@ def test_ranks_in_containers_start_and_end_together() -> None:
 
 @pytest.mark.parametrize(
     "argv",
-    [launch.ray_argv(PLAN, 1, ["--num-gpus=4"]), launch.vllm_argv({**PLAN, "serve": {"args": ["--num-gpus=2"], "user_args": ["--num-gpus=4"]}})],
+    [
+        launch.ray_argv(PLAN, 1, ["--num-gpus=4"]),
+        launch.vllm_argv({**PLAN, "serve": {"args": ["--num-gpus=2"], "user_args": ["--num-gpus=4"]}}),
+    ],
     ids=["ray", "vllm"],
 )
 def test_the_users_arguments_come_last(argv: list[str]) -> None:
@@ -282,11 +351,17 @@ def test_the_users_arguments_come_last(argv: list[str]) -> None:
 
 def test_own_environment() -> None:
     fabric = {"VLLM_HOST_IP": "10.110.0.1", "NCCL_SOCKET_IFNAME": "enp1s0f1np1"}
-    variables = launch.own_environment(fabric, {"PATH": "/bin"}, "gb10", "/srv/models/tiny", {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "mine"})
+    variables = launch.own_environment(
+        fabric, {"PATH": "/bin"}, "gb10", "/srv/models/tiny", {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "mine"}
+    )
     assert variables["NCCL_SOCKET_IFNAME"] == "mine", "the user's own win"
     assert (variables["VLLM_HOST_IP"], variables["NCCL_DEBUG"]) == ("10.110.0.1", "INFO")
     # Without authentication any host on the fabric may run code.
-    assert (variables["RAY_AUTH_MODE"], variables["RAY_memory_monitor_refresh_ms"], variables["RAY_DEDUP_LOGS"]) == ("token", "0", "0")
+    assert (variables["RAY_AUTH_MODE"], variables["RAY_memory_monitor_refresh_ms"], variables["RAY_DEDUP_LOGS"]) == (
+        "token",
+        "0",
+        "0",
+    )
     assert (variables["HF_HUB_OFFLINE"], variables["TRITON_CACHE_DIR"]) == ("1", "/var/lib/gb10/.triton/cache")
     assert "HF_HUB_OFFLINE" not in launch.own_environment(fabric, {}, "gb10", "org/model", {})
 
@@ -363,7 +438,9 @@ def systemd_words(line: str) -> list[str]:
             word = (word or "") + character
     assert not quoted
     words += [word] if word is not None else []
-    assert all("%" not in word.replace("%%", "") and "$" not in word.replace("$$", "") for word in words), "a specifier or a variable"
+    assert all("%" not in word.replace("%%", "") and "$" not in word.replace("$$", "") for word in words), (
+        "a specifier or a variable"
+    )
     return [word.replace("%%", "%").replace("$$", "$") for word in words]
 
 
@@ -372,7 +449,9 @@ LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=("C
 
 
 @given(st.lists(LINE, min_size=1))
-@example(["/bin/vllm", '--json={"a": "b c"}', "$HOME", "100%n", "", ";", "it's", "back\\slash", "tab\there", "\\x41", "~"])
+@example(
+    ["/bin/vllm", '--json={"a": "b c"}', "$HOME", "100%n", "", ";", "it's", "back\\slash", "tab\there", "\\x41", "~"]
+)
 def test_systemd_reads_back_every_word(argv: list[str]) -> None:
     assert systemd_words(systemd.exec_line(argv)) == argv
 
@@ -420,23 +499,31 @@ def test_systemd_reads_back_every_variable(variables: dict[str, str]) -> None:
 
 
 @given(st.dictionaries(NAMES, LINE))
-@example({"A": "two words \"quoted\" \\ $x `y` \u2028 \x0b end ", "B": "'a' # b", "C": "", "D": "{\"a\": \"b\\\\\"}", "E": "*"})
+@example(
+    {"A": 'two words "quoted" \\ $x `y` \u2028 \x0b end ', "B": "'a' # b", "C": "", "D": '{"a": "b\\\\"}', "E": "*"}
+)
 def test_the_gates_and_an_engine_read_back_every_variable(variables: dict[str, str]) -> None:
     found = systemd.variables_of_file(f"# salt\n{systemd.environment_file(variables)}")
     assert found == variables
     lines = systemd.engine_file(found).split("\n")
     # Docker and Podman drop blanks before a name, and a carriage return at the end.
-    assert {line.partition("=")[0]: line.partition("=")[2].removesuffix("\r") for line in lines if line.lstrip(" \t")} == variables
+    assert {
+        line.partition("=")[0]: line.partition("=")[2].removesuffix("\r") for line in lines if line.lstrip(" \t")
+    } == variables
 
 
 @settings(max_examples=30)
 @given(VARIABLES)
-@example({"GB10_TEST_a": "$HOME `id` \"q\" it's \\ ! * ~ # ; & | < > ( ) \t end ", "GB10_TEST_b": "", "GB10_TEST_c": "~"})
+@example(
+    {"GB10_TEST_a": '$HOME `id` "q" it\'s \\ ! * ~ # ; & | < > ( ) \t end ', "GB10_TEST_b": "", "GB10_TEST_c": "~"}
+)
 def test_a_shell_reads_back_every_variable(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]) -> None:
     path = tmp_path_factory.getbasetemp() / "variables.env"
     path.write_bytes(systemd.environment_file(variables).encode())
     script = f"set -a; . {shlex.quote(str(path))}; exec env -0"
-    answer = subprocess.run(["sh", "-c", script], capture_output=True, check=True, env={"PATH": "/usr/bin:/bin", "HOME": str(Path("/"))})
+    answer = subprocess.run(
+        ["sh", "-c", script], capture_output=True, check=True, env={"PATH": "/usr/bin:/bin", "HOME": str(Path("/"))}
+    )
     assert answer.stderr == b""
     found = dict(entry.split("=", 1) for entry in answer.stdout.decode().split("\0") if entry.startswith("GB10_TEST_"))
     assert found == variables
@@ -447,7 +534,9 @@ def test_an_environment_file_is_sorted() -> None:
 
 
 def test_all_bad_variables_are_named() -> None:
-    with pytest.raises(ValueError, match=r"'1A' is not the name.*'B-C' is not the name.*D contains a line break") as raised:
+    with pytest.raises(
+        ValueError, match=r"'1A' is not the name.*'B-C' is not the name.*D contains a line break"
+    ) as raised:
         systemd.environment_file({"1A": "x", "B-C": "x", "D": "a\nsecret", "E": "fine"})
     assert "secret" not in str(raised.value)
 
@@ -455,7 +544,12 @@ def test_all_bad_variables_are_named() -> None:
 def test_a_client_in_a_container() -> None:
     argv = launch.client_argv(INSIDE, "gb10-smoke", ["KEY"], ["vllm", "bench"], "990:980")
     assert argv[:6] == ["docker", "run", "--rm", "--pull=never", "--name=gb10-smoke", "--cap-drop=ALL"]
-    assert (option(argv, "user"), option(argv, "network"), option(argv, "gpus"), option(argv, "entrypoint")) == ("990:980", "host", "all", "vllm")
+    assert (option(argv, "user"), option(argv, "network"), option(argv, "gpus"), option(argv, "entrypoint")) == (
+        "990:980",
+        "host",
+        "all",
+        "vllm",
+    )
     assert argv[-3:] == ["--entrypoint=vllm", IMAGE, "bench"]
     assert [word for word in argv if word.startswith("--env=")] == ["--env=HOME=/var/lib/gb10", "--env=KEY"]
     assert [word for word in argv if word.startswith("--mount=")] == [

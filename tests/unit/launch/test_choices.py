@@ -92,20 +92,28 @@ def test_the_choices_of_two_h200_in_one_host() -> None:
         "graph_seconds": ["7"],
     }
     assert "alice" not in json.dumps(read)
-    shown = "attention FLASH_ATTN; MoE TRITON Fp8; linear layers CutlassFP8ScaledMMLinearKernel; sampler FlashInfer; autotuning on"
+    shown = (
+        "attention FLASH_ATTN; MoE TRITON Fp8; linear layers CutlassFP8ScaledMMLinearKernel; sampler FlashInfer; "
+        "autotuning on"
+    )
     assert choices.summary(read) == shown
 
 
 def test_the_kernels_that_ray_would_drop_as_repeated_lines_differ() -> None:
     """Without RAY_DEDUP_LOGS=0 Ray compares lines without their words that contain digits."""
-    lines = [f"(Worker_TP{rank} pid={rank}) INFO 11-21 19:20:02 [a.py:1] Selected {name} for Fp8" for rank, name in enumerate(("AFP8", "BFP8"))]
+    lines = [
+        f"(Worker_TP{rank} pid={rank}) INFO 11-21 19:20:02 [a.py:1] Selected {name} for Fp8"
+        for rank, name in enumerate(("AFP8", "BFP8"))
+    ]
     first, second = choices.read(lines)
     assert choices.differ(first["found"]["kernel"], second["found"]["kernel"])
 
 
 def test_many_values_and_processes_are_cut() -> None:
     line = "(Worker_TP{0} pid={0}) INFO 11-21 19:20:02 [a.py:1] Selected K{1} for Q"
-    assert choices.read(line.format(1, number) for number in range(100)) == [process("Worker_TP1", kernel=[f"K{number}" for number in range(16)])]
+    assert choices.read(line.format(1, number) for number in range(100)) == [
+        process("Worker_TP1", kernel=[f"K{number}" for number in range(16)])
+    ]
     assert len(choices.read(line.format(number, 1) for number in range(100))) == 64
 
 
@@ -126,7 +134,10 @@ def test_other_lines_have_no_value(line: str) -> None:
 
 
 def test_the_name_of_a_process_is_its_last_one() -> None:
-    lines = ["(Worker pid=7) INFO 1-1 1:1 [a.py:1] vLLM is using nccl==2.30.7", "(Worker_PP0_TP1 pid=7) INFO 1-1 1:1 [a.py:1] Selected A for B"]
+    lines = [
+        "(Worker pid=7) INFO 1-1 1:1 [a.py:1] vLLM is using nccl==2.30.7",
+        "(Worker_PP0_TP1 pid=7) INFO 1-1 1:1 [a.py:1] Selected A for B",
+    ]
     lines.append("(RayWorkerProc pid=7) spark1:7:9 [0] NCCL INFO Using network IB")
     assert choices.read(lines) == [process("Worker_PP0_TP1", nccl=["2.30.7"], kernel=["A"], network=["IB"])]
     assert (choices.stage(process("Worker_PP0_TP1")), choices.stage(process("Worker_TP1"))) == ("PP0", "")
@@ -134,7 +145,13 @@ def test_the_name_of_a_process_is_its_last_one() -> None:
 
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
-    [([], ["A"], False), (["A"], ["A"], False), (["A"], ["B"], True), (["A", "B"], ["B"], False), (["A", "B"], ["B", "C"], True)],
+    [
+        ([], ["A"], False),
+        (["A"], ["A"], False),
+        (["A"], ["B"], True),
+        (["A", "B"], ["B"], False),
+        (["A", "B"], ["B", "C"], True),
+    ],
 )
 def test_a_part_of_the_choices_is_no_difference(one: list[str], other: list[str], expected: bool) -> None:
     assert choices.differ(one, other) is choices.differ(other, one) is expected
@@ -176,7 +193,11 @@ def test_any_line_is_read(lines: list[str]) -> None:
 
 
 def ranks(count: int, *texts: str) -> list[str]:
-    return [f"(Worker_TP{number} pid={number}) INFO 11-25 10:00:00 [a.py:1] {text}" for number in range(count) for text in texts]
+    return [
+        f"(Worker_TP{number} pid={number}) INFO 11-25 10:00:00 [a.py:1] {text}"
+        for number in range(count)
+        for text in texts
+    ]
 
 
 def test_a_log_has_limits() -> None:
@@ -212,15 +233,32 @@ def test_a_stored_result_at_its_limits() -> None:
 
 
 def test_the_ranks_of_a_message() -> None:
-    found = [process("Worker_PP1_TP0", nccl=["2"]), process("", nccl=["3"]), process("APIServer", nccl=["2"]), process("Worker_TP1", nccl=[])]
+    found = [
+        process("Worker_PP1_TP0", nccl=["2"]),
+        process("", nccl=["3"]),
+        process("APIServer", nccl=["2"]),
+        process("Worker_TP1", nccl=[]),
+    ]
     assert choices.ranks(found, "nccl") == found[:2]
     assert [choices.stage(each) for each in found] == ["PP1", "", "", ""]
     assert choices.values(found, "nccl") == ["2", "3"]
-    differ = [(["a"], ["a", "b"], False), (["a", "b"], ["b", "c"], True), ([], ["a"], False), (["a"], ["b"], True), (["a", "b"], ["a"], False)]
-    assert [choices.differ(one, other) for one, other, _expected in differ] == [expected for *_lists, expected in differ]
+    differ = [
+        (["a"], ["a", "b"], False),
+        (["a", "b"], ["b", "c"], True),
+        ([], ["a"], False),
+        (["a"], ["b"], True),
+        (["a", "b"], ["a"], False),
+    ]
+    assert [choices.differ(one, other) for one, other, _expected in differ] == [
+        expected for *_lists, expected in differ
+    ]
 
 
 def test_all_ranks_must_make_these_choices_alike() -> None:
     compared = {name for name, message in choices.MESSAGES.items() if message.compared}
     assert compared == {"attention", "moe_backend", "kernel", "sampler", "autotune", "nccl", "network"}
-    assert {name for name, message in choices.MESSAGES.items() if message.warning} == {"table", "weight_only", "fallback"}
+    assert {name for name, message in choices.MESSAGES.items() if message.warning} == {
+        "table",
+        "weight_only",
+        "fallback",
+    }

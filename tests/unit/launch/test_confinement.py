@@ -7,9 +7,19 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import confine
 
 def test_a_unit_of_a_user_is_confined_like_the_ranks() -> None:
     command = confinement.transient("gb10", ["/srv/models"], ["RuntimeMaxSec=60"])
-    assert command[:7] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10", "--property=RuntimeMaxSec=60"]
+    assert command[:7] == [
+        "systemd-run",
+        "--wait",
+        "--pipe",
+        "--quiet",
+        "--collect",
+        "--uid=gb10",
+        "--property=RuntimeMaxSec=60",
+    ]
     assert "--property=NoNewPrivileges=yes" in command
-    assert [word for word in command if "ReadWritePaths" in word] == ["--property=ReadWritePaths=/var/lib/gb10 /srv/models"]
+    assert [word for word in command if "ReadWritePaths" in word] == [
+        "--property=ReadWritePaths=/var/lib/gb10 /srv/models"
+    ]
     # The unit ends before the user's other processes do.
     assert not [word for word in command if "RemoveIPC" in word]
 

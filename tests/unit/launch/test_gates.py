@@ -37,7 +37,10 @@ def plan(index: int, **changes: Any) -> dict[str, Any]:
 
 def found(**changes: Any) -> gates.Found:
     """Return an observation of the plan's head with all gates open."""
-    interfaces = {link["interface"]: {"mtu": link["mtu"], "addresses": [f"{link['address']}/24"]} for link in gates.settings(plan(0), True)["links"]}
+    interfaces = {
+        link["interface"]: {"mtu": link["mtu"], "addresses": [f"{link['address']}/24"]}
+        for link in gates.settings(plan(0), True)["links"]
+    }
     return replace(gates.Found(interfaces, (), "", (), 120 * GIB, 128 * GIB, 0.0), **changes)
 
 
@@ -55,7 +58,10 @@ def test_the_settings_follow_the_plan() -> None:
     assert (head["seconds"], head["drop_caches"], head["gpu"]) == (600, True, True)
     assert head["memory"] == PLAN["serve"]["needs"].get("spark1", 0)
     assert head["peers"]["gb10-ray"] == [], "workers join the head's Ray, so it does not wait for them"
-    assert [(peer["address"], peer["listens"]) for peer in head["peers"]["gb10-vllm"]] == [("10.110.0.2", False), ("10.110.1.2", False)]
+    assert [(peer["address"], peer["listens"]) for peer in head["peers"]["gb10-vllm"]] == [
+        ("10.110.0.2", False),
+        ("10.110.1.2", False),
+    ]
     assert [(peer["address"], peer["port"], peer["listens"]) for peer in worker["peers"]["gb10-ray"]] == [
         ("10.110.0.1", 6379, True),
         ("10.110.1.1", 6379, False),
@@ -102,7 +108,11 @@ def test_open_gates_have_no_problem() -> None:
             "spark1.gates.fabric.enp1s0f1np1",
             "MTU 1500. Expected: MTU 9000",
         ),
-        ({"interfaces": {"enp1s0f1np1": {"mtu": 9000, "addresses": []}}}, "spark1.gates.fabric.enp1s0f1np1", "no address. Expected: 10.110.0.1"),
+        (
+            {"interfaces": {"enp1s0f1np1": {"mtu": 9000, "addresses": []}}},
+            "spark1.gates.fabric.enp1s0f1np1",
+            "no address. Expected: 10.110.0.1",
+        ),
         ({"gpu": "nvidia-smi does not answer within 30 s"}, "spark1.gates.gpu", "does not answer"),
         ({"missing": ["/opt/x/libnccl.so.2"]}, "spark1.gates.nccl", "/opt/x/libnccl.so.2 does not exist"),
         (
@@ -110,7 +120,11 @@ def test_open_gates_have_no_problem() -> None:
             "spark1.gates.peers.spark2",
             "10.110.1.2 does not answer. Expected: its kernel answers on this rail",
         ),
-        ({"available": 99 * GIB, "processes": [{"pid": 7, "name": "hog", "bytes": 20 * GIB}]}, "spark1.gates.memory", "hog (pid 7, 20.0 GiB)"),
+        (
+            {"available": 99 * GIB, "processes": [{"pid": 7, "name": "hog", "bytes": 20 * GIB}]},
+            "spark1.gates.memory",
+            "hog (pid 7, 20.0 GiB)",
+        ),
     ],
     ids=["interface", "mtu", "address", "gpu", "nccl", "peer", "memory"],
 )
@@ -186,7 +200,9 @@ def test_a_hanging_driver_does_not_hang_the_gates(tmp_path: Path, monkeypatch: p
         ("true", "nvidia-smi ended with status 0 and lists no GPU"),
     ],
 )
-def test_the_gpu_answers_or_a_reason_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str) -> None:
+def test_the_gpu_answers_or_a_reason_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
+) -> None:
     program(tmp_path, "nvidia-smi", script)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     assert io_gates._gpu() == reason
@@ -201,16 +217,35 @@ def installed(tmp_path: Path) -> Installed:
     installed_program = install("gates", tmp_path)
 
     def run(*arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
-        settings = {"node": "spark1", "seconds": 1, "drop_caches": False, "links": [], "gpu": False, "libraries": [], "memory": 0}
+        settings = {
+            "node": "spark1",
+            "seconds": 1,
+            "drop_caches": False,
+            "links": [],
+            "gpu": False,
+            "libraries": [],
+            "memory": 0,
+        }
         path = tmp_path / "gates.json"
         path.write_text(json.dumps({**settings, "peers": {"gb10-ray": []}, **changes}), encoding="utf-8")
         ranks = tmp_path / "cluster.env"
         ranks.write_text(systemd.environment_file(RANKS), encoding="utf-8")
         credentials = tmp_path / "credentials"
         credentials.mkdir(exist_ok=True)
-        (credentials / "api.env").write_text(systemd.environment_file({"SECRET": "api", "VLLM_API_KEY": KEY}), encoding="utf-8")
-        (credentials / "secret.env").write_text(f"# salt\n{systemd.environment_file({'SECRET': 'secret', 'HF_TOKEN': KEY})}", encoding="utf-8")
-        words = [sys.executable, *gates.argv("gb10-ray")[1:3], str(installed_program), f"--settings={path}", f"--environment={ranks}", *arguments]
+        (credentials / "api.env").write_text(
+            systemd.environment_file({"SECRET": "api", "VLLM_API_KEY": KEY}), encoding="utf-8"
+        )
+        (credentials / "secret.env").write_text(
+            f"# salt\n{systemd.environment_file({'SECRET': 'secret', 'HF_TOKEN': KEY})}", encoding="utf-8"
+        )
+        words = [
+            sys.executable,
+            *gates.argv("gb10-ray")[1:3],
+            str(installed_program),
+            f"--settings={path}",
+            f"--environment={ranks}",
+            *arguments,
+        ]
         environment = {**os.environ, "CREDENTIALS_DIRECTORY": str(credentials)}
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environment)
 
@@ -218,7 +253,9 @@ def installed(tmp_path: Path) -> Installed:
 
 
 def test_the_service_replaces_the_program_and_gets_the_variables(installed: Installed) -> None:
-    done = installed("gb10-ray", "--", "sh", "-c", 'echo "started $PYTHONPATH $NCCL_DEBUG $SECRET $VLLM_API_KEY $HF_TOKEN"; exit 7')
+    done = installed(
+        "gb10-ray", "--", "sh", "-c", 'echo "started $PYTHONPATH $NCCL_DEBUG $SECRET $VLLM_API_KEY $HF_TOKEN"; exit 7'
+    )
     assert done.returncode == 7, done.stderr
     # Other programs of this machine may have left something.
     lines = [line for line in done.stdout.splitlines() if not line.startswith("gb10-gates removed")]
@@ -249,7 +286,9 @@ def test_the_separator_of_the_service_is_kept(installed: Installed) -> None:
 
 
 def test_a_closed_gate_ends_the_start_with_its_reason(installed: Installed) -> None:
-    done = installed("gb10-ray", "--", "echo", "started", seconds=0, libraries=["/no/such/libnccl.so.2"], memory=1 << 60)
+    done = installed(
+        "gb10-ray", "--", "echo", "started", seconds=0, libraries=["/no/such/libnccl.so.2"], memory=1 << 60
+    )
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith(f"{gates.REFUSED}spark1.gates.nccl: /no/such/libnccl.so.2 does not exist. Expected: ")
     assert "spark1.gates.memory: " in done.stdout
@@ -285,7 +324,9 @@ def test_without_settings_it_names_the_playbook(tmp_path: Path, capsys: pytest.C
     assert "Fix: run site.yml" in capsys.readouterr().out
 
 
-def test_it_waits_for_a_peer_that_boots(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], listener: socket.socket) -> None:
+def test_it_waits_for_a_peer_that_boots(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], listener: socket.socket
+) -> None:
     port = listener.getsockname()[1]
     peer = {"name": "spark2", "address": "127.0.0.1", "port": port, "listens": True}
     given = {**gates.settings(plan(0), True), "links": [], "gpu": False, "peers": {"gb10-vllm": [peer]}, "memory": 0}
@@ -293,7 +334,9 @@ def test_it_waits_for_a_peer_that_boots(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setattr(io_gates, "answers", lambda _peer: next(answered))
     assert io_gates.wait(given, "gb10-vllm", pause=0) == ""
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["gb10-gates wait", f"{gates.OPEN}0 s"], "a gate that stays closed is reported once"
+    assert [line.split(":")[0] for line in lines] == ["gb10-gates wait", f"{gates.OPEN}0 s"], (
+        "a gate that stays closed is reported once"
+    )
 
 
 def test_the_page_cache_is_dropped_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,9 +369,11 @@ def test_the_role_installs_where_the_units_look() -> None:
 @pytest.mark.parametrize("unit", ["ray_cluster/templates/gb10-ray", "vllm_serve/templates/gb10-vllm"])
 def test_restarts_are_bounded_by_the_plan(unit: str) -> None:
     lines = read(f"roles/{unit}.service.j2").splitlines()
-    assert {"StartLimitIntervalSec={{ gb10_plan.restart.interval }}", "StartLimitBurst={{ gb10_plan.restart.attempts }}", "Restart=always"} <= set(
-        lines
-    )
+    assert {
+        "StartLimitIntervalSec={{ gb10_plan.restart.interval }}",
+        "StartLimitBurst={{ gb10_plan.restart.attempts }}",
+        "Restart=always",
+    } <= set(lines)
     assert {"OOMScoreAdjust={{ gb10_plan.oom_score }}", "MemoryMax={{ gb10_plan.memory_max }}%"} <= set(lines)
     assert f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.program('gates')} --drop-caches" in lines
 
@@ -342,7 +387,9 @@ def test_a_program_that_does_not_exist_has_the_status_of_a_shell() -> None:
     ("status", "stdout", "stderr", "reason"),
     [(1, "GB10", "", "GB10"), (9, "", "x" * 300, "x" * 200), (-9, "a\n b", "", "a b"), (0, "GB10", "y", "")],
 )
-def test_the_reason_of_a_gpu_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, status: int, stdout: str, stderr: str, reason: str) -> None:
+def test_the_reason_of_a_gpu_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, status: int, stdout: str, stderr: str, reason: str
+) -> None:
     monkeypatch.setattr(io_gates, "run", lambda _argv: (status, stdout, stderr))
     assert io_gates._gpu() == reason
 
@@ -357,13 +404,19 @@ class Closed:
         monkeypatch.setattr(io_gates, "say", self.said.append)
         monkeypatch.setattr(io_gates, "observe", lambda _given, _unit, waited: self.waited.append(waited))
         problems = [(at, Problem(name, "closed", "open", "wait")) for name, at in opens.items()]
-        monkeypatch.setattr(io_gates.gates, "problems", lambda _given, _found: [problem for at, problem in problems if self.now < 1000 + at])
+        monkeypatch.setattr(
+            io_gates.gates,
+            "problems",
+            lambda _given, _found: [problem for at, problem in problems if self.now < 1000 + at],
+        )
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
 
 
-def test_closed_gates_are_reported_after_two_minutes_whenever_they_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_gates_are_reported_after_two_minutes_whenever_they_are_observed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     host = Closed(monkeypatch, a=300)
     assert io_gates.wait({"seconds": 600}, "gb10-vllm", 50) == ""
     assert len(host.said) == 3, "at 0 and 150 s, and when it is open"
@@ -389,7 +442,13 @@ def test_closed_gates_end_the_wait(monkeypatch: pytest.MonkeyPatch, seconds: int
 def test_a_node_without_peers_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_gates, "_gpu", lambda: "no driver")
     monkeypatch.setattr(io_gates.io_facts, "interfaces", lambda _run: {"port0": {}})
-    given = {"peers": {"gb10-vllm": []}, "links": [], "gpu": False, "libraries": ["/no/such", "/etc/passwd", "/etc"], "memory": 0}
+    given = {
+        "peers": {"gb10-vllm": []},
+        "links": [],
+        "gpu": False,
+        "libraries": ["/no/such", "/etc/passwd", "/etc"],
+        "memory": 0,
+    }
     found = io_gates.observe(given, "gb10-vllm", 3.0)
     assert (found.interfaces, found.silent, found.gpu, found.waited, found.processes) == ({}, [], "", 3.0, ())
     assert found.missing == ["/no/such", "/etc"]
@@ -402,12 +461,19 @@ def test_a_node_without_peers_is_observed(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize(
     ("error", "listens", "answers"),
     [
-        (None, True, True), (TimeoutError(), False, False), (ConnectionRefusedError(errno.ECONNREFUSED, ""), False, True),
-        (ConnectionRefusedError(errno.ECONNREFUSED, ""), True, False), (OSError(errno.EHOSTUNREACH, ""), False, False),
-        (OSError(errno.ENETUNREACH, ""), False, False), (OSError(errno.EHOSTDOWN, ""), False, False), (OSError(errno.ENETDOWN, ""), False, False),
+        (None, True, True),
+        (TimeoutError(), False, False),
+        (ConnectionRefusedError(errno.ECONNREFUSED, ""), False, True),
+        (ConnectionRefusedError(errno.ECONNREFUSED, ""), True, False),
+        (OSError(errno.EHOSTUNREACH, ""), False, False),
+        (OSError(errno.ENETUNREACH, ""), False, False),
+        (OSError(errno.EHOSTDOWN, ""), False, False),
+        (OSError(errno.ENETDOWN, ""), False, False),
     ],
-)  # fmt: skip
-def test_an_answer_of_a_peer(monkeypatch: pytest.MonkeyPatch, error: OSError | None, listens: bool, answers: bool) -> None:
+)
+def test_an_answer_of_a_peer(
+    monkeypatch: pytest.MonkeyPatch, error: OSError | None, listens: bool, answers: bool
+) -> None:
     def connect(place: tuple[str, int], seconds: float) -> socket.socket:
         assert (place, seconds) == (("10.0.0.1", 22), 2.0)
         if error:
@@ -426,5 +492,6 @@ def test_leftovers_cost_no_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest
         monkeypatch.setattr(io_gates.io_leftovers, "remove", remove)
         io_gates._clean()
     assert capsys.readouterr().out == (
-        "gb10-gates removed files of killed ranks: 2, such as /a\ngb10-gates could not remove files of killed ranks: no\n"
+        "gb10-gates removed files of killed ranks: 2, such as /a\ngb10-gates could not remove files of killed "
+        "ranks: no\n"
     )

@@ -1,4 +1,5 @@
-"""Comparisons with the node's files, services and API key that the run has read: the core, its reader, and the actions."""
+"""Comparisons with the node's files, services and API key that the run has read: the core, its reader, and the
+actions."""
 
 from __future__ import annotations
 
@@ -83,8 +84,12 @@ def files(text: str) -> dict[str, Any]:
     return {"directories": ["/a"], "files": [{"path": "/a/program", "content": text}]}
 
 
-@pytest.mark.parametrize(("facts", "text", "connects"), [(known(), "1\n", False), (known(), "2\n", True), ({}, "1\n", True)])
-def test_files_are_compared_without_a_connection(monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], text: str, connects: bool) -> None:
+@pytest.mark.parametrize(
+    ("facts", "text", "connects"), [(known(), "1\n", False), (known(), "2\n", True), ({}, "1\n", True)]
+)
+def test_files_are_compared_without_a_connection(
+    monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], text: str, connects: bool
+) -> None:
     node = Node(monkeypatch, root_files, {**files(text), "known": facts})
     assert node.run()["changed"] is connects
     assert node.calls == ([files(text)] if connects else [])
@@ -100,7 +105,9 @@ def test_files_are_compared_without_a_connection(monkeypatch: pytest.MonkeyPatch
     ],
     ids=["equal", "unit", "inputs", "failed"],
 )
-def test_a_service_is_compared_without_a_connection(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: tuple[bool, ...]) -> None:
+def test_a_service_is_compared_without_a_connection(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: tuple[bool, ...]
+) -> None:
     node = Node(monkeypatch, systemd_unit_info, {"name": NAME, "unit": UNIT, "known": known(**changes)})
     result = node.run()
     assert tuple(result[key] for key in ("differs", "restart_needed", "start_needed")) == expected
@@ -114,7 +121,9 @@ def test_the_action_and_the_module_return_the_same_keys(monkeypatch: pytest.Monk
     assert action.keys() == module.keys() - {"invocation"}
 
 
-@pytest.mark.parametrize("arguments", [{"known": {}, "unit": UNIT}, {"known": known()}, {"known": known(services={}), "unit": UNIT}])
+@pytest.mark.parametrize(
+    "arguments", [{"known": {}, "unit": UNIT}, {"known": known()}, {"known": known(services={}), "unit": UNIT}]
+)
 def test_an_unknown_service_is_read(monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]) -> None:
     node = Node(monkeypatch, systemd_unit_info, {"name": NAME, "log": True, **arguments})
     assert node.run() == {"changed": True}
@@ -126,7 +135,9 @@ def test_an_unknown_service_is_read(monkeypatch: pytest.MonkeyPatch, arguments: 
     [({}, False), ({"interfaces": {"port1": {"addresses": []}}}, True), ({"files": {}}, True)],
     ids=["equal", "no address", "no file"],
 )
-def test_the_rank_environment_is_compared_without_a_connection(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], connects: bool) -> None:
+def test_the_rank_environment_is_compared_without_a_connection(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], connects: bool
+) -> None:
     node_address = {"node": "s1", "address": ADDRESS, "interface": "port1", "ray_node_ip_address": ADDRESS}
     arguments = {**node_address, "nodes": {"s1": ADDRESS}, "environment": RANKS}
     facts = known(files={"/etc/gb10/cluster.env": sha256(host_ip.text(RANKS, ADDRESS))}) | changes
@@ -143,7 +154,7 @@ def api_files(folder: Path, key: str, ranks: dict[str, str]) -> tuple[str, str]:
     return key_file, environment_file
 
 
-@pytest.mark.parametrize("key", [KEY, "a$\"%-a-quoted-key"], ids=["plain", "quoted"])
+@pytest.mark.parametrize("key", [KEY, 'a$"%-a-quoted-key'], ids=["plain", "quoted"])
 def test_a_known_key_has_the_modules_version(tmp_path: Path, key: str) -> None:
     key_file, environment_file = api_files(tmp_path, key, RANKS)
     found = io_installed._api_key(key_file, environment_file)
@@ -167,7 +178,13 @@ def test_changed_files_of_a_key_are_unknown(tmp_path: Path, change: str) -> None
 
 @pytest.mark.parametrize(
     ("arguments", "connects"),
-    [({}, False), ({"key": KEY}, True), ({"state": "absent"}, True), ({"key_file": "/x"}, True), ({"environment": {"PYTHONPATH": "/y"}}, True)],
+    [
+        ({}, False),
+        ({"key": KEY}, True),
+        ({"state": "absent"}, True),
+        ({"key_file": "/x"}, True),
+        ({"environment": {"PYTHONPATH": "/y"}}, True),
+    ],
     ids=["generated", "given", "absent", "elsewhere", "other ranks"],
 )
 def test_a_generated_key_is_compared_without_a_connection(

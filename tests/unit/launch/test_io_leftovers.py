@@ -27,7 +27,16 @@ def names(folder: Path) -> set[str]:
 
 
 def test_unused_shared_memory_is_removed_and_the_rest_stays(folder: Path) -> None:
-    for name in ("psm_0a1b2c3d", "nccl-AbCdEf", "sem.mp-x1y2z3", "torch_12_34", "psm_ffffffff", "psm_eeeeeeee", "somebodys", "psm_other.txt"):
+    for name in (
+        "psm_0a1b2c3d",
+        "nccl-AbCdEf",
+        "sem.mp-x1y2z3",
+        "torch_12_34",
+        "psm_ffffffff",
+        "psm_eeeeeeee",
+        "somebodys",
+        "psm_other.txt",
+    ):
         (folder / name).write_bytes(bytes(mmap.PAGESIZE))
     (folder / "psm_abcdef").symlink_to(folder / "somebodys")
     with (folder / "psm_eeeeeeee").open("rb"), (folder / "psm_ffffffff").open("r+b") as file:
@@ -64,6 +73,8 @@ def test_files_that_are_only_mapped_are_in_use(folder: Path) -> None:
     (process / "fd").mkdir()
     (process / "fd" / "3").symlink_to(folder / "none")
     line = "7f{0}0000-7f{0}1000 rw-s 00000000 {1} {2}                         /dev/shm/psm_0a (deleted)\n"
-    (process / "maps").write_text(line.format("a", "fe:1f", 123) + line.format("b", "00:00", 0) + "x\n", encoding="ascii")
+    (process / "maps").write_text(
+        line.format("a", "fe:1f", 123) + line.format("b", "00:00", 0) + "x\n", encoding="ascii"
+    )
     (folder / "self").symlink_to(process)
     assert io_leftovers._used(str(folder)) == {(os.makedev(0xFE, 0x1F), 123), (os.makedev(0, 0), 0)}

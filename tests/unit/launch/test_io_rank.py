@@ -104,7 +104,9 @@ def test_a_stopped_service_stops_all(start: Start, stopped: int) -> None:
     assert all(rank.runs() for rank in ranks)
     ranks[stopped].process.terminate()
     assert all(rank.gone() for rank in ranks)
-    assert [rank.process.returncode for rank in ranks] == [0 if number == stopped else 1 for number in range(3)], "a stop is no failure"
+    assert [rank.process.returncode for rank in ranks] == [0 if number == stopped else 1 for number in range(3)], (
+        "a stop is no failure"
+    )
 
 
 def test_a_killed_program_ends_the_others(start: Start) -> None:
@@ -143,7 +145,16 @@ def test_who_is_no_rank_of_the_group_keeps_no_place(start: Start) -> None:
     said = head.process.stdout.readline()
     assert said.startswith("gb10-rank: waiting for 2 other ranks on 127.0.0.1:")
     port = int(said.rpartition(":")[2])
-    for greeting in (b"a 0\n", b"a 3\n", b"a -1\n", b"a 01\n", b"a x\n", b"a 1 2\n", "a \u00b2\n".encode(), b"x" * 200_000 + b"\n"):
+    for greeting in (
+        b"a 0\n",
+        b"a 3\n",
+        b"a -1\n",
+        b"a 01\n",
+        b"a x\n",
+        b"a 1 2\n",
+        "a \u00b2\n".encode(),
+        b"x" * 200_000 + b"\n",
+    ):
         with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
             stranger.sendall(greeting)
             with contextlib.suppress(ConnectionResetError):
@@ -154,13 +165,22 @@ def test_who_is_no_rank_of_the_group_keeps_no_place(start: Start) -> None:
 @pytest.mark.parametrize(("rank", "group"), [(3, "a"), (4, "a"), (-1, "a"), (1, ""), (1, "two words")])
 def test_a_place_that_there_is_not_is_refused(rank: int, group: str) -> None:
     command = [sys.executable, PROGRAM, "--address=127.0.0.1", "--port=9", f"--rank={rank}", "--ranks=3", "--", "true"]
-    done = subprocess.run(command, env=os.environ | {io_rank.GROUP_VARIABLE: group}, capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(
+        command,
+        env=os.environ | {io_rank.GROUP_VARIABLE: group},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
+    )
     assert done.returncode == 2
     assert f"--rank {rank} is not in the range 0 to 2" in done.stderr or "GROUP must be one word" in done.stderr
 
 
 def test_all_places_are_required() -> None:
-    done = subprocess.run([sys.executable, PROGRAM, "--", "true"], capture_output=True, text=True, check=False, timeout=20)
+    done = subprocess.run(
+        [sys.executable, PROGRAM, "--", "true"], capture_output=True, text=True, check=False, timeout=20
+    )
     assert (done.returncode, done.stderr.strip().rpartition("\n")[2].partition(": error: ")[2]) == (
         2, "the following arguments are required: --address, --port, --rank, --ranks",
     )  # fmt: skip

@@ -36,8 +36,14 @@ BOTH = [row("10.110.0.1"), row("10.110.0.2")]
         pytest.param(BOTH[:1], ["spark2 (10.110.0.2) has not joined"], id="one is missing"),
         pytest.param([], ["spark1 (10.110.0.1) has not joined", "spark2 (10.110.0.2) has not joined"], id="none"),
         pytest.param([BOTH[0], row("10.110.0.2", "DEAD")], ["spark2 (10.110.0.2) has not joined"], id="dead"),
-        pytest.param([BOTH[0], row("10.110.0.2", gpus=0)], ["spark2 (10.110.0.2) offers 0 GPUs instead of 1"], id="no GPU"),
-        pytest.param([BOTH[0], row("10.110.0.2", gpus=None)], ["spark2 (10.110.0.2) offers 0 GPUs instead of 1"], id="no word on GPUs"),
+        pytest.param(
+            [BOTH[0], row("10.110.0.2", gpus=0)], ["spark2 (10.110.0.2) offers 0 GPUs instead of 1"], id="no GPU"
+        ),
+        pytest.param(
+            [BOTH[0], row("10.110.0.2", gpus=None)],
+            ["spark2 (10.110.0.2) offers 0 GPUs instead of 1"],
+            id="no word on GPUs",
+        ),
         pytest.param([*BOTH, row("10.110.0.3")], ["10.110.0.3 joined and is not in the inventory"], id="a stranger"),
         pytest.param([*BOTH, row("10.110.0.3", "DEAD")], [], id="a stranger that has left"),
         pytest.param(
@@ -82,7 +88,9 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(answer, bytes):
             self.wfile.write(answer)
         else:
-            self.reply(200, json.dumps({"result": True, "data": {"result": {"total": len(answer), "result": answer}}}).encode())
+            self.reply(
+                200, json.dumps({"result": True, "data": {"result": {"total": len(answer), "result": answer}}}).encode()
+            )
 
     def reply(self, status: int, body: bytes) -> None:
         """Send a complete response."""
@@ -135,7 +143,13 @@ def test_a_wrong_token_is_refused_and_not_told(ray: Server, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "content",
-    [b"first-secret\nsecond-secret", b"first-secret\r\nsecond-secret", b"first-secret second-secret", b"", b"first-secret-\xc3\xa4"],
+    [
+        b"first-secret\nsecond-secret",
+        b"first-secret\r\nsecond-secret",
+        b"first-secret second-secret",
+        b"",
+        b"first-secret-\xc3\xa4",
+    ],
     ids=["two lines", "two DOS lines", "two words", "empty", "no ASCII"],
 )
 def test_a_broken_token_file_is_told_without_its_content(ray: Server, tmp_path: Path, content: bytes) -> None:
@@ -215,7 +229,9 @@ def test_a_timeout_without_an_answer_says_so(token: str, ray: Server) -> None:
 EXPECT = [f"--expect={name}={address}" for name, address in NODES.items()]
 
 
-def test_the_script_counts_the_nodes(ray: Server, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_counts_the_nodes(
+    ray: Server, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", token)
     ray.answers = [BOTH]
     assert io_ray.main([*EXPECT, f"--port={ray.server_port}", "--timeout=5"]) == 0
@@ -230,7 +246,9 @@ def test_the_script_waits_ten_minutes_at_the_dashboards_port(monkeypatch: pytest
     assert waited == [(dict(NODES), 1, 8265, "/token", 600)]
 
 
-def test_the_script_tells_who_is_missing(ray: Server, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_tells_who_is_missing(
+    ray: Server, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", token)
     ray.answers = [BOTH[1:]]
     assert io_ray.main([*EXPECT, f"--port={ray.server_port}", "--timeout=0"]) == 1

@@ -40,7 +40,9 @@ time.sleep(60)
 
 def parent(name: str, *command: str, port: int = 0) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([sys.executable, "-c", PARENT, name, str(port), *command], stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        [sys.executable, "-c", PARENT, name, str(port), *command], stdout=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def runs(name: str) -> bool:
@@ -101,7 +103,9 @@ def test_ray_ends_when_the_heads_ray_has_ended(name: str) -> None:
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.EHOSTUNREACH, "x"), ConnectionResetError()])
-def test_a_head_that_does_not_answer_may_be_cut_off_for_a_moment(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+def test_a_head_that_does_not_answer_may_be_cut_off_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
     def fail(*_arguments: object) -> None:
         raise error
 
@@ -118,9 +122,12 @@ def test_the_gates_know_the_unit_of_ray() -> None:
 
 
 class Child:
-    """A `ray start` that runs through these looks, each with the raylet found then, and ends with a status after them."""
+    """A `ray start` that runs through these looks, each with the raylet found then, and ends with a status after
+    them."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: list[str], status: int = 0, stubborn: bool = False) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, looks: list[str], status: int = 0, stubborn: bool = False
+    ) -> None:
         self.looks, self.status, self.stubborn, self.calls = looks, status, stubborn, []  # type: ignore[var-annotated]
         monkeypatch.setattr(io_ray_node.subprocess, "Popen", lambda _command: self)
         monkeypatch.setattr(io_ray_node, "raylet", lambda _unit, _known: self.looks.pop(0))
@@ -158,10 +165,15 @@ def test_the_status_of_a_signal_is_that_of_a_shell(monkeypatch: pytest.MonkeyPat
     assert io_ray_node.run(["ray"], "gb10-ray.service") == expected
 
 
-def test_the_heads_ray_is_asked_while_the_raylet_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_heads_ray_is_asked_while_the_raylet_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     answers = [True, True, False, True, True, True]
     monkeypatch.setattr(io_ray_node, "refuses", lambda *_head: answers.pop(0))
     Child(monkeypatch, ["7"] * 9)
     assert io_ray_node.run(["ray"], "gb10-ray.service", ("10.0.0.1", 6379)) == 1
     assert answers == []
-    assert capsys.readouterr().out == "gb10-gates ends ray start: the head's Ray has ended, and its next one does not know this node\n"
+    assert (
+        capsys.readouterr().out
+        == "gb10-gates ends ray start: the head's Ray has ended, and its next one does not know this node\n"
+    )

@@ -28,7 +28,13 @@ def test_only_what_was_found_out_for_this_runtime_counts() -> None:
 
 
 def test_the_users_variables_win_and_lists_are_joined() -> None:
-    patch = addition(environment={"VLLM_DISABLED_KERNELS": "A,B", "TRITON_PTXAS_PATH": "/ours", "VLLM_TUNED_CONFIG_FOLDER": "/tables"})
+    patch = addition(
+        environment={
+            "VLLM_DISABLED_KERNELS": "A,B",
+            "TRITON_PTXAS_PATH": "/ours",
+            "VLLM_TUNED_CONFIG_FOLDER": "/tables",
+        }
+    )
     own = {"VLLM_HOST_IP": "10.110.0.1", "VLLM_DISABLED_KERNELS": "C, A", "TRITON_PTXAS_PATH": "/mine"}
     assert overrides.rank_environment(node(own, vllm_patch=patch)) == {
         "VLLM_HOST_IP": "10.110.0.1",
@@ -58,7 +64,9 @@ def test_a_role_replaces_what_it_added_on_all_nodes() -> None:
     assert list(first["additions"]) == ["vllm_patch", "nccl"]
 
 
-FLOAT8, FLOAT4, INT8 = ({"weights": {"type": kind, "num_bits": bits}} for kind, bits in (("float", 8), ("float", 4), ("int", 8)))
+FLOAT8, FLOAT4, INT8 = (
+    {"weights": {"type": kind, "num_bits": bits}} for kind, bits in (("float", 8), ("float", 4), ("int", 8))
+)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +80,15 @@ FLOAT8, FLOAT4, INT8 = ({"weights": {"type": kind, "num_bits": bits}} for kind, 
         ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}, "fp8"),
         ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, "other"),
         ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"a": FLOAT8}}}, "fp8"),
-        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"a": FLOAT8, "b": FLOAT4}}}, "other"),
+        (
+            {
+                "quantization_config": {
+                    "quant_method": "compressed-tensors",
+                    "config_groups": {"a": FLOAT8, "b": FLOAT4},
+                }
+            },
+            "other",
+        ),
         ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"a": INT8}}}, "other"),
         ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}}, "other"),
         ({"text_config": {"quantization_config": {"quant_method": "fp8"}}}, "fp8"),
@@ -130,7 +146,9 @@ def test_a_node_without_a_patch_to_remove_is_no_difference() -> None:
 def test_a_patch_that_cannot_be_made_is_told_for_each_node() -> None:
     broken = [{"name": "w8a8", "status": "unsupported", "reason": "a.py: expected f"}]
     problems = patch_report.check({"spark1": result(patches=broken), "spark2": result(patches=broken)})
-    assert [(problem.path, problem.found) for problem in problems] == [(f"spark{n}.w8a8", "a.py: expected f") for n in (1, 2)]
+    assert [(problem.path, problem.found) for problem in problems] == [
+        (f"spark{n}.w8a8", "a.py: expected f") for n in (1, 2)
+    ]
     assert "vllm_patch_patches" in problems[0].fix
 
 

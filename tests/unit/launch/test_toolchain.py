@@ -7,12 +7,18 @@ import pytest
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 
 
-@pytest.mark.parametrize(("gib", "cores", "expected"), [(110, 20, 7), (110, 4, 4), (28, 20, 2), (27, 20, 1), (1, 20, 1)])
+@pytest.mark.parametrize(
+    ("gib", "cores", "expected"), [(110, 20, 7), (110, 4, 4), (28, 20, 2), (27, 20, 1), (1, 20, 1)]
+)
 def test_compilers_leave_half_of_the_memory_free(gib: int, cores: int, expected: int) -> None:
     assert toolchain.jobs(gib << 30, cores) == expected
 
 
 def test_the_runtime_precedes_the_toolkit_and_the_system() -> None:
     environment = toolchain.environment("/opt/runtime", "/usr/local/cuda", 2)
-    assert environment == {"PATH": f"/opt/runtime/bin:/usr/local/cuda/bin:{toolchain.SYSTEM_PATH}", "CUDA_HOME": "/usr/local/cuda", "MAX_JOBS": "2"}
+    assert environment == {
+        "PATH": f"/opt/runtime/bin:/usr/local/cuda/bin:{toolchain.SYSTEM_PATH}",
+        "CUDA_HOME": "/usr/local/cuda",
+        "MAX_JOBS": "2",
+    }
     assert toolchain.environment("/opt/runtime", "", 2) == {"PATH": f"/opt/runtime/bin:{toolchain.SYSTEM_PATH}"}

@@ -1,4 +1,5 @@
-"""The memory guard: when a start begins and ends, and the program with real processes and files in place of a node's."""
+"""The memory guard: when a start begins and ends, and the program with real processes and files in place of a
+node's."""
 
 from __future__ import annotations
 
@@ -22,11 +23,22 @@ LIMIT = 2400.0
 #: Observations as (time, ranks, whether the API listens), and how and when the start ends.
 SERIES: dict[str, tuple[list[tuple[float, set[int], bool]], str, float]] = {
     "a head that answers": (
-        [(100, {7}, False), (110, {7, 8}, False), (200, {7, 8}, True), (259, {7, 8}, True), (261, {7, 8}, True), (263, {7, 8}, True)],
+        [
+            (100, {7}, False),
+            (110, {7, 8}, False),
+            (200, {7, 8}, True),
+            (259, {7, 8}, True),
+            (261, {7, 8}, True),
+            (263, {7, 8}, True),
+        ],
         guard.ANSWERED,
         261,
     ),
-    "a worker, which has no API": ([(100, {7}, False), (2498, {7}, False), (2500, {7}, False), (2502, {7}, False)], guard.OVER, 2500),
+    "a worker, which has no API": (
+        [(100, {7}, False), (2498, {7}, False), (2500, {7}, False), (2502, {7}, False)],
+        guard.OVER,
+        2500,
+    ),
     "a start that fails": ([(100, {7}, False), (110, set(), False)], guard.ENDED, 110),
     "an API that closes again": (
         [(100, {7}, False), (110, {7}, True), (150, {7}, False), (175, {7}, True), (190, set(), False)],
@@ -69,9 +81,17 @@ def test_the_next_start_may_begin_between_two_looks() -> None:
 
 def test_a_record_names_the_floor_and_the_time() -> None:
     found = guard.entry(Start(100, frozenset({7})), GIB, 2 * GIB, 134.4, 1_800_000_034, guard.STOPPED)
-    assert found == {"time": 1_800_000_000, "seconds": 34, "minimum": GIB, "floor": 2 * GIB, "phase": "start", "end": "stopped"}
+    assert found == {
+        "time": 1_800_000_000,
+        "seconds": 34,
+        "minimum": GIB,
+        "floor": 2 * GIB,
+        "phase": "start",
+        "end": "stopped",
+    }
     assert guard.reason(found) == (
-        "only 1.0 GiB of memory were available 34 s after the start of the ranks, less than 2 GiB (vllm_serve_memory_floor)"
+        "only 1.0 GiB of memory were available 34 s after the start of the ranks, less than 2 GiB "
+        "(vllm_serve_memory_floor)"
     )
     later = guard.entry(Start(100, frozenset({7}), 120), GIB, 2 * GIB, 130, 0)
     assert " 30 s after the start of the ranks, in the first requests, less than 2 GiB " in guard.reason(later)
@@ -80,12 +100,17 @@ def test_a_record_names_the_floor_and_the_time() -> None:
 
 
 def test_the_record_of_starts_is_short() -> None:
-    assert [each["seconds"] for each in guard.kept([{"seconds": number} for number in range(10)], {"seconds": 10})] == list(range(1, 11))
+    assert [
+        each["seconds"] for each in guard.kept([{"seconds": number} for number in range(10)], {"seconds": 10})
+    ] == list(range(1, 11))
 
 
 def test_the_memory_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "meminfo"
-    file.write_text("MemTotal:       24117248 kB\nMemFree:        100 kB\nMemAvailable:   22315688 kB\nBuffers:         1 kB\n", encoding="ascii")
+    file.write_text(
+        "MemTotal:       24117248 kB\nMemFree:        100 kB\nMemAvailable:   22315688 kB\nBuffers:         1 kB\n",
+        encoding="ascii",
+    )
     meminfo = io_guard.Meminfo(str(file))
     assert meminfo.available() == 22315688 << 10
     file.write_text("MemTotal:       24117248 kB\nMemAvailable:   9 kB\nBuffers: 1 kB\n", encoding="ascii")
@@ -202,7 +227,10 @@ def test_a_requested_start_removes_the_record(tasks: str) -> None:
 
 
 def test_every_cgroup_of_a_service_is_killed(tmp_path: Path) -> None:
-    folders = [tmp_path / name for name in ("system.slice/gb10-ray.service", "gb10.slice/gb10-vllm.slice", "system.slice/ssh.service")]
+    folders = [
+        tmp_path / name
+        for name in ("system.slice/gb10-ray.service", "gb10.slice/gb10-vllm.slice", "system.slice/ssh.service")
+    ]
     for folder in folders:
         folder.mkdir(parents=True)
         (folder / "cgroup.kill").touch()
@@ -262,12 +290,17 @@ def test_the_processes_of_both_services_are_killed(tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir(parents=True)
     io_guard.kill(str(tmp_path))
-    assert {str(path.relative_to(tmp_path)): path.read_text(encoding="ascii") for path in tmp_path.rglob("cgroup.kill")} == {
-        "system.slice/gb10-ray.service/cgroup.kill": "1", "gb10.slice/gb10-vllm.slice/cgroup.kill": "1",
-    }  # fmt: skip
+    assert {
+        str(path.relative_to(tmp_path)): path.read_text(encoding="ascii") for path in tmp_path.rglob("cgroup.kill")
+    } == {
+        "system.slice/gb10-ray.service/cgroup.kill": "1",
+        "gb10.slice/gb10-vllm.slice/cgroup.kill": "1",
+    }
 
 
-def test_existing_services_are_stopped_the_server_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_services_are_stopped_the_server_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     calls: list[Any] = []
 
     def stop(argv: list[str], timeout: float, check: bool) -> None:
@@ -286,7 +319,9 @@ def test_existing_services_are_stopped_the_server_first(monkeypatch: pytest.Monk
     assert "gb10-vllm.service was not stopped: " in capsys.readouterr().out
 
 
-def test_the_api_is_asked_only_during_a_start(node: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_api_is_asked_only_during_a_start(
+    node: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(io_guard, "listens", lambda address: asked.append(address) or True)
     found = Fake(2 * GIB, ("10.0.0.1", 8000))
@@ -301,7 +336,9 @@ def test_the_api_is_asked_only_during_a_start(node: dict[str, Any], monkeypatch:
     assert [each["end"] for each in recorded(tmp_path, "STARTS")] == [guard.ANSWERED]
 
 
-def test_the_present_start_is_written_when_its_minimum_changes(node: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_present_start_is_written_when_its_minimum_changes(
+    node: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     written: list[Any] = []
     monkeypatch.setattr(io_guard, "_write", lambda _path, content: written.append(content["minimum"]))
     found = Fake(0)
@@ -317,7 +354,13 @@ def test_the_present_start_is_written_when_its_minimum_changes(node: dict[str, A
 def test_a_record_that_cannot_be_used_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "starts"
     assert io_guard.starts(str(path)) == []
-    for text, expected in (("[]", []), ("{}", []), ("{", []), ('[{"end": "ended"}]', [{"end": "ended"}]), ("[" + " " * 65536 + "]", [])):
+    for text, expected in (
+        ("[]", []),
+        ("{}", []),
+        ("{", []),
+        ('[{"end": "ended"}]', [{"end": "ended"}]),
+        ("[" + " " * 65536 + "]", []),
+    ):
         path.write_text(text, encoding="utf-8")
         assert io_guard.starts(str(path)) == expected
     io_guard._write(str(tmp_path / "no/folder"), {})

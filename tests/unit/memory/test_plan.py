@@ -18,7 +18,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import KVCacheSpec
 
-CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8"))
+CONFIGS: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8")
+)
 #: MemTotal of three kinds of existing nodes.
 SMALL, MIDDLE, LARGE = 57 * GIB, 119 * GIB, 121 * GIB
 
@@ -58,7 +60,12 @@ DELTA = {
 MAMBA = {"mamba_num_heads": 8, "mamba_head_dim": 64, "n_groups": 2, "ssm_state_size": 128, "conv_kernel": 4}
 LATENT = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 OSS = {"num_local_experts": 4, "num_experts_per_tok": 2}
-WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [SLIDING, SLIDING, SLIDING, FULL] * 2, "sliding_window": 128}
+WINDOWS = {
+    "model_type": "gemma3_text",
+    "num_hidden_layers": 8,
+    "layer_types": [SLIDING, SLIDING, SLIDING, FULL] * 2,
+    "sliding_window": 128,
+}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +79,17 @@ WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [
         # With --max-num-batched-tokens 128. The CPU build schedules one batch at a time, a GPU build two.
         (WINDOWS, {"max_num_batched_tokens": 64}, 246723),
         ({"model_type": "mistral", "sliding_window": 128}, {}, 233016),
-        ({"model_type": "gpt_oss", "num_hidden_layers": 6, "layer_types": [SLIDING, FULL] * 3, "sliding_window": 128, **OSS}, {}, 164442),
+        (
+            {
+                "model_type": "gpt_oss",
+                "num_hidden_layers": 6,
+                "layer_types": [SLIDING, FULL] * 3,
+                "sliding_window": 128,
+                **OSS,
+            },
+            {},
+            164442,
+        ),
         ({"model_type": "qwen3_next", "num_hidden_layers": 8, **MOE, **DELTA}, {}, 299593),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*-M-M*", **MAMBA}, {}, 155306),
         # The CPU build uses blocks of 16 for latent attention.
@@ -81,7 +98,13 @@ WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [
 )
 def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: dict[str, Any], logged: int) -> None:
     """vLLM 0.32.0's "CPU KV cache size" with 1 GiB of float32 KV, --max-model-len 1024, blocks of 128 tokens."""
-    arguments = {"dtype": "float32", "max_model_len": 1024, "max_num_batched_tokens": 2048, "kv_cache_memory_bytes": GIB, "block": 128} | more
+    arguments = {
+        "dtype": "float32",
+        "max_model_len": 1024,
+        "max_num_batched_tokens": 2048,
+        "kv_cache_memory_bytes": GIB,
+        "block": 128,
+    } | more
     found = planned(TINY | config, nodes=nodes(LARGE, LARGE), **{"tensor": 1} | arguments)
     assert found.tokens == logged
     assert found.concurrency == pytest.approx(logged / 1024, rel=0.0001)
@@ -121,7 +144,11 @@ def test_a_model_that_fits_says_how_it_is_started() -> None:
     assert node.left - memory_plan.MIB < node.kv <= node.left
     assert node.kv_per_token == 73728
     assert node.kv_growth == 73728 // 2
-    assert found.arguments == (f"--kv-cache-memory-bytes={node.kv}", "--gpu-memory-utilization=1.00", "--max-num-seqs=64")
+    assert found.arguments == (
+        f"--kv-cache-memory-bytes={node.kv}",
+        "--gpu-memory-utilization=1.00",
+        "--max-num-seqs=64",
+    )
     assert found.weights_estimated
     assert found.kv_dtype == "bfloat16"
 
@@ -132,7 +159,11 @@ def test_a_release_without_bytes_gets_a_fraction_below_the_reserve_and_the_limit
     assert found.arguments == ("--gpu-memory-utilization=0.78", "--max-num-seqs=64")
     assert found.kv_cache_memory_bytes == 0
     limited = plan("gpt-oss-120b", MIDDLE, kv_in_bytes=False, reserve=25 * GIB, contexts=1)
-    assert limited.arguments[0] == f"--gpu-memory-utilization={-(-limited.nodes[0].planned * 100 // MIDDLE) / 100:.2f}" < found.arguments[0]
+    assert (
+        limited.arguments[0]
+        == f"--gpu-memory-utilization={-(-limited.nodes[0].planned * 100 // MIDDLE) / 100:.2f}"
+        < found.arguments[0]
+    )
     assert limited.tokens >= limited.context
 
 
@@ -148,7 +179,10 @@ def test_the_larger_of_reserve_and_share_stays_unplanned() -> None:
 
 
 def test_the_cache_holds_eight_contexts_and_not_more() -> None:
-    whole, limited = plan("gpt-oss-120b", LARGE, LARGE), plan("gpt-oss-120b", LARGE, LARGE, contexts=8, tokens_per_request=8192)
+    whole, limited = (
+        plan("gpt-oss-120b", LARGE, LARGE),
+        plan("gpt-oss-120b", LARGE, LARGE, contexts=8, tokens_per_request=8192),
+    )
     assert limited.context == whole.context == 131072
     assert limited.concurrency == pytest.approx(8, abs=0.01)
     assert limited.nodes[0].kv < whole.nodes[0].kv / 2
@@ -227,7 +261,10 @@ def test_a_model_that_is_too_large_says_by_how_much_and_where() -> None:
     assert found.short == node.short == needed - node.left
     (problem,) = found.problems
     assert problem.path == "gb10_model"
-    assert f"{found.short / GIB:.1f} GiB larger than the cluster at 4096 tokens of context: spark1 lacks {found.short / GIB:.1f} GiB" in problem.found
+    assert (
+        f"{found.short / GIB:.1f} GiB larger than the cluster at 4096 tokens of context: spark1 lacks "
+        f"{found.short / GIB:.1f} GiB"
+    ) in problem.found
     assert f"short by {found.short / GIB:.1f} GiB" in memory_plan.explain(found)[-1]
 
 
@@ -303,7 +340,10 @@ def test_more_sequences_than_blocks_of_states_are_lowered() -> None:
 
 def test_more_sequences_than_blocks_of_states_are_a_problem_if_the_user_wants_them() -> None:
     """vLLM 0.33 refuses 168 sequences with 167 blocks (config/compilation.py)."""
-    most, over = (plan("Nemotron-3-Nano", MIDDLE, kv_dtype="fp8", kv_cache_memory_bytes=2 * GIB, max_num_seqs=count) for count in (167, 168))
+    most, over = (
+        plan("Nemotron-3-Nano", MIDDLE, kv_dtype="fp8", kv_cache_memory_bytes=2 * GIB, max_num_seqs=count)
+        for count in (167, 168)
+    )
     assert most.problems == ()
     assert f"sequences at once: {most.concurrency:.1f}, but never 167" in "\n".join(memory_plan.explain(most))
     (problem,) = over.problems
@@ -363,7 +403,9 @@ def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
         ),
     ],
 )
-def test_what_cannot_be_planned_is_said_all_at_once(name: str, arguments: dict[str, Any], problems: dict[str, str]) -> None:
+def test_what_cannot_be_planned_is_said_all_at_once(
+    name: str, arguments: dict[str, Any], problems: dict[str, str]
+) -> None:
     arguments = {"nodes": nodes(*[LARGE] * 33)} | arguments
     if not problems:
         assert plan(name, **arguments).nodes
@@ -383,7 +425,9 @@ def test_a_format_of_unknown_size_needs_the_files() -> None:
     config = CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "bitsandbytes"}}
     with pytest.raises(ProblemsError, match="unknown size"):
         planned(config, nodes=nodes(LARGE), tensor=1)
-    assert planned(config, nodes=nodes(LARGE), tensor=1, weights_bytes=5 * GIB).nodes[0].weights == pytest.approx(5 * GIB, abs=1)
+    assert planned(config, nodes=nodes(LARGE), tensor=1, weights_bytes=5 * GIB).nodes[0].weights == pytest.approx(
+        5 * GIB, abs=1
+    )
 
 
 def test_a_model_without_attention_is_refused() -> None:
@@ -394,7 +438,17 @@ def test_a_model_without_attention_is_refused() -> None:
 
 def test_the_table_has_a_line_a_node() -> None:
     lines = memory_plan.explain(plan("gpt-oss-120b", MIDDLE, LARGE))
-    assert lines[0].split() == ["node", "memory", "reserve", "weights", "workspace", "KV", "cache", "planned", "KiB/token"]
+    assert lines[0].split() == [
+        "node",
+        "memory",
+        "reserve",
+        "weights",
+        "workspace",
+        "KV",
+        "cache",
+        "planned",
+        "KiB/token",
+    ]
     assert [line.split()[:2] for line in lines[1:3]] == [["spark1", "119.0"], ["spark2", "121.0"]]
     assert lines[-1].startswith("--kv-cache-memory-bytes=")
     assert all(len(line) < 150 for line in lines)
@@ -413,7 +467,8 @@ def test_each_layer_is_in_one_stage(layers: int, pipeline: int) -> None:
     [(61, 4, [15, 15, 16, 15]), (32, 5, [6, 6, 7, 7, 6]), (7, 4, [2, 2, 2, 1]), (9, 3, [3, 3, 3])],
 )
 def test_the_last_stage_has_none_of_the_remaining_layers(layers: int, pipeline: int, expected: list[int]) -> None:
-    """As in vLLM's get_pp_indices: the last stage has the head, and the stages before it take a layer each, from the end."""
+    """As in vLLM's get_pp_indices: the last stage has the head, and the stages before it take a layer each, from the
+    end."""
     assert [len(stage) for stage in kv_cache.stages(layers, pipeline)] == expected
 
 
@@ -445,7 +500,8 @@ def test_the_longest_context_fits_and_one_token_more_does_not(name: str, blocks:
 def test_the_workspace_is_that_of_the_largest_batch(
     name: str, memory: list[int], more: dict[str, int], batch: int, rows: int, vocabulary: int
 ) -> None:
-    """4 GiB for the process, its CUDA context and its graphs, 0.5 GiB for NCCL; numbers of 2 bytes, and scores of 4 bytes three times."""
+    """4 GiB for the process, its CUDA context and its graphs, 0.5 GiB for NCCL; numbers of 2 bytes, and scores of 4
+    bytes three times."""
     found = {node.workspace for node in plan(name, *memory, **more).nodes}
     fixed = 4 * GIB + more.get("draft_bytes", 0) + (GIB // 2 if len(memory) > 1 else 0)
     assert found == {fixed + batch * rows * 2 + 64 * vocabulary * 4 * 3}
@@ -454,7 +510,9 @@ def test_the_workspace_is_that_of_the_largest_batch(
 def test_the_limit_of_the_cache_is_exact() -> None:
     """A context of 16,384 tokens in 1,024 blocks of 2 MiB, and the block that vLLM never uses."""
     one, two = (plan("Llama-3.1-8B", LARGE, max_model_len=16384, contexts=contexts) for contexts in (1, 2))
-    assert [found.nodes[0].kv for found in (one, two)] == [(1024 * contexts + 1) * 2 * memory_plan.MIB for contexts in (1, 2)]
+    assert [found.nodes[0].kv for found in (one, two)] == [
+        (1024 * contexts + 1) * 2 * memory_plan.MIB for contexts in (1, 2)
+    ]
     assert [found.tokens // 16384 for found in (one, two)] == [1, 2]
     tiny = planned(TINY, nodes=nodes(LARGE), tensor=1, max_model_len=16, contexts=1)
     assert tiny.nodes[0].kv == 3 * memory_plan.MIB, "65 blocks of 32 KiB, up to the next MiB"
@@ -470,13 +528,21 @@ def test_the_numbers_of_the_table() -> None:
     node = one.nodes[0]
     lines = memory_plan.explain(one)
     assert lines[1].split()[-1] == "72.0", "KiB for each token"
-    shown = [f"{size / GIB:.1f}" for size in (node.memory, node.reserve, node.weights, node.workspace, node.kv, node.planned)]
+    shown = [
+        f"{size / GIB:.1f}" for size in (node.memory, node.reserve, node.weights, node.workspace, node.kv, node.planned)
+    ]
     assert lines[1].split()[1:7] == shown
     assert "more KV cache" not in lines[-2]
-    speeds = f"decode: at most {one.tokens_per_second:.1f} tokens/s for one sequence, {one.tokens_per_second_full:.1f} at {one.context} tokens"
+    speeds = (
+        f"decode: at most {one.tokens_per_second:.1f} tokens/s for one sequence, {one.tokens_per_second_full:.1f} "
+        f"at {one.context} tokens"
+    )
     assert speeds in lines[-2]
     assert not [line for line in memory_plan.explain(one, generates=False) if "tokens/s" in line]
-    assert ["speculative" in "".join(memory_plan.explain(one, **more)) for more in ({}, {"speculative": True})] == [False, True]
+    assert ["speculative" in "".join(memory_plan.explain(one, **more)) for more in ({}, {"speculative": True})] == [
+        False,
+        True,
+    ]
     # A GiB less than what would fit is not worth a line.
     for more, expected in ((GIB, True), (GIB - memory_plan.MIB, False)):
         given = plan("gpt-oss-120b", MIDDLE, kv_cache_memory_bytes=plan("gpt-oss-120b", MIDDLE).nodes[0].left - more)
@@ -510,7 +576,10 @@ def test_the_blocks_of_a_hybrid_model() -> None:
     assert set(layout.pages) == {0, max(layout.pages)}, "layers without attention and state have no page"
     assert layout.pages.count(0) == 52 - sum(len(group.layers) for group in layout.groups)
     plain = kv_cache.layout(model_shape.shape(CONFIGS["Llama-3.1-8B"]), 1, "auto", "bfloat16", 4096)
-    assert ([layout.blocks(context) for context in (1, 4176, 4177)], plain.block_bytes(range(3))) == ([13, 13, 14], 3 * 4096 * 16)
+    assert ([layout.blocks(context) for context in (1, 4176, 4177)], plain.block_bytes(range(3))) == (
+        [13, 13, 14],
+        3 * 4096 * 16,
+    )
     assert [plain.blocks(context) for context in (0, 1, 16, 17)] == [0, 1, 1, 2]
     assert (plain.tokens(10, 16), plain.tokens(10, 17)) == (160, 85)
     assert (plain.longest(11, 10**6), plain.longest(11, 100), plain.longest(1, 100)) == (160, 100, 0)
@@ -546,7 +615,13 @@ def test_each_rank_has_a_group_of_a_state(groups: int, tensor: int, expected: in
 
 
 def test_an_encoder_without_cache_lacks_what_its_weights_need() -> None:
-    config = {**TINY, "model_type": "xlm-roberta", "architectures": ["XLMRobertaModel"], "type_vocab_size": 1, "max_position_embeddings": 514}
+    config = {
+        **TINY,
+        "model_type": "xlm-roberta",
+        "architectures": ["XLMRobertaModel"],
+        "type_vocab_size": 1,
+        "max_position_embeddings": 514,
+    }
     large, small = (planned(config, nodes=nodes(size), tensor=1, reserve=5 * GIB) for size in (LARGE, 5 * GIB))
     assert (large.fits, large.short, small.fits, small.short > 0) == (True, 0, False, True)
 
@@ -560,7 +635,11 @@ def test_what_vllm_takes_must_be_available() -> None:
     ("arguments", "expected", "fix"),
     [
         ({"reserve": 3 * GIB}, "without the reserve of 3 GiB", "or lower gb10_memory_reserve"),
-        ({"share": 0.9}, "without the reserve of 0 GiB, and within the share 0.9", "or lower gb10_memory_reserve or raise --gpu-memory-utilization"),
+        (
+            {"share": 0.9},
+            "without the reserve of 0 GiB, and within the share 0.9",
+            "or lower gb10_memory_reserve or raise --gpu-memory-utilization",
+        ),
     ],
 )
 def test_a_model_that_is_too_large_has_its_limits(arguments: dict[str, Any], expected: str, fix: str) -> None:
@@ -577,7 +656,10 @@ def test_the_sizes_that_divide_the_heads_are_listed() -> None:
     assert (problem.found, "(1, 2, 4, 8, 16)" in problem.fix) == ("3 ranks for 64 attention heads", True)
     with pytest.raises(ProblemsError) as caught:
         plan("Llama-3.1-70B", LARGE, tensor=0, pipeline=0)
-    assert [problem.path for problem in caught.value.problems] == ["gb10_tensor_parallel_size", "gb10_pipeline_parallel_size"]
+    assert [problem.path for problem in caught.value.problems] == [
+        "gb10_tensor_parallel_size",
+        "gb10_pipeline_parallel_size",
+    ]
     with pytest.raises(ProblemsError) as caught:
         plan("Llama-3.1-70B", LARGE, tensor=1, pipeline=0)
     assert [problem.path for problem in caught.value.problems] == ["gb10_pipeline_parallel_size"]

@@ -25,20 +25,54 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 
-CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8"))
+CONFIGS: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8")
+)
 NODES = [Node(f"spark{number}", number == 1, 119 << 30) for number in (1, 2)]
 EVIL = "{{ lookup('ansible.builtin.pipe', 'id') }}\n"
 VALUES = nested(
     st.none()
     | st.booleans()
-    | st.sampled_from([-1, 0, 1, 10**9, 10**39, 1e300, -0.5, "", EVIL, "re:(a+)+$", "re:(", "re:.*", "*[z-a]", "\u00b2", "float", "fp8", "modelopt"])
+    | st.sampled_from(
+        [
+            -1,
+            0,
+            1,
+            10**9,
+            10**39,
+            1e300,
+            -0.5,
+            "",
+            EVIL,
+            "re:(a+)+$",
+            "re:(",
+            "re:.*",
+            "*[z-a]",
+            "\u00b2",
+            "float",
+            "fp8",
+            "modelopt",
+        ]
+    )
     | st.text(max_size=5),
     st.sampled_from(["weights", "num_bits", "type", "a"]),
     max_size=3,
     max_leaves=5,
 )
-KEYS = sorted({key for config in CONFIGS.values() for key in config} | {"text_config", "thinker_config", "layers_block_type"})
-QUANTIZATION = ["quant_method", "quant_algo", "config_groups", "bits", "w_bit", "group_size", "kv_cache_scheme", "ignore", "exclude_modules"]
+KEYS = sorted(
+    {key for config in CONFIGS.values() for key in config} | {"text_config", "thinker_config", "layers_block_type"}
+)
+QUANTIZATION = [
+    "quant_method",
+    "quant_algo",
+    "config_groups",
+    "bits",
+    "w_bit",
+    "group_size",
+    "kv_cache_scheme",
+    "ignore",
+    "exclude_modules",
+]
 
 
 def judged(config: Any) -> None:
@@ -103,7 +137,9 @@ def test_dimensions_that_no_model_has_are_refused_at_once(more: dict[str, Any]) 
 
 
 def quantised(*ignore: str) -> model_storage.Stored:
-    return model_shape.shape(CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "fp8", "ignore": list(ignore)}}).stored
+    return model_shape.shape(
+        CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "fp8", "ignore": list(ignore)}}
+    ).stored
 
 
 @pytest.mark.parametrize(
@@ -122,7 +158,9 @@ def test_expressions_that_quantisers_write(expression: str) -> None:
     assert (float(stored.attention), float(stored.mlp), stored.known) == (2, 1, True)
 
 
-@pytest.mark.parametrize("expression", ["re:(a+)+$", r"re:(.*)*\1", "re:(?!x).*", "re:(", "re:" + "(a|b)" * 30, "re:" + "x" * 999])
+@pytest.mark.parametrize(
+    "expression", ["re:(a+)+$", r"re:(.*)*\1", "re:(?!x).*", "re:(", "re:" + "(a|b)" * 30, "re:" + "x" * 999]
+)
 def test_an_expression_that_is_more_is_not_run(expression: str) -> None:
     """The figures are then marked as unknown. Python's own matcher needs exponential time for the first expression."""
     before = time.process_time()
@@ -165,7 +203,10 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     assert answer["failed"] and "config.json is not JSON: it is not a regular file" in answer["msg"]
 
 
-SEPARATE = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
+SEPARATE = {
+    "producer": {"name": "modelopt"},
+    "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]},
+}
 
 
 def test_the_quantization_in_a_file_of_its_own_counts(tmp_path: Path) -> None:

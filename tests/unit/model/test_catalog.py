@@ -75,7 +75,11 @@ def test_each_entry_is_complete(model: Model) -> None:
     wanted = {"model_type", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings"}
     wanted |= set() if shape["model_type"] in ENCODERS else {"num_key_value_heads"}
     assert wanted <= set(shape)
-    lists = [shape[key] for key in ("layer_types", "layers_block_type", "attn_type_list", "hybrid_override_pattern") if key in shape]
+    lists = [
+        shape[key]
+        for key in ("layer_types", "layers_block_type", "attn_type_list", "hybrid_override_pattern")
+        if key in shape
+    ]
     # Nemotron 3 Ultra has no such number.
     layers = shape.get("num_hidden_layers", 108)
     assert {len(each) for each in lists} <= {layers}
@@ -123,7 +127,9 @@ def test_which_locks_contain_the_encoding_of_gpt_oss() -> None:
     # oss-harmony contains the files that openai-harmony downloads.
     assert "vLLM 0.18.1 needs the encoding's files and TIKTOKEN_ENCODINGS_BASE" in known()["gpt-oss-120b"].notes
     locks = {path: path.read_text(encoding="utf-8") for path in (ROOT / "roles" / "gb10" / "files").glob("vllm-*.lock")}
-    assert [path.name for path, text in locks.items() if "\noss-harmony==" not in text] == ["vllm-0.18.1-cu129-aarch64-py312.lock"]
+    assert [path.name for path, text in locks.items() if "\noss-harmony==" not in text] == [
+        "vllm-0.18.1-cu129-aarch64-py312.lock"
+    ]
 
 
 def test_the_plugin_is_pinned() -> None:
@@ -182,7 +188,11 @@ def tensors(shape: Mapping[str, Any]) -> int:
 
 @pytest.mark.parametrize(
     "name",
-    [name for name, model in known().items() if model.config["model_type"] in ("qwen2", "mistral", "mixtral", "llama", "phi3", "gemma2", "gpt_oss")],
+    [
+        name
+        for name, model in known().items()
+        if model.config["model_type"] in ("qwen2", "mistral", "mixtral", "llama", "phi3", "gemma2", "gpt_oss")
+    ],
 )
 def test_dimensions_give_the_published_bytes(name: str) -> None:
     model = known()[name]
@@ -200,10 +210,19 @@ def linear_parameters(shape: Mapping[str, Any]) -> int:
     keys = shape["linear_num_key_heads"] * shape["linear_key_head_dim"]
     values = shape["linear_num_value_heads"] * shape["linear_value_head_dim"]
     linear = hidden * (2 * keys + 2 * values + 2 * shape["linear_num_value_heads"]) + values * hidden
-    width = experts * shape["moe_intermediate_size"] + shape["shared_expert_intermediate_size"] if experts else shape["intermediate_size"]
+    width = (
+        experts * shape["moe_intermediate_size"] + shape["shared_expert_intermediate_size"]
+        if experts
+        else shape["intermediate_size"]
+    )
     mlp = 3 * hidden * width + hidden * experts
     every = shape["num_hidden_layers"] // shape["full_attention_interval"]
-    return every * full + (shape["num_hidden_layers"] - every) * linear + shape["num_hidden_layers"] * mlp + 2 * shape["vocab_size"] * hidden
+    return (
+        every * full
+        + (shape["num_hidden_layers"] - every) * linear
+        + shape["num_hidden_layers"] * mlp
+        + 2 * shape["vocab_size"] * hidden
+    )
 
 
 def nemotron_parameters(shape: Mapping[str, Any]) -> int:
@@ -261,7 +280,8 @@ def test_dimensions_of_its_siblings_give_their_parameters(name: str, parameters:
     ("name", "other", "tolerance"),
     [
         ("nemotron-3-nano-30b-a3b-nvfp4", 0, 0.012),
-        # 62 attention layers are stored as float32: 2 more bytes for each parameter of queries, keys, values and output.
+        # 62 attention layers are stored as float32: 2 more bytes for each parameter of queries, keys, values and
+        # output.
         ("minimax-m2.7-nvfp4", 2 * 62 * 3072 * 128 * (2 * 48 + 2 * 8), 0.001),
         # A vision tower; see test_shape.py.
         ("gemma-4-26b-a4b-nvfp4", 1_145_700_000, 0.001),
@@ -271,7 +291,9 @@ def test_dimensions_of_its_siblings_give_their_parameters(name: str, parameters:
 def test_dimensions_and_quantization_give_the_published_bytes(name: str, other: int, tolerance: float) -> None:
     """Mixed precision is left out: the plan does not know the format of each module."""
     model = known()[name]
-    assert model_weights.checkpoint(model_shape.shape(model.config)) + other == pytest.approx(model.weights_bytes, rel=tolerance)
+    assert model_weights.checkpoint(model_shape.shape(model.config)) + other == pytest.approx(
+        model.weights_bytes, rel=tolerance
+    )
 
 
 def test_what_the_weights_are_quantized_to() -> None:
@@ -329,8 +351,15 @@ def test_more_ranks_than_the_fewest_nodes_are_no_mistake() -> None:
 
 
 def test_an_own_model() -> None:
-    file = {"name": "p.py", "url": "https://example.org/p.py", "argument": "--reasoning-parser-plugin", "sha256": "0" * 64}
-    model = find("mine", {"mine": {"hub": "me/Mine", "files": [file], "environment": {"A": "1"}, "weights_bytes": None}})
+    file = {
+        "name": "p.py",
+        "url": "https://example.org/p.py",
+        "argument": "--reasoning-parser-plugin",
+        "sha256": "0" * 64,
+    }
+    model = find(
+        "mine", {"mine": {"hub": "me/Mine", "files": [file], "environment": {"A": "1"}, "weights_bytes": None}}
+    )
     assert model == Model("mine", hub="me/Mine", files=(File(**file),), environment={"A": "1"}, sure=catalog.OWN)
     assert find("ME/mine", {"mine": {"hub": "me/Mine"}}).name == "mine"
 
@@ -411,7 +440,9 @@ def test_the_hub_name_of_two_entries_is_that_of_the_one_without_a_draft() -> Non
         Draft("z-lab/Qwen3.8-27B-DFlash2", *drafts.KNOWN["z-lab/Qwen3.8-27B-DFlash2"]),
     )
     own = {"mine": {"hub": plain.hub}}
-    assert problems(plain.hub, own) == [("gb10_model", f"{plain.hub!r} is the Hugging Face Hub name of {plain.name} and mine")]
+    assert problems(plain.hub, own) == [
+        ("gb10_model", f"{plain.hub!r} is the Hugging Face Hub name of {plain.name} and mine")
+    ]
 
 
 def test_entries_of_one_hub_name_with_drafts_only_are_a_problem() -> None:
@@ -452,7 +483,10 @@ def test_a_hubs_name_of_several() -> None:
         ("files", [{"name": "../x", "url": "https://example.org/x", "argument": "--x", "sha256": "0" * 64}]),
         ("files", [{"name": "x", "url": "https://example.org/x", "argument": "--x", "sha256": "abc"}]),
         ("files", [{"name": "x", "url": "https://example.org/x", "argument": "--x"}]),
-        ("files", [{"name": "x", "url": "https://example.org/x", "argument": "--x", "sha256": "0" * 64, "mode": "0644"}]),
+        (
+            "files",
+            [{"name": "x", "url": "https://example.org/x", "argument": "--x", "sha256": "0" * 64, "mode": "0644"}],
+        ),
         ("nodes", -1),
         ("tensor", 2.0),
         ("pipeline", "2"),

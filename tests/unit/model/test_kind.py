@@ -44,7 +44,11 @@ def of(architecture: str, **keys: Any) -> dict[str, Any]:
         (of("Qwen3ForCausalLM"), {"--convert": "classify"}, "rerank"),
         (SCORE, {"--runner": "pooling"}, "rerank"),
         (kind.with_modules(of("Qwen3ForCausalLM"), MODULES), {"--runner": "generate"}, "generate"),
-        (of("Qwen3ForCausalLM"), {"--hf-overrides": json.dumps({**SCORE, "architectures": ["Qwen3ForSequenceClassification"]})}, "rerank"),
+        (
+            of("Qwen3ForCausalLM"),
+            {"--hf-overrides": json.dumps({**SCORE, "architectures": ["Qwen3ForSequenceClassification"]})},
+            "rerank",
+        ),
         (of("Qwen3ForCausalLM"), {"--hf-overrides": "{"}, "generate"),
     ],
 )
@@ -55,7 +59,9 @@ def test_the_kind_is_vllms(config: dict[str, Any] | None, given: dict[str, Any],
     assert not found.pooling or found.why
 
 
-@pytest.mark.parametrize("architecture", ["Qwen2ForRewardModel", "BertForTokenClassification", "HF_ColBERT", "BertForSequenceClassification"])
+@pytest.mark.parametrize(
+    "architecture", ["Qwen2ForRewardModel", "BertForTokenClassification", "HF_ColBERT", "BertForSequenceClassification"]
+)
 def test_other_pooling_models_are_refused(architecture: str) -> None:
     (problem,) = kind.find("", of(architecture), {}, ARGS)[1]
     assert problem.path == "gb10_model" and architecture in problem.found
@@ -101,10 +107,15 @@ def test_a_generating_architecture_is_converted() -> None:
 
 
 def test_arguments_of_generation_are_refused() -> None:
-    given = dict.fromkeys(("--speculative-config.model", "--tool-call-parser", "--reasoning-parser", "--max-model-len"), "x")
+    given = dict.fromkeys(
+        ("--speculative-config.model", "--tool-call-parser", "--reasoning-parser", "--max-model-len"), "x"
+    )
     assert kind.pooling_arguments(kind.Kind(), None, given, given, ARGS) == ([], [], [])
     found = kind.pooling_arguments(kind.Kind("embed"), None, given, {"--tool-server": "x"}, ARGS)[2]
-    assert [problem.path for problem in found] == [*(f"{ARGS}.{name}" for name in list(given)[:3]), "gb10_vllm_extra_args.--tool-server"]
+    assert [problem.path for problem in found] == [
+        *(f"{ARGS}.{name}" for name in list(given)[:3]),
+        "gb10_vllm_extra_args.--tool-server",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +134,9 @@ def test_dimensions_give_the_published_parameters(model: str, parameters: int) -
 
 def test_an_encoder_needs_no_kv_cache() -> None:
     bge = catalog.known()["bge-m3"]
-    found = memory_plan.plan(memory.Inputs(shape(bge.config), [memory.Node("spark1", True, 128 * 10**9)], 1, weights_bytes=bge.weights_bytes))
+    found = memory_plan.plan(
+        memory.Inputs(shape(bge.config), [memory.Node("spark1", True, 128 * 10**9)], 1, weights_bytes=bge.weights_bytes)
+    )
     assert (found.fits, found.context, found.tokens, found.nodes[0].kv) == (True, 8192, 0, 0)
     assert not [word for word in found.arguments if "kv-cache" in word]
     assert "fits: an encoder needs no KV cache; texts of up to 8192 tokens" in memory_plan.explain(found, False)

@@ -19,7 +19,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import quantiza
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 
-CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8"))
+CONFIGS: dict[str, dict[str, Any]] = json.loads(
+    (Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8")
+)
 GIB = 1 << 30
 
 
@@ -58,7 +60,9 @@ def test_parameters_are_as_many_as_published(name: str, total: float, active: fl
     assert shape.counts()["experts"] / shape.parameters > 0.9
 
 
-@pytest.mark.parametrize(("name", "published"), [("Gemma-4-26B-A4B-NVFP4", 18_782_360_732), ("Gemma-4-31B-NVFP4", 32_633_255_032)])
+@pytest.mark.parametrize(
+    ("name", "published"), [("Gemma-4-26B-A4B-NVFP4", 18_782_360_732), ("Gemma-4-31B-NVFP4", 32_633_255_032)]
+)
 def test_gemma_4_has_the_published_bytes_with_its_vision_tower(name: str, published: int) -> None:
     """total_size of nvidia/Gemma-4-26B-A4B-NVFP4 and nvidia/Gemma-4-31B-IT-NVFP4; both have the same vision_config."""
     shape = model_shape.shape(CONFIGS[name])
@@ -96,14 +100,21 @@ def test_bytes_that_a_token_leaves_in_the_cache(name: str, size: int) -> None:
 
 
 def test_layers_by_what_they_keep() -> None:
-    oss, following, nano = (model_shape.shape(CONFIGS[name]) for name in ("gpt-oss-120b", "Qwen3-Next-80B", "Nemotron-3-Nano"))
+    oss, following, nano = (
+        model_shape.shape(CONFIGS[name]) for name in ("gpt-oss-120b", "Qwen3-Next-80B", "Nemotron-3-Nano")
+    )
     assert (oss.of("sliding"), oss.of("full"), oss.layers[0].kv_cache.window) == (18, 18, 128)
     assert (following.of("state"), following.of("full")) == (36, 12)
     assert (nano.of("state"), nano.of("full"), nano.of("none")) == (23, 6, 23)
     assert (oss.experts, oss.active_experts, oss.shared_experts) == (128, 4, 0)
     assert (following.experts, following.active_experts, following.shared_experts) == (512, 10, 1)
     gemma = model_shape.shape(CONFIGS["Gemma-4-26B-A4B-NVFP4"])
-    assert (gemma.of("sliding"), gemma.of("full"), gemma.layers[0].kv_cache.window, gemma.kv_dtype) == (25, 5, 1024, "fp8")
+    assert (gemma.of("sliding"), gemma.of("full"), gemma.layers[0].kv_cache.window, gemma.kv_dtype) == (
+        25,
+        5,
+        1024,
+        "fp8",
+    )
     assert (gemma.experts, gemma.active_experts, gemma.shared_experts) == (128, 8, 0)
     deepseek = model_shape.shape(CONFIGS["DeepSeek-V3"])
     assert deepseek.of("mla") == 61
@@ -111,10 +122,15 @@ def test_layers_by_what_they_keep() -> None:
 
 
 def test_windows_that_the_family_implies() -> None:
-    base = {key: value for key, value in CONFIGS["Llama-3.1-8B"].items() if key != "model_type"} | {"num_hidden_layers": 6, "sliding_window": 512}
+    base = {key: value for key, value in CONFIGS["Llama-3.1-8B"].items() if key != "model_type"} | {
+        "num_hidden_layers": 6,
+        "sliding_window": 512,
+    }
 
     def kinds(family: str, **more: Any) -> str:
-        return "".join(layer.kv_cache.kind[0] for layer in model_shape.shape(base | {"model_type": family} | more).layers)
+        return "".join(
+            layer.kv_cache.kind[0] for layer in model_shape.shape(base | {"model_type": family} | more).layers
+        )
 
     assert kinds("mistral") == "ssssss"
     assert kinds("gemma2") == "sfsfsf"
@@ -126,12 +142,16 @@ def test_windows_that_the_family_implies() -> None:
 
 def test_the_language_model_of_a_multimodal_one_counts() -> None:
     text = CONFIGS["Qwen3-30B-A3B"] | {"model_type": "qwen3_vl_moe_text"}
-    whole = model_shape.shape({"model_type": "qwen3_vl_moe", "text_config": text, "vision_config": {"hidden_size": 1152}})
+    whole = model_shape.shape(
+        {"model_type": "qwen3_vl_moe", "text_config": text, "vision_config": {"hidden_size": 1152}}
+    )
     assert whole.parameters == model_shape.shape(CONFIGS["Qwen3-30B-A3B"]).parameters
 
 
 def test_a_tied_embedding_is_counted_once_and_read_as_the_output() -> None:
-    tied, untied = (model_shape.shape(CONFIGS["Llama-3.1-8B"] | {"tie_word_embeddings": tied}) for tied in (True, False))
+    tied, untied = (
+        model_shape.shape(CONFIGS["Llama-3.1-8B"] | {"tie_word_embeddings": tied}) for tied in (True, False)
+    )
     assert untied.parameters - tied.parameters == 128256 * 4096
     assert tied.active == untied.active
 
@@ -195,7 +215,10 @@ def groups(**weights: Any) -> dict[str, Any]:
 )
 def test_scheme(found: dict[str, Any] | None, scheme: str) -> None:
     assert quantization.quantization_of({} if found is None else {"quantization_config": found}).scheme == scheme
-    assert quantization.quantization_of({"text_config": {} if found is None else {"quantization_config": found}}).scheme == scheme
+    assert (
+        quantization.quantization_of({"text_config": {} if found is None else {"quantization_config": found}}).scheme
+        == scheme
+    )
 
 
 def test_scheme_without_a_file_is_unknown() -> None:
@@ -227,14 +250,18 @@ def test_bytes_of_a_quantised_weight(quantised: dict[str, Any], expected: float)
     ],
 )
 def test_what_is_left_unquantised(ignore: list[str]) -> None:
-    config = CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ignore}}
+    config = CONFIGS["Llama-3.1-8B"] | {
+        "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ignore}
+    }
     stored = model_shape.shape(config).stored
     assert (float(stored.attention), float(stored.mlp)) == (2, 0.5625)
 
 
 def test_a_part_of_the_layers_left_unquantised_counts_in_part() -> None:
     ignore = [f"model.layers.{index}.mlp.down_proj" for index in range(8)]
-    config = CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "fp8", "modules_to_not_convert": ignore}}
+    config = CONFIGS["Llama-3.1-8B"] | {
+        "quantization_config": {"quant_method": "fp8", "modules_to_not_convert": ignore}
+    }
     assert float(model_shape.shape(config).stored.mlp) == (8 * 2 + 24 * 1) / 32
 
 
@@ -254,11 +281,15 @@ def test_a_part_of_the_layers_left_unquantised_counts_in_part() -> None:
         ({"a": 5, "b": 9}, {"weight_map": {"x": "a"}}, (5, "")),
     ],
 )
-def test_bytes_of_a_folder(sizes: dict[str, int], index: dict[str, Any] | None, expected: tuple[int | None, str]) -> None:
+def test_bytes_of_a_folder(
+    sizes: dict[str, int], index: dict[str, Any] | None, expected: tuple[int | None, str]
+) -> None:
     assert model_config.checkpoint(sizes, index) == expected
 
 
-@pytest.mark.parametrize(("index", "size"), [(None, None), ({"metadata": {"total_size": 9}, "weight_map": {"x": "a", "y": "b"}}, 9)])
+@pytest.mark.parametrize(
+    ("index", "size"), [(None, None), ({"metadata": {"total_size": 9}, "weight_map": {"x": "a", "y": "b"}}, 9)]
+)
 def test_pointers_of_git_lfs_have_no_bytes(index: dict[str, Any] | None, size: int | None) -> None:
     reason = "2 of the weights' files are pointers of Git LFS, not the weights: 'a', ..."
     assert model_config.checkpoint({"a": 130, "b": 130}, index, ["a", "b"]) == (size, reason)

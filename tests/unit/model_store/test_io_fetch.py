@@ -41,16 +41,28 @@ class Head:
         self.listing = folder / "listing.json"
 
     def run(self, *arguments: str, token: str = "") -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": os.defpath, "PYTHONPATH": f"{ROOT / '.collections'}:{':'.join(path for path in sys.path if path)}"}
-        environment |= {"HF_ENDPOINT": self.url, "HF_HOME": str(self.folder / "home"), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_PROXY": "*"}
+        environment = {
+            "PATH": os.defpath,
+            "PYTHONPATH": f"{ROOT / '.collections'}:{':'.join(path for path in sys.path if path)}",
+        }
+        environment |= {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(self.folder / "home"),
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "NO_PROXY": "*",
+        }
         if token:
             environment["CREDENTIALS_DIRECTORY"] = str(self.folder)
             (self.folder / "hub.token").write_text(f"{token}\n", encoding="utf-8")
-        return subprocess.run([sys.executable, "-m", PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [sys.executable, "-m", PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
 
     def list(self, *arguments: str, token: str = "") -> dict[str, Any]:
         """Run `list`, store its output for `fetch`, and return it."""
-        done = self.run("list", *(arguments or (f"--hub={NAME}", "--revision=main", "--exclude=original/*")), token=token)
+        done = self.run(
+            "list", *(arguments or (f"--hub={NAME}", "--revision=main", "--exclude=original/*")), token=token
+        )
         assert done.returncode == 0, done.stderr
         self.listing.write_text(done.stdout, encoding="utf-8")
         answer: dict[str, Any] = json.loads(done.stdout)
@@ -96,16 +108,26 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 def test_a_model_of_the_hub(begin: Begin) -> None:
     head, hub = begin()
     listing = head.list()
-    assert (listing["problem"], listing["commit"], [file["path"] for file in listing["files"]]) == (None, COMMIT, WANTED)
+    assert (listing["problem"], listing["commit"], [file["path"] for file in listing["files"]]) == (
+        None,
+        COMMIT,
+        WANTED,
+    )
     assert [bool(file["sha256"]) for file in listing["files"]] == [False, True, True, False]
     assert all(file["git"] for file in listing["files"] if not file["sha256"])
     status = head.fetch()
-    assert (status["state"], status["done"], status["total"]) == ("complete", status["total"], sum(len(FILES[name]) for name in WANTED))
+    assert (status["state"], status["done"], status["total"]) == (
+        "complete",
+        status["total"],
+        sum(len(FILES[name]) for name in WANTED),
+    )
     assert head.content() == {name: FILES[name] for name in WANTED}, "the library's own files are removed"
     known = head.manifest()
     assert known is not None
     assert (known["model"], known["revision"], known["commit"]) == (NAME, "main", COMMIT)
-    assert {file["path"]: file["sha256"] for file in known["files"]} == {name: hashlib.sha256(FILES[name]).hexdigest() for name in WANTED}
+    assert {file["path"]: file["sha256"] for file in known["files"]} == {
+        name: hashlib.sha256(FILES[name]).hexdigest() for name in WANTED
+    }
     hub.asked.clear()
     assert head.fetch()["state"] == "complete"
     assert hub.asked == [], "verified files are not requested again"
@@ -116,7 +138,9 @@ def test_a_download_that_was_cut_goes_on(begin: Begin) -> None:
     head.list()
     hub.cut[LARGE] = 20_000_000
     assert head.fetch()["state"] == "complete"
-    ranges = [int(asked.rpartition("=")[2].rstrip("-")) for asked in hub.asked if asked.startswith(f"GET {LARGE} bytes=")]
+    ranges = [
+        int(asked.rpartition("=")[2].rstrip("-")) for asked in hub.asked if asked.startswith(f"GET {LARGE} bytes=")
+    ]
     assert ranges
     assert 0 < ranges[-1] <= 20_000_000
     assert head.content()[LARGE] == WEIGHTS
@@ -255,7 +279,9 @@ def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:
     (source / "left_out.gguf").symlink_to(secret)
     listing = head.list(f"--source={source}", "--exclude=*.gguf")
     assert listing["problem"] is None
-    assert {file["path"]: file["size"] for file in listing["files"]}["absolute.json"] == len(FILES["tokenizer/vocab.txt"])
+    assert {file["path"]: file["size"] for file in listing["files"]}["absolute.json"] == len(
+        FILES["tokenizer/vocab.txt"]
+    )
     (source / "absolute_out.json").symlink_to(secret)
     (source / "out.json").symlink_to("../secret")
     (source / "through").symlink_to("..")

@@ -42,7 +42,10 @@ CONFIG = {
     "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
 }
 SHARDS = {"model-00001-of-00002.safetensors": b"1" * 600, "model-00002-of-00002.safetensors": b"2" * 400}
-INDEX = {"metadata": {"total_size": 30_500_000_000}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+INDEX = {
+    "metadata": {"total_size": 30_500_000_000},
+    "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"},
+}
 FILES = {
     "config.json": json.dumps(CONFIG).encode(),
     "model.safetensors.index.json": json.dumps(INDEX).encode(),
@@ -76,9 +79,19 @@ def described(token: str = "", name: str = NAME, revision: str = "main") -> dict
     return io_hub.describe(name, revision, token, EXCLUDE, 20)
 
 
-def told(found: dict[str, Any] | None, trouble: str = "", revision: str = "main", refused: int = 0, name: str = NAME) -> dict[str, Any]:
+def told(
+    found: dict[str, Any] | None, trouble: str = "", revision: str = "main", refused: int = 0, name: str = NAME
+) -> dict[str, Any]:
     """Return a result of hub_model_info."""
-    return {"hub_model": {"name": name, "revision": revision, **(found or io_hub.NOTHING), "trouble": trouble, "refused": refused}}
+    return {
+        "hub_model": {
+            "name": name,
+            "revision": revision,
+            **(found or io_hub.NOTHING),
+            "trouble": trouble,
+            "refused": refused,
+        }
+    }
 
 
 def download(folder: Path) -> str:
@@ -132,7 +145,11 @@ def test_the_plan_of_the_first_run_is_that_of_the_second(hub: Hub, tmp_path: Pat
 def test_an_index_is_not_needed(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(FILES, "model.safetensors.index.json")
     del hub.files["model.safetensors.index.json"]
-    assert described()["model_bytes"] == 1000 == io_model.planned_model(download(tmp_path / "stored"), "", [])["model_bytes"]
+    assert (
+        described()["model_bytes"]
+        == 1000
+        == io_model.planned_model(download(tmp_path / "stored"), "", [])["model_bytes"]
+    )
 
 
 def test_a_folder_that_it_is_copied_from_counts_until_the_copy_is_complete(tmp_path: Path) -> None:
@@ -212,7 +229,10 @@ def test_a_model_that_cannot_be_downloaded_is_a_problem_before_any_change(status
     nodes = pair({**NOT_THERE, **told(None, f"the Hub returned HTTP {status}", refused=status)})
     _plan, problems = cluster_plan(nodes)
     (problem,) = problems
-    assert (problem.path, problem.found) == ("gb10_model", f"{NAME} at main cannot be downloaded: the Hub returned HTTP {status}")
+    assert (problem.path, problem.found) == (
+        "gb10_model",
+        f"{NAME} at main cannot be downloaded: the Hub returned HTTP {status}",
+    )
     assert fix in problem.fix
     assert "perhaps" not in problem.fix
     # A refusal of another model, and a download by vLLM itself with its own token.
@@ -222,7 +242,9 @@ def test_a_model_that_cannot_be_downloaded_is_a_problem_before_any_change(status
     assert any("no" in line for line in planned(nodes)["serve"]["warnings"])
 
 
-@pytest.mark.parametrize(("name", "close"), [("openai/gpt-oss-120", "openai/gpt-oss-120b"), ("Openai/gpt-oss-20", "openai/gpt-oss-20b")])
+@pytest.mark.parametrize(
+    ("name", "close"), [("openai/gpt-oss-120", "openai/gpt-oss-120b"), ("Openai/gpt-oss-20", "openai/gpt-oss-20b")]
+)
 def test_a_misspelled_hub_name_is_corrected_from_the_catalog(name: str, close: str) -> None:
     refused = told(None, "no", refused=401, name=name)
     _plan, (problem,) = cluster_plan(pair({**NOT_THERE, **refused}, gb10_model=name))
@@ -230,7 +252,12 @@ def test_a_misspelled_hub_name_is_corrected_from_the_catalog(name: str, close: s
 
 
 def test_the_catalog_counts_where_the_hub_is_silent() -> None:
-    trouble = {"name": "openai/gpt-oss-120b", "revision": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a", **io_hub.NOTHING, "trouble": "no"}
+    trouble = {
+        "name": "openai/gpt-oss-120b",
+        "revision": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a",
+        **io_hub.NOTHING,
+        "trouble": "no",
+    }
     plan = planned(pair({"model": None, "hub_model": trouble}, {"model": None}, gb10_model="gpt-oss-120b"))
     assert plan["serve"]["memory"]
     assert any("the plan uses the catalog entry" in line for line in plan["serve"]["warnings"])
@@ -239,7 +266,9 @@ def test_the_catalog_counts_where_the_hub_is_silent() -> None:
 def ask(tmp_path: Path, hub: Hub, **options: Any) -> dict[str, Any]:
     environment = {"HF_ENDPOINT": hub.url, "NO_PROXY": "*", **options.pop("environment", {})}
     record = options.pop("record", str(tmp_path / "record.json"))
-    answer = run_module("hub_model_info", {"name": NAME, "environment": environment, "record": record, **options}, check=True)
+    answer = run_module(
+        "hub_model_info", {"name": NAME, "environment": environment, "record": record, **options}, check=True
+    )
     assert answer["changed"] is False
     found: dict[str, Any] = answer["hub_model"]
     return found
@@ -255,7 +284,12 @@ def test_the_module_tells_and_keeps_a_token_to_itself(tmp_path: Path, hub: Hub) 
     assert "with the token in model_store_hub_token (HTTP 403)" in wrong["trouble"]
     assert (wrong["refused"], ask(tmp_path, hub, revision="v2")["refused"]) == (403, 404)
     found = ask(tmp_path, hub, token="hf_right")
-    assert (found["commit"], found["trouble"], found["model"], found["model_bytes"]) == (COMMIT, "", CONFIG, 30_500_000_000)
+    assert (found["commit"], found["trouble"], found["model"], found["model_bytes"]) == (
+        COMMIT,
+        "",
+        CONFIG,
+        30_500_000_000,
+    )
 
 
 def test_what_was_told_before_counts_where_the_hub_is_silent(tmp_path: Path, hub: Hub) -> None:
@@ -266,7 +300,9 @@ def test_what_was_told_before_counts_where_the_hub_is_silent(tmp_path: Path, hub
     assert silent.pop("trouble").startswith("127.0.0.1 does not respond: ")
     assert silent["refused"] == 0
     assert {**silent, "trouble": ""} == found
-    now, then = (planned(pair({**NOT_THERE, "hub_model": said}))["serve"] for said in ({**silent, "trouble": "no"}, found))
+    now, then = (
+        planned(pair({**NOT_THERE, "hub_model": said}))["serve"] for said in ({**silent, "trouble": "no"}, found)
+    )
     assert (now["args"], now["why"]) == (then["args"], then["why"])
     assert ask(tmp_path, hub, revision="v2")["model"] is None, "a record of another revision does not count"
     hub.asked.clear()
@@ -384,7 +420,12 @@ def test_only_models_of_the_hub_are_asked_for() -> None:
     hub_model = FILTERS["hub_model"]
     assert hub_model("org/mine", {}) == {"name": "org/mine", "revision": "main"}
     assert hub_model("mine", {"mine": {"hub": "org/mine", "revision": "v1"}}) == {"name": "org/mine", "revision": "v1"}
-    for name, own in (("/srv/mine", {}), ("mine", {"mine": {"path": "/srv/mine"}}), ("no such", {}), ("mine", {"mine": {"hubb": "a/b"}})):
+    for name, own in (
+        ("/srv/mine", {}),
+        ("mine", {"mine": {"path": "/srv/mine"}}),
+        ("no such", {}),
+        ("mine", {"mine": {"hubb": "a/b"}}),
+    ):
         assert hub_model(name, own) == {}
 
 
@@ -393,12 +434,26 @@ class Planner:
 
     def __init__(self, folder: Path, hub: str) -> None:
         self.folder, self.root = folder, folder / "root"
-        link = {"ifname": "eth0", "mtu": 1500, "flags": ["UP"], "addr_info": [{"family": "inet", "local": "192.0.2.1", "prefixlen": 24}]}
+        link = {
+            "ifname": "eth0",
+            "mtu": 1500,
+            "flags": ["UP"],
+            "addr_info": [{"family": "inet", "local": "192.0.2.1", "prefixlen": 24}],
+        }
         self.path = program(folder / "bin", "ip", f"echo '{json.dumps([link])}'")
         program(self.path, "nvidia-smi", SMI)
-        local = {"ansible_connection": "local", "ansible_host": "192.0.2.1", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+        local = {
+            "ansible_connection": "local",
+            "ansible_host": "192.0.2.1",
+            "ansible_become": False,
+            "ansible_python_interpreter": sys.executable,
+        }
         stack = {"gb10_stack": "lab", "gb10_runtime_lock": str(ROOT / "inventories/lab/requirements.txt")}
-        ours = {"gb10_model": NAME, "gb10_install_dir": str(self.root), "model_store_env": {"HF_ENDPOINT": hub, "NO_PROXY": "*"}}
+        ours = {
+            "gb10_model": NAME,
+            "gb10_install_dir": str(self.root),
+            "model_store_env": {"HF_ENDPOINT": hub, "NO_PROXY": "*"},
+        }
         inventory = {"gb10_cluster": {"children": {"head": {"hosts": {"here": local}}}, "vars": {**stack, **ours}}}
         (folder / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
 
@@ -439,7 +494,10 @@ def test_the_role_stops_before_a_change_when_the_hub_refuses_the_model(tmp_path:
     done = run("site.yml", given, {"PATH": f"{planner.path}:{os.environ['PATH']}"})
     assert done.status != 0
     assert "1 problem found; nothing was changed." in done.output
-    assert "gb10_model: org/tinny at main cannot be downloaded: 127.0.0.1 denied access without a token (HTTP 401)" in done.output
+    assert (
+        "gb10_model: org/tinny at main cannot be downloaded: 127.0.0.1 denied access without a token (HTTP 401)"
+        in done.output
+    )
     assert not planner.root.exists()
 
 
@@ -455,7 +513,9 @@ def test_what_each_node_downloads_by_itself_is_kept(tmp_path: Path, hub: Hub) ->
     variables = {"_gb10_hub_record": str(record), "model_store_enabled": False}
     given = ["--inventory", str(tmp_path / "hosts.yml"), "--extra-vars", json.dumps(variables), "--tags", "model_store"]
     environment = {"PATH": f"{planner.path}:{os.environ['PATH']}"}
-    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {"Save the model information from Hugging Face Hub"}
+    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {
+        "Save the model information from Hugging Face Hub"
+    }
     assert json.loads(record.read_text(encoding="utf-8")) == told(described())["hub_model"]
     hub.answer = b"gone"
     assert "the plan uses facts from an earlier read" in run("site.yml", given, environment).assert_unchanged().output

@@ -29,13 +29,21 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import pl
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Status
 
 PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
-FILES = {"config.json": b"{}", "empty": b"", "model.safetensors": bytes(range(256)) * 32768, "sub/more.safetensors": b"more" * 500_000}
+FILES = {
+    "config.json": b"{}",
+    "empty": b"",
+    "model.safetensors": bytes(range(256)) * 32768,
+    "sub/more.safetensors": b"more" * 500_000,
+}
 LARGE = "model.safetensors"
 MANIFEST = {
     "model": "org/tiny",
     "revision": "main",
     "commit": "0" * 40,
-    "files": [{"path": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in FILES.items()],
+    "files": [
+        {"path": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in FILES.items()
+    ],
 }
 PART = f"{LARGE}{model_store.PART}"
 
@@ -62,7 +70,14 @@ class Relay:
     def __init__(self, chain: Chain, number: int, *options: str, file_limit: int = 0) -> None:
         self.folder, self.status_file = chain.folder / f"node{number}", chain.folder / f"status{number}.json"
         self.status_file.unlink(missing_ok=True)
-        argv = [sys.executable, "-m", PROGRAM, f"--folder={self.folder}", f"--manifest={chain.manifest}", f"--status={self.status_file}"]
+        argv = [
+            sys.executable,
+            "-m",
+            PROGRAM,
+            f"--folder={self.folder}",
+            f"--manifest={chain.manifest}",
+            f"--status={self.status_file}",
+        ]
         argv += [f"--port={chain.port}", f"--listen=127.0.0.{number}"]
         argv += [f"--upstream=spark{number - 1}", f"--upstream-address=127.0.0.{number - 1}"] if number > 1 else []
 
@@ -86,7 +101,9 @@ class Relay:
 
     def whole(self) -> bool:
         """Return whether the folder contains exactly the model and its manifest."""
-        files = {str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+        files = {
+            str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()
+        }
         return model_store.parse(files.pop(model_store.MANIFEST, b"").decode()) == MANIFEST and files == FILES
 
     def stop(self) -> str:
@@ -158,8 +175,15 @@ def test_what_has_come_is_sent_on_while_the_rest_still_comes(chain: Chain) -> No
     half = len(FILES[LARGE]) // 2
     head.have(half)
     nodes = [chain.node(4), chain.node(3), chain.node(2)]  # the start order does not matter
-    assert soon(lambda: all((node.folder / PART).exists() and (node.folder / PART).stat().st_size == half for node in nodes))
-    assert soon(lambda: all(node.status.get("done") == half + len(FILES["config.json"]) + len(FILES["sub/more.safetensors"]) for node in nodes))
+    assert soon(
+        lambda: all((node.folder / PART).exists() and (node.folder / PART).stat().st_size == half for node in nodes)
+    )
+    assert soon(
+        lambda: all(
+            node.status.get("done") == half + len(FILES["config.json"]) + len(FILES["sub/more.safetensors"])
+            for node in nodes
+        )
+    )
     assert {node.status["state"] for node in nodes} == {"receiving"}
     assert not any((node.folder / model_store.MANIFEST).exists() for node in nodes)
     head.have(len(FILES[LARGE]))
@@ -234,7 +258,9 @@ def test_a_disk_that_is_full(chain: Chain) -> None:
 def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", **limits: float) -> io_model_relay.Receiver:
     (folder / "node2").mkdir()
     store = io_model_relay.Store(str(folder / "node2"), MANIFEST, Status(str(folder / "status.json"), 0))
-    return io_model_relay.Receiver(store, "spark1", address, port, patience=limits.get("patience", 1), idle=limits.get("idle", 5))
+    return io_model_relay.Receiver(
+        store, "spark1", address, port, patience=limits.get("patience", 1), idle=limits.get("idle", 5)
+    )
 
 
 def test_a_sender_that_is_not_there(tmp_path: Path, chain: Chain) -> None:
@@ -342,7 +368,19 @@ class Wire:
         return lambda *_arguments: None
 
 
-PIECES = [b"HTTP/1.0 200 OK", b"HTTP/1.1 503 no", b"HTTP/9 -", b"\r\n", b"Content-Length: ", b"2", b"-", b"chunked", b"\0", b"\xff", b"{}"]
+PIECES = [
+    b"HTTP/1.0 200 OK",
+    b"HTTP/1.1 503 no",
+    b"HTTP/9 -",
+    b"\r\n",
+    b"Content-Length: ",
+    b"2",
+    b"-",
+    b"chunked",
+    b"\0",
+    b"\xff",
+    b"{}",
+]
 HEADS = st.lists(st.sampled_from(PIECES) | st.binary(max_size=5), max_size=12)
 
 
@@ -352,7 +390,9 @@ def test_no_answer_raises_anything_but_its_own_error(tmp_path: Path, said: bytes
     (tmp_path / "node2").mkdir(exist_ok=True)
     store = io_model_relay.Store(str(tmp_path / "node2"), MANIFEST, Status(str(tmp_path / "status.json"), 0))
     receiver = io_model_relay.Receiver(store, "spark1", "127.0.0.1", 9, patience=-1)
-    with mock.patch.object(http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", Wire(said))):
+    with mock.patch.object(
+        http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", Wire(said))
+    ):
         try:
             receiver.fetch(0)
         except GaveUpError as error:
@@ -438,7 +478,9 @@ def test_a_port_that_is_taken(chain: Chain) -> None:
     assert node.process.wait(timeout=10) == 1
 
 
-@pytest.mark.parametrize("path", ["/", "/etc/passwd", "/{digest}/9/0", "/{digest}/0/99", "/{digest}/../0", "/{digest}/0/0/x"])
+@pytest.mark.parametrize(
+    "path", ["/", "/etc/passwd", "/{digest}/9/0", "/{digest}/0/99", "/{digest}/../0", "/{digest}/0/0/x"]
+)
 def test_what_is_not_of_the_manifest_is_not_sent(chain: Chain, path: str) -> None:
     head = chain.head()
     with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:

@@ -111,8 +111,13 @@ def test_what_strangers_list_has_types_and_limits(files: Any, told: str) -> None
 
 
 JSON = nested(st.none() | st.booleans() | st.integers() | st.floats() | st.text())
-PATHS = st.lists(st.sampled_from(["a", "..", ".", "", "b c", "\\", "\0", "\x1b", model_store.MANIFEST, f"a{model_store.PART}"]), max_size=5)
-ENTRY = st.fixed_dictionaries({"path": PATHS.map("/".join) | st.text() | JSON, "size": st.integers() | JSON, "sha256": st.just(HASH) | JSON})
+PATHS = st.lists(
+    st.sampled_from(["a", "..", ".", "", "b c", "\\", "\0", "\x1b", model_store.MANIFEST, f"a{model_store.PART}"]),
+    max_size=5,
+)
+ENTRY = st.fixed_dictionaries(
+    {"path": PATHS.map("/".join) | st.text() | JSON, "size": st.integers() | JSON, "sha256": st.just(HASH) | JSON}
+)
 
 
 @given(st.lists(ENTRY | JSON, max_size=4) | JSON, st.booleans())
@@ -127,7 +132,11 @@ def test_no_list_of_files_escapes_its_folder(files: Any, hashed: bool) -> None:
         assert 0 <= entry["size"] <= 1 << 50
 
 
-@given(st.text() | JSON.map(json.dumps) | st.lists(ENTRY, max_size=2).map(lambda files: json.dumps({**manifest(), "files": files})))
+@given(
+    st.text()
+    | JSON.map(json.dumps)
+    | st.lists(ENTRY, max_size=2).map(lambda files: json.dumps({**manifest(), "files": files}))
+)
 def test_no_text_is_a_manifest_but_a_manifest(text: str) -> None:
     known = model_store.parse(text)
     assert known is None or (model_store.files_problem(known["files"]) == "" and len(model_store.digest(known)) == 64)
@@ -138,7 +147,10 @@ def test_a_text_that_is_too_deep_is_no_manifest() -> None:
     assert model_store.parse(" " * (model_store.MOST_TEXT + 1)) is None
 
 
-REQUEST = st.lists(st.sampled_from(["/", HASH, "0", "1", "10", "11", "-1", "²", "٣", "/verified", "..", " ", "9" * 5000, "\n"]), max_size=7)
+REQUEST = st.lists(
+    st.sampled_from(["/", HASH, "0", "1", "10", "11", "-1", "²", "٣", "/verified", "..", " ", "9" * 5000, "\n"]),
+    max_size=7,
+)
 
 
 @given(REQUEST.map("".join) | st.text())
@@ -157,7 +169,9 @@ def test_what_is_asked_for() -> None:
 
 
 @given(st.integers(), st.none() | st.integers(), st.integers(min_value=0), st.binary(max_size=100))
-def test_an_answer_is_exactly_what_was_asked_for_or_refused(status: int, length: int | None, count: int, said: bytes) -> None:
+def test_an_answer_is_exactly_what_was_asked_for_or_refused(
+    status: int, length: int | None, count: int, said: bytes
+) -> None:
     try:
         model_store.check_answer(status, length, count, said)
     except model_store.PeerError as error:
@@ -226,7 +240,9 @@ def test_in_a_ring_the_copy_goes_over_the_cables() -> None:
     for sender, receiver in ((ring[0], ring[1]), (ring[1], ring[2])):
         address = chain[receiver["name"]]["upstream_address"]
         assert chain[sender["name"]]["listen"] == address
-        assert any(rail["address"].split("/")[0] == address and receiver["name"] in rail["peers"] for rail in sender["rails"])
+        assert any(
+            rail["address"].split("/")[0] == address and receiver["name"] in rail["peers"] for rail in sender["rails"]
+        )
 
 
 def test_without_rails_the_cluster_s_addresses_are_used() -> None:
@@ -235,15 +251,26 @@ def test_without_rails_the_cluster_s_addresses_are_used() -> None:
 
 
 def info(free: int = 100 * GB, known: dict[str, Any] | None = None, **there: int) -> dict[str, Any]:
-    return {"complete": known is not None, "manifest": known, "digest": model_store.digest(known), "there": there, "free_bytes": free}
+    return {
+        "complete": known is not None,
+        "manifest": known,
+        "digest": model_store.digest(known),
+        "there": there,
+        "free_bytes": free,
+    }
 
 
 BIG = manifest(file("a", 60 * GB))
 STORE = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "source": ""}
 
 
-def judged(found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False) -> dict[str, Any]:
-    plan = {"store": {**STORE, "source": source}, "nodes": [{"name": name, "address": name, "rails": []} for name in found]}
+def judged(
+    found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False
+) -> dict[str, Any]:
+    plan = {
+        "store": {**STORE, "source": source},
+        "nodes": [{"name": name, "address": name, "rails": []} for name in found],
+    }
     answer: dict[str, Any] = PLAN_FILTER(plan, plan["store"], found, listing or {}, 10 * GB, verify)
     return answer
 
@@ -268,7 +295,9 @@ def test_room_on_every_node_is_judged_at_once() -> None:
         pytest.param({"spark1": info(11 * GB, a=59 * GB), "spark2": info()}, LISTING, "", id="most has come"),
         pytest.param({"spark1": info(0), "spark2": info()}, LISTING, STORE["folder"], id="the head has it already"),
         pytest.param({"spark1": info(0, BIG, a=60 * GB), "spark2": info()}, None, "", id="the head has it complete"),
-        pytest.param({"spark1": info(), "spark2": info(0, BIG, a=60 * GB)}, LISTING, "", id="the other has it complete"),
+        pytest.param(
+            {"spark1": info(), "spark2": info(0, BIG, a=60 * GB)}, LISTING, "", id="the other has it complete"
+        ),
     ],
 )
 def test_where_there_is_room(found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str) -> None:
@@ -321,7 +350,12 @@ def test_a_node_s_folder_is_read(tmp_path: Path) -> None:
     (folder / "a").write_bytes(b"x" * 10)
     (folder / "sub" / f"b{model_store.PART}").write_bytes(b"x" * 4)
     answer = run_module("model_store_info", {"folder": str(folder)})
-    assert (answer["there"], answer["complete"], answer["manifest"], answer["progress"]) == ({"a": 10, "sub/b": 4}, False, None, None)
+    assert (answer["there"], answer["complete"], answer["manifest"], answer["progress"]) == (
+        {"a": 10, "sub/b": 4},
+        False,
+        None,
+        None,
+    )
     assert answer["free_bytes"] > 0
     (folder / model_store.MANIFEST).write_text(json.dumps(manifest(file("a", 10))), encoding="utf-8")
     assert run_module("model_store_info", {"folder": str(folder)})["complete"] is True
@@ -332,10 +366,20 @@ def test_a_node_s_folder_is_read(tmp_path: Path) -> None:
 def test_how_far_a_unit_is(tmp_path: Path) -> None:
     texts = "LoadState ActiveState SubState UnitFileState Result InvocationID Environment"
     numbers = "MainPID NRestarts ExecMainStatus ExecMainStartTimestampMonotonic"
-    systemctl = program(tmp_path, "systemctl", f"for name in {texts}; do echo $name=active; done; for name in {numbers}; do echo $name=0; done")
+    systemctl = program(
+        tmp_path,
+        "systemctl",
+        f"for name in {texts}; do echo $name=active; done; for name in {numbers}; do echo $name=0; done",
+    )
     status = tmp_path / "status.json"
     given = {"folder": str(tmp_path / "m"), "unit": "gb10-model-relay.service", "status": str(status)}
-    assert run_module("model_store_info", given, systemctl)["progress"] == {"active": "active", "state": "", "done": 0, "total": 0, "reason": ""}
+    assert run_module("model_store_info", given, systemctl)["progress"] == {
+        "active": "active",
+        "state": "",
+        "done": 0,
+        "total": 0,
+        "reason": "",
+    }
     status.write_text('{"state": "receiving", "done": 5, "total": 10, "reason": ""}', encoding="utf-8")
     assert run_module("model_store_info", given, systemctl)["progress"]["done"] == 5
 

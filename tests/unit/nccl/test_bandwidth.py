@@ -16,7 +16,9 @@ Data = dict[str, Any]
 PEERS = {"pair": [["b"]], "ring": [["b"], ["c"]], "switch": [["b", "c"]]}
 
 
-def plan(shape: str, devices: tuple[str, ...] = ("rocep1s0f0,roceP2p1s0f0", "rocep1s0f1,roceP2p1s0f1"), node: int = 0) -> Data:
+def plan(
+    shape: str, devices: tuple[str, ...] = ("rocep1s0f0,roceP2p1s0f0", "rocep1s0f1,roceP2p1s0f1"), node: int = 0
+) -> Data:
     """Return a plan of nodes a, b (and c), with each node's NCCL_IB_HCA ("" for none)."""
     names = ["a", "b"] if shape == "pair" else ["a", "b", "c"]
     rails = [{"interface": "x", "peers": dict.fromkeys(peers, "10.0.0.2")} for peers in PEERS[shape]]
@@ -34,15 +36,25 @@ def plan(shape: str, devices: tuple[str, ...] = ("rocep1s0f0,roceP2p1s0f0", "roc
 
 def result(*numbers: float, collective: str = "all_reduce") -> Data:
     """Return a program's result with message sizes that start at 4096 bytes and double."""
-    entries = [{"collective": collective, "bytes": 4096 << index, "seconds": 0.5, "bus_gbps": number} for index, number in enumerate(numbers)]
+    entries = [
+        {"collective": collective, "bytes": 4096 << index, "seconds": 0.5, "bus_gbps": number}
+        for index, number in enumerate(numbers)
+    ]
     return {"rank": 0, "ranks": 2, "backend": "nccl", "torch": "2.11.0", "results": entries}
 
 
 def test_together_and_each_device_alone_with_every_nodes_own_name_of_it() -> None:
     runs = nccl_bandwidth.runs(plan("pair", node=1), "nccl", 8471)
     assert [run["name"] for run in runs] == ["together", "rocep1s0f0", "roceP2p1s0f0"]
-    assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == ["rocep1s0f1,roceP2p1s0f1", "rocep1s0f1", "roceP2p1s0f1"]
-    assert {name: runs[0]["environment"][name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LD_PRELOAD")} == {
+    assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == [
+        "rocep1s0f1,roceP2p1s0f1",
+        "rocep1s0f1",
+        "roceP2p1s0f1",
+    ]
+    assert {
+        name: runs[0]["environment"][name]
+        for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LD_PRELOAD")
+    } == {
         "RANK": "1",
         "WORLD_SIZE": "2",
         "MASTER_ADDR": "10.0.0.1",
@@ -101,7 +113,9 @@ def test_the_largest_message_is_judged() -> None:
 
 
 def test_a_finding_tells_what_each_device_did_alone() -> None:
-    (finding,) = nccl_bandwidth.findings({"together": result(12.0), "rocep1s0f0": result(11.9), "roceP2p1s0f0": result(0.2)}, 21.875)
+    (finding,) = nccl_bandwidth.findings(
+        {"together": result(12.0), "rocep1s0f0": result(11.9), "roceP2p1s0f0": result(0.2)}, 21.875
+    )
     assert finding.found.endswith("with 4096 bytes (11.900 by rocep1s0f0 alone, 0.200 by roceP2p1s0f0 alone)")
 
 
@@ -119,7 +133,9 @@ def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     torch.distributed = ModuleType("torch.distributed")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "torch", torch)
     monkeypatch.setitem(sys.modules, "torch.distributed", torch.distributed)
-    spec = importlib.util.spec_from_file_location("nccl_bandwidth_program", ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py")
+    spec = importlib.util.spec_from_file_location(
+        "nccl_bandwidth_program", ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -88,10 +88,18 @@ def test_a_library_without_code_for_the_gpu(architectures: list[str], said: str 
 
 def test_everything_that_is_wrong_with_a_library_is_listed() -> None:
     problems = nccl_library.problems(library("90", version="x", machine=183), "lib", [GB10, H200, THOR], "x86_64")
-    assert [problem.expected for problem in problems] == ["a libnccl", "a library for x86_64", "cubins for sm_121", "cubins for sm_110"]
+    assert [problem.expected for problem in problems] == [
+        "a libnccl",
+        "a library for x86_64",
+        "cubins for sm_121",
+        "cubins for sm_110",
+    ]
 
 
-@pytest.mark.parametrize(("tag", "release"), [("v2.30.7-1", Release(2, 30, 7)), ("2.28.9-1", Release(2, 28, 9)), ("v2.5.6-2", Release(2, 5, 6, 2))])
+@pytest.mark.parametrize(
+    ("tag", "release"),
+    [("v2.30.7-1", Release(2, 30, 7)), ("2.28.9-1", Release(2, 28, 9)), ("v2.5.6-2", Release(2, 5, 6, 2))],
+)
 def test_tag(tag: str, release: Release) -> None:
     assert Release.of_tag(tag, "x") == release
 
@@ -105,14 +113,17 @@ def test_what_is_no_release(tag: str) -> None:
 
 
 def test_release_of_a_source_tree() -> None:
-    text = "##### version\nNCCL_MAJOR   := 2\nNCCL_MINOR   := 30\nNCCL_PATCH   := 7\nNCCL_SUFFIX  :=\nPKG_REVISION := 1\n"
+    text = (
+        "##### version\nNCCL_MAJOR   := 2\nNCCL_MINOR   := 30\nNCCL_PATCH   := 7\nNCCL_SUFFIX  :=\nPKG_REVISION := 1\n"
+    )
     assert Release.of_makefile(text, "x").tag == "v2.30.7-1"
     with pytest.raises(ProblemsError, match="does not define NCCL_PATCH"):
         Release.of_makefile(text.replace("NCCL_PATCH   := 7", ""), "makefiles/version.mk")
 
 
 @pytest.mark.parametrize(
-    ("tag", "spoken_against"), [("v2.28.9-1", True), ("v2.29.2-1", True), ("v2.29.3-1", False), ("v2.30.7-1", False), ("v3.0.0-1", False)]
+    ("tag", "spoken_against"),
+    [("v2.28.9-1", True), ("v2.29.2-1", True), ("v2.29.3-1", False), ("v2.30.7-1", False), ("v3.0.0-1", False)],
 )
 def test_finding(tag: str, spoken_against: bool) -> None:
     finding = Release.of_tag(tag, "x").finding("nccl_sm121_build_tag")
@@ -123,14 +134,20 @@ def test_finding(tag: str, spoken_against: bool) -> None:
         assert "GCC before 10" in finding.found
 
 
-VERSION = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n"
+VERSION = (
+    "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88\nBuild "
+    "cuda_13.0.r13.0/compiler.36424714_0\n"
+)
 TOOLKIT = Toolkit.of_nvcc("/usr/local/cuda", VERSION, "sm_75\nsm_80\nsm_90\nsm_100\nsm_110\nsm_120\nsm_121\n")
 BUILDER = Builder("aarch64", 20, 100 * 1024**3, 100 * 1024**3, frozenset(nccl_build.PROGRAMS))
 SOURCE = Source("/src/nccl", Release(2, 30, 7), "commit 73cf1122")
 
 
 def test_toolkit() -> None:
-    assert (TOOLKIT.release, TOOLKIT.architectures) == ("13.0.88", frozenset("sm_75 sm_80 sm_90 sm_100 sm_110 sm_120 sm_121".split()))
+    assert (TOOLKIT.release, TOOLKIT.architectures) == (
+        "13.0.88",
+        frozenset("sm_75 sm_80 sm_90 sm_100 sm_110 sm_120 sm_121".split()),
+    )
 
 
 def test_plan() -> None:
@@ -147,7 +164,16 @@ def test_plan() -> None:
     assert len(plan.digest) == 64
     assert plan.findings == ()
     assert plan.argv(SOURCE, TOOLKIT, "/build/x") == [
-        *("make", "-C", "/src/nccl", "-j20", "src.lib", "BUILDDIR=/build/x", "CUDA_HOME=/usr/local/cuda", "NVCC=/usr/local/cuda/bin/nvcc"),
+        *(
+            "make",
+            "-C",
+            "/src/nccl",
+            "-j20",
+            "src.lib",
+            "BUILDDIR=/build/x",
+            "CUDA_HOME=/usr/local/cuda",
+            "NVCC=/usr/local/cuda/bin/nvcc",
+        ),
         "NVCC_GENCODE=-gencode=arch=compute_121,code=sm_121",
     ]
 
@@ -181,7 +207,9 @@ def test_what_decides_about_the_result_is_in_the_digest(other: nccl_build.Plan) 
 
 
 def test_where_it_lies_and_how_many_build_it_is_not() -> None:
-    other = nccl_build.plan(dataclasses.replace(SOURCE, path="/y"), [GB10], TOOLKIT, dataclasses.replace(BUILDER, cores=2, memory=2**33))
+    other = nccl_build.plan(
+        dataclasses.replace(SOURCE, path="/y"), [GB10], TOOLKIT, dataclasses.replace(BUILDER, cores=2, memory=2**33)
+    )
     assert other.digest == nccl_build.plan(SOURCE, [GB10], TOOLKIT, BUILDER).digest
 
 
@@ -190,7 +218,9 @@ def test_a_release_that_hangs_is_built_with_a_finding() -> None:
     assert ["NVIDIA/nccl issue 2353" in finding.found for finding in plan.findings] == [True]
 
 
-@pytest.mark.parametrize(("cores", "memory_gib", "jobs"), [(20, 100, 20), (20, 12, 10), (2, 100, 2), (8, 1, 1), (8, 0, 1), (1, 100, 1)])
+@pytest.mark.parametrize(
+    ("cores", "memory_gib", "jobs"), [(20, 100, 20), (20, 12, 10), (2, 100, 2), (8, 1, 1), (8, 0, 1), (1, 100, 1)]
+)
 def test_jobs(cores: int, memory_gib: int, jobs: int) -> None:
     assert nccl_build.jobs(cores, memory_gib * 1024**3) == jobs
 
@@ -217,7 +247,11 @@ def test_without_a_gpu_there_is_nothing_to_build_for() -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "expected"),
-    [(GB10, "CUDA 12.9 or newer for 12.1"), (THOR, "CUDA 13.0 or newer for 11.0"), (ComputeCapability(13, 0), "a CUDA release that supports 13.0")],
+    [
+        (GB10, "CUDA 12.9 or newer for 12.1"),
+        (THOR, "CUDA 13.0 or newer for 11.0"),
+        (ComputeCapability(13, 0), "a CUDA release that supports 13.0"),
+    ],
     ids=str,
 )
 def test_a_toolkit_that_is_older_than_the_gpu(gpu: ComputeCapability, expected: str) -> None:
@@ -252,7 +286,9 @@ def test_selected(pattern: str, count: int) -> None:
     assert nccl_functions.pattern_problems(pattern, "x") == []
 
 
-@pytest.mark.parametrize("pattern", ["$(touch x)", "a;b", 'x"', "`id`", "(AllReduce", "AllReduce +", "Al1Reduce", " ", "SendRecv\n"])
+@pytest.mark.parametrize(
+    "pattern", ["$(touch x)", "a;b", 'x"', "`id`", "(AllReduce", "AllReduce +", "Al1Reduce", " ", "SendRecv\n"]
+)
 def test_no_pattern(pattern: str) -> None:
     (problem,) = nccl_functions.pattern_problems(pattern, "nccl_sm121_build_only_funcs")
     assert problem.path == "nccl_sm121_build_only_funcs"
@@ -271,7 +307,8 @@ def test_nccl_info_reads_a_file_a_folder_and_a_link(tmp_path: Path) -> None:
     built = installed(tmp_path / "2.30.7-x", "121")
     (tmp_path / "current").symlink_to("2.30.7-x")
     answers = [
-        run_module("nccl_info", {"path": str(path)})["library"] for path in (built / "lib/libnccl.so.2.30.7", built / "lib", tmp_path / "current")
+        run_module("nccl_info", {"path": str(path)})["library"]
+        for path in (built / "lib/libnccl.so.2.30.7", built / "lib", tmp_path / "current")
     ]
     assert {answer["real_path"] for answer in answers} == {str(built / "lib/libnccl.so.2.30.7")}
     assert {answer["sha256"] for answer in answers} == {answers[0]["sha256"]}
@@ -279,7 +316,9 @@ def test_nccl_info_reads_a_file_a_folder_and_a_link(tmp_path: Path) -> None:
     assert answers[2]["native"] == ["12.1"]
 
 
-@pytest.mark.parametrize("content", [None, b"", b"text", libnccl("121")[:-100]], ids=["absent", "empty", "text", "truncated"])
+@pytest.mark.parametrize(
+    "content", [None, b"", b"text", libnccl("121")[:-100]], ids=["absent", "empty", "text", "truncated"]
+)
 def test_nccl_info_refuses_what_is_no_library(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "libnccl.so.2"
     if content is not None:
@@ -300,7 +339,9 @@ sys.stdin.read()
 
 
 def mapping(*paths: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", MAPPER, *map(str, paths)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", MAPPER, *map(str, paths)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "mapped\n"
     return process
@@ -316,7 +357,11 @@ def test_nccl_info_proves_what_a_process_uses(tmp_path: Path) -> None:
             process.communicate()
     assert good["problems"] == []
     (found,) = good["processes"][0]["libraries"]
-    assert (found["path"], found["sha256"], found["deleted"]) == (good["library"]["real_path"], good["library"]["sha256"], False)
+    assert (found["path"], found["sha256"], found["deleted"]) == (
+        good["library"]["real_path"],
+        good["library"]["sha256"],
+        False,
+    )
     assert good["processes"][1]["libraries"] == []
     (problem,) = bad["problems"]
     assert f"{os.uname().nodename}, process {wrong.pid} (python" in problem
@@ -347,7 +392,9 @@ def test_nccl_info_knows_a_libnccl_by_its_functions(tmp_path: Path) -> None:
         answer = run_module("nccl_info", {"pids": [process.pid]})
         process.communicate()
     (found,) = answer["processes"]
-    assert sorted(library["path"] for library in found["libraries"]) == sorted(map(str, [ours / "lib/fast.so", wheels / "lib/libnccl.so.2.30.7"]))
+    assert sorted(library["path"] for library in found["libraries"]) == sorted(
+        map(str, [ours / "lib/fast.so", wheels / "lib/libnccl.so.2.30.7"])
+    )
     # Mapped with mmap: no mapped file links to one of them, so the called one is unknown.
     assert found["used"] is None
     assert "no mapped file shows which one is called" in found["undecided"]
@@ -384,7 +431,9 @@ def test_nccl_info_reads_what_the_runtime_brought_also_behind_a_link(tmp_path: P
     path.symlink_to(installed(tmp_path / "ours", "121") / "lib/libnccl.so.2")
     after = run_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
     assert (before["version"], before["gcc"], before["native"]) == ("2.29.7", ["8.5.0"], ["12.0"])
-    assert {key: value for key, value in before.items() if "path" not in key} == {key: value for key, value in after.items() if "path" not in key}
+    assert {key: value for key, value in before.items() if "path" not in key} == {
+        key: value for key, value in after.items() if "path" not in key
+    }
     assert run_module("nccl_info", {"runtime": str(tmp_path / "none")})["library"] is None
 
 
@@ -401,7 +450,10 @@ def test_node_info_has_the_library_once_the_runtime_is_complete(tmp_path: Path) 
 
 
 #: Load the given libraries and wait, as Python does when it imports PyTorch.
-LOADER = "import ctypes, sys; kept = [ctypes.CDLL(name) for name in sys.argv[1:]]; print(kept[-1].answer(), flush=True); sys.stdin.read()"
+LOADER = (
+    "import ctypes, sys; kept = [ctypes.CDLL(name) for name in sys.argv[1:]]; print(kept[-1].answer(), "
+    "flush=True); sys.stdin.read()"
+)
 
 
 @pytest.fixture(scope="module")
@@ -412,10 +464,20 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("linked")
     code = "const char code[20 << 20] = {1}; int ncclGetVersion(void) { return VERSION; }\n"
     (folder / "nccl.c").write_text(code, encoding="utf-8")
-    (folder / "torch.c").write_text("int ncclGetVersion(void); int answer(void) { return ncclGetVersion(); }\n", encoding="utf-8")
+    (folder / "torch.c").write_text(
+        "int ncclGetVersion(void); int answer(void) { return ncclGetVersion(); }\n", encoding="utf-8"
+    )
     for name, number in (("ours", 23007), ("wheel", 22907)):
         (folder / name).mkdir()
-        command = ["cc", "-shared", "-fPIC", f"-DVERSION={number}", "-Wl,-soname,libnccl.so.2", "-o", folder / name / "libnccl.so.2"]
+        command = [
+            "cc",
+            "-shared",
+            "-fPIC",
+            f"-DVERSION={number}",
+            "-Wl,-soname,libnccl.so.2",
+            "-o",
+            folder / name / "libnccl.so.2",
+        ]
         subprocess.run([*command, folder / "nccl.c"], check=True)
     # Our library under another name, which a test by names would miss.
     (folder / "ours/libnccl.so.2").rename(folder / "ours/fast.so")
@@ -425,7 +487,14 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("way", "expected"), [("alone", "wheel"), ("preload", "ours"), ("preload, title", "ours"), ("search path", "wheel"), ("ctypes", "wheel")]
+    ("way", "expected"),
+    [
+        ("alone", "wheel"),
+        ("preload", "ours"),
+        ("preload, title", "ours"),
+        ("search path", "wheel"),
+        ("ctypes", "wheel"),
+    ],
 )
 def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, expected: str) -> None:
     """Compare with the linker itself: the linked library returns the release that it called."""
@@ -441,7 +510,13 @@ def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, expected: s
     if way == "ctypes":
         # After PyTorch, as vLLM's communicator does.
         loaded = [*loaded, str(ours), *loaded]
-    with subprocess.Popen([sys.executable, "-c", LOADER, *loaded], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as rank:
+    with subprocess.Popen(
+        [sys.executable, "-c", LOADER, *loaded],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    ) as rank:
         assert rank.stdout is not None
         said = rank.stdout.readline().strip()
         if way == "preload, title":
@@ -454,13 +529,22 @@ def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, expected: s
             (found,) = run_module("nccl_info", {"pids": [rank.pid]})["processes"]
         rank.communicate()
     assert said == {"ours": "23007", "wheel": "22907"}[expected], "the linker's choice"
-    assert (found["used"], found["undecided"]) == (str({"ours": ours, "wheel": linked / "wheel/libnccl.so.2"}[expected]), "")
+    assert (found["used"], found["undecided"]) == (
+        str({"ours": ours, "wheel": linked / "wheel/libnccl.so.2"}[expected]),
+        "",
+    )
     assert len(found["libraries"]) == (1 if way in ("alone", "search path") else 2)
 
 
 def test_nccl_info_tells_what_is_required_and_not_so(tmp_path: Path) -> None:
-    answer = run_module("nccl_info", {"path": str(installed(tmp_path / "x", "90")), "requires": {"capabilities": ["12.1"], "sha256": "0" * 64}})
-    assert ["have code for sm_121" in problem or "its sha256 is" in problem for problem in answer["problems"]] == [True, True]
+    answer = run_module(
+        "nccl_info",
+        {"path": str(installed(tmp_path / "x", "90")), "requires": {"capabilities": ["12.1"], "sha256": "0" * 64}},
+    )
+    assert ["have code for sm_121" in problem or "its sha256 is" in problem for problem in answer["problems"]] == [
+        True,
+        True,
+    ]
 
 
 def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:
@@ -468,7 +552,12 @@ def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:
         ended.communicate()
     answer = run_module("nccl_info", {"pids": [ended.pid]})
     (found,) = answer["processes"]
-    assert (found["pid"], found["name"], found["libraries"], found["unreadable"]) == (ended.pid, "", [], "no such process")
+    assert (found["pid"], found["name"], found["libraries"], found["unreadable"]) == (
+        ended.pid,
+        "",
+        [],
+        "no such process",
+    )
 
 
 @pytest.mark.parametrize(
@@ -489,7 +578,11 @@ def test_a_unit_is_all_processes_below_its_cgroup(tmp_path: Path) -> None:
         path = tmp_path / "system.slice/gb10-ray.service" / folder
         path.mkdir(parents=True, exist_ok=True)
         (path / "cgroup.procs").write_text(members, encoding="utf-8")
-    found = io_nccl.pids(lambda _argv: (0, "/system.slice/gb10-ray.service\n", ""), "gb10-ray.service", [str(tmp_path / "none"), str(tmp_path)])
+    found = io_nccl.pids(
+        lambda _argv: (0, "/system.slice/gb10-ray.service\n", ""),
+        "gb10-ray.service",
+        [str(tmp_path / "none"), str(tmp_path)],
+    )
     assert found == [7, 9, 12]
 
 

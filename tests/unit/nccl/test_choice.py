@@ -11,7 +11,14 @@ from filters import FILTERS
 from gpu_libraries import libnccl
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Choice, Cluster, Node, choose, hang, reasons
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import (
+    Choice,
+    Cluster,
+    Node,
+    choose,
+    hang,
+    reasons,
+)
 
 CLUSTER = Cluster(cuda=True, container=False, ring=False, release="2.30.7")
 
@@ -51,7 +58,10 @@ def test_the_hang_on_arm(version: str, gcc: list[str], machine: int, hangs: bool
 
 def test_a_hang_is_told_with_what_was_read() -> None:
     said = hang(facts(version="2.28.9", gcc=["8.5.0", "8.3.1"]))
-    assert said == "NCCL 2.28.9 is older than 2.29.3 and was compiled with GCC 8.3.1 and 8.5.0: before GCC 10 its ranks can hang on ARM"
+    assert said == (
+        "NCCL 2.28.9 is older than 2.29.3 and was compiled with GCC 8.3.1 and 8.5.0: before GCC 10 its ranks "
+        "can hang on ARM"
+    )
 
 
 @pytest.mark.parametrize(
@@ -81,14 +91,28 @@ OLD = facts(version="2.28.9", gcc=["8.5.0"])
 @pytest.mark.parametrize(
     ("wanted", "changes", "libraries", "build", "final", "word"),
     [
-        ("auto", {}, [facts(), facts()], False, True, "NCCL 2.30.7 of the runtime has no known hang on ARM, and has code for 12.1"),
+        (
+            "auto",
+            {},
+            [facts(), facts()],
+            False,
+            True,
+            "NCCL 2.30.7 of the runtime has no known hang on ARM, and has code for 12.1",
+        ),
         ("auto", {}, [facts(), OLD], True, True, "spark2: NCCL 2.28.9 is older than 2.29.3"),
         ("auto", {}, [OLD, None], True, True, "spark1: NCCL 2.28.9"),
         ("auto", {}, [facts(), {}], True, True, "spark2: its runtime has no NCCL"),
         # Before the runtime is installed, only its release is known, so the choice is not final.
         ("auto", {}, [None, None], False, False, "decided after installation"),
         ("auto", {"release": "2.28.9"}, [None, None], True, False, "NCCL 2.28.9 is older than 2.29.3"),
-        ("auto", {"release": "2.29.7", "ring": True}, [None, None], True, False, "older than 2.30, which a ring requires"),
+        (
+            "auto",
+            {"release": "2.29.7", "ring": True},
+            [None, None],
+            True,
+            False,
+            "older than 2.30, which a ring requires",
+        ),
         ("auto", {"release": ""}, [None, None], True, False, "is unknown"),
         ("auto", {"container": True}, [None, None], False, True, "decided by the library in the image"),
         ("auto", {"container": True, "release": ""}, [None, None], True, False, "is unknown"),
@@ -98,7 +122,9 @@ OLD = facts(version="2.28.9", gcc=["8.5.0"])
         ("false", {}, [facts(), OLD], False, True, "spark2: NCCL 2.28.9 is older than 2.29.3"),
     ],
 )
-def test_the_choice(wanted: str, changes: dict[str, Any], libraries: list[Any], build: bool, final: bool, word: str) -> None:
+def test_the_choice(
+    wanted: str, changes: dict[str, Any], libraries: list[Any], build: bool, final: bool, word: str
+) -> None:
     found = choose(wanted, replace(CLUSTER, **changes), pair(*libraries))
     assert (found.build, found.final) == (build, final)
     assert any(word in reason for reason in found.why), found.why
@@ -127,7 +153,9 @@ NEW_LOCK, OLD_LOCK = (LOCK + lock_of(f"nvidia-nccl-cu13=={release}") for release
         ("true", facts(version="2.29.7"), NEW_LOCK, "2.30.7"),
     ],
 )
-def test_the_rules_see_the_release_that_will_be_used(wanted: str, library: dict[str, Any] | None, lock: str, release: str) -> None:
+def test_the_rules_see_the_release_that_will_be_used(
+    wanted: str, library: dict[str, Any] | None, lock: str, release: str
+) -> None:
     assert planned(wanted, library, lock)["serve"]["nccl"] == release
 
 

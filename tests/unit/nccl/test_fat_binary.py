@@ -20,7 +20,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import fat_bi
 
 GB10, RTX50, THOR, H200, B300 = (ComputeCapability.parse(text) for text in ("12.1", "12.0", "11.0", "9.0", "10.3"))
 WHOLE = elf(
-    [(".text", b"x"), (".nv_fatbin", fat(code("cubin", "121"), code("ptx", "121")) + bytes(8) + fat(code("cubin", "90a"), code("lto", "120f")))]
+    [
+        (".text", b"x"),
+        (
+            ".nv_fatbin",
+            fat(code("cubin", "121"), code("ptx", "121")) + bytes(8) + fat(code("cubin", "90a"), code("lto", "120f")),
+        ),
+    ]
 )
 
 
@@ -85,7 +91,9 @@ def test_way(built_for: str, gpu: ComputeCapability, way: str) -> None:
 
 def test_the_best_code_of_a_program_counts() -> None:
     programs = (
-        fat(code("ptx", "120"), code("cubin", "120"), code("cubin", "121")) + fat(code("ptx", "90"), code("cubin", "120")) + fat(code("cubin", "90"))
+        fat(code("ptx", "120"), code("cubin", "120"), code("cubin", "121"))
+        + fat(code("ptx", "90"), code("cubin", "120"))
+        + fat(code("cubin", "90"))
     )
     found = fat_binary.read(memoryview(elf([(".nv_fatbin", programs)])), "lib")
     assert fat_binary.ways(found, GB10) == {"native": 1, "same_major": 1, "ptx": 0, "none": 1}
@@ -136,18 +144,26 @@ def test_any_other_file_is_read_or_refused(changes: list[tuple[int, int]]) -> No
         assert len(error.problems) == 1
 
 
-LINKED = elf(dynamic(["ncclGetVersion"], ["free"], ["libnccl.so.2", "libc.so.6"], "libmine.so", "$ORIGIN/../x:/y", "/z")) + bytes(8)
+LINKED = elf(
+    dynamic(["ncclGetVersion"], ["free"], ["libnccl.so.2", "libc.so.6"], "libmine.so", "$ORIGIN/../x:/y", "/z")
+) + bytes(8)
 
 
 def test_what_a_library_tells_the_linker() -> None:
     found = elf_reader.dynamic(memoryview(LINKED), "lib")
     assert found == elf_reader.Dynamic("libmine.so", ("libnccl.so.2", "libc.so.6"), ("$ORIGIN/../x", "/y"), ("/z",))
     assert elf_reader.dynamic(memoryview(WHOLE), "lib") == elf_reader.Dynamic()
-    exported = {name: elf_reader.exports(memoryview(LINKED), "lib", name) for name in ("ncclGetVersion", "free", "GetVersion", "nccl")}
+    exported = {
+        name: elf_reader.exports(memoryview(LINKED), "lib", name)
+        for name in ("ncclGetVersion", "free", "GetVersion", "nccl")
+    }
     assert exported == {"ncclGetVersion": True, "free": False, "GetVersion": False, "nccl": False}
 
 
-@given(st.lists(st.tuples(st.integers(0, len(LINKED) - 1), st.integers(0, 255)), min_size=1, max_size=8), st.integers(0, len(LINKED)))
+@given(
+    st.lists(st.tuples(st.integers(0, len(LINKED) - 1), st.integers(0, 255)), min_size=1, max_size=8),
+    st.integers(0, len(LINKED)),
+)
 def test_what_a_mapped_file_says_is_read_or_refused(changes: list[tuple[int, int]], size: int) -> None:
     """Any user's files can be mapped by a process."""
     data = bytearray(LINKED)
@@ -161,8 +177,13 @@ def test_what_a_mapped_file_says_is_read_or_refused(changes: list[tuple[int, int
             assert len(error.problems) == 1
 
 
-SOURCE = "__global__ void add(float *a, const float *b) { a[threadIdx.x] += b[threadIdx.x]; }\nvoid go(float *a) { add<<<1, 1>>>(a, a); }\n"
-NVCC, CUOBJDUMP = (shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin") for name in ("nvcc", "cuobjdump"))
+SOURCE = (
+    "__global__ void add(float *a, const float *b) { a[threadIdx.x] += b[threadIdx.x]; }\nvoid go(float *a) { "
+    "add<<<1, 1>>>(a, a); }\n"
+)
+NVCC, CUOBJDUMP = (
+    shutil.which(name) or shutil.which(name, path="/usr/local/cuda/bin") for name in ("nvcc", "cuobjdump")
+)
 
 
 def gencode(*architectures: str) -> list[str]:
@@ -182,7 +203,16 @@ def gencode(*architectures: str) -> list[str]:
         (["-rdc=true", *gencode("121")], {"cubin sm_121"}),
         (["-rdc=true", "-gencode=arch=compute_120,code=lto_120"], {"lto sm_120"}),
     ],
-    ids=["several", "family", "one GPU alone", "family PTX", "compressed", "uncompressed", "relocatable", "for a later link"],
+    ids=[
+        "several",
+        "family",
+        "one GPU alone",
+        "family PTX",
+        "compressed",
+        "uncompressed",
+        "relocatable",
+        "for a later link",
+    ],
 )
 def test_as_nvcc_writes_it(tmp_path: Path, options: list[str], expected: set[str]) -> None:
     (tmp_path / "k.cu").write_text(SOURCE, encoding="utf-8")
@@ -190,12 +220,16 @@ def test_as_nvcc_writes_it(tmp_path: Path, options: list[str], expected: set[str
     data = (tmp_path / "k.o").read_bytes()
     assert set(held(data)) == expected
     if CUOBJDUMP is not None:
-        assert listed(tmp_path / "k.o") == Counter(name.rstrip("f") for name in held(data) if not name.startswith("lto"))
+        assert listed(tmp_path / "k.o") == Counter(
+            name.rstrip("f") for name in held(data) if not name.startswith("lto")
+        )
 
 
 def listed(path: Path) -> Counter[str]:
     """Return the counts of cuobjdump, which omits the f of family cubins."""
-    shown = subprocess.run([str(CUOBJDUMP), "-all", "-lelf", "-lptx", str(path)], capture_output=True, text=True, check=False).stdout
+    shown = subprocess.run(
+        [str(CUOBJDUMP), "-all", "-lelf", "-lptx", str(path)], capture_output=True, text=True, check=False
+    ).stdout
     found = re.findall(r"^(ELF|PTX) file.*\.(sm_\d+[af]?)\.\w+$", shown, re.MULTILINE)
     return Counter(f"{'cubin' if kind == 'ELF' else 'ptx'} {architecture}".rstrip("f") for kind, architecture in found)
 

@@ -30,7 +30,10 @@ src.lib:
 \tcp libnccl $(BUILDDIR)/lib/libnccl.so.2.30.7
 \tln -sf libnccl.so.2.30.7 $(BUILDDIR)/lib/libnccl.so.2
 """
-NVCC = "[ \"$1\" = --version ] && echo 'Cuda compilation tools, release 13.0, V13.0.88' || printf 'sm_90\\nsm_110\\nsm_121\\n'"
+NVCC = (
+    "[ \"$1\" = --version ] && echo 'Cuda compilation tools, release 13.0, V13.0.88' || printf "
+    "'sm_90\\nsm_110\\nsm_121\\n'"
+)
 
 
 @pytest.fixture
@@ -70,7 +73,9 @@ def made(source: Path) -> list[str]:
 
 
 def store(source: Path) -> list[str]:
-    return sorted(path.name for path in (source.parent / "store").iterdir()) if (source.parent / "store").exists() else []
+    return (
+        sorted(path.name for path in (source.parent / "store").iterdir()) if (source.parent / "store").exists() else []
+    )
 
 
 def test_built_once(source: Path) -> None:
@@ -89,7 +94,9 @@ def test_built_once(source: Path) -> None:
 
 
 def test_what_decides_about_the_result_decides_about_a_build(source: Path) -> None:
-    names = {build(source, **changes)["name"] for changes in ({}, {"identity": "sha256 other"}, {"functions": "SendRecv"})}
+    names = {
+        build(source, **changes)["name"] for changes in ({}, {"identity": "sha256 other"}, {"functions": "SendRecv"})
+    }
     assert (len(names), sorted(names)) == (3, store(source))
     assert made(source)[-1].endswith(" SendRecv")
 
@@ -124,7 +131,9 @@ def test_a_build_that_was_killed_leaves_nothing_that_counts(source: Path) -> Non
     (source / "wait").touch()
     module = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/nccl_build.py"
     environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": os.defpath}
-    with subprocess.Popen([sys.executable, module], stdin=subprocess.PIPE, env=environment, start_new_session=True) as process:
+    with subprocess.Popen(
+        [sys.executable, module], stdin=subprocess.PIPE, env=environment, start_new_session=True
+    ) as process:
         assert process.stdin is not None
         process.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": given(source)}).encode())
         process.stdin.close()
@@ -237,7 +246,9 @@ def test_a_corrupted_file_is_refused_and_what_was_used_stays(source: Path, sent:
     assert "artifact: " in answer["msg"]
     assert f"Expected: {other['packed_sha256']}" in answer["msg"]
     # The library's own hash detects a broken library in a valid archive.
-    answer = run_module("nccl_install", {**wanted, "artifact_sha256": hashlib.sha256(content).hexdigest(), "sha256": "0" * 64})
+    answer = run_module(
+        "nccl_install", {**wanted, "artifact_sha256": hashlib.sha256(content).hexdigest(), "sha256": "0" * 64}
+    )
     assert answer["failed"]
     assert (names(sent["store"]), used(sent["store"])) == ([sent["name"], "current"], sent["name"])
 
@@ -294,7 +305,12 @@ def test_a_link_in_the_wheels_place_and_back(tmp_path: Path) -> None:
     other = run_module("nccl_select", {**arguments, "library": "/opt/gb10/nccl/y/lib/libnccl.so.2"})
     assert (other["changed"], str(library.readlink())) == (True, "/opt/gb10/nccl/y/lib/libnccl.so.2")
     back = run_module("nccl_select", {"python": arguments["python"], "state": "absent"})
-    assert (back["changed"], back["method"], library.read_bytes(), library.stat().st_ino) == (True, "", before, status.st_ino)
+    assert (back["changed"], back["method"], library.read_bytes(), library.stat().st_ino) == (
+        True,
+        "",
+        before,
+        status.st_ino,
+    )
     assert [path.name for path in library.parent.iterdir()] == ["libnccl.so.2"]
     assert run_module("nccl_select", {"python": arguments["python"], "state": "absent"})["changed"] is False
     assert not (tmp_path / "ran").exists(), "root must not run an interpreter to find a folder"
@@ -313,11 +329,21 @@ def test_without_a_wheel_a_variable_does_it(tmp_path: Path) -> None:
     answer = run_module("nccl_select", arguments)
     assert (answer["changed"], answer["method"], answer["replaced"]) == (False, "preload", "")
     assert answer["environment"] == {"LD_PRELOAD": "/opt/x/libnccl.so.2"}
-    assert "NVIDIA's wheel of NCCL in the environment" in run_module("nccl_select", {**arguments, "method": "link"})["msg"]
+    assert (
+        "NVIDIA's wheel of NCCL in the environment" in run_module("nccl_select", {**arguments, "method": "link"})["msg"]
+    )
 
 
 @pytest.mark.parametrize(
-    "changes", [{"name": "../../../var/lib/gb10/evil"}, {"name": "a/b"}, {"name": ".x"}, {"sha256": "x"}, {"artifact_sha256": "http://a/b"}], ids=str
+    "changes",
+    [
+        {"name": "../../../var/lib/gb10/evil"},
+        {"name": "a/b"},
+        {"name": ".x"},
+        {"sha256": "x"},
+        {"artifact_sha256": "http://a/b"},
+    ],
+    ids=str,
 )
 def test_what_the_head_reports_is_no_path(sent: dict[str, Any], changes: dict[str, str]) -> None:
     answer = run_module("nccl_install", {**sent, **changes})

@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps import Caller, Mapping, Process, differences, early, mapped, used
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps import (
+    Caller,
+    Mapping,
+    Process,
+    differences,
+    early,
+    mapped,
+    used,
+)
 
 OURS = "/opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2.30.7"
 WHEELS = "/opt/gb10/runtime/x/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
@@ -55,7 +63,8 @@ def test_what_lies_between_the_linker_and_the_c_library_was_preloaded() -> None:
 
 
 def test_the_c_library_may_be_above_the_preloaded_file() -> None:
-    """The layout of a process of Debian 12, from the lowest address: the C library is in the gap that alignment left."""
+    """The layout of a process of Debian 12, from the lowest address: the C library is in the gap that alignment
+    left."""
     lines = [
         ("7f0f69800000-7f0f6ac05000", WHEELS),
         ("7f0f6ad20000-7f0f6ae00000", "/usr/lib/x86_64-linux-gnu/libm.so.6"),

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability, Variant
 
-GB10, B200, THOR, RTX50, H200, A100 = (ComputeCapability(*pair) for pair in ((12, 1), (10, 0), (11, 0), (12, 0), (9, 0), (8, 0)))
+GB10, B200, THOR, RTX50, H200, A100 = (
+    ComputeCapability(*pair) for pair in ((12, 1), (10, 0), (11, 0), (12, 0), (9, 0), (8, 0))
+)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,11 @@ SUMMARY = "CUDA Version: 13.0"
 
 @pytest.mark.parametrize(
     ("status", "calls", "reason"),
-    [(0, 2, ""), (9, 1, "nvidia-smi failed with status 9: no driver"), (-6, 1, "nvidia-smi failed with status -6: no driver")],
+    [
+        (0, 2, ""),
+        (9, 1, "nvidia-smi failed with status 9: no driver"),
+        (-6, 1, "nvidia-smi failed with status -6: no driver"),
+    ],
 )
 def test_a_driver_that_fails_is_not_asked_again(status: int, calls: int, reason: str) -> None:
     asked = []
@@ -57,7 +61,16 @@ def test_a_process_that_nobody_knows() -> None:
 
 
 def test_logind_spares_system_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    numbers = {"root": 0, "daemon": 1, "gb10": 999, "first": 1000, "last": 65533, "nobody": 65534, "beyond": 65535, "container": 100000}
+    numbers = {
+        "root": 0,
+        "daemon": 1,
+        "gb10": 999,
+        "first": 1000,
+        "last": 65533,
+        "nobody": 65534,
+        "beyond": 65535,
+        "container": 100000,
+    }
     entries = [SimpleNamespace(pw_name=name, pw_uid=number) for name, number in numbers.items()]
     monkeypatch.setattr(pwd, "getpwall", lambda: entries)
     assert io_facts.login_users() == ["first", "last", "root"]
@@ -80,10 +93,15 @@ Environment=A=b GB10_INPUTS=loaded
 
 
 @pytest.mark.parametrize(
-    ("active", "pid", "inputs"), [("active", 1234, "running"), ("activating", 1234, "running"), ("activating", 0, "loaded"), ("failed", 0, "")]
+    ("active", "pid", "inputs"),
+    [("active", 1234, "running"), ("activating", 1234, "running"), ("activating", 0, "loaded"), ("failed", 0, "")],
 )
-def test_the_inputs_of_what_runs_or_is_about_to(monkeypatch: pytest.MonkeyPatch, active: str, pid: int, inputs: str) -> None:
-    monkeypatch.setattr(io_facts.io_file, "read", lambda path: {"/proc/1234/environ": "A=b\0GB10_INPUTS=running\0"}[path])
+def test_the_inputs_of_what_runs_or_is_about_to(
+    monkeypatch: pytest.MonkeyPatch, active: str, pid: int, inputs: str
+) -> None:
+    monkeypatch.setattr(
+        io_facts.io_file, "read", lambda path: {"/proc/1234/environ": "A=b\0GB10_INPUTS=running\0"}[path]
+    )
     facts = io_facts.service(lambda _argv: (0, SHOWN.format(active=active, pid=pid), ""), "gb10-vllm")
     assert (facts["inputs"], facts["pid"], facts["restarts"]) == (inputs, pid or None, 3)
     assert (facts["started"], facts["stopped"], facts["queued"]) == (2.5, 0.0, False)

@@ -1,4 +1,5 @@
-"""Debian packages of a node: the missing ones, apt's lock and its holder, stale lists, a pending reboot, and the wait."""
+"""Debian packages of a node: the missing ones, apt's lock and its holder, stale lists, a pending reboot, and the
+wait."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def test_dpkg_is_asked_in_the_format_that_is_read() -> None:
     assert found["lacking"] == ["no-such-package", "dpkg=0", "--admindir=/nowhere"]
 
 
-@pytest.mark.parametrize(("age", "stale"), [(None, True), (0.0, False), (86399.0, False), (86400.0, True), (-90000.0, True)])
+@pytest.mark.parametrize(
+    ("age", "stale"), [(None, True), (0.0, False), (86399.0, False), (86400.0, True), (-90000.0, True)]
+)
 def test_lists_older_than_a_day_or_from_the_future_are_stale(age: float | None, stale: bool) -> None:
     assert packages.stale(age) is stale
 
@@ -65,7 +68,10 @@ def test_the_age_of_the_lists(tmp_path: Path) -> None:
     assert (io_packages.lists_age(str(tmp_path)) or 0) < 100
 
 
-HOLD = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print('held', flush=True); time.sleep(60)"
+HOLD = (
+    "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print('held', "
+    "flush=True); time.sleep(60)"
+)
 
 
 @contextmanager
@@ -78,7 +84,9 @@ def held(path: Path) -> Iterator[int]:
         process.kill()
 
 
-@pytest.mark.parametrize("lock", ["var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock"])
+@pytest.mark.parametrize(
+    "lock", ["var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock"]
+)
 def test_the_holder_of_a_real_lock(tmp_path: Path, lock: str) -> None:
     assert io_packages.holder(str(tmp_path)) == {}
     with held(tmp_path / lock) as pid:
@@ -124,7 +132,10 @@ def test_the_facts_of_a_node(facts: dict[str, Any] | None, expected: packages.St
     ("process", "text"),
     [
         ({}, ""),
-        ({"pid": 7, "process": "unattended-upgr", "unit": "apt-daily-upgrade.service"}, "unattended-upgr (PID 7, apt-daily-upgrade.service)"),
+        (
+            {"pid": 7, "process": "unattended-upgr", "unit": "apt-daily-upgrade.service"},
+            "unattended-upgr (PID 7, apt-daily-upgrade.service)",
+        ),
         ({"pid": 7, "process": "", "unit": ""}, "a process (PID 7)"),
         ({"pid": None, "process": "", "unit": ""}, "a process that is not visible here, such as one in a container"),
     ],
@@ -142,7 +153,9 @@ def test_a_pending_reboot(tmp_path: Path) -> None:
     assert io_packages.reboot(str(tmp_path))["packages"] == ["linux-base", "libc6"]
     assert packages.pending_reboot([]).startswith("a reboot is pending. Fix: ")
     assert packages.pending_reboot(["libc6"]).startswith("a reboot is pending for libc6. Fix: ")
-    assert packages.pending_reboot([f"lib{number}" for number in range(5)]).startswith("a reboot is pending for lib0, lib1, lib2, lib3, lib4. Fix: ")
+    assert packages.pending_reboot([f"lib{number}" for number in range(5)]).startswith(
+        "a reboot is pending for lib0, lib1, lib2, lib3, lib4. Fix: "
+    )
     assert packages.pending_reboot([f"lib{number}" for number in range(7)]).startswith(
         "a reboot is pending for lib0, lib1, lib2, lib3, lib4 and 2 more. Fix: "
     )
@@ -162,7 +175,13 @@ def state(holder: Mapping[str, Any] = FREE, lacking: list[str] | None = None, st
 class Host:
     """A host with these states, one for each call of the module, the last one repeated; and with results of apt."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, Any]], apt: list[dict[str, Any]], check: bool = False) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        states: list[dict[str, Any]],
+        apt: list[dict[str, Any]],
+        check: bool = False,
+    ) -> None:
         self.states, self.apt, self.now = list(states), list(apt), 1000.0
         self.shown: list[str] = []
         self.asked: list[dict[str, Any]] = []
@@ -174,7 +193,12 @@ class Host:
         monkeypatch.setattr(debian_packages.ActionBase, "run", lambda *_arguments: {})
         monkeypatch.setattr(self.action, "_task", SimpleNamespace(check_mode=check), raising=False)
         monkeypatch.setattr(self.action, "_execute_module", self._answer, raising=False)
-        monkeypatch.setattr(self.action, "validate_argument_spec", lambda **_spec: (None, {"names": LACKS, "timeout": 900}), raising=False)
+        monkeypatch.setattr(
+            self.action,
+            "validate_argument_spec",
+            lambda **_spec: (None, {"names": LACKS, "timeout": 900}),
+            raising=False,
+        )
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -220,18 +244,28 @@ def test_a_lock_that_stays_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> N
     host = Host(monkeypatch, [state(UPGRADE)], [])
     result = host.run()
     assert result["failed"] is True
-    assert result["msg"].startswith("spark1: apt is still locked by unattended-upgr (PID 7) after 15 min. Expected: a free lock")
+    assert result["msg"].startswith(
+        "spark1: apt is still locked by unattended-upgr (PID 7) after 15 min. Expected: a free lock"
+    )
     assert "gb10_apt_timeout" in result["msg"]
     assert (host.asked, 900 <= host.now - 1000 < 910, 28 <= len(host.shown) <= 31) == ([], True, True)
 
 
 def test_a_lock_that_another_process_takes_in_between_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(monkeypatch, [state(), state(UPGRADE), state()], [{"failed": True, "msg": "Failed to lock apt"}, {"changed": True}])
+    host = Host(
+        monkeypatch,
+        [state(), state(UPGRADE), state()],
+        [{"failed": True, "msg": "Failed to lock apt"}, {"changed": True}],
+    )
     assert host.run()["changed"] is True
 
 
 def test_a_failure_of_apt_has_its_text_and_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(monkeypatch, [state(stale=True)], [{"failed": True, "msg": "no network"}, {"failed": True, "msg": "404\n Not Found"}])
+    host = Host(
+        monkeypatch,
+        [state(stale=True)],
+        [{"failed": True, "msg": "no network"}, {"failed": True, "msg": "404\n Not Found"}],
+    )
     assert host.run()["msg"] == (
         "spark1: apt cannot install g++, make: 404 Not Found Before: no network "
         "Fix: resolve the error of `sudo apt-get update && sudo apt-get install g++ make` on spark1, then run again"

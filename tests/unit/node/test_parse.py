@@ -17,7 +17,9 @@ GB10 = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-11111111-2222-3333-4444-555555555
 H200 = "NVIDIA H200, 9.0, 580.159.04, 143771, GPU-66666666-7777-8888-9999-000000000000\n"
 
 
-def facts(stdout: str, status: int = 0, stderr: str = "", summary: str = SUMMARY, meminfo: str = MEMINFO) -> dict[str, Any]:
+def facts(
+    stdout: str, status: int = 0, stderr: str = "", summary: str = SUMMARY, meminfo: str = MEMINFO
+) -> dict[str, Any]:
     return node_text.gpu_facts((status, stdout, stderr), summary, meminfo)
 
 
@@ -58,7 +60,10 @@ def test_two_kinds_of_gpu_in_a_host_keep_their_order() -> None:
     assert found["unified_memory"] is False
 
 
-DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed.\n"
+DRIVER = (
+    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
+    "NVIDIA driver is installed.\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -68,22 +73,38 @@ DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA 
         pytest.param(126, "", "x", "nvidia-smi failed with status 126: x", id="not executable"),
         pytest.param(-9, "", "", "nvidia-smi failed with status -9: ", id="killed"),
         pytest.param(9, DRIVER, "", f"nvidia-smi failed with status 9: {DRIVER.strip()}", id="driver fails"),
-        pytest.param(6, "No devices were found\n", "", "nvidia-smi failed with status 6: No devices were found", id="no devices, status 6"),
+        pytest.param(
+            6,
+            "No devices were found\n",
+            "",
+            "nvidia-smi failed with status 6: No devices were found",
+            id="no devices, status 6",
+        ),
         pytest.param(0, "", "", "nvidia-smi lists no GPU", id="nothing"),
         pytest.param(
             0,
             "No devices were found\n",
             "",
-            "nvidia-smi printed 'No devices were found' instead of name, compute_cap, driver_version, memory.total, uuid",
+            (
+                "nvidia-smi printed 'No devices were found' instead of name, compute_cap, driver_version, "
+                "memory.total, uuid"
+            ),
             id="no devices, status 0",
         ),
-        pytest.param(2, 'Field "uuid" is not a valid field to query.\n', "", 'status 2: Field "uuid" is not', id="old driver"),
+        pytest.param(
+            2, 'Field "uuid" is not a valid field to query.\n', "", 'status 2: Field "uuid" is not', id="old driver"
+        ),
     ],
 )
 def test_no_gpu_has_a_reason(status: int, stdout: str, stderr: str, reason: str) -> None:
     found = facts(stdout, status, stderr)
     assert reason in found["reason"]
-    assert (found["gpus"], found["driver_version"], found["cuda_version"], found["unified_memory"]) == ([], None, None, None)
+    assert (found["gpus"], found["driver_version"], found["cuda_version"], found["unified_memory"]) == (
+        [],
+        None,
+        None,
+        None,
+    )
     assert found["memory_bytes"] == 125513088 * 1024
 
 
@@ -115,7 +136,14 @@ LINKS = """
 
 def test_interfaces() -> None:
     assert node_text.interface_facts(json.loads(LINKS)) == {
-        "lo": {"mtu": 65536, "mac": "00:00:00:00:00:00", "up": False, "carrier": False, "addresses": [], "link_local": ""},
+        "lo": {
+            "mtu": 65536,
+            "mac": "00:00:00:00:00:00",
+            "up": False,
+            "carrier": False,
+            "addresses": [],
+            "link_local": "",
+        },
         "enp1s0f1np1": {
             "mtu": 9000,
             "mac": "7a:54:4d:96:2a:16",
@@ -124,8 +152,22 @@ def test_interfaces() -> None:
             "addresses": ["10.110.0.1/24"],
             "link_local": "fe80::7854:4dff:fe96:2a16",
         },
-        "enP2p1s0f1np1": {"mtu": 1500, "mac": "ee:b5:cc:ad:22:f3", "up": False, "carrier": False, "addresses": [], "link_local": ""},
-        "tun0": {"mtu": 1420, "mac": None, "up": True, "carrier": False, "addresses": ["10.9.0.2/32"], "link_local": ""},
+        "enP2p1s0f1np1": {
+            "mtu": 1500,
+            "mac": "ee:b5:cc:ad:22:f3",
+            "up": False,
+            "carrier": False,
+            "addresses": [],
+            "link_local": "",
+        },
+        "tun0": {
+            "mtu": 1420,
+            "mac": None,
+            "up": True,
+            "carrier": False,
+            "addresses": ["10.9.0.2/32"],
+            "link_local": "",
+        },
     }
 
 
@@ -156,7 +198,10 @@ TCP6 = """  sl  local_address                         remote_address            
 def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> None:
     found = node_text.listening_sockets(table)
     # Python 3.13 formats IPv4-mapped addresses differently from 3.11.
-    assert [(socket["address"].replace("::ffff:7f00:1", "::ffff:127.0.0.1"), socket["port"], socket["inode"]) for socket in found] == expected
+    assert [
+        (socket["address"].replace("::ffff:7f00:1", "::ffff:127.0.0.1"), socket["port"], socket["inode"])
+        for socket in found
+    ] == expected
 
 
 @pytest.mark.parametrize(
@@ -170,13 +215,25 @@ def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> 
             id="v1",
         ),
         pytest.param(
-            "2:memory:/system.slice/ssh.service\n1:name=systemd:/system.slice/ssh.service\n0::/system.slice/ssh.service\n", "ssh.service", id="hybrid"
+            "2:memory:/system.slice/ssh.service\n1:name=systemd:/system.slice/ssh.service\n0::/system.slice/ssh.service\n",
+            "ssh.service",
+            id="hybrid",
         ),
-        pytest.param("0::/machine.slice/systemd-nspawn@spark1.service/payload/system.slice/gb10-ray.service\n", "gb10-ray.service", id="in nspawn"),
+        pytest.param(
+            "0::/machine.slice/systemd-nspawn@spark1.service/payload/system.slice/gb10-ray.service\n",
+            "gb10-ray.service",
+            id="in nspawn",
+        ),
         pytest.param("0::/user.slice/user-1000.slice/session-3.scope\n", "", id="a login"),
         pytest.param("0::/system.slice/docker-1234.scope\n", "", id="a container"),
-        pytest.param("0::/gb10.slice/gb10-vllm.slice/docker-1234.scope\n", "gb10-vllm.service", id="a container of ours"),
-        pytest.param("1:a:/gb10-ray.slice/x.scope\n0::/gb10.slice/gb10-vllm.slice/x.scope\n", "gb10-vllm.service", id="the last slice"),
+        pytest.param(
+            "0::/gb10.slice/gb10-vllm.slice/docker-1234.scope\n", "gb10-vllm.service", id="a container of ours"
+        ),
+        pytest.param(
+            "1:a:/gb10-ray.slice/x.scope\n0::/gb10.slice/gb10-vllm.slice/x.scope\n",
+            "gb10-vllm.service",
+            id="the last slice",
+        ),
         pytest.param("0::/\n", "", id="root"),
         pytest.param("", "", id="gone"),
     ],
@@ -243,7 +300,13 @@ def test_a_running_service() -> None:
             ActiveExitTimestampMonotonic="120000000",
         ),
     )
-    assert (found["active"], found["enabled"], found["pid"], found["restarts"], found["invocation"]) == ("active", True, 730, 2, "0f3c")
+    assert (found["active"], found["enabled"], found["pid"], found["restarts"], found["invocation"]) == (
+        "active",
+        True,
+        730,
+        2,
+        "0f3c",
+    )
     assert (found["started"], found["stopped"], found["loaded_inputs"]) == (123.456789, 120.0, "abc123")
 
 
@@ -270,7 +333,12 @@ def test_a_service_that_waits_for_its_next_start() -> None:
 
 @pytest.mark.parametrize(
     ("environ", "expected"),
-    [("PATH=/bin\0GB10_INPUTS=abc\0X=\0", "abc"), ("GB10_INPUTS=\0", ""), ("XGB10_INPUTS=abc\0GB10_INPUTS_OLD=abc", ""), ("", "")],
+    [
+        ("PATH=/bin\0GB10_INPUTS=abc\0X=\0", "abc"),
+        ("GB10_INPUTS=\0", ""),
+        ("XGB10_INPUTS=abc\0GB10_INPUTS_OLD=abc", ""),
+        ("", ""),
+    ],
     ids=["set", "empty", "other names", "unreadable"],
 )
 def test_inputs_of_environment(environ: str, expected: str) -> None:

@@ -35,7 +35,11 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home.mkdir()
     home.chmod(0o700)
     os.chown(home, 990, 980)
-    for path, text in ((paths.RAY_TOKEN, TOKEN), (f"{tmp_path}/runtime/abc/.complete", "mark\n"), (f"{paths.UNIT_FOLDER}/gb10-ray.service", "")):
+    for path, text in (
+        (paths.RAY_TOKEN, TOKEN),
+        (f"{tmp_path}/runtime/abc/.complete", "mark\n"),
+        (f"{paths.UNIT_FOLDER}/gb10-ray.service", ""),
+    ):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(text, encoding="ascii")
     Path(paths.RAY_TOKEN).chmod(0o600)
@@ -66,11 +70,19 @@ def test_everything_is_finished(node: Path) -> None:
 @ROOT_ONLY
 def test_the_service_user_is_not_ready(node: Path) -> None:
     home = node / "home"
-    for spoil in (lambda: home.chmod(0o755), lambda: os.chown(home, 0, 0), lambda: (home.rmdir(), home.symlink_to("/tmp")), home.unlink):
+    for spoil in (
+        lambda: home.chmod(0o755),
+        lambda: os.chown(home, 0, 0),
+        lambda: (home.rmdir(), home.symlink_to("/tmp")),
+        home.unlink,
+    ):
         spoil()
         assert not state(node)["service_user_ready"]
     assert io_facts.state("nobody-else", "/x", "") == {
-        **state(node), "service_user": "", "service_user_ready": False, "runtime_mark": ""
+        **state(node),
+        "service_user": "",
+        "service_user_ready": False,
+        "runtime_mark": "",
     }
 
 

@@ -41,7 +41,14 @@ def test_a_gpu_that_the_compiler_does_not_know_needs_the_first_release_that_does
 
 
 @pytest.mark.parametrize(
-    ("gpus", "release"), [([GB10], "12.9"), ([H200, GB10], "12.9"), ([THOR, GB10], "13.0"), ([], "12.9"), ([ComputeCapability(20, 0)], "12.9")]
+    ("gpus", "release"),
+    [
+        ([GB10], "12.9"),
+        ([H200, GB10], "12.9"),
+        ([THOR, GB10], "13.0"),
+        ([], "12.9"),
+        ([ComputeCapability(20, 0)], "12.9"),
+    ],
 )
 def test_without_a_compiler_the_newest_release_is_needed(gpus: list[ComputeCapability], release: str) -> None:
     (problem,) = check(Toolkit(None), gpus)
@@ -61,7 +68,9 @@ def test_each_kind_of_gpu_is_reported_once() -> None:
         ("", "13.0", False), ("13.1.80", "", False),
     ],
 )  # fmt: skip
-def test_a_driver_translates_the_code_of_its_own_release_and_of_older_ones(release: str, driver: str, fails: bool) -> None:
+def test_a_driver_translates_the_code_of_its_own_release_and_of_older_ones(
+    release: str, driver: str, fails: bool
+) -> None:
     problems = check_driver(Toolkit("/x", release), driver)
     assert [f"nvcc {driver} or older" in problem.expected for problem in problems] == [True] * fails
 
@@ -78,7 +87,11 @@ class Nvcc:
 
     def __call__(self, argv: Sequence[str]) -> tuple[int, str, str]:
         first, second, release = self.releases[argv[0]]
-        return (first, f"V{release}", "it has no library\n") if argv[1] == "--version" else (second, CODES, "it has no codes\n")
+        return (
+            (first, f"V{release}", "it has no library\n")
+            if argv[1] == "--version"
+            else (second, CODES, "it has no codes\n")
+        )
 
 
 @pytest.fixture
@@ -114,8 +127,12 @@ def test_a_named_folder_must_have_a_compiler(installed: Path) -> None:
         io_toolkit.find(Nvcc(installed / "none"), "/nowhere")
 
 
-@pytest.mark.parametrize(("headers", "compiler", "expected"), [(True, True, True), (True, False, False), (False, True, False)])
-def test_the_facts(installed: Path, monkeypatch: pytest.MonkeyPatch, headers: bool, compiler: bool, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("headers", "compiler", "expected"), [(True, True, True), (True, False, False), (False, True, False)]
+)
+def test_the_facts(
+    installed: Path, monkeypatch: pytest.MonkeyPatch, headers: bool, compiler: bool, expected: bool
+) -> None:
     monkeypatch.setattr(sysconfig, "get_paths", lambda: {"include": str(installed)})
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}" if compiler else None)
     assert io_toolkit.facts(Nvcc(installed))["home"] == ""

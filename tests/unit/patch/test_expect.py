@@ -11,18 +11,35 @@ GB10 = ComputeCapability(12, 1)
 ASSEMBLERS = {"TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"}
 
 
-def foreseen(name: str, triton: str = "3.6.0", own: str = "auto", model: str = "fp8", **changes: str) -> tuple[list[str], set[str]]:
-    options = Options(**{"state": "present", "names": [name], "mechanism": "auto", "capability": "", "quantization": own, "image": "", **changes})
+def foreseen(
+    name: str, triton: str = "3.6.0", own: str = "auto", model: str = "fp8", **changes: str
+) -> tuple[list[str], set[str]]:
+    options = Options(
+        **{
+            "state": "present",
+            "names": [name],
+            "mechanism": "auto",
+            "capability": "",
+            "quantization": own,
+            "image": "",
+            **changes,
+        }
+    )
     flags, variables = additions(options, Package("0.32.0", 13, triton, "/configs", frozenset({"sm_121"})), GB10, model)
     return flags, set(variables)
 
 
-@pytest.mark.parametrize(("triton", "expected"), [("3.5.1", ASSEMBLERS), ("3.6.0", set()), ("3.7.1", set()), ("4.0.0", set()), ("", set())])
+@pytest.mark.parametrize(
+    ("triton", "expected"), [("3.5.1", ASSEMBLERS), ("3.6.0", set()), ("3.7.1", set()), ("4.0.0", set()), ("", set())]
+)
 def test_triton_has_an_assembler_for_a_gb10_since_3_6(triton: str, expected: set[str]) -> None:
     assert foreseen("triton_ptxas", triton) == ([], expected)
 
 
-@pytest.mark.parametrize(("own", "model", "flag"), [("auto", "fp8", True), ("auto", "other", False), ("fp8", "other", True), ("other", "fp8", False)])
+@pytest.mark.parametrize(
+    ("own", "model", "flag"),
+    [("auto", "fp8", True), ("auto", "other", False), ("fp8", "other", True), ("other", "fp8", False)],
+)
 def test_the_variable_precedes_the_quantization_of_the_model(own: str, model: str, flag: bool) -> None:
     assert foreseen("fp8_moe_oracle", own=own, model=model)[0] == (["--moe-backend", "triton"] if flag else [])
 

@@ -19,7 +19,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.blocks import MARKER
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.plan import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Request, Wanted
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import CONFIGS, FIRST, LAST, ORACLE, PATCHES, PTXAS, ROWS, UTILS
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
+    CONFIGS,
+    FIRST,
+    LAST,
+    ORACLE,
+    PATCHES,
+    PTXAS,
+    ROWS,
+    UTILS,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Assembler
 
 EDITED = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
@@ -87,7 +96,12 @@ def statuses(plan: Plan) -> list[str]:
 
 @pytest.mark.parametrize("capability", ["12.1", "9.0"])
 def test_a_failed_check_of_the_gpu_probe_turns_its_kernels_off(capability: str) -> None:
-    own = {"capability": ComputeCapability.parse(capability), "capability_given": False, "version": "0.33.0", "cuda": 13}
+    own = {
+        "capability": ComputeCapability.parse(capability),
+        "capability_given": False,
+        "version": "0.33.0",
+        "cuda": 13,
+    }
     assert statuses(vllm_patches.present(request(names=["w8a8"], **own), tree())) == ["not_needed"]
     plan = vllm_patches.present(request(names=["w8a8"], **own, failed={"fp8_vllm": "FP8: wrong result"}), tree())
     assert (statuses(plan), plan.files) == (["use_flag"], {})
@@ -105,7 +119,9 @@ def test_the_table_is_sound() -> None:
         assert row.until is None or row.since < row.until, row
     for patch in PATCHES:
         ranges = sorted((row.since, row.until) for row in ROWS if row.patch == patch and row.cuda is row.family is None)
-        assert [until for _since, until in ranges] == [*(since for since, _until in ranges[1:]), None], "each release has one row"
+        assert [until for _since, until in ranges] == [*(since for since, _until in ranges[1:]), None], (
+            "each release has one row"
+        )
         assert ranges[0][0] == FIRST[:2]
     for patch in EDITED:
         for cuda in (12, 13):
@@ -139,7 +155,9 @@ def test_the_build_counts(version: str, cuda: int | None, expected: str) -> None
         ("0.20.0", 13, "11.0", "use_flag"),
     ],
 )
-def test_wheels_for_cuda_13_leave_the_kernels_of_12_out(version: str, cuda: int, capability: str, expected: str) -> None:
+def test_wheels_for_cuda_13_leave_the_kernels_of_12_out(
+    version: str, cuda: int, capability: str, expected: str
+) -> None:
     given = request(names=["w8a8_torch"], version=version, cuda=cuda, capability=ComputeCapability.parse(capability))
     assert statuses(vllm_patches.present(given, tree())) == [expected]
 
@@ -148,7 +166,9 @@ def test_wheels_for_cuda_13_leave_the_kernels_of_12_out(version: str, cuda: int,
     ("version", "environment", "flags"),
     [("0.16.0", {"VLLM_USE_FLASHINFER_MOE_FP8": "0"}, []), ("0.17.0", {}, ["--moe-backend", "triton"])],
 )
-def test_a_variable_turns_flashinfer_off_until_there_is_a_flag(version: str, environment: dict[str, str], flags: list[str]) -> None:
+def test_a_variable_turns_flashinfer_off_until_there_is_a_flag(
+    version: str, environment: dict[str, str], flags: list[str]
+) -> None:
     plan = vllm_patches.present(request(names=["fp8_moe_oracle"], version=version), tree())
     assert (plan.environment, plan.flags) == (environment, flags)
 
@@ -161,7 +181,11 @@ def test_the_version_of_the_inserted_lines_is_known() -> None:
 def test_flags_and_variables_where_they_do() -> None:
     plan = vllm_patches.present(request(), tree())
     assert statuses(plan) == ["use_flag", "not_needed", "use_flag"]
-    assert (plan.flags, plan.environment, plan.files) == (["--moe-backend", "triton"], {"VLLM_DISABLED_KERNELS": ALL_KERNELS}, {})
+    assert (plan.flags, plan.environment, plan.files) == (
+        ["--moe-backend", "triton"],
+        {"VLLM_DISABLED_KERNELS": ALL_KERNELS},
+        {},
+    )
     assert "NVFP4" in plan.patches[2]["reason"]
 
 
@@ -174,16 +198,22 @@ def test_flags_and_variables_where_they_do() -> None:
         ("other", "source", "applied", []),
     ],
 )
-def test_a_flag_that_counts_for_every_moe_is_for_fp8_models(quantization: str, mechanism: str, status: str, flags: list[str]) -> None:
+def test_a_flag_that_counts_for_every_moe_is_for_fp8_models(
+    quantization: str, mechanism: str, status: str, flags: list[str]
+) -> None:
     """For an unknown model the function is patched, which affects only FP8. w8a8 keeps its harmless variable."""
-    plan = vllm_patches.present(request(names=["w8a8", "fp8_moe_oracle"], quantization=quantization, mechanism=mechanism), tree())
+    plan = vllm_patches.present(
+        request(names=["w8a8", "fp8_moe_oracle"], quantization=quantization, mechanism=mechanism), tree()
+    )
     assert (statuses(plan)[1], plan.flags, ORACLE in plan.files) == (status, flags, status == "applied")
     assert statuses(plan)[0] == ("use_flag" if mechanism == "auto" else "applied")
 
 
 def test_a_variable_that_two_patches_share_has_each_kernel_once() -> None:
     plan = vllm_patches.present(request(names=["w8a8_torch"]), tree())
-    assert plan.environment == {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"}
+    assert plan.environment == {
+        "VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"
+    }
 
 
 def test_another_capability_has_no_family_target() -> None:
@@ -193,7 +223,9 @@ def test_another_capability_has_no_family_target() -> None:
 
 
 def test_a_gpu_that_was_only_found_needs_nothing_unless_it_is_a_gb10() -> None:
-    plan = vllm_patches.present(request(capability=ComputeCapability(9, 0), capability_given=False, names=list(PATCHES)), tree())
+    plan = vllm_patches.present(
+        request(capability=ComputeCapability(9, 0), capability_given=False, names=list(PATCHES)), tree()
+    )
     assert set(statuses(plan)) == {"not_needed"}
     assert (plan.files, plan.flags, plan.environment) == ({}, [], {})
     assert "this GPU is 9.0" in plan.patches[0]["reason"]
@@ -214,7 +246,10 @@ def test_source_patches_whatever_else_would_do() -> None:
 
 def test_a_kernel_that_is_off_says_so() -> None:
     plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), tree())
-    assert b'return False, "CutlassFP8ScaledMMLinearKernel is off on 12.1 (gb10.cluster)"' in plan.files[f"{KERNELS}/cutlass.py"]
+    assert (
+        b'return False, "CutlassFP8ScaledMMLinearKernel is off on 12.1 (gb10.cluster)"'
+        in plan.files[f"{KERNELS}/cutlass.py"]
+    )
 
 
 def test_auto_takes_back_what_source_left() -> None:
@@ -228,7 +263,11 @@ def test_auto_takes_back_what_source_left() -> None:
 
 def test_patches_that_were_not_named_stay_as_they_are() -> None:
     files = tree()
-    files.run(vllm_patches.present(request(mechanism="source", capability=ComputeCapability(12, 0), names=["fp8_moe_oracle"]), files))
+    files.run(
+        vllm_patches.present(
+            request(mechanism="source", capability=ComputeCapability(12, 0), names=["fp8_moe_oracle"]), files
+        )
+    )
     before = files.written[ORACLE]
     files.run(vllm_patches.present(request(mechanism="source", names=["w8a8"]), files))
     assert files.written[ORACLE] == before
@@ -238,13 +277,20 @@ def test_patches_that_were_not_named_stay_as_they_are() -> None:
 
 
 def test_two_patches_in_one_file() -> None:
-    linear = "class Fp8LinearOp:\n    def __init__(self):\n        if x:\n            self.preferred_backend = 'a'\n        self.y = 1\n"
+    linear = (
+        "class Fp8LinearOp:\n    def __init__(self):\n        if x:\n            self.preferred_backend = 'a'\n    "
+        "    self.y = 1\n"
+    )
     files = tree(**{UTILS: FILES[UTILS] + linear})
     old = {"version": "0.14.1", "mechanism": "source"}
     files.run(vllm_patches.present(request(names=["w8a8"], **old), files))
     files.run(vllm_patches.present(request(names=["w8a8_torch"], **old), files))
     written = files.written[UTILS]
-    assert isinstance(written, bytes) and [match[1] for match in MARKER.finditer(written)] == [b"w8a8", b"w8a8", b"w8a8_torch"]
+    assert isinstance(written, bytes) and [match[1] for match in MARKER.finditer(written)] == [
+        b"w8a8",
+        b"w8a8",
+        b"w8a8_torch",
+    ]
     files.run(vllm_patches.absent(request(names=["w8a8"], **old), files))
     written = files.written[UTILS]
     assert isinstance(written, bytes) and [match[1] for match in MARKER.finditer(written)] == [b"w8a8_torch"]
@@ -256,21 +302,36 @@ def test_another_capability_replaces_the_lines() -> None:
     plan = vllm_patches.present(request(mechanism="source"), files)
     assert statuses(plan)[0] == "applied"
     files.run(plan)
-    assert {match[3] for content in files.written.values() if isinstance(content, bytes) for match in MARKER.finditer(content)} == {b"12.1"}
+    assert {
+        match[3]
+        for content in files.written.values()
+        if isinstance(content, bytes)
+        for match in MARKER.finditer(content)
+    } == {b"12.1"}
 
 
 @pytest.mark.parametrize("version", ["0.34.0", "0.33.1", "1.0", "0.12.0", None, "dev"])
 def test_what_was_never_read_is_judged_by_its_code(version: str | None) -> None:
     plan = vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), tree())
     assert statuses(plan) == ["use_flag", "use_flag"]
-    assert all("is outside the known releases (0.13.0 to 0.33.0), so its code decides" in entry["reason"] for entry in plan.patches)
+    assert all(
+        "is outside the known releases (0.13.0 to 0.33.0), so its code decides" in entry["reason"]
+        for entry in plan.patches
+    )
     other = tree(**{ORACLE: FILES[ORACLE].replace("config.moe_backend", "config.other")})
-    assert statuses(vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), other)) == ["use_flag", "unsupported"]
+    assert statuses(vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), other)) == [
+        "use_flag",
+        "unsupported",
+    ]
 
 
 def test_a_build_with_older_code_is_judged_by_it() -> None:
     """Distributions backport code between releases, so the version alone does not decide."""
-    kernels = {name.replace(KERNELS, "model_executor/layers/quantization/kernels/scaled_mm"): text for name, text in FILES.items() if KERNELS in name}
+    kernels = {
+        name.replace(KERNELS, "model_executor/layers/quantization/kernels/scaled_mm"): text
+        for name, text in FILES.items()
+        if KERNELS in name
+    }
     moved = tree(**{name: None for name in FILES if KERNELS in name}, **kernels)
     plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), moved)
     assert statuses(plan) == ["applied"]
@@ -278,14 +339,29 @@ def test_a_build_with_older_code_is_judged_by_it() -> None:
 
 
 SHAPES = [
-    (UTILS, "def cutlass_block_fp8_supported() -> bool", "def renamed() -> bool", "cutlass_block_fp8_supported: expected one definition"),
+    (
+        UTILS,
+        "def cutlass_block_fp8_supported() -> bool",
+        "def renamed() -> bool",
+        "cutlass_block_fp8_supported: expected one definition",
+    ),
     (UTILS, "cutlass_fp8_supported() -> bool", "cutlass_fp8_supported(x) -> bool", "only parameters with a default"),
     (UTILS, "cutlass_fp8_supported() -> bool", "cutlass_fp8_supported() -> int", "return type bool, found int"),
     (UTILS, "    return current_platform", "    yield current_platform", "not a coroutine or generator"),
     (UTILS, "def cutlass_fp8", "async def cutlass_fp8", "not a coroutine or generator"),
     (f"{KERNELS}/cutlass.py", "tuple[bool, str | None]", "bool", "tuple[bool, str | None], found bool"),
-    (f"{KERNELS}/cutlass.py", "CutlassFP8ScaledMMLinearKernel", "Other", "one class CutlassFP8ScaledMMLinearKernel, found 0"),
-    (ORACLE, "tuple[Fp8MoeBackend, type | None]", "Selection", "Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found Selection"),
+    (
+        f"{KERNELS}/cutlass.py",
+        "CutlassFP8ScaledMMLinearKernel",
+        "Other",
+        "one class CutlassFP8ScaledMMLinearKernel, found 0",
+    ),
+    (
+        ORACLE,
+        "tuple[Fp8MoeBackend, type | None]",
+        "Selection",
+        "Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found Selection",
+    ),
     (ORACLE, "TRITON =", "TRITON2 =", "an enumeration Fp8MoeBackend with TRITON"),
     (ORACLE, "(config, ", "(settings, ", "config, weight_key, activation_key"),
     (ORACLE, ".use_batched_activation_format", ".batched", "use_batched_activation_format"),
@@ -310,7 +386,10 @@ def test_another_shape_is_unsupported_and_left_alone(file: str, old: str, new: s
 @pytest.mark.parametrize(
     ("left_out", "expected"),
     [
-        ("class CutlassFp8BlockScaledMMKernel: ...\n", {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"}),
+        (
+            "class CutlassFp8BlockScaledMMKernel: ...\n",
+            {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"},
+        ),
         ("", {"VLLM_DISABLED_KERNELS": ALL_KERNELS}),
     ],
 )
@@ -318,7 +397,13 @@ def test_without_a_version_the_code_tells_the_releases_apart(left_out: str, expe
     text = FILES[f"{KERNELS}/cutlass.py"].replace(left_out or "nothing", "")
     plan = vllm_patches.present(request(version=None, names=["w8a8"]), tree(**{f"{KERNELS}/cutlass.py": text}))
     assert plan.environment == expected
-    older = tree(**{ORACLE: FILES[ORACLE].replace("config.moe_backend", "envs.VLLM_USE_FLASHINFER_MOE_FP8").replace("import mk", "import mk, envs")})
+    older = tree(
+        **{
+            ORACLE: FILES[ORACLE]
+            .replace("config.moe_backend", "envs.VLLM_USE_FLASHINFER_MOE_FP8")
+            .replace("import mk", "import mk, envs")
+        }
+    )
     old = vllm_patches.present(request(version=None, names=["fp8_moe_oracle"]), older)
     assert (old.flags, old.environment) == ([], {"VLLM_USE_FLASHINFER_MOE_FP8": "0"})
 
@@ -347,13 +432,24 @@ LINE = st.sampled_from(["", "# a comment", "X = 1", "def other(): return 1", DEC
 
 
 @given(
-    order=st.permutations(range(3)), between=st.lists(LINE, min_size=4, max_size=4),
+    order=st.permutations(range(3)),
+    between=st.lists(LINE, min_size=4, max_size=4),
     decorators=st.lists(st.sampled_from(["@cache", "@a.b(1,\n   2)"]), max_size=2),
-    doc=st.sampled_from(["", '    """Doc.\n\n    More."""\n', "    '''é'''  # noqa\n"]), comment=st.sampled_from(["", "    # why\n", "\n\n"]),
-    newline=st.sampled_from(["\n", "\r\n"]), one_line=st.booleans(), broken=st.sampled_from(["", "generator", "parameter", "twice"]),
-)  # fmt: skip
+    doc=st.sampled_from(["", '    """Doc.\n\n    More."""\n', "    '''é'''  # noqa\n"]),
+    comment=st.sampled_from(["", "    # why\n", "\n\n"]),
+    newline=st.sampled_from(["\n", "\r\n"]),
+    one_line=st.booleans(),
+    broken=st.sampled_from(["", "generator", "parameter", "twice"]),
+)
 def test_any_layout_is_patched_rightly_or_refused(
-    order: list[int], between: list[str], decorators: list[str], doc: str, comment: str, newline: str, one_line: bool, broken: str
+    order: list[int],
+    between: list[str],
+    decorators: list[str],
+    doc: str,
+    comment: str,
+    newline: str,
+    one_line: bool,
+    broken: str,
 ) -> None:
     def function(name: str) -> str:
         header = "\n".join([*decorators, f"def {name}({'x' if broken == 'parameter' else ''}) -> bool:"])
@@ -417,30 +513,63 @@ def answers(source: Wanted, capability: int) -> tuple[bool, bool]:
     assert isinstance(source, bytes)
     names: dict[str, Any] = {
         "__builtins__": {"__import__": importer, "bool": bool, "__build_class__": __build_class__, "__name__": "x"},
-        "cache": lambda function: function, "decorated": lambda function: function, "a": Decorators(), "__name__": "vllm.executed",
-    }  # fmt: skip
+        "cache": lambda function: function,
+        "decorated": lambda function: function,
+        "a": Decorators(),
+        "__name__": "vllm.executed",
+    }
     exec(compile(source, "w8a8_utils.py", "exec"), names)
     return names["cutlass_fp8_supported"](), names["cutlass_block_fp8_supported"]()
 
 
 def test_moe_tables_are_what_vllm_reads() -> None:
     tables = vllm_patch_files.moe_tables()
-    assert "E=512,N=256,device_name=NVIDIA_GB10,dtype=fp8_w8a8,block_shape=[128,128].json" in tables and len(tables) == 4
+    assert (
+        "E=512,N=256,device_name=NVIDIA_GB10,dtype=fp8_w8a8,block_shape=[128,128].json" in tables and len(tables) == 4
+    )
     for content in tables.values():
         table = json.loads(content)
         assert table.pop("triton_version").startswith("untuned")
-        assert sorted(int(key) for key in table) == [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096]
+        assert sorted(int(key) for key in table) == [
+            1,
+            2,
+            4,
+            8,
+            16,
+            24,
+            32,
+            48,
+            64,
+            96,
+            128,
+            256,
+            512,
+            1024,
+            1536,
+            2048,
+            3072,
+            4096,
+        ]
         ranges = {"BLOCK_SIZE_M": {16, 32}, "BLOCK_SIZE_N": {128}, "BLOCK_SIZE_K": {64, 128}}
         ranges |= {"GROUP_SIZE_M": {1, 8, 16}, "num_warps": {4}, "num_stages": {4, 5}}
         assert {key: {entry[key] for entry in table.values()} for key in table["1"]} == ranges
         for entry in table.values():
             # One byte per weight and per activation. A block of a GB10 has 99 KiB of shared memory.
-            assert entry["num_stages"] * entry["BLOCK_SIZE_K"] * (entry["BLOCK_SIZE_M"] + entry["BLOCK_SIZE_N"]) <= 99 * 1024
+            assert (
+                entry["num_stages"] * entry["BLOCK_SIZE_K"] * (entry["BLOCK_SIZE_M"] + entry["BLOCK_SIZE_N"])
+                <= 99 * 1024
+            )
 
 
 @pytest.mark.parametrize(
     ("batch", "expected"),
-    [(1, (16, 64, 1, 5)), (64, (16, 64, 1, 5)), (96, (32, 128, 8, 4)), (512, (32, 128, 8, 4)), (1024, (32, 128, 16, 4))],
+    [
+        (1, (16, 64, 1, 5)),
+        (64, (16, 64, 1, 5)),
+        (96, (32, 128, 8, 4)),
+        (512, (32, 128, 8, 4)),
+        (1024, (32, 128, 16, 4)),
+    ],
 )
 def test_a_larger_batch_has_larger_tiles(batch: int, expected: tuple[int, ...]) -> None:
     table = json.loads(next(iter(vllm_patch_files.moe_tables().values())))[str(batch)]
@@ -456,7 +585,9 @@ def test_moe_config_goes_to_a_folder_and_respects_what_is_there() -> None:
     source = vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)
     assert (statuses(source), set(source.files)) == (["applied"], {f"{CONFIGS}/{name}" for name in names[1:]})
     files.run(source)
-    assert statuses(vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)) == ["already_applied"]
+    assert statuses(vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)) == [
+        "already_applied"
+    ]
     files.written = dict.fromkeys(files.written, b"{}")
     assert statuses(vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)) == ["applied"]
     files.written = {}
@@ -502,11 +633,17 @@ def test_triton_ptxas(bundled: frozenset[str], toolkit: frozenset[str], mechanis
     assert statuses(vllm_patches.present(given, tree())) == ["not_needed"], "without Triton"
 
 
-@pytest.mark.parametrize(("path", "expected"), [("/toolkit/ptxas", "/toolkit/ptxas does not either"), ("", "no ptxas of a CUDA toolkit was found")])
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/toolkit/ptxas", "/toolkit/ptxas does not either"), ("", "no ptxas of a CUDA toolkit was found")],
+)
 def test_a_missing_assembler_is_named(path: str, expected: str) -> None:
     given = replace(request(names=["triton_ptxas"]), toolkit=Assembler(path, frozenset({"sm_120"})))
     given = replace(given, bundled={"ptxas": Assembler("a"), "ptxas-blackwell": Assembler("b", frozenset({"sm_120"}))})
-    assert f", and {expected}; " in vllm_patches.present(given, tree(**{f"{PTXAS}/ptxas-blackwell": ""})).patches[0]["reason"]
+    assert (
+        f", and {expected}; "
+        in vllm_patches.present(given, tree(**{f"{PTXAS}/ptxas-blackwell": ""})).patches[0]["reason"]
+    )
 
 
 @pytest.mark.parametrize(

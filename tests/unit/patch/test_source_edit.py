@@ -18,7 +18,10 @@ BLOCK = ["# added", "if x:", "    return 1"]
     ("before", "after"),
     [
         ("def f():\n    return 0\n", "def f():\n    # added\n    if x:\n        return 1\n    return 0\n"),
-        ('def f():\n  """Doc."""\n  return 0\n', 'def f():\n  """Doc."""\n  # added\n  if x:\n      return 1\n  return 0\n'),
+        (
+            'def f():\n  """Doc."""\n  return 0\n',
+            'def f():\n  """Doc."""\n  # added\n  if x:\n      return 1\n  return 0\n',
+        ),
         ('def f():\n  """Doc.\n\n  More."""  # why\n\n  # c\n  return 0\n', None),
         ('def f():\n    """Only a docstring."""\n', None),
         ('def f():\n    """No newline at the end."""', None),
@@ -26,13 +29,19 @@ BLOCK = ["# added", "if x:", "    return 1"]
         ("def f(): return 0\n", "def f():\n    # added\n    if x:\n        return 1\n    return 0\n"),
         ("def f(\n    a=1,\n): return 0  # c\n", None),
         ("def f(): a = 1; return a\n", None),
-        ('def f(): "Doc."; return 0\n', 'def f():\n    "Doc."\n    # added\n    if x:\n        return 1\n    return 0\n'),
+        (
+            'def f(): "Doc."; return 0\n',
+            'def f():\n    "Doc."\n    # added\n    if x:\n        return 1\n    return 0\n',
+        ),
         ('def f(): "Doc."', None),
         ('def f():\n    "Doc."; return 0\n', None),
         ("async def f():\n    return 0\n", None),
         ("@a\n@b(\n  1)\ndef f():\n    @c\n    def g(): ...\n    return g\n", None),
         ("# é\ndef f(a='é'): return 'é'\n", None),
-        ("def f():\n    # about it\n    return 0\n", "def f():\n    # added\n    if x:\n        return 1\n    # about it\n    return 0\n"),
+        (
+            "def f():\n    # about it\n    return 0\n",
+            "def f():\n    # added\n    if x:\n        return 1\n    # about it\n    return 0\n",
+        ),
         ("def f(): \\\n    return 0\n", None),
         ("if a:\n    try:\n        def f(): return 0\n    except E:\n        pass\n", None),
         ("\ufeffdef f():\n    return 0\n", "\ufeffdef f():\n    # added\n    if x:\n        return 1\n    return 0\n"),
@@ -51,11 +60,17 @@ def assert_only_added(before: str, after: str, name: str) -> None:
     """The tree is the old one with the block at the start of the body. Comments and spacing stay in order."""
     old, new = ast.parse(before.encode()), ast.parse(after.encode())
     old_body, new_body = find(old, name).body, find(new, name).body
-    at = int(isinstance(old_body[0], ast.Expr) and isinstance(old_body[0].value, ast.Constant) and isinstance(old_body[0].value.value, str))
+    at = int(
+        isinstance(old_body[0], ast.Expr)
+        and isinstance(old_body[0].value, ast.Constant)
+        and isinstance(old_body[0].value.value, str)
+    )
     assert ast.unparse(new_body.pop(at)) == "if x:\n    return 1"
     assert ast.dump(old) == ast.dump(new)
     rest = iter("".join(after.split()))
-    assert all(character in rest for character in "".join(before.split()).replace(";", "")), "something of the old file is gone"
+    assert all(character in rest for character in "".join(before.split()).replace(";", "")), (
+        "something of the old file is gone"
+    )
 
 
 def test_a_method() -> None:
@@ -64,9 +79,16 @@ def test_a_method() -> None:
 
 
 def test_behind_an_assignment() -> None:
-    source = b"def f(self):\n    if a:\n        self.b = 1\n    else:\n        self.b = 2\n    # use\n    return self.b\n"
-    assert insert(source, "f", ["self.b = 3"], after="self.b") == source.replace(b"    # use", b"    self.b = 3\n    # use")
-    assert insert(b"def f(s): s.b = 1; return s.b\n", "f", ["s.b = 2"], after="s.b") == b"def f(s):\n    s.b = 1\n    s.b = 2\n    return s.b\n"
+    source = (
+        b"def f(self):\n    if a:\n        self.b = 1\n    else:\n        self.b = 2\n    # use\n    return self.b\n"
+    )
+    assert insert(source, "f", ["self.b = 3"], after="self.b") == source.replace(
+        b"    # use", b"    self.b = 3\n    # use"
+    )
+    assert (
+        insert(b"def f(s): s.b = 1; return s.b\n", "f", ["s.b = 2"], after="s.b")
+        == b"def f(s):\n    s.b = 1\n    s.b = 2\n    return s.b\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,13 +119,39 @@ def test_a_file_with_an_error(source: bytes) -> None:
         insert(source, "f", BLOCK)
 
 
-NOISE = st.sampled_from(["", "\n", "# noise é\n", "    # indented comment\n", "\n\n", "\f\n", "VALUE = '''\ndef f(): no\n'''\n", "X = 1; Y = 2\n"])
-OTHER = st.sampled_from(["def other(a, b): return (a,\n b)\n", "class C:\n  def f(self): return 1\n", "@d\nasync def more():\n\tawait x\n", ""])
+NOISE = st.sampled_from(
+    [
+        "",
+        "\n",
+        "# noise é\n",
+        "    # indented comment\n",
+        "\n\n",
+        "\f\n",
+        "VALUE = '''\ndef f(): no\n'''\n",
+        "X = 1; Y = 2\n",
+    ]
+)
+OTHER = st.sampled_from(
+    [
+        "def other(a, b): return (a,\n b)\n",
+        "class C:\n  def f(self): return 1\n",
+        "@d\nasync def more():\n\tawait x\n",
+        "",
+    ]
+)
 DOC = st.sampled_from(["", '"""Doc."""', "'é; # no comment'", '"""Two\n  lines."""', "r'raw'"])
 END = st.sampled_from(["", "  # trailing", " ;", "  "])
 STATEMENTS = ["return a", "pass", "b = (1,\n2)", "if a: pass", "@d\n{indent}def g(): ...", "# comment", "", 'f"{a}"']
 BODY = st.lists(st.sampled_from(STATEMENTS), min_size=1, max_size=4)
-HEADER = st.sampled_from(["def f(a=1):", "def f(\n  a=1,  # c:\n):", "def f(a=1) -> 'x: y':", "@d\n@e(1,\n 2)\ndef f(a=1):", "async def f(a=1) :"])
+HEADER = st.sampled_from(
+    [
+        "def f(a=1):",
+        "def f(\n  a=1,  # c:\n):",
+        "def f(a=1) -> 'x: y':",
+        "@d\n@e(1,\n 2)\ndef f(a=1):",
+        "async def f(a=1) :",
+    ]
+)
 
 
 @given(
@@ -138,7 +186,9 @@ def test_any_layout_is_edited_rightly_or_refused(
         function = f"{header} {'; '.join(simple)}{end}\n"
     else:
         ends = [end if index == 0 and line and "#" not in line else "" for index, line in enumerate(statements)]
-        function = "".join([header, comment, "\n", *(f"{indent}{line}{last}\n" for line, last in zip(statements, ends, strict=True))])
+        function = "".join(
+            [header, comment, "\n", *(f"{indent}{line}{last}\n" for line, last in zip(statements, ends, strict=True))]
+        )
     text = f"{parts[0]}{parts[1]}{parts[2]}{function}{parts[3]}{parts[4]}"
     source = (text.rstrip("\n") if cut else text).replace("\n", newline)
     start = "\ufeff" if bom else ""

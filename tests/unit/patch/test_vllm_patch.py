@@ -32,7 +32,12 @@ def package(tmp_path: Path) -> Path:
 
 
 def arguments(package: Path, **changes: Any) -> dict[str, Any]:
-    given = {"package_dir": str(package), "capability": "12.1", "mechanism": "source", "patches": ["w8a8", "fp8_moe_oracle"]}
+    given = {
+        "package_dir": str(package),
+        "capability": "12.1",
+        "mechanism": "source",
+        "patches": ["w8a8", "fp8_moe_oracle"],
+    }
     return {key: value for key, value in {**given, **changes}.items() if value is not None}
 
 
@@ -43,7 +48,11 @@ def patch(package: Path, check: bool = False, path: Path | None = None, **change
 
 
 def content(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def statuses(answer: dict[str, Any]) -> list[str]:
@@ -56,7 +65,11 @@ def test_made_once_and_given_back(package: Path) -> None:
     assert (first["changed"], statuses(first), first["vllm_version"]) == (True, ["applied", "applied"], "0.22.1")
     written = content(package.parent)
     again = patch(package)
-    assert (again["changed"], statuses(again), again["diff"]["prepared"]) == (False, ["already_applied", "already_applied"], "")
+    assert (again["changed"], statuses(again), again["diff"]["prepared"]) == (
+        False,
+        ["already_applied", "already_applied"],
+        "",
+    )
     assert content(package.parent) == written
     removed = patch(package, state="absent")
     assert (removed["changed"], statuses(removed)) == (True, ["removed", "removed"])
@@ -159,11 +172,16 @@ def test_a_variable_changes_no_file_of_the_package(package: Path) -> None:
     answer = patch(package, mechanism="auto", patches=["w8a8", "fp8_moe_oracle", "moe_config"])
     assert (content(package), statuses(answer)) == (before, ["use_flag", "use_flag", "use_flag"])
     folder = package.parent / "gb10_moe_configs"
-    assert (answer["flags"], answer["environment"]["VLLM_TUNED_CONFIG_FOLDER"]) == (["--moe-backend", "triton"], str(folder))
+    assert (answer["flags"], answer["environment"]["VLLM_TUNED_CONFIG_FOLDER"]) == (
+        ["--moe-backend", "triton"],
+        str(folder),
+    )
     assert len(list(folder.glob("*.json"))) == 4
     assert patch(package, mechanism="auto", patches=["moe_config"])["changed"] is False
     patch(package, mechanism="auto", patches=["moe_config"], state="absent")
-    assert content(package.parent) == {f"vllm/{name}": digest for name, digest in before.items()} and not folder.exists()
+    assert (
+        content(package.parent) == {f"vllm/{name}": digest for name, digest in before.items()} and not folder.exists()
+    )
 
 
 def test_a_link_in_place_of_an_assembler(tmp_path: Path, package: Path) -> None:
@@ -171,17 +189,29 @@ def test_a_link_in_place_of_an_assembler(tmp_path: Path, package: Path) -> None:
     ptxas.parent.mkdir(parents=True)
     ptxas.write_bytes(b"old")
     ptxas.chmod(0o755)
-    files: dict[str, Wanted] = {f"{PTXAS}/ptxas": Link("/toolkit/ptxas"), f"{PTXAS}/ptxas-blackwell": Link("/toolkit/ptxas")}
+    files: dict[str, Wanted] = {
+        f"{PTXAS}/ptxas": Link("/toolkit/ptxas"),
+        f"{PTXAS}/ptxas-blackwell": Link("/toolkit/ptxas"),
+    }
     for _run in range(2):
         io_patch_tree.Tree(str(package), "/none").write(files)
-    assert (ptxas.readlink(), ptxas.with_name("ptxas-blackwell").readlink()) == (Path("/toolkit/ptxas"), Path("/toolkit/ptxas"))
+    assert (ptxas.readlink(), ptxas.with_name("ptxas-blackwell").readlink()) == (
+        Path("/toolkit/ptxas"),
+        Path("/toolkit/ptxas"),
+    )
     tree = io_patch_tree.Tree(str(package), "/none")
     assert tree.changes(files) == {} and tree.original(f"{PTXAS}/ptxas") == f"{ptxas}.gb10-original"
     old = hashlib.sha256(b"old").hexdigest()
-    assert tree.digests(files, dict.fromkeys(files)) == {f"{PTXAS}/ptxas": old, f"{PTXAS}/ptxas-blackwell": ""}, "after they are restored"
+    assert tree.digests(files, dict.fromkeys(files)) == {f"{PTXAS}/ptxas": old, f"{PTXAS}/ptxas-blackwell": ""}, (
+        "after they are restored"
+    )
     tree.write(dict.fromkeys(files))
     assert io_patch_tree.Tree(str(package), "/none").digests([f"{PTXAS}/ptxas"], {}) == {f"{PTXAS}/ptxas": old}
-    assert (ptxas.read_bytes(), ptxas.stat().st_mode & 0o777, [path.name for path in ptxas.parent.iterdir()]) == (b"old", 0o755, ["ptxas"])
+    assert (ptxas.read_bytes(), ptxas.stat().st_mode & 0o777, [path.name for path in ptxas.parent.iterdir()]) == (
+        b"old",
+        0o755,
+        ["ptxas"],
+    )
 
 
 def test_an_assembler_that_is_a_link_comes_back_as_a_link(tmp_path: Path, package: Path) -> None:
@@ -194,9 +224,14 @@ def test_an_assembler_that_is_a_link_comes_back_as_a_link(tmp_path: Path, packag
     assert (folder / "ptxas").readlink() == Path("/toolkit/ptxas")
     io_patch_tree.Tree(str(package), "/none").write({f"{PTXAS}/ptxas": Link("/other/ptxas")})
     tree = io_patch_tree.Tree(str(package), "/none")
-    assert tree.digests([f"{PTXAS}/ptxas"], {}) == {f"{PTXAS}/ptxas": hashlib.sha256(b"link to /other/ptxas").hexdigest()}
+    assert tree.digests([f"{PTXAS}/ptxas"], {}) == {
+        f"{PTXAS}/ptxas": hashlib.sha256(b"link to /other/ptxas").hexdigest()
+    }
     tree.write(dict.fromkeys(files))
-    assert ((folder / "ptxas").readlink(), sorted(path.name for path in folder.iterdir())) == (Path("ptxas-12"), ["ptxas", "ptxas-12"])
+    assert ((folder / "ptxas").readlink(), sorted(path.name for path in folder.iterdir())) == (
+        Path("ptxas-12"),
+        ["ptxas", "ptxas-12"],
+    )
 
 
 # --- detected values ---
@@ -220,7 +255,9 @@ def test_no_gpu_and_no_capability(tmp_path: Path, package: Path) -> None:
     assert patch(package, path=nothing, capability=None, state="absent")["changed"] is False
 
 
-@pytest.mark.parametrize("site", ["lib/python3.12/site-packages", "lib/python3/dist-packages", "local/lib/python3.12/dist-packages"])
+@pytest.mark.parametrize(
+    "site", ["lib/python3.12/site-packages", "lib/python3/dist-packages", "local/lib/python3.12/dist-packages"]
+)
 def test_the_package_of_an_interpreter_which_is_not_run(tmp_path: Path, site: str) -> None:
     package = install(tmp_path / site / "vllm")
     python = program(tmp_path / "bin", "python", f"touch {tmp_path}/ran; exit 1") / "python"
@@ -304,7 +341,9 @@ BAD = [
 
 @pytest.mark.parametrize("check", [False, True])
 @pytest.mark.parametrize(("prepare", "changes", "expected"), BAD, ids=[message for _prepare, _changes, message in BAD])
-def test_bad_input_is_one_error_and_changes_nothing(package: Path, prepare: Any, changes: dict[str, Any], expected: str, check: bool) -> None:
+def test_bad_input_is_one_error_and_changes_nothing(
+    package: Path, prepare: Any, changes: dict[str, Any], expected: str, check: bool
+) -> None:
     prepare(package)
     before = content(package.parent)
     answer = run_module("vllm_patch", arguments(package, **changes), check=check)
@@ -332,7 +371,9 @@ def test_a_new_file_can_be_read_by_all(tmp_path: Path, package: Path) -> None:
     assert (tmp_path / "tables/a.json").stat().st_mode & 0o777 == 0o644
 
 
-def test_a_failed_write_names_the_argument_of_its_file(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_names_the_argument_of_its_file(
+    tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     table, made = f"{tmp_path}/tables/a.json", os.replace
 
     def full(source: str, target: str) -> None:
@@ -355,11 +396,17 @@ def test_a_folder_that_may_not_be_written(package: Path, monkeypatch: pytest.Mon
 
 
 #: Writing renames the record and the file, restoring renames only the file.
-FULL = [("first", number) for number in range(1, 9)] + [("again", number) for number in range(1, 9)] + [("back", number) for number in range(1, 5)]
+FULL = (
+    [("first", number) for number in range(1, 9)]
+    + [("again", number) for number in range(1, 9)]
+    + [("back", number) for number in range(1, 5)]
+)
 
 
 @pytest.mark.parametrize(("step", "number"), FULL)
-def test_a_full_disk_leaves_all_files_as_they_were(package: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int) -> None:
+def test_a_full_disk_leaves_all_files_as_they_were(
+    package: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int
+) -> None:
     if step != "first":
         io_patch_tree.Tree(str(package), "/none").write(new_content(package))
     wanted: dict[str, Wanted] = dict.fromkeys(sorted(EDITED)) if step == "back" else new_content(package)

@@ -21,7 +21,9 @@ TYPES = frozenset({"str", "list", "dict", "bool", "int", "float", "path", "raw",
 FREE_FORM = "free-form mapping"
 
 
-def role_problems(role: str, defaults: Mapping[str, Any], specs: Mapping[str, Any], task_files: frozenset[str]) -> list[str]:
+def role_problems(
+    role: str, defaults: Mapping[str, Any], specs: Mapping[str, Any], task_files: frozenset[str]
+) -> list[str]:
     """Return all errors in a role's interface; ``task_files`` are the stems of tasks/*.yml."""
     problems = []
     options = {name: option for entry in specs.values() for name, option in entry.get("options", {}).items()}
@@ -49,7 +51,10 @@ def default_problems(role: str, name: str, option: Mapping[str, Any], defaults: 
         elif "default" not in option and defaults[name] is not None:
             problems.append(f"{name}: defaults/main.yml has a default, meta/argument_specs.yml has none")
         elif not same(option.get("default"), defaults[name]):
-            problems.append(f"{name}: default {option.get('default')!r} in meta/argument_specs.yml, {defaults[name]!r} in defaults/main.yml")
+            problems.append(
+                f"{name}: default {option.get('default')!r} in meta/argument_specs.yml, {defaults[name]!r} in "
+                "defaults/main.yml"
+            )
     elif option.get("required") is not True:
         problems.append(f"{name}: neither required: true nor in defaults/main.yml")
     return problems
@@ -134,22 +139,42 @@ def spec(**options: Any) -> dict[str, Any]:
         ({}, spec(x_a=GOOD), "x_a: neither required: true nor"),
         ({"x_a": 2}, spec(x_a=GOOD), "x_a: default 1 in meta/argument_specs.yml, 2 in"),
         ({"x_a": True}, spec(x_a=GOOD), "x_a: default 1 in meta/argument_specs.yml, True in"),
-        ({"x_a": [1, 2]}, spec(x_a={**GOOD, "type": "list", "elements": "int", "default": [2, 1]}), "x_a: default [2, 1]"),
+        (
+            {"x_a": [1, 2]},
+            spec(x_a={**GOOD, "type": "list", "elements": "int", "default": [2, 1]}),
+            "x_a: default [2, 1]",
+        ),
         ({"x_a": 1}, spec(x_a={"type": "int", "description": "How many."}), "x_a: defaults/main.yml has a default"),
         ({"x_a": 1}, spec(x_a={**GOOD, "required": True}), "x_a: required, but"),
         ({"y_a": 1}, spec(y_a=GOOD), "y_a: a public variable of this role starts with x_"),
         ({}, spec(gb10_plan={"type": "dict", "description": "A free-form mapping."}), "gb10_plan: another role's fact"),
         ({"x_a": 1}, spec(x_a={"description": "How many.", "default": 1}), "x_a: type is None"),
         ({"x_a": 1}, spec(x_a={"type": "int", "default": 1}), "x_a: no description"),
-        ({"x_a": []}, spec(x_a={"type": "list", "description": "Some.", "default": []}), "x_a: a list without elements"),
+        (
+            {"x_a": []},
+            spec(x_a={"type": "list", "description": "Some.", "default": []}),
+            "x_a: a list without elements",
+        ),
         ({"x_a": {}}, spec(x_a={"type": "dict", "description": "Some.", "default": {}}), "x_a: a dict without options"),
         (
             {"x_a": []},
-            spec(x_a={"type": "list", "elements": "dict", "description": "Some.", "default": [], "options": {"b": {"type": "str"}}}),
+            spec(
+                x_a={
+                    "type": "list",
+                    "elements": "dict",
+                    "description": "Some.",
+                    "default": [],
+                    "options": {"b": {"type": "str"}},
+                }
+            ),
             "x_a.b: no description",
         ),
         ({}, {"main": {"short_description": ""}}, "entry point main: no short_description"),
-        ({}, {**spec(), "other": {"short_description": "Another"}}, "entry point other: tasks/other.yml does not exist"),
+        (
+            {},
+            {**spec(), "other": {"short_description": "Another"}},
+            "entry point other: tasks/other.yml does not exist",
+        ),
     ],
 )
 def test_the_role_check_can_fail(defaults: dict[str, Any], specs: dict[str, Any], expected: str) -> None:
@@ -164,12 +189,18 @@ def test_the_role_check_can_pass() -> None:
 
 
 def test_the_tasks_from_check_can_fail() -> None:
-    play = load_yaml("[{hosts: all, tasks: [{block: [{include_role: {name: gb10.cluster.lab, tasks_from: stop.yml}}]}]}]")
+    play = load_yaml(
+        "[{hosts: all, tasks: [{block: [{include_role: {name: gb10.cluster.lab, tasks_from: stop.yml}}]}]}]"
+    )
     assert list(role_calls(play)) == [("lab", "stop")]
-    assert call_problems([("lab", "stop")], {"lab": frozenset({"main"})}) == ["lab: tasks_from stop has no entry point in meta/argument_specs.yml"]
+    assert call_problems([("lab", "stop")], {"lab": frozenset({"main"})}) == [
+        "lab: tasks_from stop has no entry point in meta/argument_specs.yml"
+    ]
 
 
 def test_a_refused_secret_is_not_shown() -> None:
-    option = load_yaml(read("roles/model_store/meta/argument_specs.yml"))["argument_specs"]["main"]["options"]["model_store_hub_token"]
+    option = load_yaml(read("roles/model_store/meta/argument_specs.yml"))["argument_specs"]["main"]["options"][
+        "model_store_hub_token"
+    ]
     assert "hf_abc" not in cluster_inputs._found(["hf_abc"], option, ["'hf_abc' cannot be converted"])
     assert cluster_inputs._found("abc", {"type": "int"}, []) == "'abc'"

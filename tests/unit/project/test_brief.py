@@ -53,9 +53,19 @@ PLAYBOOK = r"""
 def output(folder: Path, *arguments: str) -> str:
     play = folder / "play.yml"
     play.write_text(PLAYBOOK, encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play), "-i", "a,b,", "-c", "local", *arguments]
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        str(play),
+        "-i",
+        "a,b,",
+        "-c",
+        "local",
+        *arguments,
+    ]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    result = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
     assert result.returncode == 2, result.stdout
     return result.stdout
 
@@ -91,7 +101,11 @@ def test_a_run_ends_with_its_failures(failed: str) -> None:
 def test_a_failed_item_is_named_with_its_output(tmp_path: Path) -> None:
     found = output(tmp_path, "--extra-vars", '{"refused": false}')
     end = found.partition("\nFAILED ")[2].splitlines()[1:]
-    assert end[0] == "a, b: Run a command for each item" and "non-zero return code" in end[1] and end[2] == "  it is broken"
+    assert (
+        end[0] == "a, b: Run a command for each item"
+        and "non-zero return code" in end[1]
+        and end[2] == "  it is broken"
+    )
     # Other errors were rescued or ignored.
     assert len(end) == 4 and found.count("rescued\n") == 1
 
@@ -103,12 +117,28 @@ def test_more_output_on_request(tmp_path: Path) -> None:
 
 def test_a_terminal_breaks_the_lines_of_the_last_block_between_words(tmp_path: Path) -> None:
     message = f"nodes[0]: {'twelve-words ' * 12}\n  Fix: {'another-word ' * 12}"
-    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "a", "gather_facts": False, "tasks": [{"fail": {"msg": message}}]}]), encoding="utf-8")
-    play = [str(Path(sys.executable).with_name("ansible-playbook")), str(tmp_path / "play.yml"), "-i", "a,", "-c", "local"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
+    (tmp_path / "play.yml").write_text(
+        json.dumps([{"hosts": "a", "gather_facts": False, "tasks": [{"fail": {"msg": message}}]}]), encoding="utf-8"
+    )
+    play = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        str(tmp_path / "play.yml"),
+        "-i",
+        "a,",
+        "-c",
+        "local",
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
+        "NO_COLOR": "1"
+    }
     sizes = f"stty columns 100; {shlex.join(play)}"
     shown = subprocess.run(
-        ["script", "--quiet", "--command", sizes, "/dev/null"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False
+        ["script", "--quiet", "--command", sizes, "/dev/null"],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     ).stdout.replace("\r", "")
     block = shown.partition("FAILED **")[2].splitlines()[2:-2]
     assert len(block) == 4 and all(len(line) < 100 for line in block), shown
@@ -146,11 +176,25 @@ ANSWER = r"""
 def answer(folder: Path, *arguments: str, terminal: int = 0, **environment: str) -> str:
     play = folder / "play.yml"
     play.write_text(ANSWER, encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play), "-i", "a,b,absent2,", "-c", "local", *arguments]
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        str(play),
+        "-i",
+        "a,b,absent2,",
+        "-c",
+        "local",
+        *arguments,
+    ]
     if terminal:
         command = ["script", "--quiet", "--command", f"stty columns {terminal}; {shlex.join(command)}", "/dev/null"]
-    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"} | environment
-    return subprocess.run(command, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
+    given = (
+        {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+        | {"NO_COLOR": "1"}
+        | environment
+    )
+    return subprocess.run(
+        command, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+    ).stdout.decode()
 
 
 def test_a_play_that_answers_prints_nothing_else(tmp_path: Path) -> None:
@@ -162,7 +206,11 @@ def test_a_terminal_shows_the_running_task_until_the_answer_which_breaks_between
     before, _found, after = answer(tmp_path, terminal=60).partition("\x1b[K\r  it answers")
     assert "\x1b[KRead something" not in before and "\x1b[KRecover\r" in before
     lines = after.replace("\r\n", "\n").splitlines()
-    assert lines[1].startswith("    several-words") and lines[2].startswith("      several-words") and max(map(len, lines)) < 80
+    assert (
+        lines[1].startswith("    several-words")
+        and lines[2].startswith("      several-words")
+        and max(map(len, lines)) < 80
+    )
     command = lines.index('  curl --header "a b" \\')
     assert lines[command + 1] == "    --data '{}'"
 
@@ -175,7 +223,9 @@ def test_an_answer_that_fails_ends_with_its_failure_alone(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("arguments", "environment"), [(("-v",), {}), ((), {"GB10_ANSWER_ONLY": "0"})])
-def test_the_names_and_the_recap_are_shown_on_request(tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+def test_the_names_and_the_recap_are_shown_on_request(
+    tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
     said = answer(tmp_path, *arguments, **environment)
     assert "TASK [Recover]" in said and "PLAY [Answer]" in said and "PLAY RECAP" in said and "rescued=1" in said
     assert ("skipping: no hosts matched" in said) == bool(arguments)
@@ -185,34 +235,68 @@ def test_the_last_lines_of_a_run_follow_its_recap(tmp_path: Path) -> None:
     show = {"gb10.cluster.show": {"lines": ["endpoint"], "last": True}}
     plays = [{"hosts": "a", "gather_facts": False, "tasks": [show, {"debug": {"msg": "later"}}]}]
     (tmp_path / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(tmp_path / "play.yml"), "-i", "a,", "-c", "local"]
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        str(tmp_path / "play.yml"),
+        "-i",
+        "a,",
+        "-c",
+        "local",
+    ]
     given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
     for callback, end in (("gb10.cluster.brief", True), ("ansible.builtin.default", False)):
         said = subprocess.run(
-            command, cwd=ROOT, env={**given, "ANSIBLE_STDOUT_CALLBACK": callback}, capture_output=True, text=True, check=True
+            command,
+            cwd=ROOT,
+            env={**given, "ANSIBLE_STDOUT_CALLBACK": callback},
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout
         assert said.count("  endpoint\n") == 1
         assert said.endswith("\n  endpoint\n") == end
 
 
 def test_a_terminal_gets_short_names_and_a_recap_without_zeros(tmp_path: Path) -> None:
-    include = {"include_role": {"name": "gb10.cluster.common", "tasks_from": "service_start"}, "when": "later | default(false)", "loop": []}
+    include = {
+        "include_role": {"name": "gb10.cluster.common", "tasks_from": "service_start"},
+        "when": "later | default(false)",
+        "loop": [],
+    }
     absent = {"name": "Skip the lines", "gb10.cluster.show": {"lines": "absent"}, "when": "later | default(false)"}
     named = {"name": "gb10.cluster.gb10 : Plan", "debug": {"msg": "done"}}
     shown = {"name": "Keep the lines", "gb10.cluster.show": {"lines": ["endpoint"], "last": True}}
     plain = {"name": "Include nothing", "include_tasks": "none.yml"}
     (tmp_path / "none.yml").write_text("[]", encoding="utf-8")
-    plays = [{"hosts": "a", "gather_facts": False, "tasks": [{"name": "Include a role", **include}, plain, absent, named, shown]}]
+    plays = [
+        {
+            "hosts": "a",
+            "gather_facts": False,
+            "tasks": [{"name": "Include a role", **include}, plain, absent, named, shown],
+        }
+    ]
     (tmp_path / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(tmp_path / "play.yml"), "-i", "a,", "-c", "local"]
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        str(tmp_path / "play.yml"),
+        "-i",
+        "a,",
+        "-c",
+        "local",
+    ]
     given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
     terminal = ["script", "--quiet", "--command", f"stty columns 80; {shlex.join(command)}", "/dev/null"]
     lines, plain_lines = (
-        subprocess.run(each, cwd=ROOT, env=given, stdout=subprocess.PIPE, check=True).stdout.decode().replace("\r", "").splitlines()
+        subprocess.run(each, cwd=ROOT, env=given, stdout=subprocess.PIPE, check=True)
+        .stdout.decode()
+        .replace("\r", "")
+        .splitlines()
         for each in (terminal, command)
     )
     assert [line.partition("]")[0] for line in lines if line.startswith("TASK")] == ["TASK [gb10 : Plan"]
-    assert [line.partition("]")[0] for line in plain_lines if line.startswith("TASK")] == ["TASK [gb10.cluster.gb10 : Plan"]
+    assert [line.partition("]")[0] for line in plain_lines if line.startswith("TASK")] == [
+        "TASK [gb10.cluster.gb10 : Plan"
+    ]
     assert [line.split() for line in lines if line.startswith("a ")] == [["a", ":", "ok=3", "changed=0", "skipped=2"]]
     assert max(map(len, lines)) <= 80 and lines[-1] == "  endpoint"
     assert any(line.startswith("a ") and "unreachable=0" in line for line in plain_lines)
@@ -228,10 +312,17 @@ def test_the_end_of_a_plan_is_its_answer_on_a_small_terminal() -> None:
     command = shlex.join([str(Path(sys.executable).with_name("ansible-playbook")), *play])
     given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
     shown = subprocess.run(
-        ["script", "--quiet", "--command", f"stty columns 80; {command}", "/dev/null"], cwd=ROOT, env=given, stdout=subprocess.PIPE, check=True
+        ["script", "--quiet", "--command", f"stty columns 80; {command}", "/dev/null"],
+        cwd=ROOT,
+        env=given,
+        stdout=subprocess.PIPE,
+        check=True,
     ).stdout.decode()
     lines = [line.rpartition("\x1b[K")[2].lstrip("\r") for line in shown.split("\r\n")]
     assert lines[0] == "  typical facts, not read from the nodes:"
     end = [line for line in lines if line.strip()]
-    assert end[-3].startswith("  gpt-oss-120b on 2 nodes: fits, ") and end[-1] == "  API at http://192.168.1.11:8000/v1, with a key, no TLS"
+    assert (
+        end[-3].startswith("  gpt-oss-120b on 2 nodes: fits, ")
+        and end[-1] == "  API at http://192.168.1.11:8000/v1, with a key, no TLS"
+    )
     assert all(len(line) < 80 or len(line.removesuffix(" \\").split()) == 1 for line in lines)

@@ -44,8 +44,21 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("inputs")
     (folder / "hosts.yml").write_text(INVENTORY, encoding="utf-8")
     (folder / "play.yml").write_text(PLAY, encoding="utf-8")
-    extra = ["-e", "model_store_enabled=no", "-e", f"result={folder}/result.json", "-e", "benchmark_model_concurrencies=1,2"]
-    command = [str(ROOT / ".venv/bin/ansible-playbook"), str(folder / "play.yml"), "-i", str(folder / "hosts.yml"), *extra]
+    extra = [
+        "-e",
+        "model_store_enabled=no",
+        "-e",
+        f"result={folder}/result.json",
+        "-e",
+        "benchmark_model_concurrencies=1,2",
+    ]
+    command = [
+        str(ROOT / ".venv/bin/ansible-playbook"),
+        str(folder / "play.yml"),
+        "-i",
+        str(folder / "hosts.yml"),
+        *extra,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(Path(folder / "result.json").read_text(encoding="utf-8"))
@@ -94,8 +107,19 @@ def test_roles_read_settings_with_a_value_before_the_plan_and_no_secret() -> Non
 
 def test_a_verbose_plan_shows_no_credentials() -> None:
     secret_url = "https://user:hidden@x/"
-    variables = {"gb10_plan_offline": "typical", "vllm_watchdog_webhook": secret_url, "vllm_runtime_index_url": secret_url}
+    variables = {
+        "gb10_plan_offline": "typical",
+        "vllm_watchdog_webhook": secret_url,
+        "vllm_runtime_index_url": secret_url,
+    }
     extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
-    command = [str(ROOT / ".venv/bin/ansible-playbook"), "-v", "playbooks/plan.yml", "-i", "inventories/two-spark", *extra]
+    command = [
+        str(ROOT / ".venv/bin/ansible-playbook"),
+        "-v",
+        "playbooks/plan.yml",
+        "-i",
+        "inventories/two-spark",
+        *extra,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "hidden" not in done.stdout + done.stderr

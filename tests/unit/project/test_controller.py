@@ -27,18 +27,27 @@ def test_every_playbook_chooses_its_hosts_with_a_filter_that_refuses_a_wrong_con
     hosts = [play["hosts"] for play in load_yaml(read(path)) if play["hosts"] != "localhost"]
     first = "{{ playbook_selected.hosts " if path in CLUSTER else "{{ groups | gb10.cluster.access_hosts }}"
     assert hosts[:1] == [] if path in LOCAL else hosts[0].startswith(first)
-    assert [name for name in hosts if not name.startswith(("{{ playbook_", "{{ groups | gb10.cluster.access_hosts }}"))] == []
+    assert [
+        name for name in hosts if not name.startswith(("{{ playbook_", "{{ groups | gb10.cluster.access_hosts }}"))
+    ] == []
 
 
 @pytest.mark.parametrize("injected", [True, False])
 def test_facts_of_a_node_never_become_variables(injected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "INJECT_FACTS_AS_VARS", injected)
     groups = {"gb10_cluster": ["a"], "head": ["a"], "all": ["a"]}
-    for call in (lambda: access.access_hosts(groups), lambda: cluster.selected_clusters(groups), lambda: cluster.cluster_plan([], "", {})):
+    for call in (
+        lambda: access.access_hosts(groups),
+        lambda: cluster.selected_clusters(groups),
+        lambda: cluster.cluster_plan([], "", {}),
+    ):
         if not injected:
             call()
             continue
-        with pytest.raises(AnsibleError, match=r"inject_facts_as_vars: true.* Expected: false.* Fix: export ANSIBLE_INJECT_FACT_VARS=false"):
+        with pytest.raises(
+            AnsibleError,
+            match=r"inject_facts_as_vars: true.* Expected: false.* Fix: export ANSIBLE_INJECT_FACT_VARS=false",
+        ):
             call()
     # It contacts no node.
     monkeypatch.setattr(context, "CLIARGS", {"syntax": True})
@@ -49,7 +58,10 @@ def test_an_inventory_with_a_tab_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("gb10_cluster:\n\tchildren: {}\n", encoding="utf-8")
     done = run("playbooks/status.yml", ["-i", str(tmp_path)])
     assert done.status != 0
-    assert "inventory: no host in the group gb10_cluster. Expected: hosts in its child groups head and worker. Fix: pass" in done.output
+    assert (
+        "inventory: no host in the group gb10_cluster. Expected: hosts in its child groups head and worker. Fix: pass"
+        in done.output
+    )
     assert "Tabs are usually invalid" in done.output
 
 
@@ -59,7 +71,9 @@ def test_a_check_of_the_syntax_needs_no_inventory() -> None:
 
 @pytest.mark.parametrize("version", ["2.16.3", "2.18.9rc1"])
 def test_an_old_ansible_core_is_refused_with_one_line(version: str) -> None:
-    with pytest.raises(AnsibleError, match=rf"^ansible-core: version {version}\. Expected: 2\.19 or newer\. Fix: [^\n]+\.$"):
+    with pytest.raises(
+        AnsibleError, match=rf"^ansible-core: version {version}\. Expected: 2\.19 or newer\. Fix: [^\n]+\.$"
+    ):
         supported.require(version)
 
 
@@ -70,7 +84,10 @@ def test_the_oldest_ansible_core_is_that_of_the_collection() -> None:
 
 
 def test_a_playbook_runs_from_another_folder(tmp_path: Path) -> None:
-    """There Ansible reads no ansible.cfg, as in a world-writable clone. So the run has to get the setting that protects it."""
+    """There Ansible reads no ansible.cfg, as in a world-writable clone.
+
+    So the run has to get the setting that protects it.
+    """
     arguments = ["-i", str(ROOT / "inventories/two-spark"), "-e", f"gb10_plan_offline=true gb10_facts_dir={tmp_path}"]
     for playbook in ("site.yml", "playbooks/plan.yml"):
         environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_INJECT_FACT_VARS": "false"}

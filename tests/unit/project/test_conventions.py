@@ -1,4 +1,7 @@
-"""Rules of the project that no linter checks. Each check is a function from text to problems; a test below verifies that it can fail."""
+"""Rules of the project that no linter checks.
+
+Each check is a function from text to problems; a test below verifies that it can fail.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ MODULE_UTILS = "ansible_collections.gb10.cluster.plugins.module_utils"
 
 #: Standard library modules that access anything outside the process, or whose results differ between calls.
 IMPURE_MODULES = frozenset(
-    "asyncio ctypes fcntl getpass glob http importlib io logging multiprocessing os pwd random secrets select shutil signal socket "
-    "sqlite3 ssl subprocess sysconfig tempfile threading time urllib.request uuid".split()
+    "asyncio ctypes fcntl getpass glob http importlib io logging multiprocessing os pwd random secrets select "
+    "shutil signal socket sqlite3 ssl subprocess sysconfig tempfile threading time urllib.request uuid".split()
 )
 IMPURE_CALLS = frozenset("open print input exec eval __import__ breakpoint".split())
 IMPURE_METHODS = frozenset("read_text read_bytes write_text write_bytes now utcnow today".split())
@@ -64,7 +67,10 @@ def named_module_problems(text: str) -> Iterator[str]:
 
 
 def header_problems(path: str, text: str) -> Iterator[str]:
-    """Check for the license header in the first 20 lines. Modules have the shebang that ansible-test accepts, other files have none."""
+    """Check for the license header in the first 20 lines.
+
+    Modules have the shebang that ansible-test accepts, other files have none.
+    """
     head = text.splitlines()[:20]
     for needed in (
         "GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)",
@@ -127,11 +133,17 @@ NOT_FACTS = re.compile(
 
 
 def fact_problems(text: str) -> Iterator[str]:
-    """Find facts. Any result of a node may replace ansible_facts, also those of other hosts; a module's registered result has a type."""
+    """Find facts.
+
+    Any result of a node may replace ansible_facts, also those of other hosts; a module's registered result has a type.
+    """
     for number, line in enumerate(text.splitlines(), 1):
         for found in re.finditer(r"\bansible_[a-z]\w*", uncommented(line)):
             if not NOT_FACTS.fullmatch(found[0]):
-                yield f"line {number}: {found[0]} may come from any result of a node. Fix: register the result of a module"
+                yield (
+                    f"line {number}: {found[0]} may come from any result of a node. Fix: register the result of "
+                    "a module"
+                )
 
 
 def group_problems(text: str) -> Iterator[str]:
@@ -146,7 +158,9 @@ def machine_problems(text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if found := re.search(r"(?<![\w}>.~$/-])/(work|root)/\S*", line):
             yield f"line {number}: {found[0]} is a path of one machine"
-        for url in re.finditer(r"(?:index-url|find-links|index_url|find_links)\W+((?:https?|file)://[^\s/\"']*)", line, re.IGNORECASE):
+        for url in re.finditer(
+            r"(?:index-url|find-links|index_url|find_links)\W+((?:https?|file)://[^\s/\"']*)", line, re.IGNORECASE
+        ):
             if url[1] != "https://download.pytorch.org":
                 yield f"line {number}: {url[1]} is one machine's package source; use the user's own pip configuration"
 
@@ -216,7 +230,9 @@ def test_tasks(path: str) -> None:
     assert list(task_problems(read(path))) == []
 
 
-@pytest.mark.parametrize("path", files(*TASK_FILES, "roles/*/*/**/*.yml", "roles/*/templates/**/*", "inventories/**/*.yml"))
+@pytest.mark.parametrize(
+    "path", files(*TASK_FILES, "roles/*/*/**/*.yml", "roles/*/templates/**/*", "inventories/**/*.yml")
+)
 def test_no_injected_facts(path: str) -> None:
     assert list(fact_problems(read(path))) == []
 
@@ -291,10 +307,18 @@ INDEX = "https" + "://mirror.example/simple"
         (named_module_problems, f"core = import_module('{MODULE_UTILS}.common')", "is the name of a module"),
         (named_module_problems, f"core = import_module(f'{MODULE_UTILS}.{{topic}}')", "is the name of a module"),
         (task_problems, "- name: Ask\n  ansible.builtin.shell: x\n", "no shell"),
-        (task_problems, "- hosts: all\n  tasks:\n    - name: Ask\n      block:\n        - name: Ask\n          shell: x\n", "line 5 (Ask): no shell"),
+        (
+            task_problems,
+            "- hosts: all\n  tasks:\n    - name: Ask\n      block:\n        - name: Ask\n          shell: x\n",
+            "line 5 (Ask): no shell",
+        ),
         (task_problems, COMMAND + "  # why\n", "without changed_when"),
         (task_problems, COMMAND + "  changed_when: false\n", "without a comment"),
-        (task_problems, COMMAND + "  changed_when: false\n\n# the next one's\n- name: Next\n  meta: noop\n", "without a comment"),
+        (
+            task_problems,
+            COMMAND + "  changed_when: false\n\n# the next one's\n- name: Next\n  meta: noop\n",
+            "without a comment",
+        ),
         (task_problems, "- name: Try\n  ansible.builtin.meta: noop\n  ignore_errors: true\n", "ignore_errors"),
         (task_problems, "- name: Try\n  ansible.builtin.meta: noop\n  failed_when: false\n", "failed_when: false"),
         (task_problems, "- name: Try\n  ansible.builtin.include_role: {name: x}\n  tags: serve\n", "selects none"),
@@ -304,16 +328,24 @@ INDEX = "https" + "://mirror.example/simple"
         (fact_problems, "when: ansible_facts['architecture'] == 'aarch64'", "ansible_facts may come"),
         (fact_problems, "{{ ansible_hostname }} {{ ansible_host }}", "ansible_hostname"),
         (group_problems, "loop: \"{{ groups['worker'] }}\"", "names a group"),
-        (group_problems, "loop: \"{{ groups.worker }}\"", "names a group"),
+        (group_problems, 'loop: "{{ groups.worker }}"', "names a group"),
         (group_problems, "when: \"'head' in group_names\"", "names a group"),
         (machine_problems, f"cd {FOLDER}", "a path of one machine"),
         (machine_problems, f"home='{FOLDER}'", "a path of one machine"),
         (machine_problems, f"extra-index-url = {INDEX}", "https://mirror.example is one machine's"),
         (playbook_name_problems, "playbooks/switch-model.yml", "cannot be run by its full name"),
-        (lambda text: header_problems("plugins/filter/x.py", text), "# SPDX-License-Identifier: GPL-3.0-or-later", "lack: GNU General"),
+        (
+            lambda text: header_problems("plugins/filter/x.py", text),
+            "# SPDX-License-Identifier: GPL-3.0-or-later",
+            "lack: GNU General",
+        ),
         (lambda text: header_problems("plugins/filter/x.py", text), "# GNU General Public License v3.0+", "lack: SPDX"),
         (lambda text: header_problems("plugins/filter/x.py", text), "#!/usr/bin/python\n", "only modules"),
-        (lambda text: header_problems("plugins/modules/x.py", text), "#!/usr/bin/env python\n", "exactly #!/usr/bin/python"),
+        (
+            lambda text: header_problems("plugins/modules/x.py", text),
+            "#!/usr/bin/env python\n",
+            "exactly #!/usr/bin/python",
+        ),
     ],
 )
 def test_the_check_can_fail(check: Callable[[str], Iterator[str]], bad: str, expected: str) -> None:
@@ -324,7 +356,13 @@ def test_the_check_can_fail(check: Callable[[str], Iterator[str]], bad: str, exp
 @pytest.mark.parametrize(
     ("check", "good"),
     [
-        (purity_problems, f"import re\nfrom pathlib import PurePosixPath\nfrom urllib.parse import quote\nfrom {MODULE_UTILS}.fabric import plan"),
+        (
+            purity_problems,
+            (
+                "import re\nfrom pathlib import PurePosixPath\nfrom urllib.parse import quote\nfrom "
+                f"{MODULE_UTILS}.fabric import plan"
+            ),
+        ),
         (purity_problems, "from io import BytesIO"),
         (named_module_problems, f"from {MODULE_UTILS} import common"),
         (task_problems, "# Only nvidia-smi knows.\n" + COMMAND + "  changed_when: false\n"),

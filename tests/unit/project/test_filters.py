@@ -42,7 +42,11 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
     options = dict(documentation["options"])
     assert options.pop("_input")["required"] is True, first
     assert documentation["name"] == name
-    assert [word for word in documentation.get("positional", "").split(", ") if word] == list(options) == [parameter.name for parameter in parameters]
+    assert (
+        [word for word in documentation.get("positional", "").split(", ") if word]
+        == list(options)
+        == [parameter.name for parameter in parameters]
+    )
     for parameter in parameters:
         option = options[parameter.name]
         assert option.get("required", False) is (parameter.default is inspect.Parameter.empty)
@@ -50,23 +54,36 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
         assert option.get("default", empty) == (empty if option.get("required") else plain_data(parameter.default))
 
 
-@pytest.mark.parametrize(("call", "found"), [("", ""), ("filters.FILTERS['api_key_error']('key')", "module_utils.api.access")])
+@pytest.mark.parametrize(
+    ("call", "found"), [("", ""), ("filters.FILTERS['api_key_error']('key')", "module_utils.api.access")]
+)
 def test_only_a_call_imports_the_core(call: str, found: str) -> None:
     """Nearly every task's process loads all these files. The callback first checks Ansible's release."""
     lines = [
         "import sys, filters",
         "from ansible_collections.gb10.cluster.plugins.callback import brief",
         call,
-        "print(*(name for name in sys.modules if name.startswith('ansible_collections.') and '.module_utils.' in name))",
+        (
+            "print(*(name for name in sys.modules if name.startswith('ansible_collections.') and '.module_utils.' "
+            "in name))"
+        ),
     ]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in (".collections", "tests/support"))}
-    answer = subprocess.run([sys.executable, "-c", "\n".join(lines)], env=environment, capture_output=True, text=True, check=True)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in (".collections", "tests/support"))
+    }
+    answer = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], env=environment, capture_output=True, text=True, check=True
+    )
     assert found in answer.stdout
     assert bool(answer.stdout.strip()) is bool(found), answer.stdout
 
 
 def test_node_plan_has_the_nodes_own_part() -> None:
-    assert (WORKER["node"]["name"], WORKER["node"]["address"], WORKER["node"]["head"]) == ("spark2", "10.110.0.2", False)
+    assert (WORKER["node"]["name"], WORKER["node"]["address"], WORKER["node"]["head"]) == (
+        "spark2",
+        "10.110.0.2",
+        False,
+    )
     assert {name: value for name, value in WORKER.items() if name != "node"} == PLAN
 
 
@@ -122,7 +139,16 @@ def test_templates_hand_over_lazy_containers() -> None:
     template = "{{ ('@inputs@' | gb10.cluster.unit_with_digest(nodes)).inputs }} "
     template += "{{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec_start(1) }}"
     answer = subprocess.run(
-        [Path(sys.executable).parent / "ansible", "localhost", "-m", "debug", "-a", f'msg="{template}"', "-e", f"@{SNAPSHOT}"],
+        [
+            Path(sys.executable).parent / "ansible",
+            "localhost",
+            "-m",
+            "debug",
+            "-a",
+            f'msg="{template}"',
+            "-e",
+            f"@{SNAPSHOT}",
+        ],
         cwd=ROOT,
         capture_output=True,
         text=True,

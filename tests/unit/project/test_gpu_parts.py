@@ -1,6 +1,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Test the parts of tests/gpu/site.py: what arrives is what was packed, and a wheel that did not travel is written again."""
+"""Test the parts of tests/gpu/site.py: what arrives is what was packed, and a wheel that did not travel is written
+again."""
 
 from __future__ import annotations
 
@@ -24,13 +25,20 @@ def parts() -> Iterator[ModuleType]:
         yield module
 
 
-FILES = {"stack.lock": b"a==1\n", "wheels/a-1-py3-none-any.whl": bytes(range(256)) * 3, "wheels/empty": b"", "cache/base.tar.xz": b"x" * 100}
+FILES = {
+    "stack.lock": b"a==1\n",
+    "wheels/a-1-py3-none-any.whl": bytes(range(256)) * 3,
+    "wheels/empty": b"",
+    "cache/base.tar.xz": b"x" * 100,
+}
 
 
 def packed(parts: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     monkeypatch.setattr(parts, "PART", 100)
     stream = parts.Parts(folder / "parts")
-    files = [{"name": name, "size": len(data), "sha256": stream.write(io.BytesIO(data))} for name, data in FILES.items()]
+    files = [
+        {"name": name, "size": len(data), "sha256": stream.write(io.BytesIO(data))} for name, data in FILES.items()
+    ]
     return {"files": files, "parts": stream.end()}
 
 
@@ -43,7 +51,9 @@ def test_files_arrive_as_they_were(parts: ModuleType, tmp_path: Path, monkeypatc
     assert {name: (tmp_path / name).read_bytes() for name in FILES} == FILES
 
 
-def test_a_missing_and_a_wrong_part_are_named(parts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_and_a_wrong_part_are_named(
+    parts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manifest = packed(parts, tmp_path, monkeypatch)
     (tmp_path / "parts/part-001/data").write_bytes(b"y" * 100)
     (tmp_path / "parts/part-004/data").unlink()
@@ -65,13 +75,19 @@ def wheel(folder: Path, name: str, files: dict[str, str]) -> Path:
     contents = {
         **files,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {package.replace('_', '-')}\nVersion: {version}\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-manylinux_2_17_x86_64\nTag: py3-none-manylinux2014_x86_64\n",
+        f"{info}/WHEEL": (
+            "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-manylinux_2_17_x86_64\nTag: "
+            "py3-none-manylinux2014_x86_64\n"
+        ),
     }
     path = folder / name
     with zipfile.ZipFile(path, "w") as archive:
         for each, text in contents.items():
             archive.writestr(each, text)
-        digests = {each: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode() for each, text in contents.items()}
+        digests = {
+            each: base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+            for each, text in contents.items()
+        }
         record = "".join(f"{each},sha256={digest},{len(contents[each])}\n" for each, digest in digests.items())
         archive.writestr(f"{info}/RECORD", f"{record}{info}/RECORD,,\n")
     return path

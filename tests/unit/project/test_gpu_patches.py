@@ -51,9 +51,13 @@ def free_port() -> int:
 
 
 def test_a_server_that_does_not_come_up_is_told_of(patches: ModuleType, tmp_path: Path) -> None:
-    ended = patches.serve(case(patches, tmp_path, [sys.executable, "-c", "raise SystemExit(3)"], free_port()), PASSAGES, 30)
+    ended = patches.serve(
+        case(patches, tmp_path, [sys.executable, "-c", "raise SystemExit(3)"], free_port()), PASSAGES, 30
+    )
     assert (ended.failure, ended.answers) == ("ended with status 3", [])
-    slow = patches.serve(case(patches, tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], free_port()), PASSAGES, 0)
+    slow = patches.serve(
+        case(patches, tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], free_port()), PASSAGES, 0
+    )
     assert (slow.failure, slow.answers) == ("did not come up within 0 s", [])
     assert patches.outcome({"failure": slow.failure, "answers": []}) == "did not come up within 0 s | | "
 
@@ -77,14 +81,22 @@ class Model(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         tokens = [3, 4, 5][: asked["max_tokens"]] if asked["prompt"] == [1, 2] else []
         names = [f"token_id:{token}" for token in tokens]
-        logprobs = {"tokens": names, "token_logprobs": [-0.5] * len(names), "top_logprobs": [{name: -0.5, "token_id:9": -2.0} for name in names]}
+        logprobs = {
+            "tokens": names,
+            "token_logprobs": [-0.5] * len(names),
+            "top_logprobs": [{name: -0.5, "token_id:9": -2.0} for name in names],
+        }
         self.reply(json.dumps({"choices": [{"logprobs": logprobs}]}).encode())
 
 
 def test_answers_are_tokens_with_their_margins(patches: ModuleType, tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        served = patches.serve(case(patches, tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], server.server_port), PASSAGES, 30)
+        served = patches.serve(
+            case(patches, tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], server.server_port),
+            PASSAGES,
+            30,
+        )
         server.shutdown()
     assert (served.failure, served.answers) == ("", [answer([3, 4, 5], [-0.5] * 3, [1.5] * 3)])
     row = {"failure": "", "seconds": 41.6, "recited": [True, False], "answers": served.answers}

@@ -21,7 +21,16 @@ def serve() -> Iterator[ModuleType]:
 
 
 def served(name: str, rates: list[float], *selected: str, **facts: Any) -> dict[str, Any]:
-    return {"name": name, "failure": "", "recited": 2, "rates": rates, "selected": list(selected), "mapped": [], "problems": [], **facts}
+    return {
+        "name": name,
+        "failure": "",
+        "recited": 2,
+        "rates": rates,
+        "selected": list(selected),
+        "mapped": [],
+        "problems": [],
+        **facts,
+    }
 
 
 def failed(serve: ModuleType, *cases: dict[str, Any], **facts: Any) -> list[str]:
@@ -53,11 +62,17 @@ def test_every_host_must_have_our_nccl(serve: ModuleType) -> None:
 
 def test_what_the_log_says_is_found(serve: ModuleType) -> None:
     log = (
-        f"(Worker pid=9) INFO 11-21 19:20:04 [fp8.py:594] {TRITON}\n(Worker) Using TRITON Fp8 MoE backend out of potential backends: ['TRITON']\n"
-        "Using FLASH_ATTN attention backend out of\nINFO Graph capturing finished in 7 secs, took 0.2 GiB\n"
+        f"(Worker pid=9) INFO 11-21 19:20:04 [fp8.py:594] {TRITON}\n(Worker) Using TRITON Fp8 MoE backend out "
+        "of potential backends: ['TRITON']\nUsing FLASH_ATTN attention backend out of\nINFO Graph capturing "
+        "finished in 7 secs, took 0.2 GiB\n"
     )
     found = serve.SELECTED.findall(log)
-    assert found == [TRITON, "Using TRITON Fp8 MoE backend", "Using FLASH_ATTN attention backend", "Graph capturing finished in 7 secs"]
+    assert found == [
+        TRITON,
+        "Using TRITON Fp8 MoE backend",
+        "Using FLASH_ATTN attention backend",
+        "Graph capturing finished in 7 secs",
+    ]
 
 
 def test_processes_below_one(serve: ModuleType) -> None:

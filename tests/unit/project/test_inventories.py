@@ -36,12 +36,22 @@ NOT_FOR_INVENTORIES = {
     "gb10_plan_save_facts",
 }
 NOT_FOR_INVENTORIES |= {"gb10_break_lock", "gb10_only", "golden_record"}
-NOT_FOR_INVENTORIES |= {"peer_firewall_gateway_port", "gateway_clusters", "gateway_key_create", "gateway_key_revoke", "gateway_key_models"}
+NOT_FOR_INVENTORIES |= {
+    "peer_firewall_gateway_port",
+    "gateway_clusters",
+    "gateway_key_create",
+    "gateway_key_revoke",
+    "gateway_key_models",
+}
 # hosts.yml has it.
 NOT_FOR_INVENTORIES |= {"gb10_model"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
 #: The samples of one cluster; the other one is below.
-SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if not {"lab", "two-models"} & set(path.split("/")))
+SAMPLES = sorted(
+    Path(path).parent.name
+    for path in files("inventories/*/hosts.yml")
+    if not {"lab", "two-models"} & set(path.split("/"))
+)
 
 
 def commented(text: str) -> dict[str, object]:
@@ -53,7 +63,12 @@ def commented(text: str) -> dict[str, object]:
 def declared() -> dict[str, Mapping[str, Any]]:
     """Return every variable that a role's argument specification declares."""
     specs = [load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"] for role in ROLES]
-    return {name: option for entries in specs for entry in entries.values() for name, option in entry.get("options", {}).items()}
+    return {
+        name: option
+        for entries in specs
+        for entry in entries.values()
+        for name, option in entry.get("options", {}).items()
+    }
 
 
 def unknown_settings(settings: Mapping[str, object], options: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
@@ -116,7 +131,9 @@ def test_every_node_has_an_address_and_the_first_one_is_the_head(inventory: dict
 def test_each_node_has_only_variables_that_a_role_knows(inventory: dict[str, Any]) -> None:
     found = inventory["_meta"]["hostvars"]
     assert sorted(found) == sorted(members(inventory, "gb10_cluster"))
-    assert {name: list(unknown_settings(settings, declared())) for name, settings in found.items()} == {name: [] for name in found}
+    assert {name: list(unknown_settings(settings, declared())) for name, settings in found.items()} == {
+        name: [] for name in found
+    }
 
 
 def test_the_ranks_of_a_sample_use_all_its_nodes(inventory: dict[str, Any]) -> None:
@@ -165,9 +182,21 @@ def test_a_sample_without_its_cables_is_refused(inventory: dict[str, Any]) -> No
     ],
 )
 def test_the_overlay_cables_the_lab_as_the_sample_says(cluster: str, topology: str, thors: list[str]) -> None:
-    ask = "{{ {'nodes': groups['gb10_cluster'], 'topology': lab_topology, 'thors': lab_thors} | ansible.builtin.to_json }}"
-    command = [Path(sys.executable).with_name("ansible"), "-i", f"inventories/{cluster}", "-i", "inventories/lab/overlay.yml", "localhost"]
-    said = subprocess.run([*command, "-m", "debug", "-a", f"msg={ask}"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    ask = (
+        "{{ {'nodes': groups['gb10_cluster'], 'topology': lab_topology, 'thors': lab_thors} | "
+        "ansible.builtin.to_json }}"
+    )
+    command = [
+        Path(sys.executable).with_name("ansible"),
+        "-i",
+        f"inventories/{cluster}",
+        "-i",
+        "inventories/lab/overlay.yml",
+        "localhost",
+    ]
+    said = subprocess.run(
+        [*command, "-m", "debug", "-a", f"msg={ask}"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout
     lab = plan("demo", "10.88.0", **json.loads(json.loads(said.partition("=>")[2])["msg"]))
     assert (lab.topology, [node.name for node in lab.nodes if node.thor]) == (topology, thors)
 
@@ -175,7 +204,10 @@ def test_the_overlay_cables_the_lab_as_the_sample_says(cluster: str, topology: s
 def test_the_sample_with_two_models_has_two_clusters_and_a_gateway() -> None:
     inventory = samples.inventory("two-models")
     groups = {name: members(inventory, name) for name in inventory if name != "_meta"}
-    assert [(cluster.name, cluster.nodes) for cluster in chosen(groups, "")] == [("large", ("spark1",)), ("small", ("spark2",))]
+    assert [(cluster.name, cluster.nodes) for cluster in chosen(groups, "")] == [
+        ("large", ("spark1",)),
+        ("small", ("spark2",)),
+    ]
     assert groups["head"] == ["spark1", "spark2"]
     assert groups["gateway"] == ["spark1"]
     for node in nodes_of(inventory, ()):
@@ -184,8 +216,16 @@ def test_the_sample_with_two_models_has_two_clusters_and_a_gateway() -> None:
 
 
 def test_secrets_of_an_inventory_are_hidden_from_git() -> None:
-    secrets = ["inventories/mine/.gb10/gateway-keys/alice.key", "inventories/mine/api.key", "inventories/mine/group_vars/llm.key"]
-    kept = ["inventories/mine/hosts.yml", "inventories/mine/group_vars/gb10_cluster.yml", "inventories/mine/.gb10/golden/tiny.json"]
+    secrets = [
+        "inventories/mine/.gb10/gateway-keys/alice.key",
+        "inventories/mine/api.key",
+        "inventories/mine/group_vars/llm.key",
+    ]
+    kept = [
+        "inventories/mine/hosts.yml",
+        "inventories/mine/group_vars/gb10_cluster.yml",
+        "inventories/mine/.gb10/golden/tiny.json",
+    ]
     command = ["git", "check-ignore", "--no-index", *secrets, *kept]
     assert subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines() == secrets
 

@@ -1,4 +1,5 @@
-"""docs/testing.md lists each variable by which the lab differs from a Spark, and the test that covers the difference."""
+"""docs/testing.md lists each variable by which the lab differs from a Spark, and the test that covers the
+difference."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ def section(heading: str) -> str:
 
 def rows(heading: str) -> list[list[str]]:
     """Return the cells of a section's table."""
-    return [[cell.strip() for cell in line.split(" | ")] for line in re.findall(r"^\| (.*) \|$", section(heading), re.MULTILINE)[1:]]
+    return [
+        [cell.strip() for cell in line.split(" | ")]
+        for line in re.findall(r"^\| (.*) \|$", section(heading), re.MULTILINE)[1:]
+    ]
 
 
 def listed() -> list[str]:
@@ -50,7 +54,14 @@ def test_each_variable_of_the_lab_has_one_row() -> None:
 
 
 def test_options_and_environment_variables_count() -> None:
-    assert list(names({"env": {"A": 1}, "arguments": ["--b", "1"], "ports": [1], "c": "--d"})) == ["env", "A", "arguments", "--b", "ports", "c"]
+    assert list(names({"env": {"A": 1}, "arguments": ["--b", "1"], "ports": [1], "c": "--d"})) == [
+        "env",
+        "A",
+        "arguments",
+        "--b",
+        "ports",
+        "c",
+    ]
 
 
 def test_what_no_test_covers_comes_first() -> None:
@@ -61,4 +72,9 @@ def test_what_no_test_covers_comes_first() -> None:
 def test_each_difference_is_covered_by_existing_tests() -> None:
     tests = r"`(tests/[\w/]+\.py)`"
     assert [row[0] for row in rows(COVERED) if not re.search(tests, row[3])] == []
-    assert [path for heading in (OPEN, COVERED) for path in re.findall(tests, section(heading)) if not (ROOT / path).is_file()] == []
+    assert [
+        path
+        for heading in (OPEN, COVERED)
+        for path in re.findall(tests, section(heading))
+        if not (ROOT / path).is_file()
+    ] == []

@@ -11,8 +11,18 @@ import pytest
 from run_module import program, run_module
 
 LINKS = [
-    {"ifname": "enp1s0f1np1", "mtu": 9000, "flags": ["UP"], "addr_info": [{"family": "inet", "local": "10.110.0.1", "prefixlen": 24}]},
-    {"ifname": "enP7s7", "mtu": 1500, "flags": ["UP"], "addr_info": [{"family": "inet", "local": "192.168.1.11", "prefixlen": 24}]},
+    {
+        "ifname": "enp1s0f1np1",
+        "mtu": 9000,
+        "flags": ["UP"],
+        "addr_info": [{"family": "inet", "local": "10.110.0.1", "prefixlen": 24}],
+    },
+    {
+        "ifname": "enP7s7",
+        "mtu": 1500,
+        "flags": ["UP"],
+        "addr_info": [{"family": "inet", "local": "192.168.1.11", "prefixlen": 24}],
+    },
 ]
 NODES = {"spark1": "10.110.0.1", "spark2": "10.110.0.2"}
 EXPECTED = "NCCL_DEBUG=INFO\nOMP_NUM_THREADS=1\nVLLM_HOST_IP=10.110.0.1\n"
@@ -28,7 +38,9 @@ def host_ip(folder: Path, check: bool = False, **changes: Any) -> dict[str, Any]
         "environment": {"OMP_NUM_THREADS": 1, "NCCL_DEBUG": "INFO"},
         "path": str(folder / "cluster.env"),
     }
-    return run_module("vllm_host_ip", arguments | changes, program(folder / "bin", "ip", f"echo '{json.dumps(LINKS)}'"), check)
+    return run_module(
+        "vllm_host_ip", arguments | changes, program(folder / "bin", "ip", f"echo '{json.dumps(LINKS)}'"), check
+    )
 
 
 def test_vllm_host_ip_writes_once(tmp_path: Path) -> None:
@@ -67,7 +79,11 @@ def test_vllm_host_ip_on_a_fresh_host_in_check_mode_only_warns(tmp_path: Path) -
 
 def test_vllm_host_ip_lists_all_problems_and_writes_nothing(tmp_path: Path) -> None:
     answer = host_ip(
-        tmp_path, address="10.110.0.2", interface="enP7s7", ray_node_ip_address="192.168.1.11", environment={"NO-NAME": "x", "LINES": "a\nb"}
+        tmp_path,
+        address="10.110.0.2",
+        interface="enP7s7",
+        ray_node_ip_address="192.168.1.11",
+        environment={"NO-NAME": "x", "LINES": "a\nb"},
     )
     message = answer["msg"]
     assert message.startswith("5 problems found; nothing was changed.")
@@ -104,7 +120,11 @@ def test_fabric_probe_sends_whole_packets(tmp_path: Path) -> None:
     assert answer["verified"] == ["enp1s0f1np1 -> spark2 (10.110.0.2): 9000 bytes"]
     words = (tmp_path / "asked").read_text(encoding="utf-8").split()
     # 9000 bytes are 8972 of payload, 8 of ICMP and 20 of IPv4.
-    assert (words[words.index("-s") + 1], words[words.index("-M") + 1], words[words.index("-I") + 1]) == ("8972", "do", "enp1s0f1np1")
+    assert (words[words.index("-s") + 1], words[words.index("-M") + 1], words[words.index("-I") + 1]) == (
+        "8972",
+        "do",
+        "enp1s0f1np1",
+    )
     assert words[-1] == "10.110.0.2"
 
 
@@ -131,7 +151,10 @@ def test_fabric_probe_tells_every_path_that_fails(tmp_path: Path) -> None:
     rails = [RAIL, {"interface": "enP2p1s0f1np1", "address": "10.110.0.1/24", "peers": {"spark2": "10.110.1.2"}}]
     answer = run_module("fabric_probe", {"rails": rails, "mtu": 9000, "timeout": 0}, program(tmp_path, "ping", script))
     assert answer["msg"].startswith("1 of 2 paths could not be verified")
-    assert "enP2p1s0f1np1 -> spark2 (10.110.1.2): no reply (ping: local error: message too long, mtu=1500)" in answer["msg"]
+    assert (
+        "enP2p1s0f1np1 -> spark2 (10.110.1.2): no reply (ping: local error: message too long, mtu=1500)"
+        in answer["msg"]
+    )
 
 
 def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None:
@@ -150,8 +173,13 @@ def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None
     ]
 
 
-@pytest.mark.parametrize(("answered", "said"), [("02:00:00:00:00:02", []), ("02:00:00:00:00:99", ["02:00:00:00:00:99 replied instead of 02:00"])])
-def test_fabric_probe_wants_the_answer_of_the_device_that_has_the_address(tmp_path: Path, answered: str, said: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("answered", "said"),
+    [("02:00:00:00:00:02", []), ("02:00:00:00:00:99", ["02:00:00:00:00:99 replied instead of 02:00"])],
+)
+def test_fabric_probe_wants_the_answer_of_the_device_that_has_the_address(
+    tmp_path: Path, answered: str, said: list[str]
+) -> None:
     """The PCIe functions of a port hear each other's ARP requests, so one may receive the traffic of both rails."""
     folder = program(tmp_path / "bin", "ping", "exit 0")
     program(
@@ -160,7 +188,12 @@ def test_fabric_probe_wants_the_answer_of_the_device_that_has_the_address(tmp_pa
         f"""case "$*" in *"show to 10.110.0.2 dev enp1s0f1np1") echo '[{{"dst": "10.110.0.2", "lladdr": "{answered}"}}]';; esac
 echo "$*" >> {tmp_path}/asked""",
     )
-    arguments = {"rails": [{**RAIL, "macs": {"spark2": "02:00:00:00:00:02"}}], "mtu": 9000, "timeout": 0, "required": False}
+    arguments = {
+        "rails": [{**RAIL, "macs": {"spark2": "02:00:00:00:00:02"}}],
+        "mtu": 9000,
+        "timeout": 0,
+        "required": False,
+    }
     answer = run_module("fabric_probe", arguments, folder)
     assert [path["reported"][: len(said[0])] for path in answer["unverified"]] == said
     forgotten = "neighbour delete 10.110.0.2 dev enp1s0f1np1" in (tmp_path / "asked").read_text(encoding="utf-8")

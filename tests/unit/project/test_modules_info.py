@@ -14,14 +14,22 @@ from run_module import program, run_module
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 QUERY = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1"
-SMI = f'case "$*" in --query-gpu=name,compute_cap,*) echo "{QUERY}";; "") echo "| CUDA Version: 13.0 |";; *) exit 2;; esac'
+SMI = (
+    f'case "$*" in --query-gpu=name,compute_cap,*) echo "{QUERY}";; "") echo "| CUDA Version: 13.0 |";; *) exit '
+    "2;; esac"
+)
 
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
 def test_gpu_info(tmp_path: Path, check: bool) -> None:
     answer = run_module("gpu_info", {}, program(tmp_path, "nvidia-smi", SMI), check)
     (gpu,) = answer["gpus"]
-    assert (gpu["sm"], answer["cuda_version"], answer["driver_version"], answer["unified_memory"]) == ("sm_121", "13.0", "580.142", True)
+    assert (gpu["sm"], answer["cuda_version"], answer["driver_version"], answer["unified_memory"]) == (
+        "sm_121",
+        "13.0",
+        "580.142",
+        True,
+    )
     assert (answer["changed"], answer["reason"]) == (False, "")
     assert answer["memory_bytes"] > 2**20
 
@@ -32,7 +40,14 @@ def test_gpu_info_without_a_driver(tmp_path: Path) -> None:
 
 
 def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
-    links = [{"ifname": "lo", "mtu": 65536, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]}]
+    links = [
+        {
+            "ifname": "lo",
+            "mtu": 65536,
+            "flags": ["UP", "LOWER_UP"],
+            "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}],
+        }
+    ]
     program(systemd(tmp_path), "nvidia-smi", SMI)
     program(tmp_path, "ip", f"echo '{json.dumps(links)}'")
     (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
@@ -79,7 +94,10 @@ def test_node_info_counts_the_weights(tmp_path: Path) -> None:
 def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path, text: str, said: str) -> None:
     program(tmp_path, "ip", "echo '[]'")
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    assert f"{tmp_path}/config.json {said}" in run_module("node_info", {"model": str(tmp_path), "user": "root"}, tmp_path)["msg"]
+    assert (
+        f"{tmp_path}/config.json {said}"
+        in run_module("node_info", {"model": str(tmp_path), "user": "root"}, tmp_path)["msg"]
+    )
 
 
 def test_node_info_sees_who_listens(tmp_path: Path) -> None:
@@ -115,7 +133,9 @@ LOG = [
 
 
 def systemd(folder: Path, shown: str = SHOWN) -> Path:
-    entries = "\n".join(json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": text}) for when, text in LOG)
+    entries = "\n".join(
+        json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": text}) for when, text in LOG
+    )
     (folder / "entries").write_text(entries, encoding="utf-8")
     (folder / "shown").write_text(shown, encoding="utf-8")
     program(folder, "systemctl", f"cat {folder}/shown")
@@ -129,7 +149,10 @@ def test_service_info(tmp_path: Path) -> None:
 
 def test_service_info_takes_no_inputs_from_a_service_that_does_not_run(tmp_path: Path) -> None:
     stopped = SHOWN.replace("ActiveState=activating", "ActiveState=failed")
-    assert run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, systemd(tmp_path, stopped))["service"]["inputs"] == ""
+    assert (
+        run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, systemd(tmp_path, stopped))["service"]["inputs"]
+        == ""
+    )
 
 
 def test_service_info_compares_the_unit_its_files_and_their_folders(tmp_path: Path) -> None:
@@ -164,7 +187,11 @@ def test_service_info_compares_the_unit_its_files_and_their_folders(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("inputs", "broken", "reason"),
-    [("abc", "", ""), ("abc", "it hangs", "it hangs"), ("other", "it hangs", "its launch inputs differ from the current plan")],
+    [
+        ("abc", "", ""),
+        ("abc", "it hangs", "it hangs"),
+        ("other", "it hangs", "its launch inputs differ from the current plan"),
+    ],
 )
 def test_service_info_has_the_reason_of_a_restart(tmp_path: Path, inputs: str, broken: str, reason: str) -> None:
     arguments = {"name": "gb10-x.service", "unit": {"text": "", "inputs": inputs}, "broken": broken}
@@ -202,7 +229,11 @@ ANSWER = {
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
 def test_vllm_arguments(tmp_path: Path, check: bool) -> None:
-    folder = program(tmp_path, "python", f"echo 'INFO plugins are loaded'; echo \"$#\" \"$1\" > {tmp_path}/asked; echo '{json.dumps(ANSWER)}'")
+    folder = program(
+        tmp_path,
+        "python",
+        f"echo 'INFO plugins are loaded'; echo \"$#\" \"$1\" > {tmp_path}/asked; echo '{json.dumps(ANSWER)}'",
+    )
     answer = run_module("vllm_arguments_info", {"python": f"{folder}/python"}, tmp_path, check)
     assert {key: answer[key] for key in ANSWER} == ANSWER
     assert (answer["changed"], (tmp_path / "asked").read_text(encoding="utf-8")) == (False, "2 -c\n")

@@ -1,4 +1,7 @@
-"""Root never reads, writes or runs files that the service user can write. Tests the paths in the code and the program that checks a host."""
+"""Root never reads, writes or runs files that the service user can write.
+
+Tests the paths in the code and the program that checks a host.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_roll
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 
 #: Matches the service user's folder. NAMED lists the only files that may contain it, and their reasons.
-HOME = re.compile(r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.|service_)user|' *~ *gb10_(plan\.|service_)user|{plan\['user'\]}|{user})")
+HOME = re.compile(
+    r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.|service_)user|' *~ *gb10_(plan\.|service_)user|{plan\['user'\]}|{user})"
+)
 NAMED = {
     "plugins/module_utils/fabric/io_rollback.py": "earlier releases kept root's files there",
     "plugins/module_utils/common/paths.py": "its definition",
@@ -28,16 +33,28 @@ NAMED = {
 
 
 def naming() -> set[str]:
-    return {path for path in tracked_files() if path.startswith(("plugins/", "roles/")) and not path.endswith(".lock") and HOME.search(read(path))}
+    return {
+        path
+        for path in tracked_files()
+        if path.startswith(("plugins/", "roles/")) and not path.endswith(".lock") and HOME.search(read(path))
+    }
 
 
 def test_few_name_the_service_users_folder_and_root_keeps_nothing_there() -> None:
     assert naming() <= set(NAMED)
-    assert HOME.findall(read("plugins/module_utils/fabric/io_rollback.py")) == HOME.findall("/var/lib/gb10/netplan"), "only the former folder"
+    assert HOME.findall(read("plugins/module_utils/fabric/io_rollback.py")) == HOME.findall("/var/lib/gb10/netplan"), (
+        "only the former folder"
+    )
 
 
 @pytest.mark.parametrize(
-    "text", ["/var/lib/gb10/netplan", "/var/lib/{{ gb10_plan.user }}/x", "'/var/lib/' ~ gb10_service_user", 'f"/var/lib/{user}"']
+    "text",
+    [
+        "/var/lib/gb10/netplan",
+        "/var/lib/{{ gb10_plan.user }}/x",
+        "'/var/lib/' ~ gb10_service_user",
+        'f"/var/lib/{user}"',
+    ],
 )
 def test_the_search_for_its_name_can_find(text: str) -> None:
     assert HOME.search(text)
@@ -79,12 +96,17 @@ def test_the_folder_is_the_users_alone() -> None:
     assert (made["path"], made["owner"], made["mode"]) == ("{{ gb10_plan.home }}", "{{ gb10_plan.user }}", "0700")
 
 
-@pytest.mark.parametrize("path", ["roles/ray_cluster/templates/gb10-ray.service.j2", "roles/vllm_serve/templates/gb10-vllm.service.j2"])
+@pytest.mark.parametrize(
+    "path", ["roles/ray_cluster/templates/gb10-ray.service.j2", "roles/vllm_serve/templates/gb10-vllm.service.j2"]
+)
 def test_a_unit_of_root_touches_nothing_in_it_as_root(path: str) -> None:
     """A container's unit runs as root, because the engine does."""
     for line in read(path).splitlines():
         if re.match(r"Exec\w+=", line) and "gb10_plan.home" in line:
-            assert line.startswith("ExecStartPre=/usr/bin/setpriv --reuid={{ gb10_plan.user }} --regid={{ gb10_plan.user }} --clear-groups ")
+            assert line.startswith(
+                "ExecStartPre=/usr/bin/setpriv --reuid={{ gb10_plan.user }} --regid={{ gb10_plan.user }} "
+                "--clear-groups "
+            )
         assert not re.search(r"/var/lib/{{", line)
 
 
@@ -113,7 +135,14 @@ def test_what_is_roots_alone_is_found_to_be(tree: Path) -> None:
 @pytestmark_root
 @pytest.mark.parametrize("what", ["file", "folder", "parent", "group", "others", "sticky", "target", "target's folder"])
 def test_what_somebody_else_can_change_is_found(tree: Path, what: str) -> None:
-    found = {"file": "opt/bin/python", "folder": "opt/bin", "parent": "", "group": "opt/bin", "others": "opt/bin/python", "sticky": "opt/bin"}
+    found = {
+        "file": "opt/bin/python",
+        "folder": "opt/bin",
+        "parent": "",
+        "group": "opt/bin",
+        "others": "opt/bin/python",
+        "sticky": "opt/bin",
+    }
     outside = tree / "outside/library"
     outside.parent.mkdir()
     outside.touch()
@@ -136,7 +165,12 @@ def test_a_question_runs_as_the_ranks_do_and_without_network() -> None:
     words = confinement.query("gb10", ["/data"])
     assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
     confined = set(confinement.properties("gb10", ["/data"]))
-    assert {"NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ReadWritePaths=/var/lib/gb10 /data"} <= confined
+    assert {
+        "NoNewPrivileges=yes",
+        "CapabilityBoundingSet=",
+        "ProtectSystem=strict",
+        "ReadWritePaths=/var/lib/gb10 /data",
+    } <= confined
     asked = {word.removeprefix("--property=") for word in words[6:]}
     # A query must not delete a rank's semaphores.
     assert asked == (confined - {"RemoveIPC=yes"}) | {"PrivateNetwork=yes", "RuntimeMaxSec=600"}
@@ -174,7 +208,9 @@ FORMER = """
         ("another program's", False, True),
     ],
 )
-def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path, case: str, moved: bool, refused: bool) -> None:
+def test_what_an_earlier_release_kept_is_moved_if_root_made_it(
+    tmp_path: Path, case: str, moved: bool, refused: bool
+) -> None:
     home, state, kept = tmp_path / "home", tmp_path / "state", tmp_path / "home/netplan"
     home.mkdir()
     if case == "a link":
@@ -193,8 +229,17 @@ def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path, c
         "ansible_become": False,
         "ansible_python_interpreter": sys.executable,
     }
-    (tmp_path / "play.yml").write_text(FORMER.format(tasks=ROOT / "roles/common/tasks/migrate_home.yml"), encoding="utf-8")
-    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", tmp_path / "play.yml", "-e", json.dumps(given)]
+    (tmp_path / "play.yml").write_text(
+        FORMER.format(tasks=ROOT / "roles/common/tasks/migrate_home.yml"), encoding="utf-8"
+    )
+    command = [
+        Path(sys.executable).with_name("ansible-playbook"),
+        "-i",
+        "localhost,",
+        tmp_path / "play.yml",
+        "-e",
+        json.dumps(given),
+    ]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode != 0, "contains volumes" in done.stdout) == (refused, refused), done.stdout

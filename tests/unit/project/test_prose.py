@@ -32,7 +32,8 @@ LIMITS = {
 
 
 def prose(path: str, text: str) -> Iterator[str]:
-    """Return the sentences of a file: Markdown without code and tables; docstrings, comments, task names and descriptions."""
+    """Return the sentences of a file: Markdown without code and tables; docstrings, comments, task names and
+    descriptions."""
     if path.endswith(".md"):
         text = re.sub(r"```.*?```|^(?:    |\t)[^\n]*$|\|[^\n]*\||`[^`]*`", " ", text, flags=re.DOTALL | re.MULTILINE)
         yield text
@@ -64,7 +65,9 @@ def sentences(text: str, ends: str = ".!?") -> Iterator[str]:
 
 
 #: antsibull-changelog writes the other one.
-PAGES = sorted(path for path in tracked_files() if re.fullmatch(r"[A-Z]+\.md|docs/\w+\.md", path) and path != "CHANGELOG.md")
+PAGES = sorted(
+    path for path in tracked_files() if re.fullmatch(r"[A-Z]+\.md|docs/\w+\.md", path) and path != "CHANGELOG.md"
+)
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -81,7 +84,10 @@ def test_no_page_counts_tests_or_lines(path: str) -> None:
 
 
 def test_sentences_are_found() -> None:
-    page = "# Title\n\nOne `code` and [two](a.md#b).\nvLLM's three. (Four.)\n- five\n  six\n- seven\n\n    code\n\n| a | b |\n"
+    page = (
+        "# Title\n\nOne `code` and [two](a.md#b).\nvLLM's three. (Four.)\n- five\n  six\n- seven\n\n    code\n\n| "
+        "a | b |\n"
+    )
     assert [found.split() for found in sentences(page) if found] == [
         ["One", "and", "[two]."],
         ["vLLM's", "three."],
@@ -94,7 +100,9 @@ def test_sentences_are_found() -> None:
 @pytest.fixture(scope="module")
 def text() -> str:
     """All prose of the repository. Tables of data and what has been released are left out."""
-    paths = [path for path in tracked_files() if path.endswith((".py", ".yml", ".md")) and not path.startswith("changelogs/")]
+    paths = [
+        path for path in tracked_files() if path.endswith((".py", ".yml", ".md")) and not path.startswith("changelogs/")
+    ]
     return "\n".join(part for path in paths if "table" not in path for part in prose(path, read(path)))
 
 

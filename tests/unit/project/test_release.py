@@ -48,20 +48,29 @@ def packaged() -> dict[str, set[str]]:
     kinds = {
         "module": files("plugins/modules/*.py"),
         "role": files("roles/*/meta/argument_specs.yml"),
-        **{kind: files(f"plugins/{kind}/*.yml") + files(f"plugins/{kind}/*.py") for kind in ("callback", "filter", "lookup", "test")},
+        **{
+            kind: files(f"plugins/{kind}/*.yml") + files(f"plugins/{kind}/*.py")
+            for kind in ("callback", "filter", "lookup", "test")
+        },
     }
     found: dict[str, set[str]] = {}
     for kind, paths in kinds.items():
         documented = [path for path in paths if kind == "role" or "DOCUMENTATION" in read(path)]
         names = {path: Path(path).parents[1].name if kind == "role" else Path(path).stem for path in documented}
-        found[kind] = {name for path, name in names.items() if path not in left_out and f"roles/{name}" not in left_out} - {"common"}
+        found[kind] = {
+            name for path, name in names.items() if path not in left_out and f"roles/{name}" not in left_out
+        } - {"common"}
     return found
 
 
 def test_the_changelog_lists_the_modules_plugins_and_roles() -> None:
     listed: dict[str, set[str]] = {kind: set() for kind in packaged()}
     for entry in load_yaml(read("changelogs/changelog.yaml"))["releases"].values():
-        for kind, parts in {"module": entry.get("modules", []), **entry.get("objects", {}), **entry.get("plugins", {})}.items():
+        for kind, parts in {
+            "module": entry.get("modules", []),
+            **entry.get("objects", {}),
+            **entry.get("plugins", {}),
+        }.items():
             listed[kind] |= {part["name"] for part in parts}
     assert listed == packaged()  # else: make changelog-plugins
     text = read("CHANGELOG.md").replace("\\", "")

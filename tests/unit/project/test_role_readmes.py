@@ -71,7 +71,11 @@ def test_the_readme_is_one_page_with_every_playbook_and_sample() -> None:
 
 @pytest.mark.parametrize("role", ROLES)
 def test_tag_of_a_role_readme(role: str) -> None:
-    used = {tag for playbook in ("steps/roles", "site", "lab_up") for tag in tags(load_yaml(read(f"playbooks/{playbook}.yml")))}
+    used = {
+        tag
+        for playbook in ("steps/roles", "site", "lab_up")
+        for tag in tags(load_yaml(read(f"playbooks/{playbook}.yml")))
+    }
     for tag in re.findall(r"\bTag:\s+`(\w+)`", read(f"roles/{role}/README.md")):
         assert tag in used
 

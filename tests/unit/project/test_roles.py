@@ -45,7 +45,9 @@ def test_no_role_uses_a_path_of_another(role: str) -> None:
 
 def unresolved(text: str, names: Iterable[str]) -> list[str]:
     """Return the paths on the controller that a text uses without resolving them."""
-    return [name for name in names if re.search(rf"(?<!\w){name}\b(?! \| expanduser \| realpath)", re.sub(r"#.*", "", text))]
+    return [
+        name for name in names if re.search(rf"(?<!\w){name}\b(?! \| expanduser \| realpath)", re.sub(r"#.*", "", text))
+    ]
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -59,7 +61,9 @@ def test_a_relative_path_on_the_controller_starts_at_the_working_directory(role:
 
 
 def test_the_search_for_unresolved_paths_can_find() -> None:
-    assert unresolved("dest: '{{ a_file }}' # b_file\nsrc: '{{ c_file | expanduser | realpath }}'", ["a_file", "b_file", "c_file"]) == ["a_file"]
+    assert unresolved(
+        "dest: '{{ a_file }}' # b_file\nsrc: '{{ c_file | expanduser | realpath }}'", ["a_file", "b_file", "c_file"]
+    ) == ["a_file"]
 
 
 def test_the_search_for_private_names_can_find() -> None:
@@ -108,23 +112,41 @@ def set_names(data: Any) -> Iterator[str]:
 
 def test_the_planner_knows_the_public_facts_of_roles() -> None:
     """Otherwise a second plan of a run would report them as misspelled variables."""
-    found = {name for path in files("roles/*/tasks/*.yml") for name in set_names(load_yaml(read(path))) if not name.startswith("_")}
+    found = {
+        name
+        for path in files("roles/*/tasks/*.yml")
+        for name in set_names(load_yaml(read(path)))
+        if not name.startswith("_")
+    }
     # The planner does not know the variables of these roles.
     assert {name for name in found if not name.startswith(("discover_", "verify_"))} == set(checks.FACTS)
 
 
 #: The roles of site.yml in their order, which is also the order of a run.
 SITE = (
-    "qsfp_netplan", "peer_firewall", "vllm_build", "vllm_runtime", "model_store", "nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve",
+    "qsfp_netplan",
+    "peer_firewall",
+    "vllm_build",
+    "vllm_runtime",
+    "model_store",
+    "nccl_sm121_build",
+    "vllm_patch",
+    "ray_cluster",
+    "vllm_serve",
     "vllm_watchdog",
-)  # fmt: skip
+)
 
 
 def test_site_runs_each_role_once_in_order_and_by_its_tag() -> None:
     """Ports are closed before a listener starts, and all files of a rank are changed before it starts."""
-    imports = [(task["ansible.builtin.import_role"], task["tags"]) for task in load_yaml(read("playbooks/steps/roles.yml")) if "tags" in task
-               and "ansible.builtin.import_role" in task]  # fmt: skip
-    assert [(role["name"], tag) for role, tag in imports if "tasks_from" not in role] == [(f"gb10.cluster.{name}", name) for name in SITE]
+    imports = [
+        (task["ansible.builtin.import_role"], task["tags"])
+        for task in load_yaml(read("playbooks/steps/roles.yml"))
+        if "tags" in task and "ansible.builtin.import_role" in task
+    ]
+    assert [(role["name"], tag) for role, tag in imports if "tasks_from" not in role] == [
+        (f"gb10.cluster.{name}", name) for name in SITE
+    ]
 
 
 def tasks(data: Any) -> Iterator[Mapping[str, Any]]:

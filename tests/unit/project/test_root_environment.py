@@ -1,7 +1,7 @@
 """No command of root, and no client of a container engine, gets a variable of the ranks: one test over all units.
 
-A recipe or a user sets these variables. Several run code or send secrets: OPENSSL_CONF in Python, DOCKER_HOST and CONTAINERS_CONF
-in an engine's client, LD_PRELOAD in any program.
+A recipe or a user sets these variables. Several run code or send secrets: OPENSSL_CONF in Python, DOCKER_HOST and
+CONTAINERS_CONF in an engine's client, LD_PRELOAD in any program.
 """
 
 from __future__ import annotations
@@ -18,9 +18,15 @@ from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 
-ATTACK = {"OPENSSL_CONF": "/planted/o.cnf", "DOCKER_HOST": "tcp://192.0.2.1", "CONTAINERS_CONF": "/planted/c.conf", "LD_PRELOAD": "/planted/x.so"}
+ATTACK = {
+    "OPENSSL_CONF": "/planted/o.cnf",
+    "DOCKER_HOST": "tcp://192.0.2.1",
+    "CONTAINERS_CONF": "/planted/c.conf",
+    "LD_PRELOAD": "/planted/x.so",
+}
 SECRETS = ["HF_TOKEN"]
-#: The variables that a unit sets for all its commands: none can be set by a user or a recipe, and none changes a program.
+#: The variables that a unit sets for all its commands: none can be set by a user or a recipe, and none changes a
+#: program.
 OF_UNITS = {
     "GB10_INPUTS",
     "GB10_RANK_GROUP",
@@ -44,7 +50,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def planned(name: str) -> list[dict[str, Any]]:
     """Return the plan of a variant, once for each node."""
-    nodes = [spark(number, group, gb10_extra_env=ATTACK, **VARIANTS[name]) for number, group in ((1, "head"), (2, "worker"))]
+    nodes = [
+        spark(number, group, gb10_extra_env=ATTACK, **VARIANTS[name]) for number, group in ((1, "head"), (2, "worker"))
+    ]
     plan, problems = cluster_plan([{**node, "secrets": {"names": SECRETS, "problems": []}} for node in nodes])
     assert problems == []
     plan["api_tls"] = {"digest": "0", "until": "2030-01-01"}
@@ -57,7 +65,11 @@ def units(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     plans = {f"{variant} {plan['node']['name']}": plan for variant in VARIANTS for plan in planned(variant)}
     texts = rendered(plans, tmp_path_factory.mktemp("units"))
     found = {f"{name} {unit}": text for name, units in texts.items() for unit, text in units.items()}
-    return {**found, "firewall": firewall.unit("/usr/sbin/nft", "/etc/x"), "firewall again": firewall.again("/usr/sbin/nft", "/etc/x")}
+    return {
+        **found,
+        "firewall": firewall.unit("/usr/sbin/nft", "/etc/x"),
+        "firewall again": firewall.again("/usr/sbin/nft", "/etc/x"),
+    }
 
 
 def values(text: str, key: str) -> list[str]:
@@ -103,7 +115,9 @@ def test_each_rank_gets_its_variables_from_the_gates(units: dict[str, str], vari
             assert (f" --engine-file={engine} " in start, f" --env-file={engine} " in start) == (inside, inside)
             assert (f"RuntimeDirectory={unit}\n" in text) is inside
             assert "LoadCredential=secret.env:/etc/gb10/secret.env\n" in text
-            assert ("LoadCredential=api.env:/etc/gb10/api.env\n" in text) is (unit == "gb10-vllm" and plan["node"]["head"])
+            assert ("LoadCredential=api.env:/etc/gb10/api.env\n" in text) is (
+                unit == "gb10-vllm" and plan["node"]["head"]
+            )
 
 
 def test_a_command_of_a_transient_unit_has_the_ranks_file_only_as_their_user() -> None:
@@ -112,7 +126,11 @@ def test_a_command_of_a_transient_unit_has_the_ranks_file_only_as_their_user() -
     words = benchmark.command(plan, benchmark.Run(1, 1, 1, 1), settings)
     assert "--uid=gb10" in words and any("EnvironmentFile" in word for word in words)
     (plan, _worker) = planned("docker mp")
-    assert not [word for word in benchmark.command(plan, benchmark.Run(1, 1, 1, 1), settings) if "EnvironmentFile" in word or "--setenv" in word]
+    assert not [
+        word
+        for word in benchmark.command(plan, benchmark.Run(1, 1, 1, 1), settings)
+        if "EnvironmentFile" in word or "--setenv" in word
+    ]
 
 
 def test_no_other_file_loads_variables_into_a_unit() -> None:
@@ -121,7 +139,8 @@ def test_no_other_file_loads_variables_into_a_unit() -> None:
         str(path.relative_to(ROOT))
         for folder in ("plugins", "roles", "playbooks")
         for path in (ROOT / folder).rglob("*")
-        if path.suffix in (".py", ".yml", ".j2", ".sh") and re.search(r"EnvironmentFile=-?[/{]|--setenv=|PassEnvironment=", read(path))
+        if path.suffix in (".py", ".yml", ".j2", ".sh")
+        and re.search(r"EnvironmentFile=-?[/{]|--setenv=|PassEnvironment=", read(path))
     }
     assert found == {
         "plugins/module_utils/benchmark/plan.py",

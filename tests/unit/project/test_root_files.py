@@ -1,6 +1,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The module root_files and its action: several small files in one call, atomically, with programs of the collection."""
+"""The module root_files and its action: several small files in one call, atomically, with programs of the
+collection."""
 
 from __future__ import annotations
 
@@ -62,7 +63,12 @@ def test_only_what_differs_is_changed(tmp_path: Path) -> None:
         {"path": str(tmp_path / "never"), "state": "absent"},
     )
     assert result["changed_paths"] == [str(other), str(closed), str(gone)]
-    assert result["diff"][0] == {"before_header": str(other), "after_header": str(other), "before": "old\n", "after": "new\n"}
+    assert result["diff"][0] == {
+        "before_header": str(other),
+        "after_header": str(other),
+        "before": "old\n",
+        "after": "new\n",
+    }
     assert mode(closed) == 0o644
     assert not gone.exists()
 
@@ -137,13 +143,20 @@ def test_a_packed_program_is_installed_once_and_its_difference_shows_the_changed
     assert planned["changed"] and not path.exists()
     assert len(planned["diff"]) == len(sources(packed("gates"))) > 10
     first = install(given)
-    assert (first["diff"], first["changed_paths"], path.read_bytes(), mode(path)) == (planned["diff"], [str(path)], packed("gates"), 0o644)
+    assert (first["diff"], first["changed_paths"], path.read_bytes(), mode(path)) == (
+        planned["diff"],
+        [str(path)],
+        packed("gates"),
+        0o644,
+    )
     assert not install(given)["changed"]
     path.write_bytes(pack("a/start", {"a/start.py": b"import sys\n"}.get))
     new = pack("a/start", {"a/start.py": b"import os\n"}.get)
     result = install({"path": str(path), "packed": base64.b64encode(new).decode()}, check=True)
     name = f"{path}/ansible_collections/gb10/cluster/plugins/module_utils/a/start.py"
-    assert result["diff"] == [{"before_header": name, "after_header": name, "before": "import sys\n", "after": "import os\n"}]
+    assert result["diff"] == [
+        {"before_header": name, "after_header": name, "before": "import sys\n", "after": "import os\n"}
+    ]
 
 
 def former(path: Path, **changes: str) -> dict[str, str]:
@@ -210,7 +223,10 @@ def test_a_program_is_one_of_the_collection() -> None:
     assert program.with_contents(given) == [{"path": "/x", "content": text}, {"path": "/y", "state": "absent"}]
 
 
-@pytest.mark.parametrize("path", ["../modules/root_files.py", "../modules/root_files", "launch", "launch/none.py", "launch/none", "/etc/passwd", ""])
+@pytest.mark.parametrize(
+    "path",
+    ["../modules/root_files.py", "../modules/root_files", "launch", "launch/none.py", "launch/none", "/etc/passwd", ""],
+)
 def test_another_program_is_refused(path: str) -> None:
     with pytest.raises(AnsibleActionFail, match="is not a file of this collection"):
         program.with_contents([{"path": "/x", "program": path}])

@@ -49,7 +49,10 @@ def test_two_run_at_once_and_each_after_what_it_needs(
     meet = "touch $@.here; for i in $$(seq 100); do test -e {other}.here && exit; sleep 0.1; done; exit 1"
     last = "test -e a.here && echo '3 deselected' && touch c.here"
     folder = project(f"a:\n\t@{meet.format(other='b')}\nb:\n\t@{meet.format(other='a')}\nc:\n\t@{last}\n")
-    parts({"c": run.Part(["c"], after=("a",)), "a": run.Part(["a"]), "b": run.Part(["b"]), "d": run.Part(["d"])}, quick=("a", "b", "c"))
+    parts(
+        {"c": run.Part(["c"], after=("a",)), "a": run.Part(["a"]), "b": run.Part(["b"]), "d": run.Part(["d"])},
+        quick=("a", "b", "c"),
+    )
     assert run.main("test", []) == 0
     assert (folder / "c.here").exists()
     said = capsys.readouterr().out
@@ -62,9 +65,18 @@ def test_two_run_at_once_and_each_after_what_it_needs(
 def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
     project: Callable[[str], Path], parts: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = project("lint:\n\t@echo one finding; echo another; exit 1\nunit:\n\t@cp report build/junit/unit.xml\nnever:\n\t@touch never.here\n")
+    folder = project(
+        "lint:\n\t@echo one finding; echo another; exit 1\nunit:\n\t@cp report "
+        "build/junit/unit.xml\nnever:\n\t@touch never.here\n"
+    )
     (folder / "report").write_text(REPORT.format(more=""), encoding="utf-8")
-    parts({"lint": run.Part(["lint"]), "unit": run.Part(["unit"]), "never": run.Part(["never"], missing=lambda: "there is no GPU")})
+    parts(
+        {
+            "lint": run.Part(["lint"]),
+            "unit": run.Part(["unit"]),
+            "never": run.Part(["never"], missing=lambda: "there is no GPU"),
+        }
+    )
     assert run.main("test-all", []) == 1
     said = capsys.readouterr().out
     for words in (
@@ -103,7 +115,12 @@ def test_parts_wait_for_parts_that_there_are() -> None:
 
 def test_every_part_is_a_target_of_make() -> None:
     targets = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))
-    assert {argument for part in run.PARTS.values() for argument in part.arguments if not argument.startswith("-") and "=" not in argument} <= targets
+    assert {
+        argument
+        for part in run.PARTS.values()
+        for argument in part.arguments
+        if not argument.startswith("-") and "=" not in argument
+    } <= targets
 
 
 def test_every_scenario_is_a_part() -> None:
@@ -113,11 +130,23 @@ def test_every_scenario_is_a_part() -> None:
 
 def test_every_test_of_a_serving_model_runs_in_one_scenario() -> None:
     def collected(*options: str) -> list[str]:
-        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options, "tests/integration/model"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--collect-only",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            *options,
+            "tests/integration/model",
+        ]
         found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         return re.findall(r"^tests/.*::.*$", found, re.MULTILINE)
 
-    default, changes = (load_yaml(read(f"molecule/{name}/molecule.yml"))["verifier"]["options"]["k"] for name in ("default", "changes"))
+    default, changes = (
+        load_yaml(read(f"molecule/{name}/molecule.yml"))["verifier"]["options"]["k"] for name in ("default", "changes")
+    )
     assert default == "${GB10_TESTS:-not slow}"
     runs = collected("-k", run.SETTINGS["test-all"]["GB10_TESTS"]) + collected("-k", changes)
     assert sorted(runs) == sorted(collected())
@@ -137,7 +166,9 @@ run.ROOT = Path({str(tmp_path)!r})
 run.PARTS = {{"a": run.Part(["--eval=a:; echo $$$$ > pid; exec sleep 60", "a"])}}
 run.main("test", ["a"])
 """
-    with subprocess.Popen([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT / "tests")}) as runner:
+    with subprocess.Popen(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT / "tests")}
+    ) as runner:
         pid = tmp_path / "pid"
         while not pid.exists() or not pid.read_text(encoding="ascii").strip():
             assert runner.poll() is None

@@ -29,7 +29,11 @@ def test_an_offer_is_made_whatever_was_left(tmp_path: Path, before: str, meanwhi
     if before != "nothing":
         unit.touch()
     gone = "true" if meanwhile == "goes on" else f"rm {unit}"
-    program(tmp_path / "bin", "systemd-run", f'[ ! -e {unit} ] || {{ echo "Unit was already loaded" >&2; exit 1; }}; touch {unit}; {gone}')
+    program(
+        tmp_path / "bin",
+        "systemd-run",
+        f'[ ! -e {unit} ] || {{ echo "Unit was already loaded" >&2; exit 1; }}; touch {unit}; {gone}',
+    )
     program(tmp_path / "bin", "systemctl", f"echo systemctl $* >> {tmp_path}/asked; rm {unit} 2>/dev/null || exit 5")
     (tmp_path / "play.yml").write_text(json.dumps(PLAY), encoding="utf-8")
     given = {
@@ -46,18 +50,34 @@ def test_an_offer_is_made_whatever_was_left(tmp_path: Path, before: str, meanwhi
         "ansible_python_interpreter": sys.executable,
     }
     # This test does not check the owner of the files.
-    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "spark1,", "-e", json.dumps(given), tmp_path / "play.yml"]
-    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    command = [
+        Path(sys.executable).with_name("ansible-playbook"),
+        "-i",
+        "spark1,",
+        "-e",
+        json.dumps(given),
+        tmp_path / "play.yml",
+    ]
+    environment = os.environ | {
+        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+    }
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if os.geteuid() == 0:
         assert done.returncode == 0, done.stdout
     assert "Unit was already loaded" not in done.stdout
     assert not unit.exists()
-    assert (tmp_path / "asked").read_text(encoding="utf-8").splitlines() == ["systemctl stop gb10-test-offer.service"] * 2
+    assert (tmp_path / "asked").read_text(encoding="utf-8").splitlines() == [
+        "systemctl stop gb10-test-offer.service"
+    ] * 2
 
 
 @pytest.mark.parametrize(
-    ("tasks", "role"), [("roles/vllm_runtime/tasks/image.yml", "vllm_runtime"), ("roles/nccl_sm121_build/tasks/share.yml", "nccl_sm121_build")]
+    ("tasks", "role"),
+    [
+        ("roles/vllm_runtime/tasks/image.yml", "vllm_runtime"),
+        ("roles/nccl_sm121_build/tasks/share.yml", "nccl_sm121_build"),
+    ],
 )
 def test_what_a_killed_run_left_goes_first_and_whether_there_is_something_to_send_or_not(tasks: str, role: str) -> None:
     first = load_yaml(read(tasks))[0]
@@ -67,7 +87,11 @@ def test_what_a_killed_run_left_goes_first_and_whether_there_is_something_to_sen
     assert "when" not in first
     below = {name for name, value in variables.items() if str(value).startswith(f"{{{{ {transfer} }}}}/")}
     sent = read(f"roles/{role}/tasks/share.yml")
-    used = {name for name in variables if f"common_file_src: \"{{{{ {name} }}}}" in sent or f"common_file_dest: \"{{{{ {name} }}}}" in sent}
+    used = {
+        name
+        for name in variables
+        if f'common_file_src: "{{{{ {name} }}}}' in sent or f'common_file_dest: "{{{{ {name} }}}}' in sent
+    }
     assert used == below
     assert len(used) == 2
 
@@ -87,7 +111,14 @@ def test_a_token_of_another_form_reaches_no_worker(role: str, noun: str) -> None
     assert names.index(task) == len(names) - 2 and names[-1].startswith("Write the ")
     for good in ("0123456789abcdef" * 4, "0123456789abcdef" * 4 + "\n", "a-token-of-the-user", ""):
         assert accepted(path, task, good)
-    for bad in ("short", "a" * 513, "a token with blanks in it", f"{'a' * 64}\n{'b' * 64}\n", f"{'a' * 64}\n\n", "\u00fc" * 64):
+    for bad in (
+        "short",
+        "a" * 513,
+        "a token with blanks in it",
+        f"{'a' * 64}\n{'b' * 64}\n",
+        f"{'a' * 64}\n\n",
+        "\u00fc" * 64,
+    ):
         assert not accepted(path, task, bad)
 
 
@@ -95,5 +126,14 @@ def test_a_checksum_of_the_head_is_no_address() -> None:
     path, task = "roles/common/tasks/distribute_file.yml", "Verify the form of the checksum"
     assert load_yaml(read(path))[0]["name"] == task
     assert accepted(path, task, "0a" * 32)
-    for bad in ("http://198.51.100.9/sums", "file:///etc/shadow", "0a" * 31, "0a" * 33, "0A" * 32, "0a" * 31 + "0\n", "0a" * 32 + "\n", ""):
+    for bad in (
+        "http://198.51.100.9/sums",
+        "file:///etc/shadow",
+        "0a" * 31,
+        "0a" * 33,
+        "0A" * 32,
+        "0a" * 31 + "0\n",
+        "0a" * 32 + "\n",
+        "",
+    ):
         assert not accepted(path, task, bad)

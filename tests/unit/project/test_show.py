@@ -25,7 +25,15 @@ def shown(folder: Path, lines: str, *arguments: str) -> list[str]:
     """Return the lines between the task's banner and its result."""
     play = folder / "play.yml"
     play.write_text(PLAYBOOK.format(lines=lines), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play), "-i", "localhost,", "-c", "local", *arguments]
+    command = [
+        str(Path(sys.executable).with_name("ansible-playbook")),
+        str(play),
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        *arguments,
+    ]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     banner, _found, rest = result.stdout.partition("TASK [gb10.cluster.show]")[2].partition("\nok: ")
     lines = [line for line in banner.splitlines()[1:] if not line.startswith("task path: ")]
@@ -49,4 +57,12 @@ def test_a_line_cannot_change_the_terminal() -> None:
 def test_a_problem_is_red_and_a_warning_is_not() -> None:
     lines = ["problem: spark1 has no rank", "  error rule-a, args", "last error: 2 min ago", "  warning rule-b, args"]
     assert [color(line) for line in lines] == ["red", "red", "red", "bright purple"]
-    assert {color(line) for line in ("last error: none of this launch since boot", "error (waived: x) rule-a", "a problem: no", "errors")} == {None}
+    assert {
+        color(line)
+        for line in (
+            "last error: none of this launch since boot",
+            "error (waived: x) rule-a",
+            "a problem: no",
+            "errors",
+        )
+    } == {None}

@@ -1,4 +1,5 @@
-"""What the units of Ray and vLLM need on a Spark and no lab notices, in the rendered units of every runtime and executor."""
+"""What the units of Ray and vLLM need on a Spark and no lab notices, in the rendered units of every runtime and
+executor."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ UNITS = ("gb10-ray", "gb10-vllm")
 
 def planned(runtime: str, executor: str, key: bool) -> dict[str, Any]:
     image = {"gb10_container_image": "sha256:" + "1" * 64} if runtime == "container" else {}
-    result, problems = cluster_plan([spark(1, "head", gb10_runtime=runtime, gb10_distributed_executor_backend=executor, **image)])
+    result, problems = cluster_plan(
+        [spark(1, "head", gb10_runtime=runtime, gb10_distributed_executor_backend=executor, **image)]
+    )
     assert problems == []
     return {**result, "node": result["nodes"][0], "api_key": key}
 
@@ -24,19 +27,28 @@ def planned(runtime: str, executor: str, key: bool) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def units(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[Any, ...], list[str]]:
     """Return the lines of each unit."""
-    found = rendered({str(number): planned(*case) for number, case in enumerate(CASES)}, tmp_path_factory.mktemp("units"))
+    found = rendered(
+        {str(number): planned(*case) for number, case in enumerate(CASES)}, tmp_path_factory.mktemp("units")
+    )
     return {(unit, *case): found[str(number)][unit].splitlines() for number, case in enumerate(CASES) for unit in UNITS}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 @pytest.mark.parametrize("unit", UNITS)
-def test_memory_can_be_registered_and_a_hanging_rank_is_killed(units: Mapping[Any, list[str]], unit: str, case: tuple[Any, ...]) -> None:
-    """RoCE registers memory, and the lab has no RDMA. Without KillMode=mixed systemd sends SIGTERM to all processes at once."""
+def test_memory_can_be_registered_and_a_hanging_rank_is_killed(
+    units: Mapping[Any, list[str]], unit: str, case: tuple[Any, ...]
+) -> None:
+    """RoCE registers memory, and the lab has no RDMA.
+
+    Without KillMode=mixed systemd sends SIGTERM to all processes at once.
+    """
     assert {"LimitMEMLOCK=infinity", "KillMode=mixed"} <= set(units[unit, *case])
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_vllm_ends_and_restarts_with_the_ray_that_it_uses(units: Mapping[Any, list[str]], case: tuple[Any, ...]) -> None:
+def test_vllm_ends_and_restarts_with_the_ray_that_it_uses(
+    units: Mapping[Any, list[str]], case: tuple[Any, ...]
+) -> None:
     bound = {line.partition("=")[0] for line in units["gb10-vllm", *case] if line.endswith("=gb10-ray.service")}
     assert bound == ({"Requires", "PartOf", "JoinsNamespaceOf"} if case[1] == "ray" else set())
     (after,) = [line for line in units["gb10-vllm", *case] if line.startswith("After=")]

@@ -35,7 +35,9 @@ def used(found: Recipe, given: Collection[str] = (), nodes: int = 2, images: Map
     return result
 
 
-def refused(found: Recipe, given: Collection[str] = (), nodes: int = 2, images: Mapping[str, str] | None = None) -> list[str]:
+def refused(
+    found: Recipe, given: Collection[str] = (), nodes: int = 2, images: Mapping[str, str] | None = None
+) -> list[str]:
     return [problem.path for problem in use(found, given, nodes, images or {})[1]]
 
 
@@ -46,7 +48,14 @@ NAME = {"gb10_served_model_name": "owner/model"}
 def test_options_become_variables_and_the_rest_are_arguments() -> None:
     result = used(
         recipe(
-            "-tp", "2", "--max-model-len", "128k", "--kv_cache_dtype=fp8", "--max-num-seqs", "4", *"--served-model-name m --x --y -1 --z=1".split()
+            "-tp",
+            "2",
+            "--max-model-len",
+            "128k",
+            "--kv_cache_dtype=fp8",
+            "--max-num-seqs",
+            "4",
+            *"--served-model-name m --x --y -1 --z=1".split(),
         )
     )
     assert result.settings == {
@@ -63,7 +72,9 @@ def test_options_become_variables_and_the_rest_are_arguments() -> None:
 
 
 def test_the_inventory_wins_and_the_plan_shows_it() -> None:
-    result = used(recipe("-tp", "2", "--max-model-len", "4096"), given={"gb10_max_model_len", "gb10_model", "gb10_runtime"})
+    result = used(
+        recipe("-tp", "2", "--max-model-len", "4096"), given={"gb10_max_model_len", "gb10_model", "gb10_runtime"}
+    )
     assert result.settings == {"gb10_tensor_parallel_size": "2", "gb10_distributed_executor_backend": "mp", **NAME}
     assert result.about[1:] == ["--max-model-len 4096 is replaced: the inventory sets gb10_max_model_len"]
     assert result.model == "owner/model"
@@ -105,7 +116,9 @@ def test_the_executor_is_the_inventorys() -> None:
     result = used(recipe("--distributed-executor-backend", "ray"))
     assert result.settings["gb10_distributed_executor_backend"] == "mp"
     assert result.about[1].startswith("--distributed-executor-backend ray is replaced")
-    assert "gb10_distributed_executor_backend" not in used(recipe(), given={"gb10_distributed_executor_backend"}).settings
+    assert (
+        "gb10_distributed_executor_backend" not in used(recipe(), given={"gb10_distributed_executor_backend"}).settings
+    )
 
 
 def test_several_names_stay_valid() -> None:
@@ -121,7 +134,12 @@ def test_the_revision_and_the_reasoning_parser_belong_to_the_model() -> None:
 IMAGES = {
     "the map": ({}, {"vllm-node": "sha256:" + "1" * 64}, "container", "sha256:" + "1" * 64),
     "pull_image": ({}, {}, "container", IMAGE),
-    "a published container": ({"container": "nvcr.io/nvidia/vllm:26.04-py3", "image": ""}, {}, "container", "nvcr.io/nvidia/vllm:26.04-py3"),
+    "a published container": (
+        {"container": "nvcr.io/nvidia/vllm:26.04-py3", "image": ""},
+        {},
+        "container",
+        "nvcr.io/nvidia/vllm:26.04-py3",
+    ),
     "native": ({}, {"vllm-node": "native"}, "native", None),
 }
 
@@ -227,7 +245,9 @@ def test_arguments_of_the_other_builder_need_an_image() -> None:
     assert refused(found, given={"gb10_container_image"}) == []
 
 
-@pytest.mark.parametrize(("text", "number"), [("4096", 4096), ("128k", 128_000), ("1K", 1024), ("1.5M", 1_572_864), ("auto", 0), ("-1", 0)])
+@pytest.mark.parametrize(
+    ("text", "number"), [("4096", 4096), ("128k", 128_000), ("1K", 1024), ("1.5M", 1_572_864), ("auto", 0), ("-1", 0)]
+)
 def test_tokens(text: str, number: int) -> None:
     assert tokens(text) == number
 

@@ -33,11 +33,17 @@ def problems(data: Any) -> list[str]:
 
 
 def test_a_recipe() -> None:
-    found, refused = parse(recipe(mods=["mods/x"], build_args=["--y"], pull_image="vllm/vllm-openai:v0.33.0", cluster_only=True))
+    found, refused = parse(
+        recipe(mods=["mods/x"], build_args=["--y"], pull_image="vllm/vllm-openai:v0.33.0", cluster_only=True)
+    )
     assert refused == []
     assert found is not None
     assert (found.name, found.model, found.args) == ("Model", "owner/model", ("--port", "8000", "-tp", "2"))
-    assert (found.environment, found.container, found.image) == ({"VLLM_USE_X": "1"}, "vllm-node", "vllm/vllm-openai:v0.33.0")
+    assert (found.environment, found.container, found.image) == (
+        {"VLLM_USE_X": "1"},
+        "vllm-node",
+        "vllm/vllm-openai:v0.33.0",
+    )
     assert (found.mods, found.build_args, found.cluster_only, found.solo_only) == (("mods/x",), ("--y",), True, False)
 
 
@@ -61,7 +67,9 @@ def test_pull_image(given: bool | str, image: str) -> None:
     assert found.image == image
 
 
-@pytest.mark.parametrize("command", ["vllm serve --x --model owner/model --y", "vllm serve --x --model=owner/model --y"])
+@pytest.mark.parametrize(
+    "command", ["vllm serve --x --model owner/model --y", "vllm serve --x --model=owner/model --y"]
+)
 def test_the_model_may_be_an_option(command: str) -> None:
     found, _refused = parse(recipe(command=command))
     assert found is not None
@@ -75,13 +83,22 @@ def test_json_over_several_lines_becomes_one() -> None:
 
 
 REFUSED = {
-    "a line break in a value": (recipe(command="vllm serve a/b --x 'y\nz'"), "gb10_recipe.command, line 1: a line break"),
+    "a line break in a value": (
+        recipe(command="vllm serve a/b --x 'y\nz'"),
+        "gb10_recipe.command, line 1: a line break",
+    ),
     "no mapping": ([], "gb10_recipe: a list. Expected: a mapping with the keys of a recipe"),
-    "an unknown key": (recipe(default={}), "gb10_recipe: unknown key 'default'. Expected: a key of a recipe. Fix: perhaps use defaults."),
+    "an unknown key": (
+        recipe(default={}),
+        "gb10_recipe: unknown key 'default'. Expected: a key of a recipe. Fix: perhaps use defaults.",
+    ),
     "another version": (recipe(recipe_version="2"), "gb10_recipe.recipe_version: '2'. Expected: 1"),
     "no command": (recipe(command=None), "gb10_recipe.command: missing"),
     "no container": (recipe(container=None), "gb10_recipe.container: missing"),
-    "an image with an option": (recipe(container="--privileged"), "gb10_recipe.container: '--privileged'. Expected: the name of an image"),
+    "an image with an option": (
+        recipe(container="--privileged"),
+        "gb10_recipe.container: '--privileged'. Expected: the name of an image",
+    ),
     "mods as text": (recipe(mods="mods/x"), "gb10_recipe.mods: 'mods/x'. Expected: a list of folders"),
     "a nested default": (recipe(defaults={"port": [1]}), "gb10_recipe.defaults: a mapping"),
     "a variable's name": (recipe(env={"A B": "1"}), "gb10_recipe.env: a mapping"),
@@ -107,7 +124,10 @@ def test_all_problems_are_reported_together() -> None:
 SHELL = ("; id", "$(id)", "`id`", "| id", "&& id", "> /tmp/x", "\nid", "$HOME", "'", '"')
 
 
-@pytest.mark.parametrize("mod", ["/srv/x", "srv/x", "mods/../x", "mods/x/y", "mods/x y", "mods/x;id", "mods/$(id)", "mods/-x", "mods/", "mods/x\n"])
+@pytest.mark.parametrize(
+    "mod",
+    ["/srv/x", "srv/x", "mods/../x", "mods/x/y", "mods/x y", "mods/x;id", "mods/$(id)", "mods/-x", "mods/", "mods/x\n"],
+)
 def test_a_mod_elsewhere_or_with_shell_syntax_is_refused(mod: str) -> None:
     (found,) = problems(recipe(mods=["mods/fix", mod]))
     assert found.startswith("gb10_recipe.mods: a list. Expected: a list of folders, each mods/NAME")
@@ -122,7 +142,11 @@ def test_shell_syntax_in_a_name_is_refused(key: str, text: str) -> None:
 @pytest.mark.parametrize("text", SHELL)
 @pytest.mark.parametrize("key", ["defaults", "command"])
 def test_shell_syntax_in_the_command_is_refused(key: str, text: str) -> None:
-    changes = {"defaults": {"port": f"1{text}", "tensor_parallel": 2}} if key == "defaults" else {"command": COMMAND.rstrip() + text}
+    changes = (
+        {"defaults": {"port": f"1{text}", "tensor_parallel": 2}}
+        if key == "defaults"
+        else {"command": COMMAND.rstrip() + text}
+    )
     assert problems(recipe(**changes))
 
 

@@ -8,7 +8,9 @@ import pytest
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.recipe_yaml import load
 
-BOMB = "a: &a [x,x]\n" + "".join(f"{name}: &{name} [*{last},*{last}]\n" for last, name in zip("abcdefghi", "bcdefghij", strict=True))
+BOMB = "a: &a [x,x]\n" + "".join(
+    f"{name}: &{name} [*{last},*{last}]\n" for last, name in zip("abcdefghi", "bcdefghij", strict=True)
+)
 REFUSED = {
     "an empty file": ("", "not a readable file"),
     "a bomb of aliases": (BOMB, "line 1: an anchor or alias"),
@@ -36,7 +38,10 @@ def test_other_yaml_is_one_problem(text: str, found: str) -> None:
 
 
 def test_plain_yaml_is_its_data() -> None:
-    assert load("a: 1\nb: [x, {c: '2'}]\nd: |\n  e\n  f\n", "r.yaml") == ({"a": 1, "b": ["x", {"c": "2"}], "d": "e\nf\n"}, [])
+    assert load("a: 1\nb: [x, {c: '2'}]\nd: |\n  e\n  f\n", "r.yaml") == (
+        {"a": 1, "b": ["x", {"c": "2"}], "d": "e\nf\n"},
+        [],
+    )
 
 
 def test_template_syntax_is_text() -> None:

@@ -15,7 +15,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import recor
 
 OLD = record(time="2026-11-21 10:00:00")
 NEW = dataclasses.replace(
-    record("new\n", time="2026-11-22 10:00:00", plan=with_arguments("--max-model-len=4096")), parent=OLD.id, golden="golden answers: 7 equal"
+    record("new\n", time="2026-11-22 10:00:00", plan=with_arguments("--max-model-len=4096")),
+    parent=OLD.id,
+    golden="golden answers: 7 equal",
 )
 PAIR = [node("spark1", [OLD, NEW]), node("spark2", [OLD, NEW])]
 
@@ -28,20 +30,29 @@ def test_the_list_is_newest_first_with_the_change() -> None:
     changes[-1] += ", and 3 more"
     assert lines[1] == f"    since {OLD.id[:12]}: {'; '.join(changes)}"
     assert lines[2:4] == ["    golden answers: 7 equal", "    on all nodes; a rollback needs no download"]
-    assert lines[4:] == [f"{OLD.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack current", "    on all nodes; a rollback needs no download"]
+    assert lines[4:] == [
+        f"{OLD.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack current",
+        "    on all nodes; a rollback needs no download",
+    ]
 
 
 def test_the_logged_choices_of_all_nodes_are_one_line() -> None:
     def chosen(attention: str) -> list[dict[str, Any]]:
         return [{"process": "Worker_TP0", "address": "", "found": {"attention": [attention], "sampler": ["native"]}}]
 
-    pair = [node(name, [dataclasses.replace(OLD, choices=chosen(value))]) for name, value in (("spark1", "TRITON_ATTN"), ("spark2", "FLASHINFER"))]
+    pair = [
+        node(name, [dataclasses.replace(OLD, choices=chosen(value))])
+        for name, value in (("spark1", "TRITON_ATTN"), ("spark2", "FLASHINFER"))
+    ]
     assert "    vLLM logged: attention TRITON_ATTN, FLASHINFER; sampler native" in history.lines(pair)
 
 
 def test_nodes_that_disagree_and_damaged_records_are_named() -> None:
     lines = history.lines([PAIR[0], node("spark2", [OLD], invalid=["x.json: bad"])])
-    assert f"warning: the nodes have different current records: spark1 {NEW.id[:12]}, spark2 {OLD.id[:12]}. Fix: run site.yml" in lines
+    assert (
+        f"warning: the nodes have different current records: spark1 {NEW.id[:12]}, spark2 {OLD.id[:12]}. Fix: "
+        "run site.yml"
+    ) in lines
     assert "    warning: not on spark2" in lines and "warning: spark2: x.json: bad" in lines
     assert history.lines([node("spark1", [])]) == ["no launch is recorded on this cluster"]
 
@@ -62,9 +73,13 @@ def test_the_difference_between_any_two() -> None:
     assert shown[1:5] == ["  serve args: - --max-model-len=4096", *(f"  serve args: + {word}" for word in added)]
     assert FILTERS["launch_history"](PAIR, OLD.id, OLD.id)["lines"][1:] == ["  no difference"]
     driver = record(driver="590.1")
-    assert history.difference(record().content, driver.content) == [f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")]
+    assert history.difference(record().content, driver.content) == [
+        f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")
+    ]
     turned = record(plan=with_arguments("--b", "--a")).content
-    assert history.difference(record(plan=with_arguments("--a", "--b")).content, turned)[0] == "serve args: another order"
+    assert (
+        history.difference(record(plan=with_arguments("--a", "--b")).content, turned)[0] == "serve args: another order"
+    )
 
 
 @pytest.mark.parametrize("wanted", ["ffff0000ffff", "", OLD.id[:3], "../x"])
@@ -102,13 +117,21 @@ def test_the_current_record_is_due_when_its_files_differ(differs: list[str], due
             "",
             [f"spark2: the record {OLD.id[:12]} is missing", "spark1: /srv/models/tiny is missing"],
         ),
-        ([*PAIR, node("spark3", [OLD, NEW])], "", [f"{OLD.id[:12]} is of the nodes spark1, spark2. Expected: the inventory's nodes"]),
+        (
+            [*PAIR, node("spark3", [OLD, NEW])],
+            "",
+            [f"{OLD.id[:12]} is of the nodes spark1, spark2. Expected: the inventory's nodes"],
+        ),
     ],
 )
-def test_a_rollback_that_cannot_succeed_is_refused_with_every_problem(nodes: list[dict[str, Any]], wanted: str, expected: list[str]) -> None:
+def test_a_rollback_that_cannot_succeed_is_refused_with_every_problem(
+    nodes: list[dict[str, Any]], wanted: str, expected: list[str]
+) -> None:
     target = history.target(nodes, wanted)
     assert len(target["problems"]) == len(expected)
-    assert all(found.startswith(start) for found, start in zip(target["problems"], expected, strict=True)), target["problems"]
+    assert all(found.startswith(start) for found, start in zip(target["problems"], expected, strict=True)), target[
+        "problems"
+    ]
     assert "id" not in target
 
 
@@ -196,7 +219,9 @@ def test_a_record_of_another_form_is_left_out_with_its_reason(bad: Any) -> None:
 @pytest.mark.parametrize("key", ["records", "invalid", "differs", "current"])
 def test_a_node_of_another_form_has_no_records(key: str) -> None:
     spoiled = PAIR[1] | {key: 7}
-    assert history.lines([PAIR[0], spoiled]) and (history.target([PAIR[0], spoiled], "")["problems"] == []) is (key in ("invalid", "differs"))
+    assert history.lines([PAIR[0], spoiled]) and (history.target([PAIR[0], spoiled], "")["problems"] == []) is (
+        key in ("invalid", "differs")
+    )
 
 
 def test_reasons_are_few_and_short() -> None:

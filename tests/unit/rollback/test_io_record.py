@@ -111,7 +111,9 @@ def test_a_lost_copy_of_the_secret_files_removes_none_of_them(
     store = io_record.read(folder)
     files = io_record.wanted(store, store.found[launch.id])
     assert files[KEY] == SECRETS[KEY]
-    assert io_record.differences(files, io_record.present((*files, *records.SECRET_FILES))) == sorted(launches.files("unit\n"))
+    assert io_record.differences(files, io_record.present((*files, *records.SECRET_FILES))) == sorted(
+        launches.files("unit\n")
+    )
 
 
 def test_files_come_back_as_they_were(tmp_path: Path) -> None:
@@ -183,7 +185,9 @@ def earlier(folder: str) -> Path:
     """Write the record of an earlier release, with a secret file in it."""
     path = Path(folder).parent / "last_good.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"start": records.start(PLAN), "files": {**launches.files("unit\n"), **SECRETS}}), encoding="utf-8")
+    path.write_text(
+        json.dumps({"start": records.start(PLAN), "files": {**launches.files("unit\n"), **SECRETS}}), encoding="utf-8"
+    )
     return path
 
 
@@ -195,7 +199,11 @@ def test_the_record_of_an_earlier_release_is_read_and_converted(folder: str) -> 
     assert not Path(folder).exists()
     save(folder, NEW)
     after = io_record.read(folder)
-    assert (after.current, after.found[NEW.id].parent, after.found.keys()) == (NEW.id, store.current, {NEW.id, store.current})
+    assert (after.current, after.found[NEW.id].parent, after.found.keys()) == (
+        NEW.id,
+        store.current,
+        {NEW.id, store.current},
+    )
     assert not old.exists()
 
 
@@ -207,7 +215,8 @@ def test_an_invalid_record_of_an_earlier_release_is_reported(folder: str, text: 
 
 
 @pytest.mark.parametrize(
-    ("lost", "fix"), [("runtime/.complete", "gb10_stack"), ("model/config.json", "gb10_model"), ("nccl.so", "nccl_sm121_build_version")]
+    ("lost", "fix"),
+    [("runtime/.complete", "gb10_stack"), ("model/config.json", "gb10_model"), ("nccl.so", "nccl_sm121_build_version")],
 )
 def test_missing_items_are_found(tmp_path: Path, lost: str, fix: str) -> None:
     each = record(plan=runtime(tmp_path))
@@ -221,7 +230,9 @@ def unused(argv: Any, **_options: Any) -> Any:
     raise AssertionError(argv)
 
 
-@pytest.mark.parametrize(("status", "stdout", "stderr", "missing"), [(1, "", "Error: No such image", 1), (127, "", "", 1)])
+@pytest.mark.parametrize(
+    ("status", "stdout", "stderr", "missing"), [(1, "", "Error: No such image", 1), (127, "", "", 1)]
+)
 def test_a_missing_image_is_found(tmp_path: Path, status: int, stdout: str, stderr: str, missing: int) -> None:
     plan = runtime(tmp_path)
     plan["runtime"] |= {"kind": "container", "image": "img:1"}
@@ -231,16 +242,28 @@ def test_a_missing_image_is_found(tmp_path: Path, status: int, stdout: str, stde
 def test_a_patched_file_that_changed_is_missing(tmp_path: Path) -> None:
     plan, package = runtime(tmp_path), "runtime/lib/python3.12/site-packages/vllm"
     tables = f"{plan['runtime']['path']}/gb10_moe_configs"
-    for path in (f"{package}/model_executor/a.py", f"{package}/__init__.py", "runtime/bin/python", "runtime/gb10_moe_configs/table.json"):
+    for path in (
+        f"{package}/model_executor/a.py",
+        f"{package}/__init__.py",
+        "runtime/bin/python",
+        "runtime/gb10_moe_configs/table.json",
+    ):
         put(tmp_path, f"/{path}", "patched")
     (tmp_path / "runtime/bin/python").chmod(0o755)
     digest = hashlib.sha256(b"patched").hexdigest()
     files = {"model_executor/a.py": digest, "b.py": "", f"{tables}/table.json": digest}
     for each in plan["nodes"]:
-        each["additions"]["vllm_patch"] = {"files": files, "environment": {"VLLM_TUNED_CONFIG_FOLDER": tables}, "flags": []}
+        each["additions"]["vllm_patch"] = {
+            "files": files,
+            "environment": {"VLLM_TUNED_CONFIG_FOLDER": tables},
+            "flags": [],
+        }
     assert io_record.missing(unused, record(plan=plan)) == []
     (tmp_path / package / "model_executor/a.py").write_text("shipped", encoding="utf-8")
-    assert "model_executor/a.py is missing or changed. Fix: the vllm_patch_patches" in io_record.missing(unused, record(plan=plan))[0]
+    assert (
+        "model_executor/a.py is missing or changed. Fix: the vllm_patch_patches"
+        in io_record.missing(unused, record(plan=plan))[0]
+    )
 
 
 def content(folder: str) -> dict[str, Any]:
@@ -252,7 +275,13 @@ def content(folder: str) -> dict[str, Any]:
 def test_the_modules_record_select_and_compare(folder: str) -> None:
     nothing = run_module("launch_record_info", {"folder": folder})
     assert (nothing["changed"], nothing["current"], nothing["start"], nothing["records"]) == (False, "", {}, [])
-    given = {"folder": folder, "content": content(folder), "node": "spark1", "time": "2026-11-22 10:00:00", "golden": "golden answers: 7 equal"}
+    given = {
+        "folder": folder,
+        "content": content(folder),
+        "node": "spark1",
+        "time": "2026-11-22 10:00:00",
+        "golden": "golden answers: 7 equal",
+    }
     assert run_module("launch_record", given, check=True)["changed"]
     assert not Path(folder).exists()
     first = run_module("launch_record", given)
@@ -261,7 +290,12 @@ def test_the_modules_record_select_and_compare(folder: str) -> None:
     other = {**given, "content": {**given["content"], "start": {**given["content"]["start"], "model": "b"}}}
     second = run_module("launch_record", other)
     found = run_module("launch_record_info", {"folder": folder, "missing": True}, check=True)
-    assert (found["current"], found["start"]["model"], found["differs"], found["invalid"]) == (second["id"], "b", [], [])
+    assert (found["current"], found["start"]["model"], found["differs"], found["invalid"]) == (
+        second["id"],
+        "b",
+        [],
+        [],
+    )
     assert {each["id"] for each in found["records"]} == {first["id"], second["id"]}
     assert all(any(".complete is missing" in item for item in each["missing"]) for each in found["records"])
     back = {"folder": folder, "state": "selected", "id": first["id"]}
@@ -273,12 +307,19 @@ def test_the_modules_record_select_and_compare(folder: str) -> None:
 
 def programs(tmp_path: Path, log: str) -> Path:
     """Return a folder with systemctl and journalctl of a running vLLM."""
-    shown = {**dict.fromkeys(node_text.SERVICE_PROPERTIES, "0"), "MainPID": "1", "InvocationID": "abc", "Environment": ""}
+    shown = {
+        **dict.fromkeys(node_text.SERVICE_PROPERTIES, "0"),
+        "MainPID": "1",
+        "InvocationID": "abc",
+        "Environment": "",
+    }
     (tmp_path / "shown").write_text("".join(f"{name}={value}\n" for name, value in shown.items()), encoding="utf-8")
     entries = [json.dumps({"__MONOTONIC_TIMESTAMP": "1", "MESSAGE": line}) for line in log.splitlines()]
     (tmp_path / "entries").write_text("\n".join([*entries, ""]), encoding="utf-8")
     program(tmp_path / "bin", "systemctl", f"cat {tmp_path}/shown")
-    return program(tmp_path / "bin", "journalctl", f'case "$*" in *_SYSTEMD_INVOCATION_ID=abc*) cat {tmp_path}/entries;; esac')
+    return program(
+        tmp_path / "bin", "journalctl", f'case "$*" in *_SYSTEMD_INVOCATION_ID=abc*) cat {tmp_path}/entries;; esac'
+    )
 
 
 def test_a_new_record_has_the_choices_of_the_running_start(tmp_path: Path, folder: str) -> None:
@@ -307,7 +348,12 @@ def test_the_environments_of_older_records_are_removed(tmp_path: Path, folder: s
         path.mkdir(parents=True, exist_ok=True)
         made = content(folder)
         made["plan"]["runtime"] |= {"path": str(path)}
-        return {"folder": folder, "content": made, "node": "spark1", "time": f"2026-11-22 10:00:0{int(name, 16) - 10}"} | changes
+        return {
+            "folder": folder,
+            "content": made,
+            "node": "spark1",
+            "time": f"2026-11-22 10:00:0{int(name, 16) - 10}",
+        } | changes
 
     left = tmp_path / "runtime"
     assert all(run_module("launch_record", given(name))["removed"] == [] for name in "ab")
@@ -325,8 +371,19 @@ def test_the_environments_of_older_records_are_removed(tmp_path: Path, folder: s
 
 def test_the_modules_refuse_with_a_reason(folder: str) -> None:
     assert "content" in run_module("launch_record", {"folder": folder})["msg"]
-    assert "there is no launch  to restore" in run_module("launch_record", {"folder": folder, "state": "restored"})["msg"]
-    assert "no launch ffff to restore" in run_module("launch_record", {"folder": folder, "state": "selected", "id": "ffff"})["msg"]
-    changed = {**content(folder), "nodes": {"spark1": {**content(folder)["nodes"]["spark1"], "files": {UNIT: "0644 x"}}}}
-    assert "digests of its content" in run_module("launch_record", {"folder": folder, "content": changed, "node": "spark1"})["msg"]
+    assert (
+        "there is no launch  to restore" in run_module("launch_record", {"folder": folder, "state": "restored"})["msg"]
+    )
+    assert (
+        "no launch ffff to restore"
+        in run_module("launch_record", {"folder": folder, "state": "selected", "id": "ffff"})["msg"]
+    )
+    changed = {
+        **content(folder),
+        "nodes": {"spark1": {**content(folder)["nodes"]["spark1"], "files": {UNIT: "0644 x"}}},
+    }
+    assert (
+        "digests of its content"
+        in run_module("launch_record", {"folder": folder, "content": changed, "node": "spark1"})["msg"]
+    )
     assert not Path(folder).exists()

@@ -19,7 +19,9 @@ GOOD = record.start(PLAN)
 
 def test_a_start_is_the_same_on_every_node() -> None:
     assert {"model", "served_model_name", "url", "server_name", "needs"} < GOOD.keys()
-    assert {FILTERS["launch_start"](FILTERS["node_plan"](PLAN, name))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
+    assert {FILTERS["launch_start"](FILTERS["node_plan"](PLAN, name))["id"] for name in ("spark1", "spark2")} == {
+        GOOD["id"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -28,7 +30,9 @@ def test_a_start_is_the_same_on_every_node() -> None:
         lambda plan: plan.update(model="other"),
         lambda plan: plan.update(executor="mp"),
         lambda plan: plan["nodes"][1]["environment"].update(A="1"),
-        lambda plan: plan["nodes"][1]["additions"].update(vllm_patch={"runtime": "", "environment": {}, "flags": [], "files": {"a": "b"}}),
+        lambda plan: plan["nodes"][1]["additions"].update(
+            vllm_patch={"runtime": "", "environment": {}, "flags": [], "files": {"a": "b"}}
+        ),
     ],
     ids=["model", "executor", "environment", "additions"],
 )
@@ -38,8 +42,14 @@ def test_a_start_from_anything_else_is_another(change: Any) -> None:
     assert record.start(plan)["id"] != GOOD["id"]
 
 
-def node(name: str, problem: str = "", start: dict[str, Any] | None = None, differs: tuple[str, ...] = ("unit",)) -> dict[str, Any]:
-    return {"name": name, "problem": problem, "record": {"start": GOOD if start is None else start, "differs": list(differs)}}
+def node(
+    name: str, problem: str = "", start: dict[str, Any] | None = None, differs: tuple[str, ...] = ("unit",)
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "problem": problem,
+        "record": {"start": GOOD if start is None else start, "differs": list(differs)},
+    }
 
 
 BAD = "gb10-vllm.service failed to start: ValueError: bad."
@@ -51,7 +61,9 @@ def test_back_to_the_last_good_start() -> None:
     said = rollback.message(verdict, "broken", True, "")
     assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nRestored {GOOD['model']}. It answers again.")
     failed = rollback.message(verdict, "broken", True, "No space left on device")
-    assert failed.endswith(f"The rollback to {GOOD['model']} failed: No space left on device") and "Restored" not in failed
+    assert (
+        failed.endswith(f"The rollback to {GOOD['model']} failed: No space left on device") and "Restored" not in failed
+    )
     assert "vllm_serve_rollback is false" in rollback.message(verdict, "broken", False, "")
     assert "with its previous configuration. It answers again" in rollback.message(verdict, GOOD["model"], True, "")
 
@@ -75,7 +87,10 @@ def test_there_is_no_way_back(nodes: list[dict[str, Any]], why: str) -> None:
 
 
 def test_all_problems_are_said() -> None:
-    assert rollback.judge([node("spark1", BAD), node("spark2", "no memory")])["failed"] == f"spark1: {BAD}\nspark2: no memory"
+    assert (
+        rollback.judge([node("spark1", BAD), node("spark2", "no memory")])["failed"]
+        == f"spark1: {BAD}\nspark2: no memory"
+    )
     assert rollback.judge([node("spark1"), node("spark2")])["failed"] == ""
 
 

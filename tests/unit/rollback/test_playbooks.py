@@ -22,7 +22,9 @@ class Pair:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.records: dict[str, list[Record]] = {name: [self.launch(name, "--a", 1), self.launch(name, "--b", 2)] for name in NODES}
+        self.records: dict[str, list[Record]] = {
+            name: [self.launch(name, "--a", 1), self.launch(name, "--b", 2)] for name in NODES
+        }
         for name, found in self.records.items():
             for each in found:
                 io_record.save(io_record.read(self.of(name)), each, 20, {}, write=True)
@@ -44,7 +46,9 @@ class Pair:
             "gather_facts": False,
             "any_errors_fatal": True,
             "vars": {"rollback_nodes": list(NODES)},
-            "module_defaults": {f"gb10.cluster.{name}": {"folder": "{{ records }}"} for name in ("launch_record", "launch_record_info")},
+            "module_defaults": {
+                f"gb10.cluster.{name}": {"folder": "{{ records }}"} for name in ("launch_record", "launch_record_info")
+            },
             "tasks": [{"ansible.builtin.include_role": {"name": f"gb10.cluster.{role}"}}],
         }
         playbook.write_text(json.dumps([play]), encoding="utf-8")
@@ -58,12 +62,18 @@ def pair(tmp_path: Path) -> Pair:
 
 def test_the_history_lists_both_launches_and_their_difference(pair: Pair) -> None:
     shown = pair.play("history").assert_unchanged().shown("Show the launch records")
-    assert shown[0].startswith(f"{pair.new.id[:SHORT]}  2026-11-22 02:00:00  {pair.folder}/model, stack current (current)")
+    assert shown[0].startswith(
+        f"{pair.new.id[:SHORT]}  2026-11-22 02:00:00  {pair.folder}/model, stack current (current)"
+    )
     assert shown[1].startswith(f"since {pair.old.id[:SHORT]}: serve args: - --a; serve args: + --b;")
     assert shown[2] == "on all nodes; a rollback needs no download"
     given = ["-e", f"history_from={pair.new.id[:6]}", "-e", f"history_to={pair.old.id}"]
     difference = pair.play("history", *given).assert_unchanged().shown("Show the launch records")
-    assert difference[:3] == [f"from {pair.new.id[:SHORT]} to {pair.old.id[:SHORT]}:", "serve args: - --b", "serve args: + --a"]
+    assert difference[:3] == [
+        f"from {pair.new.id[:SHORT]} to {pair.old.id[:SHORT]}:",
+        "serve args: - --b",
+        "serve args: + --a",
+    ]
 
 
 def test_one_id_alone_is_refused(pair: Pair) -> None:
@@ -86,7 +96,10 @@ def test_check_mode_announces_the_rollback(pair: Pair) -> None:
 def test_without_a_confirmation_nothing_is_rolled_back(pair: Pair) -> None:
     refused = pair.play("rollback")
     assert refused.status != 0
-    assert "Nothing was rolled back. Expected: the answer yes on a terminal, or rollback_confirmed: true." in refused.output
+    assert (
+        "Nothing was rolled back. Expected: the answer yes on a terminal, or rollback_confirmed: true."
+        in refused.output
+    )
     assert "Restore the services" not in refused.output and set(refused.changed.values()) == {0}
 
 
@@ -117,13 +130,22 @@ def test_a_node_that_is_left_out_is_refused(pair: Pair) -> None:
     ("problem", "end"),
     [
         ("", "The former record bbbbbbbbbbbb was restored. It answers again."),
-        ("No space left on device", "The former record bbbbbbbbbbbb does not serve again: No space left on device. Fix: run site.yml."),
+        (
+            "No space left on device",
+            "The former record bbbbbbbbbbbb does not serve again: No space left on device. Fix: run site.yml.",
+        ),
     ],
 )
 def test_a_failed_rollback_reports_whether_the_former_launch_serves(tmp_path: Path, problem: str, end: str) -> None:
     last = load_yaml(read("roles/rollback/tasks/return.yml"))[-1]
-    given = {"__rollback_target": {"id": "a" * 64, "former": "b" * 64}, "__rollback_failure": "no answer", "vllm_serve_restore_problem": problem}
+    given = {
+        "__rollback_target": {"id": "a" * 64, "former": "b" * 64},
+        "__rollback_failure": "no answer",
+        "vllm_serve_restore_problem": problem,
+    }
     playbook = tmp_path / "play.yml"
-    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [last]}]), encoding="utf-8")
+    playbook.write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [last]}]), encoding="utf-8"
+    )
     failed = run(str(playbook), ["-i", "localhost,", "-c", "local"])
     assert failed.status != 0 and f"The rollback to aaaaaaaaaaaa failed: no answer. {end}\n" in failed.output

@@ -40,7 +40,9 @@ def test_the_choices_of_the_ranks_are_not_in_the_id() -> None:
 def test_the_id_is_of_the_content_alone_and_equal_on_all_nodes() -> None:
     other = dataclasses.replace(record(node="spark2", time=""), parent="0" * 64, golden="golden answers: 7 equal")
     assert other.id == GOOD.id
-    assert len({record(unit="other\n").id, record(plan=with_arguments("--a")).id, record(driver="590").id, GOOD.id}) == 4
+    assert (
+        len({record(unit="other\n").id, record(plan=with_arguments("--a")).id, record(driver="590").id, GOOD.id}) == 4
+    )
 
 
 def test_a_record_has_no_values_of_secrets() -> None:
@@ -91,14 +93,23 @@ RUNTIME, NODE = ("content", "plan", "runtime"), ("content", "nodes", "spark1")
         (change("time", value="yesterday"), "time is not valid text"),
         (change("parent", value="../../x"), "parent is not valid text"),
         (change("golden", value="a\x1b[0m"), "golden is not valid text"),
-        (change("choices", value=[{"process": "a\x1b", "address": "", "found": {}}]), "choices: a value is no short text"),
+        (
+            change("choices", value=[{"process": "a\x1b", "address": "", "found": {}}]),
+            "choices: a value is no short text",
+        ),
         (change("choices", value={}), "choices: it is no list of processes"),
         (change("files", "/etc/passwd", value={"text": "", "mode": 0o644}), "'/etc/passwd', which is no launch file"),
-        (change("files", "/etc/gb10/overrides.d/../x.json", value={"text": "", "mode": 0o644}), "which is no launch file"),
+        (
+            change("files", "/etc/gb10/overrides.d/../x.json", value={"text": "", "mode": 0o644}),
+            "which is no launch file",
+        ),
         (change("files", "/etc/gb10/secret.env", value={"text": "", "mode": 0o600}), "which is no launch file"),
         (change("files", UNIT, "mode", value=0o4755), f"{UNIT} has no valid mode"),
         (change("files", UNIT, "mode", value=True), f"{UNIT} has no valid mode"),
-        (change("files", UNIT, "text", value="ExecStart=/bin/evil\n"), "its files do not have the digests of its content"),
+        (
+            change("files", UNIT, "text", value="ExecStart=/bin/evil\n"),
+            "its files do not have the digests of its content",
+        ),
         (change("files", value={}), "its files do not have the digests of its content"),
         (change("content", "start", "url", value="http://a/b?c"), "url is not valid text"),
         (change("content", "start", "needs", value={"spark1": -1}), "no number of bytes"),
@@ -129,11 +140,22 @@ def test_content_under_another_name_is_refused() -> None:
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text()
 JSON = nested(SCALARS, max_leaves=5)
-PLACES = [("content",), ("files",), ("content", "start"), ("content", "plan"), RUNTIME, ("content", "plan", "serve"), NODE, (*NODE, "additions")]
+PLACES = [
+    ("content",),
+    ("files",),
+    ("content", "start"),
+    ("content", "plan"),
+    RUNTIME,
+    ("content", "plan", "serve"),
+    NODE,
+    (*NODE, "additions"),
+]
 
 
 @given(st.sampled_from(PLACES), st.data(), JSON)
-def test_no_value_raises_anything_but_the_records_own_error(place: tuple[str, ...], data: st.DataObject, value: Any) -> None:
+def test_no_value_raises_anything_but_the_records_own_error(
+    place: tuple[str, ...], data: st.DataObject, value: Any
+) -> None:
     changed = copy.deepcopy(DATA)
     inner = changed
     for key in place:
@@ -166,7 +188,11 @@ def needs(**changes: Any) -> list[tuple[str, str, str]]:
 
 def test_a_rollback_needs_the_runtime_and_the_model() -> None:
     assert needs() == [
-        ("file", "/opt/gb10/runtime/4f8896eade30/.complete", "gb10_stack: current, or the gb10_runtime_lock with the digest 4f8896eade30"),
+        (
+            "file",
+            "/opt/gb10/runtime/4f8896eade30/.complete",
+            "gb10_stack: current, or the gb10_runtime_lock with the digest 4f8896eade30",
+        ),
         ("model", "/srv/models/tiny", "gb10_model: /srv/models/tiny"),
     ]
     mark = hashlib.sha256(PLAN["nodes"][0]["runtime_mark"].encode()).hexdigest()
@@ -176,12 +202,21 @@ def test_a_rollback_needs_the_runtime_and_the_model() -> None:
 def test_a_rollback_needs_image_nccl_patches_and_secret_files() -> None:
     added = {
         "vllm_runtime": {"files": {"img@sha256:1": "ab" * 32}, "environment": {}, "flags": []},
-        "vllm_patch": {"files": {"model.py": "cd" * 32}, "environment": {}, "flags": [], "mounts": [{"source": "/opt/gb10/images/1/vllm"}]},
+        "vllm_patch": {
+            "files": {"model.py": "cd" * 32},
+            "environment": {},
+            "flags": [],
+            "mounts": [{"source": "/opt/gb10/images/1/vllm"}],
+        },
         "nccl_sm121_build": {"files": {"/opt/gb10/nccl/1/lib/libnccl.so.2": "ef" * 32}, "environment": {}, "flags": []},
     }
     # As the plan has it: without a folder.
     container = {"kind": "container", "name": "img", "image": "img@sha256:1", "engine": "docker", "engine_args": []}
-    found = needs(additions=added, runtime=container, secret_files=["/etc/gb10/api.key", "/etc/gb10/secret.env", "/etc/gb10/tls/api.key"])
+    found = needs(
+        additions=added,
+        runtime=container,
+        secret_files=["/etc/gb10/api.key", "/etc/gb10/secret.env", "/etc/gb10/tls/api.key"],
+    )
     assert found == [
         ("image", f"sha256:{'ab' * 32}", "gb10_container_image: img@sha256:1"),
         ("model", "/srv/models/tiny", "gb10_model: /srv/models/tiny"),
@@ -196,7 +231,9 @@ def test_a_rollback_needs_image_nccl_patches_and_secret_files() -> None:
 @pytest.mark.parametrize(("environment", "library"), [({}, "/n.so"), ({"LD_PRELOAD": "/n.so"}, "")])
 def test_a_preloaded_nccl_replaces_no_library(environment: dict[str, str], library: str) -> None:
     plan = copy.deepcopy(PLAN)
-    plan["nodes"][0]["additions"] = {"nccl_sm121_build": {"files": {"/n.so": "ef" * 32}, "environment": environment, "flags": []}}
+    plan["nodes"][0]["additions"] = {
+        "nccl_sm121_build": {"files": {"/n.so": "ef" * 32}, "environment": environment, "flags": []}
+    }
     assert records.nccl_library(record(plan=plan)) == library
     assert records.nccl_library(GOOD) == ""
 
@@ -214,9 +251,17 @@ def of_runtime(path: str, time: str, kind: str = "native") -> records.Record:
     return record(time=f"2026-11-22 {time}:00", plan=plan)
 
 
-@pytest.mark.parametrize(("keep", "current", "expected"), [(0, 3, ["/b", "/a"]), (1, 3, ["/b", "/a"]), (2, 3, ["/a"]), (3, 3, []), (2, 0, ["/b"])])
+@pytest.mark.parametrize(
+    ("keep", "current", "expected"),
+    [(0, 3, ["/b", "/a"]), (1, 3, ["/b", "/a"]), (2, 3, ["/a"]), (3, 3, []), (2, 0, ["/b"])],
+)
 def test_the_environments_of_older_records_are_obsolete(keep: int, current: int, expected: list[str]) -> None:
-    made = [of_runtime("/a", "01:00"), of_runtime("/b", "02:00"), of_runtime("/x", "02:30", kind="container"), of_runtime("/c", "03:00")]
+    made = [
+        of_runtime("/a", "01:00"),
+        of_runtime("/b", "02:00"),
+        of_runtime("/x", "02:30", kind="container"),
+        of_runtime("/c", "03:00"),
+    ]
     found = {each.id: each for each in made}
     assert records.obsolete(found, made[current].id, keep) == expected
 
@@ -251,5 +296,7 @@ def test_the_launch_of_a_node_has_its_form_before_it_is_part_of_every_record(cha
 
 
 def test_the_launch_of_a_node_replaces_no_other_part() -> None:
-    found = records.content(PLAN, {"spark1": LAUNCH, "spark2": {**LAUNCH, "head": True, "additions": {"x": 1}, "address": "198.51.100.9"}})
+    found = records.content(
+        PLAN, {"spark1": LAUNCH, "spark2": {**LAUNCH, "head": True, "additions": {"x": 1}, "address": "198.51.100.9"}}
+    )
     assert found == records.content(PLAN, dict.fromkeys(("spark1", "spark2"), LAUNCH))

@@ -20,7 +20,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import recor
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record
 
 LAUNCH = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
-PATCHED = {"vllm_patch": {"runtime": "/a", "environment": {"P": "1"}, "flags": ["--x"], "files": {"a.py": "1"}, "mounts": []}}
+PATCHED = {
+    "vllm_patch": {"runtime": "/a", "environment": {"P": "1"}, "flags": ["--x"], "files": {"a.py": "1"}, "mounts": []}
+}
 OLD = record(plan=copy.deepcopy(PLAN))
 
 
@@ -37,7 +39,11 @@ def upgraded(**stack: str) -> dict[str, Any]:
     """Return the plan with another runtime."""
     plan = copy.deepcopy(PLAN)
     plan["stack"] |= {"name": "new", "vllm": "9.9.9"} | stack
-    plan["runtime"] |= {"digest": "f" * 64, "name": "/opt/gb10/runtime/ffffffffffff", "path": "/opt/gb10/runtime/ffffffffffff"}
+    plan["runtime"] |= {
+        "digest": "f" * 64,
+        "name": "/opt/gb10/runtime/ffffffffffff",
+        "path": "/opt/gb10/runtime/ffffffffffff",
+    }
     for each in plan["nodes"]:
         each["runtime_mark"] = "new\n"
     return plan
@@ -51,7 +57,10 @@ def announce(plan: dict[str, Any], nodes: list[dict[str, Any]] | None = None, pr
 def test_the_differences_of_another_stack_are_announced() -> None:
     found = announce(upgraded())
     assert (found["problems"], found["same_runtime"]) == ([], False)
-    assert found["lines"][0] == f"upgrade from {OLD.id[:12]} ({PLAN['model']}, stack {PLAN['stack']['name']}) to {PLAN['model']}, stack new"
+    assert (
+        found["lines"][0]
+        == f"upgrade from {OLD.id[:12]} ({PLAN['model']}, stack {PLAN['stack']['name']}) to {PLAN['model']}, stack new"
+    )
     assert f"  stack vllm: {PLAN['stack']['vllm']} -> 9.9.9" in found["lines"]
     assert any(line.startswith("  runtime digest: ") for line in found["lines"])
     assert not any("runtime_mark" in line or " files /etc" in line or ": /etc" in line for line in found["lines"])
@@ -82,8 +91,15 @@ def test_the_rules_whose_findings_change_are_announced() -> None:
     plan["serve"]["findings"] = ["info stays, b: x 2. Why", "warning new, c: y.\nWhy"]
     nodes = running(dataclasses.replace(OLD, findings=before))
     lines = announce(plan, nodes)["lines"]
-    assert [line for line in lines if "rule" in line] == ["  rule, no longer: warning gone, a: x 1. Why", "  rule, new: warning new, c: y. Why"]
-    unknown = ["the rules' findings of the running launch were not recorded", "  rule: info stays, b: x 2. Why", "  rule: warning new, c: y. Why"]
+    assert [line for line in lines if "rule" in line] == [
+        "  rule, no longer: warning gone, a: x 1. Why",
+        "  rule, new: warning new, c: y. Why",
+    ]
+    unknown = [
+        "the rules' findings of the running launch were not recorded",
+        "  rule: info stays, b: x 2. Why",
+        "  rule: warning new, c: y. Why",
+    ]
     assert announce(plan)["lines"][-3:] == unknown
 
 
@@ -97,7 +113,10 @@ def test_a_finding_of_any_reason_fits_a_record(length: int) -> None:
 
 
 def test_an_upgrade_that_cannot_be_prepared_is_refused() -> None:
-    assert "no launch is recorded" in announce(upgraded(), [node(name, [], launch=LAUNCH) for name in NODES])["problems"][0]
+    assert (
+        "no launch is recorded"
+        in announce(upgraded(), [node(name, [], launch=LAUNCH) for name in NODES])["problems"][0]
+    )
     earlier = dataclasses.replace(OLD, content={**OLD.content, "plan": {}, "nodes": {}})
     assert "of an earlier release" in announce(upgraded(), running(earlier))["problems"][0]
     alone = upgraded()
@@ -106,7 +125,9 @@ def test_an_upgrade_that_cannot_be_prepared_is_refused() -> None:
     wheels = copy.deepcopy(PLAN)
     for each in wheels["nodes"]:
         each["runtime_mark"] += "wheel\n"
-    assert [line.split(" serves")[0] for line in announce(wheels)["problems"]] == [f"gb10_runtime_wheels: {name}" for name in NODES]
+    assert [line.split(" serves")[0] for line in announce(wheels)["problems"]] == [
+        f"gb10_runtime_wheels: {name}" for name in NODES
+    ]
 
 
 def test_nodes_that_differ_after_a_killed_run_do_not_prevent_the_upgrade() -> None:
@@ -173,25 +194,43 @@ def test_a_prepared_runtime_saves_no_overrides_and_keeps_the_link(tmp_path: Path
     role.write_text(json.dumps([{"ansible.builtin.include_role": call, "vars": given}]), encoding="utf-8")
     end = {"ansible.builtin.debug": {"msg": "added: {{ gb10_plan.node.additions.vllm_patch.environment | to_json }}"}}
     tasks = [{"ansible.builtin.include_role": {"name": "caller"}, "vars": {"common_overrides_save": False}}, end]
-    hosts = {"spark1": {"gb10_plan": {**plan, "nodes": plan["nodes"][:1], "node": plan["nodes"][0]}, "ansible_connection": "local"}}
+    hosts = {
+        "spark1": {
+            "gb10_plan": {**plan, "nodes": plan["nodes"][:1], "node": plan["nodes"][0]},
+            "ansible_connection": "local",
+        }
+    }
     inventory, playbook = tmp_path / "hosts.json", tmp_path / "play.yml"
     inventory.write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
     playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]), encoding="utf-8")
-    done = run(str(playbook), ["--inventory", str(inventory)], {"ANSIBLE_ROLES_PATH": str(tmp_path / "roles")}).assert_unchanged()
+    done = run(
+        str(playbook), ["--inventory", str(inventory)], {"ANSIBLE_ROLES_PATH": str(tmp_path / "roles")}
+    ).assert_unchanged()
     assert 'added: {"VLLM_USE_FLASHINFER_MOE_FP8": "0"}' in done.output.replace('\\"', '"')
 
 
 def test_the_preparation_does_not_touch_the_running_runtime() -> None:
     prepare = load_yaml(read("roles/upgrade/tasks/prepare.yml"))
     by_name = {task["name"]: task for task in prepare}
-    runtime, patched = by_name["Install the runtime next to the running one"], by_name["Prepare NCCL and vLLM's files of the new runtime"]
+    runtime, patched = (
+        by_name["Install the runtime next to the running one"],
+        by_name["Prepare NCCL and vLLM's files of the new runtime"],
+    )
     for task in (runtime, patched):
         assert (task["when"], task["vars"]) == ("not __upgrade_planned.same_runtime", {"common_overrides_save": False})
     assert runtime["ansible.builtin.include_role"]["tasks_from"] == "prepare"
-    assert "runtime.link" not in read("roles/vllm_runtime/tasks/prepare.yml") + read("roles/vllm_runtime/tasks/install.yml")
+    assert "runtime.link" not in read("roles/vllm_runtime/tasks/prepare.yml") + read(
+        "roles/vllm_runtime/tasks/install.yml"
+    )
     assert "runtime.link" in read("roles/vllm_runtime/tasks/runtime.yml")
-    called = {task["ansible.builtin.include_role"]["name"] for task in [*prepare, *patched["block"]] if "ansible.builtin.include_role" in task}
-    assert called == {f"gb10.cluster.{name}" for name in ("vllm_runtime", "model_store", "nccl_sm121_build", "vllm_patch")}
+    called = {
+        task["ansible.builtin.include_role"]["name"]
+        for task in [*prepare, *patched["block"]]
+        if "ansible.builtin.include_role" in task
+    }
+    assert called == {
+        f"gb10.cluster.{name}" for name in ("vllm_runtime", "model_store", "nccl_sm121_build", "vllm_patch")
+    }
     assert by_name["Switch to the prepared launch"]["when"] == "upgrade_confirmed | bool"
 
 
@@ -211,12 +250,22 @@ def test_the_switch_stops_the_old_server_between_the_launch_inputs_and_ray() -> 
         ("gb10", "clients"),
     ]
     stop = load_yaml(read("roles/vllm_serve/tasks/stop_old.yml"))
-    assert [task.get("ansible.builtin.import_tasks", task.get("ansible.builtin.include_tasks")) for task in stop] == ["inputs.yml", "memory.yml"]
+    assert [task.get("ansible.builtin.import_tasks", task.get("ansible.builtin.include_tasks")) for task in stop] == [
+        "inputs.yml",
+        "memory.yml",
+    ]
 
 
-@pytest.mark.parametrize(("invocation", "pid", "shown"), [("b", 7, "stop: 12.5 s, from the stop"), ("a", 7, "stop: none"), ("b", None, "stop: none")])
+@pytest.mark.parametrize(
+    ("invocation", "pid", "shown"),
+    [("b", 7, "stop: 12.5 s, from the stop"), ("a", 7, "stop: none"), ("b", None, "stop: none")],
+)
 def test_the_length_of_the_stop_is_shown(tmp_path: Path, invocation: str, pid: int | None, shown: str) -> None:
-    (end,) = [task for task in load_yaml(read("roles/upgrade/tasks/switch.yml")) if task["name"] == "Show the end of the upgrade"]
+    (end,) = [
+        task
+        for task in load_yaml(read("roles/upgrade/tasks/switch.yml"))
+        if task["name"] == "Show the end of the upgrade"
+    ]
     given = {
         **load_yaml(read("roles/upgrade/vars/main.yml")),
         "gb10_plan": {**upgraded(), "node": {"head": True}},
@@ -225,7 +274,9 @@ def test_the_length_of_the_stop_is_shown(tmp_path: Path, invocation: str, pid: i
         "vllm_serve_smoke": {"answered": 112.52},
     }
     playbook = tmp_path / "play.yml"
-    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [end]}]), encoding="utf-8")
+    playbook.write_text(
+        json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [end]}]), encoding="utf-8"
+    )
     output = run(str(playbook), ["-i", "localhost,", "-c", "local"]).assert_unchanged().output
     lines = [line.strip() for line in output.splitlines()[-3:]]
     assert lines[1].startswith(shown) and lines[2].endswith("gb10_stack: new")

@@ -1,4 +1,5 @@
-"""Each rule is driven from inventory variables and facts of nodes through the plan to its finding, or from where its data declares."""
+"""Each rule is driven from inventory variables and facts of nodes through the plan to its finding, or from where its
+data declares."""
 
 from __future__ import annotations
 
@@ -23,9 +24,20 @@ GIB = 2**30
 GPT_OSS, NVFP4, FP8, UNREAD = "gpt-oss-120b", "nemotron-3-super-120b-a12b-nvfp4", "qwen3.5-122b-a10b-fp8", "org/unread"
 IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
 NGC = {"gb10_stack": "ngc-26.04", "gb10_distributed_executor_backend": "mp", "gb10_runtime_lock": ""}
-OTHER_NGC = {"gb10_runtime": "container", "gb10_container_image": "nvcr.io/nvidia/vllm:26.03-py3", "gb10_distributed_executor_backend": "mp"}
+OTHER_NGC = {
+    "gb10_runtime": "container",
+    "gb10_container_image": "nvcr.io/nvidia/vllm:26.03-py3",
+    "gb10_distributed_executor_backend": "mp",
+}
 IN_IMAGE = {"gb10_runtime": "container", "gb10_container_image": IMAGE}
-THOR = {"gpu": {"gpus": [{"name": "NVIDIA Thor", "capability": "11.0"}], "driver_version": "580.00", "memory_bytes": 128 * 10**9, "reason": ""}}
+THOR = {
+    "gpu": {
+        "gpus": [{"name": "NVIDIA Thor", "capability": "11.0"}],
+        "driver_version": "580.00",
+        "memory_bytes": 128 * 10**9,
+        "reason": "",
+    }
+}
 STOCK_NCCL = {"nccl_sm121_build_enabled": "false"}
 SOCKETS = {"gb10_fabric_topology": "socket", "gb10_fabric_interface": "enp1s0f1np1"}
 
@@ -80,14 +92,22 @@ EXPANDABLE = env(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 CASES: dict[str, Case] = {
     "memory-utilization-ceiling": Case({"gb10_memory_reserve": 8, "gb10_kv_cache_contexts": 0}, count=1),
     "memory-utilization-high": Case({"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.88")}),
-    "memory-utilization-131k": Case({"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.85", gb10_max_model_len=131072)}),
+    "memory-utilization-131k": Case(
+        {"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.85", gb10_max_model_len=131072)}
+    ),
     "kv-cache-bytes": Case({"gb10_model": UNREAD}),
     "fastsafetensors-ngc": Case({**NGC, **args("--load-format", "fastsafetensors")}),
     "fastsafetensors-large": Case(
-        {"gb10_model": "large", "gb10_models": {"large": {"hub": UNREAD, "weights_bytes": 110 * 10**9}}, **args("--load-format", "fastsafetensors")},
+        {
+            "gb10_model": "large",
+            "gb10_models": {"large": {"hub": UNREAD, "weights_bytes": 110 * 10**9}},
+            **args("--load-format", "fastsafetensors"),
+        },
         count=1,
     ),
-    "unequal-memory": Case({"gb10_model": "gpt-oss-20b"}, second={"gpu": {**GPU, "driver_version": "580.142", "memory_bytes": 64 * 10**9}}),
+    "unequal-memory": Case(
+        {"gb10_model": "gpt-oss-20b"}, second={"gpu": {**GPU, "driver_version": "580.142", "memory_bytes": 64 * 10**9}}
+    ),
     "sleep-mode": Case(args("--enable-sleep-mode")),
     "flashinfer-autotune": Case(args("--enable-flashinfer-autotune")),
     "expandable-segments": Case(EXPANDABLE),
@@ -102,7 +122,8 @@ CASES: dict[str, Case] = {
     "flashinfer-fp8": Case({"gb10_model": FP8, **args("--attention-backend", "FLASHINFER")}),
     "fp4-moe-path": Case({"gb10_model": NVFP4, **args("--moe-backend", "cutlass")}),
     "flashinfer-moe-fp4": Case(
-        {"gb10_model": NVFP4, **args("--moe-backend", "auto"), **env(VLLM_USE_FLASHINFER_MOE_FP4="1")}, lock=release("0.19.0")
+        {"gb10_model": NVFP4, **args("--moe-backend", "auto"), **env(VLLM_USE_FLASHINFER_MOE_FP4="1")},
+        lock=release("0.19.0"),
     ),
     "moe-backend-datacentre": Case(args("--moe-backend", "flashinfer_trtllm")),
     "moe-backend-triton-nvfp4": Case({"gb10_model": NVFP4, **args("--moe-backend", "triton")}),
@@ -112,7 +133,12 @@ CASES: dict[str, Case] = {
     "fp8-cutlass": Case({"gb10_model": FP8, "vllm_patch_state": "absent"}, lock=release("0.19.0")),
     "speculative-decoding": Case(DRAFT),
     "max-tokens-reasoning": Case({"vllm_serve_smoke_tokens": 8}),
-    "reasoning-parser": Case({"gb10_model": "own", "gb10_models": {"own": {"hub": UNREAD, "reasoning": True, "config": {"model_type": "qwen3"}}}}),
+    "reasoning-parser": Case(
+        {
+            "gb10_model": "own",
+            "gb10_models": {"own": {"hub": UNREAD, "reasoning": True, "config": {"model_type": "qwen3"}}},
+        }
+    ),
     "bridge-network": Case({**IN_IMAGE, "gb10_container_args": ["--network=bridge"]}),
     "nccl-ib-hca-unset": Case(env(NCCL_IB_HCA="")),
     "nccl-ib-hca-half": Case(env(NCCL_IB_HCA="=rocep1s0f1")),
@@ -121,7 +147,9 @@ CASES: dict[str, Case] = {
     "tp-over-sockets": Case({**SOCKETS, "gb10_tensor_parallel_size": 2}),
     "tp-thor": Case({**SOCKETS, "gb10_tensor_parallel_size": 2}, second=THOR),
     "mixed-transport": Case({**SOCKETS, **env(NCCL_IB_DISABLE="0")}, second=THOR),
-    "tensor-parallel-size": Case({"gb10_model": UNREAD, "gb10_fabric_topology": "switch", "gb10_tensor_parallel_size": 3}, count=3),
+    "tensor-parallel-size": Case(
+        {"gb10_model": UNREAD, "gb10_fabric_topology": "switch", "gb10_tensor_parallel_size": 3}, count=3
+    ),
     "pipeline-speed": Case({"gb10_pipeline_parallel_size": 2}),
     "ring-environment": Case({"gb10_fabric_topology": "ring", **env(NCCL_IB_MERGE_NICS="1")}, count=3),
     "ring-nccl": Case(
@@ -138,7 +166,12 @@ CASES: dict[str, Case] = {
         IN_IMAGE,
         second={
             "additions": {
-                "vllm_patch": {"runtime": IMAGE, "environment": {"VLLM_DISABLED_KERNELS": "CutlassNvFp4LinearKernel"}, "flags": [], "files": {}}
+                "vllm_patch": {
+                    "runtime": IMAGE,
+                    "environment": {"VLLM_DISABLED_KERNELS": "CutlassNvFp4LinearKernel"},
+                    "flags": [],
+                    "files": {},
+                }
             }
         },
     ),
@@ -160,7 +193,8 @@ CASES: dict[str, Case] = {
 }
 
 
-#: Rules that no plan can fire: variables from which the plan refuses or sets the value, and the command that a host runs.
+#: Rules that no plan can fire: variables from which the plan refuses or sets the value, and the command that a host
+#: runs.
 OUTSIDE: dict[str, tuple[Case, list[str], dict[str, str]]] = {
     "memory-utilization-default": (Case({"gb10_model": UNREAD}), [], {}),
     "host-ip": (Case(env(VLLM_HOST_IP="127.0.0.1")), ["--tensor-parallel-size", "2"], {"VLLM_HOST_IP": "127.0.0.1"}),

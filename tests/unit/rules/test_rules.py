@@ -38,7 +38,14 @@ CLEAN: dict[str, Any] = {
     "api_key": False,
     "nccl": "2.30.7",
     "smoke_tokens": 512,
-    "model": {"name": "openai/gpt-oss-120b", "type": "gpt_oss", "scheme": "mxfp4", "moe": True, "reasoning": True, "weights_bytes": 65 * 10**9},
+    "model": {
+        "name": "openai/gpt-oss-120b",
+        "type": "gpt_oss",
+        "scheme": "mxfp4",
+        "moe": True,
+        "reasoning": True,
+        "weights_bytes": 65 * 10**9,
+    },
     "arguments": {
         "--tensor-parallel-size": "2",
         "--max-model-len": "131072",
@@ -110,14 +117,26 @@ def container(image: str, **others: Any) -> dict[str, Any]:
 
 #: By rule: changes that fire it, and similar changes that do not.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "memory-utilization-ceiling": ({"arguments": {"--gpu-memory-utilization": "0.91"}}, {"arguments": {"--gpu-memory-utilization": "0.90"}}),
-    "memory-utilization-high": ({"arguments": {"--gpu-memory-utilization": "0.88"}}, {"arguments": {"--gpu-memory-utilization": "0.87"}}),
-    "memory-utilization-default": ({"arguments": {"--gpu-memory-utilization": None}}, {"arguments": {"--gpu-memory-utilization": "0.5"}}),
+    "memory-utilization-ceiling": (
+        {"arguments": {"--gpu-memory-utilization": "0.91"}},
+        {"arguments": {"--gpu-memory-utilization": "0.90"}},
+    ),
+    "memory-utilization-high": (
+        {"arguments": {"--gpu-memory-utilization": "0.88"}},
+        {"arguments": {"--gpu-memory-utilization": "0.87"}},
+    ),
+    "memory-utilization-default": (
+        {"arguments": {"--gpu-memory-utilization": None}},
+        {"arguments": {"--gpu-memory-utilization": "0.5"}},
+    ),
     "memory-utilization-131k": (
         {"arguments": {"--gpu-memory-utilization": "0.85", "--max-model-len": "128K"}},
         {"arguments": {"--gpu-memory-utilization": "0.85", "--max-model-len": "128k"}},
     ),
-    "kv-cache-bytes": ({"arguments": {"--kv-cache-memory-bytes": None}}, {"arguments": {"--kv-cache-memory-bytes": "1"}}),
+    "kv-cache-bytes": (
+        {"arguments": {"--kv-cache-memory-bytes": None}},
+        {"arguments": {"--kv-cache-memory-bytes": "1"}},
+    ),
     "fastsafetensors-ngc": (
         container(NGC, arguments={"--load-format": "fastsafetensors"}),
         container("nvcr.io/nvidia/vllm:26.05-py3", arguments={"--load-format": "fastsafetensors"}),
@@ -137,15 +156,24 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:False"}},
     ),
     "expandable-segments-connector": (
-        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "arguments": {"--kv-offloading-size": "8"}},
+        {
+            "environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
+            "arguments": {"--kv-offloading-size": "8"},
+        },
         {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
     ),
     "swap-space": ({"release": "0.17.1"}, {"release": "0.17.1", "arguments": {"--swap-space": "0"}}),
     "page-cache-counted": ({"release": "0.19.0"}, {"release": "0.20.0"}),
     "load-pressure": ({"release": "0.23.0"}, {"release": "0.24.0"}),
-    "enforce-eager": ({"arguments": {"--enforce-eager": True}}, {"arguments": {"--enforce-eager": True}, "second": THOR}),
+    "enforce-eager": (
+        {"arguments": {"--enforce-eager": True}},
+        {"arguments": {"--enforce-eager": True}, "second": THOR},
+    ),
     "nccl-arm-hang": ({"nccl": "2.29.2"}, {"nccl": "2.29.3"}),
-    "breakable-cudagraph": ({"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}}, {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "0"}}),
+    "breakable-cudagraph": (
+        {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}},
+        {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "0"}},
+    ),
     "cudagraph-mode": (
         {"arguments": {"--compilation-config": '{"cudagraph_mode": "PIECEWISE"}'}},
         {"arguments": {"--compilation-config.cudagraph_mode": "FULL_AND_PIECEWISE"}},
@@ -159,7 +187,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"release": "0.19.0", "model": NVFP4},
         {"release": "0.19.0", "model": NVFP4, "environment": {"VLLM_USE_FLASHINFER_MOE_FP4": "0"}},
     ),
-    "moe-backend-datacentre": ({"arguments": {"--moe-backend": "flashinfer_trtllm"}}, {"arguments": {"--moe-backend": "flashinfer_b12x"}}),
+    "moe-backend-datacentre": (
+        {"arguments": {"--moe-backend": "flashinfer_trtllm"}},
+        {"arguments": {"--moe-backend": "flashinfer_b12x"}},
+    ),
     "moe-backend-triton-nvfp4": (
         {"model": NVFP4, "arguments": {"--kernel-config": '{"moe_backend": "triton"}'}},
         {"model": {**NVFP4, "scheme": "fp8"}, "arguments": {"--kernel-config": '{"moe_backend": "triton"}'}},
@@ -180,15 +211,27 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"release": "0.20.2+cu129", "model": DENSE_FP8},
         {"release": "0.20.2+cu130", "model": DENSE_FP8},
     ),
-    "speculative-decoding": ({"arguments": {"--speculative-config.method": "mtp"}}, {"arguments": {"--speculative-config": None}}),
+    "speculative-decoding": (
+        {"arguments": {"--speculative-config.method": "mtp"}},
+        {"arguments": {"--speculative-config": None}},
+    ),
     "max-tokens-reasoning": ({"smoke_tokens": 511}, {"smoke_tokens": 8, "model": {"reasoning": False}}),
     "reasoning-parser": (
         {"model": {"type": "qwen3", "scheme": "none", "moe": False}},
         {"model": {"type": "qwen3", "scheme": "none", "moe": False}, "arguments": {"--reasoning-parser": "qwen3"}},
     ),
-    "bridge-network": (container("a@sha256:1", network="bridge"), container("a@sha256:1", network="bridge", count=1, tensor_parallel_size=1)),
-    "nccl-ib-hca-unset": ({"environment": {"NCCL_IB_HCA": None}}, {"environment": {"NCCL_IB_HCA": None}, "transport": "socket"}),
-    "nccl-ib-hca-half": ({"environment": {"NCCL_IB_HCA": "=rocep1s0f1:1"}}, {"environment": {"NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}}),
+    "bridge-network": (
+        container("a@sha256:1", network="bridge"),
+        container("a@sha256:1", network="bridge", count=1, tensor_parallel_size=1),
+    ),
+    "nccl-ib-hca-unset": (
+        {"environment": {"NCCL_IB_HCA": None}},
+        {"environment": {"NCCL_IB_HCA": None}, "transport": "socket"},
+    ),
+    "nccl-ib-hca-half": (
+        {"environment": {"NCCL_IB_HCA": "=rocep1s0f1:1"}},
+        {"environment": {"NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
+    ),
     "nccl-gid-index": ({"environment": {"NCCL_IB_GID_INDEX": ""}}, {"environment": {"NCCL_IB_TC": "3"}}),
     "roce-disabled": ({"environment": SOCKETS}, {"environment": SOCKETS, "node": {"fabric": {"NCCL_IB_DISABLE": "1"}}}),
     "tp-over-sockets": (
@@ -197,9 +240,18 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "tp-thor": (
         {"environment": SOCKETS, "transport": "socket", "second": THOR},
-        {"environment": SOCKETS, "transport": "socket", "second": THOR, "tensor_parallel_size": 1, "pipeline_parallel_size": 2},
+        {
+            "environment": SOCKETS,
+            "transport": "socket",
+            "second": THOR,
+            "tensor_parallel_size": 1,
+            "pipeline_parallel_size": 2,
+        },
     ),
-    "mixed-transport": ({"second": THOR, "transport": "socket"}, {"second": THOR, "transport": "socket", "environment": SOCKETS}),
+    "mixed-transport": (
+        {"second": THOR, "transport": "socket"},
+        {"second": THOR, "transport": "socket", "environment": SOCKETS},
+    ),
     "tensor-parallel-size": ({"tensor_parallel_size": 3, "count": 3}, {"tensor_parallel_size": 4, "count": 4}),
     "pipeline-speed": (
         {"tensor_parallel_size": 1, "pipeline_parallel_size": 2},
@@ -209,11 +261,17 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"topology": "ring", "environment": RING, "count": 4, "tensor_parallel_size": 4},
         {"topology": "ring", "environment": RING, "count": 3, "tensor_parallel_size": 1, "pipeline_parallel_size": 3},
     ),
-    "ring-nccl": ({"topology": "ring", "environment": RING, "nccl": "2.29.3"}, {"topology": "ring", "environment": RING, "nccl": "2.30.4"}),
+    "ring-nccl": (
+        {"topology": "ring", "environment": RING, "nccl": "2.29.3"},
+        {"topology": "ring", "environment": RING, "nccl": "2.30.4"},
+    ),
     "host-ip": ({"own": {"VLLM_HOST_IP": "10.110.0.1"}}, {"own": {"VLLM_HOST_IP": "10.110.0.9"}}),
     "socket-interface": ({"own": {"GLOO_SOCKET_IFNAME": None}}, {"own": {"GLOO_SOCKET_IFNAME": "eth1"}}),
     "gpudirect-rdma": ({"environment": {"NCCL_NET_GDR_LEVEL": "SYS"}}, {"environment": {"NCCL_NET_GDR_LEVEL": "0"}}),
-    "nccl-net-plugin": (container(NGC, executor="mp"), container(NGC, executor="mp", environment={"NCCL_NET_PLUGIN": "none"})),
+    "nccl-net-plugin": (
+        container(NGC, executor="mp"),
+        container(NGC, executor="mp", environment={"NCCL_NET_PLUGIN": "none"}),
+    ),
     "nccl-cross-nic": (
         {"environment": {"NCCL_CROSS_NIC": "1", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
         {"environment": {"NCCL_CROSS_NIC": "0", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
@@ -228,14 +286,20 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "driver-old": ({"node": {"driver": "580.82.07"}}, {"node": {"driver": "580.95.05"}}),
     "driver-differs": ({"second": {"driver": "580.178.04"}}, {"second": THOR, "environment": SOCKETS}),
     "kernel-differs": ({"second": {"kernel": "6.17.0-1031-nvidia"}}, {"second": {"kernel": ""}}),
-    "kernel-cma": ({"node": {"cma_free_bytes": 9 * GIB}}, {"node": {"cma_free_bytes": 9 * GIB, "cma_total_bytes": 10 * GIB}}),
+    "kernel-cma": (
+        {"node": {"cma_free_bytes": 9 * GIB}},
+        {"node": {"cma_free_bytes": 9 * GIB, "cma_total_bytes": 10 * GIB}},
+    ),
     "kernel-7-0-0-1019": ({"node": {"kernel": "7.0.0-1019-nvidia"}}, {"node": {"kernel": "7.0.0-1020-nvidia"}}),
     "kernel-6-17-0-1008": ({"node": {"kernel": "6.17.0-1008-nvidia"}}, {"node": {"kernel": "6.17.0-1031-nvidia"}}),
     "ray-memory-monitor": (
         {"environment": {"RAY_memory_monitor_refresh_ms": None, "RAY_memory_usage_threshold": "1.0"}},
         {"environment": {"RAY_memory_monitor_refresh_ms": None}, "executor": "mp"},
     ),
-    "ray-missing": (container("nvcr.io/nvidia/vllm:26.05.post1-py3"), container("nvcr.io/nvidia/vllm:26.05.post1-py3", executor="mp")),
+    "ray-missing": (
+        container("nvcr.io/nvidia/vllm:26.05.post1-py3"),
+        container("nvcr.io/nvidia/vllm:26.05.post1-py3", executor="mp"),
+    ),
     "nnodes-ray": ({"arguments": {"--nnodes": "2"}}, {"arguments": {"--nnodes": "2"}, "executor": "mp"}),
     "image-not-pinned": (container("eugr/spark-vllm"), container("vllm/vllm-openai:v0.32.0", executor="mp")),
     "triton-ptxas": (container(NGC), container(NGC, environment={"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"})),
@@ -296,7 +360,11 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.24.0"}, False),
         ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.19.0", "arguments": {"--moe-backend": "marlin"}}, False),
         ("marlin-atomic-add", {"model": INT4, "environment": NO_ATOMIC_ADD}, True),
-        ("marlin-atomic-add", {"model": DENSE_FP8, "arguments": {"--quantization": "gptq_marlin"}, "environment": NO_ATOMIC_ADD}, True),
+        (
+            "marlin-atomic-add",
+            {"model": DENSE_FP8, "arguments": {"--quantization": "gptq_marlin"}, "environment": NO_ATOMIC_ADD},
+            True,
+        ),
         # The default for experts in MXFP4, such as gpt-oss's.
         ("marlin-atomic-add", {"environment": NO_ATOMIC_ADD}, True),
         ("marlin-atomic-add", {"environment": NO_ATOMIC_ADD, "arguments": {"--moe-backend": "triton"}}, False),
@@ -307,9 +375,21 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         # Only NVIDIA's images contain the plugin.
         ("nccl-net-plugin", container("vllm/vllm-openai:v0.33.0", executor="mp"), False),
         ("mxfp4-checkpoint", {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "deepseek_v4"}}, False),
-        ("mxfp4-checkpoint", {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "deepseek_v4"}, "release": "0.19.0"}, True),
+        (
+            "mxfp4-checkpoint",
+            {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "deepseek_v4"}, "release": "0.19.0"},
+            True,
+        ),
         ("fp8-cutlass", {"model": DENSE_FP8, "release": "0.18.1"}, True),
-        ("fp8-cutlass", {"model": DENSE_FP8, "release": "0.18.1", "environment": {"VLLM_DISABLED_KERNELS": "CutlassFP8ScaledMMLinearKernel"}}, False),
+        (
+            "fp8-cutlass",
+            {
+                "model": DENSE_FP8,
+                "release": "0.18.1",
+                "environment": {"VLLM_DISABLED_KERNELS": "CutlassFP8ScaledMMLinearKernel"},
+            },
+            False,
+        ),
         ("max-tokens-reasoning", {"arguments": {"--override-generation-config": '{"max_new_tokens": 256}'}}, True),
         ("max-tokens-reasoning", {"arguments": {"--override-generation-config": "no JSON"}}, False),
         ("host-ip", {"own": {"VLLM_HOST_IP": None}}, True),
@@ -334,20 +414,50 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1"}, "transport": "socket"}, False),
         ("idle-stall", {"release": "0.27.1", "count": 4, "tensor_parallel_size": 4}, False),
         ("idle-stall", {"release": "0.26.0", "count": 4, "tensor_parallel_size": 4, "arguments": DRAFT}, False),
-        ("idle-stall", {"release": "0.27.0", "count": 3, "tensor_parallel_size": 1, "pipeline_parallel_size": 3, "arguments": DRAFT}, False),
-        ("expandable-segments-connector", {"release": "0.21.0", "arguments": CONNECTOR, "environment": EXPANDABLE}, False),
+        (
+            "idle-stall",
+            {
+                "release": "0.27.0",
+                "count": 3,
+                "tensor_parallel_size": 1,
+                "pipeline_parallel_size": 3,
+                "arguments": DRAFT,
+            },
+            False,
+        ),
+        (
+            "expandable-segments-connector",
+            {"release": "0.21.0", "arguments": CONNECTOR, "environment": EXPANDABLE},
+            False,
+        ),
         ("expandable-segments-connector", {"arguments": CONNECTOR, "environment": EXPANDABLE}, True),
-        ("expandable-segments-connector", {"arguments": {**CONNECTOR, "--enable-sleep-mode": True}, "environment": EXPANDABLE}, False),
-        ("expandable-segments-connector", {"arguments": CONNECTOR, "environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}, False),
+        (
+            "expandable-segments-connector",
+            {"arguments": {**CONNECTOR, "--enable-sleep-mode": True}, "environment": EXPANDABLE},
+            False,
+        ),
+        (
+            "expandable-segments-connector",
+            {"arguments": CONNECTOR, "environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}},
+            False,
+        ),
         ("api-without-key", {"api_host": "::1"}, False),
         ("api-without-key", {"api_host": "10.110.0.1"}, True),
         ("image-not-pinned", container("registry.example:5000/vllm:nightly-20261015"), True),
         ("image-not-pinned", container("registry.example:5000/vllm:nightly@sha256:1"), False),
         ("ray-missing", container("vllm/vllm-openai:v0.27.1-aarch64"), True),
         ("ray-missing", container("vllm/vllm-openai:v0.17.1"), False),
-        ("memory-utilization-131k", {"arguments": {"--gpu-memory-utilization": "0.85"}, "count": 1, "tensor_parallel_size": 1}, False),
+        (
+            "memory-utilization-131k",
+            {"arguments": {"--gpu-memory-utilization": "0.85"}, "count": 1, "tensor_parallel_size": 1},
+            False,
+        ),
         ("memory-utilization-131k", {"arguments": UNSAID, "model": {"positions": 131072}}, True),
-        ("memory-utilization-131k", {"arguments": {**UNSAID, "--max-model-len": "auto"}, "model": {"positions": 131072}}, True),
+        (
+            "memory-utilization-131k",
+            {"arguments": {**UNSAID, "--max-model-len": "auto"}, "model": {"positions": 131072}},
+            True,
+        ),
         ("memory-utilization-131k", {"arguments": UNSAID, "model": {"positions": 40960}}, False),
         ("memory-utilization-131k", {"arguments": UNSAID}, False),
         ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}}, True),
@@ -360,7 +470,11 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("bridge-network", container("a@sha256:1", container={"--ipc": ("gb10_container_args[0]", "private")}), True),
         ("bridge-network", container("a@sha256:1", container={"--ipc": ("gb10_container_args[0]", "host")}), False),
         ("bridge-network", container("a@sha256:1", container={"--pid": ("gb10_container_args[0]", "host")}), True),
-        ("bridge-network", container("a@sha256:1", container={"--pid": ("gb10_container_args[0]", "host")}, executor="mp"), False),
+        (
+            "bridge-network",
+            container("a@sha256:1", container={"--pid": ("gb10_container_args[0]", "host")}, executor="mp"),
+            False,
+        ),
     ],
 )
 def test_other_ways_into_a_rule(rule: str, changes: dict[str, Any], fires: bool) -> None:
@@ -399,23 +513,41 @@ def test_an_unknown_release_counts_as_new(release: str) -> None:
 
 def test_what_is_not_known_is_not_held_against_anybody() -> None:
     node = {"driver": "", "kernel": "", "memory_bytes": 0}
-    assert serve_rules.lint(situation(nccl="", node=node, model={"type": "", "scheme": "unknown", "weights_bytes": None}), {}) == []
+    assert (
+        serve_rules.lint(
+            situation(nccl="", node=node, model={"type": "", "scheme": "unknown", "weights_bytes": None}), {}
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize(("topology", "count"), [("direct", 2), ("switch", 4), ("ring", 3), ("ring", 4)])
 def test_the_environment_of_the_plan_passes(topology: str, count: int) -> None:
     hcas = ["rocep1s0f1", "roceP2p1s0f1"]
     kept = {name: None for name in PLAN["nodes"][0]["environment"] if name.startswith(("NCCL", "UCX"))}
-    own: dict[str, str | None] = {**kept, **fabric_environment.variables(topology, count, "10.110.0.1", "enp1s0f1np1", hcas)}
+    own: dict[str, str | None] = {
+        **kept,
+        **fabric_environment.variables(topology, count, "10.110.0.1", "enp1s0f1np1", hcas),
+    }
     del own["VLLM_HOST_IP"]
     split = {"tensor_parallel_size": 1, "pipeline_parallel_size": 3} if count == 3 else {"tensor_parallel_size": count}
     assert serve_rules.lint(situation(environment=own, count=count, topology=topology, **split), {}) == []
 
 
 def test_a_mixed_cluster_as_the_plan_starts_it_passes() -> None:
-    environment = {**fabric_environment.variables("socket", 2, "10.0.0.1", "eth0", []), "NCCL_IB_HCA": None, "NCCL_IB_MERGE_NICS": None}
+    environment = {
+        **fabric_environment.variables("socket", 2, "10.0.0.1", "eth0", []),
+        "NCCL_IB_HCA": None,
+        "NCCL_IB_MERGE_NICS": None,
+    }
     del environment["VLLM_HOST_IP"]
-    changes = {"topology": "socket", "transport": "socket", "tensor_parallel_size": 1, "pipeline_parallel_size": 2, "second": THOR}
+    changes = {
+        "topology": "socket",
+        "transport": "socket",
+        "tensor_parallel_size": 1,
+        "pipeline_parallel_size": 2,
+        "second": THOR,
+    }
     changes |= {"node": {"fabric": environment}}
     own = {"VLLM_DISABLED_KERNELS": "a rank of another GPU may need others"}
     assert serve_rules.lint(situation(environment=environment, own=own, **changes), {}) == []
@@ -428,12 +560,17 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_findings_are_sorted_and_plain() -> None:
-    findings = serve_rules.lint(situation(arguments={"--enforce-eager": True, "--gpu-memory-utilization": "0.95"}, api_host="0.0.0.0"), {})
+    findings = serve_rules.lint(
+        situation(arguments={"--enforce-eager": True, "--gpu-memory-utilization": "0.95"}, api_host="0.0.0.0"), {}
+    )
     assert [finding.rule for finding in findings] == ["memory-utilization-ceiling", "api-without-key", "enforce-eager"]
     assert json.loads(json.dumps(findings[0].facts()))["path"] == "gb10_vllm_extra_args.--gpu-memory-utilization"
     assert [finding.rule for finding in serve_rules.stopping(findings)] == ["memory-utilization-ceiling"]
     assert len(serve_rules.stopping(findings, serve_rules.WARNING)) == 3
-    assert [finding.path for finding in serve_rules.on_host(findings)][::2] == ["argv.--gpu-memory-utilization", "argv.--enforce-eager"]
+    assert [finding.path for finding in serve_rules.on_host(findings)][::2] == [
+        "argv.--gpu-memory-utilization",
+        "argv.--enforce-eager",
+    ]
 
 
 def test_a_waiver_keeps_the_finding_and_lets_it_pass() -> None:
@@ -441,7 +578,9 @@ def test_a_waiver_keeps_the_finding_and_lets_it_pass() -> None:
     (finding,) = serve_rules.lint(high, {"memory-utilization-ceiling": " measured here "})
     assert (finding.severity, finding.waived) == ("error", "measured here")
     assert serve_rules.stopping([finding]) == []
-    assert serve_rules.report([finding])[0].startswith("error (waived: measured here) memory-utilization-ceiling, gb10_vllm_extra_args.--gpu-mem")
+    assert serve_rules.report([finding])[0].startswith(
+        "error (waived: measured here) memory-utilization-ceiling, gb10_vllm_extra_args.--gpu-mem"
+    )
 
 
 def test_an_error_without_a_waiver_is_a_problem_of_its_place() -> None:
@@ -465,7 +604,11 @@ def test_a_problem_that_is_not_of_an_argument_keeps_its_place() -> None:
 
 def test_a_waiver_that_is_not_needed_is_said() -> None:
     (finding,) = serve_rules.lint(situation(), {"enforce-eager": "why not"})
-    assert (finding.rule, finding.severity, finding.path) == ("waiver-unused", "info", "gb10_serve_waivers.enforce-eager")
+    assert (finding.rule, finding.severity, finding.path) == (
+        "waiver-unused",
+        "info",
+        "gb10_serve_waivers.enforce-eager",
+    )
 
 
 def test_wrong_waivers_are_listed_together() -> None:
@@ -513,12 +656,26 @@ HOST = {
 
 def test_a_host_and_its_command_make_a_situation() -> None:
     own = {"--reasoning-parser": "qwen3", "--enable-flashinfer-autotune": False}
-    arguments = {"--tensor-parallel-size": "2", "--gpu-memory-utilization": "0.8", "--kv-cache-memory-bytes": "24G", **own}
+    arguments = {
+        "--tensor-parallel-size": "2",
+        "--gpu-memory-utilization": "0.8",
+        "--kv-cache-memory-bytes": "24G",
+        **own,
+    }
     environment = {"VLLM_HOST_IP": "10.0.0.1", "NCCL_IB_HCA": "rocep1s0f0"}
     config = {"model_type": "a", "text_config": {"num_experts": 128}, "quantization_config": {"quant_method": "fp8"}}
     seen = serve_situation.of_host(arguments, environment, "0.32.0", HOST, config)
     assert (seen.transport, seen.api_host, seen.runtime) == ("roce", "0.0.0.0", "native")
-    model = {"name": "", "type": "a", "scheme": "fp8", "moe": True, "reasoning": True, "weights_bytes": None, "positions": 0, "kv_dtype": "bfloat16"}
+    model = {
+        "name": "",
+        "type": "a",
+        "scheme": "fp8",
+        "moe": True,
+        "reasoning": True,
+        "weights_bytes": None,
+        "positions": 0,
+        "kv_dtype": "bfloat16",
+    }
     assert vars(seen.model) | {"name": ""} == model
     assert [finding.rule for finding in serve_rules.lint(seen, {})] == [
         "kernel-cma",
@@ -539,7 +696,13 @@ def test_a_host_with_a_cable_shows_that_sockets_replace_roce() -> None:
     assert found(HOST, sockets) == ["'1' on spark1"]
     assert found(HOST, {"NCCL_NET": "Socket"}) == ["'Socket' on spark1"]
     down = {"rocep1s0f0": {**HOST["rdma"]["rocep1s0f0"], "state": "DOWN"}}
-    assert found({**HOST, "rdma": down}, sockets) == found({**HOST, "rdma": {}}, sockets) == found(HOST, {}) == found(HOST, sockets, "1") == []
+    assert (
+        found({**HOST, "rdma": down}, sockets)
+        == found({**HOST, "rdma": {}}, sockets)
+        == found(HOST, {})
+        == found(HOST, sockets, "1")
+        == []
+    )
 
 
 def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> None:
@@ -668,21 +831,56 @@ def test_a_finding_about_nodes_names_the_different_one() -> None:
             "gb10_container_args[3]",
             "none",
         ),
-        ("bridge-network", container("a@sha256:1", container={"--user": ("gb10_container_args[0]", "0")}), "gb10_container_args[0]", "--user=0"),
-        ("tp-over-sockets", {"environment": SOCKETS, "transport": "socket"}, "gb10_tensor_parallel_size", "2 over sockets"),
-        ("memory-utilization-131k", {"arguments": {**UNSAID, "--max-model-len": "0"}, "model": {"positions": 131072}}, "", ""),
+        (
+            "bridge-network",
+            container("a@sha256:1", container={"--user": ("gb10_container_args[0]", "0")}),
+            "gb10_container_args[0]",
+            "--user=0",
+        ),
+        (
+            "tp-over-sockets",
+            {"environment": SOCKETS, "transport": "socket"},
+            "gb10_tensor_parallel_size",
+            "2 over sockets",
+        ),
+        (
+            "memory-utilization-131k",
+            {"arguments": {**UNSAID, "--max-model-len": "0"}, "model": {"positions": 131072}},
+            "",
+            "",
+        ),
         (
             "memory-utilization-131k",
             {"arguments": UNSAID, "model": {"positions": 131072}},
             "gb10_vllm_extra_args.--gpu-memory-utilization",
             "0.85 at 131072 tokens",
         ),
-        ("fp4-moe-path", {"model": NVFP4}, "gb10_vllm_extra_args.--moe-backend", "not given, so vLLM uses CUTLASS for NVFP4"),
+        (
+            "fp4-moe-path",
+            {"model": NVFP4},
+            "gb10_vllm_extra_args.--moe-backend",
+            "not given, so vLLM uses CUTLASS for NVFP4",
+        ),
         ("nnodes-ray", {"arguments": {"--nnodes": "2"}}, "gb10_vllm_extra_args.--nnodes", "2 with Ray"),
-        ("kv-cache-bytes", {"arguments": {"--kv-cache-memory-bytes": None}}, "gb10_vllm_extra_args.--kv-cache-memory-bytes", "not given"),
+        (
+            "kv-cache-bytes",
+            {"arguments": {"--kv-cache-memory-bytes": None}},
+            "gb10_vllm_extra_args.--kv-cache-memory-bytes",
+            "not given",
+        ),
         ("ring-nccl", {"topology": "ring", "environment": RING, "nccl": "2.29.3"}, "nccl", "2.29.3"),
-        ("nccl-ib-hca-half", {"own": {"NCCL_IB_HCA": "rocep1s0f1,rocep1s0f0,roceP2p1s0f0"}}, "gb10_extra_env.NCCL_IB_HCA", ""),
-        ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1"}}, "gb10_extra_env.NCCL_CROSS_NIC", "'1' on spark1, spark2"),
+        (
+            "nccl-ib-hca-half",
+            {"own": {"NCCL_IB_HCA": "rocep1s0f1,rocep1s0f0,roceP2p1s0f0"}},
+            "gb10_extra_env.NCCL_IB_HCA",
+            "",
+        ),
+        (
+            "nccl-cross-nic",
+            {"environment": {"NCCL_CROSS_NIC": "1"}},
+            "gb10_extra_env.NCCL_CROSS_NIC",
+            "'1' on spark1, spark2",
+        ),
         ("socket-interface", {"own": {"NCCL_SOCKET_IFNAME": ""}}, "gb10_extra_env.NCCL_SOCKET_IFNAME", "'' on spark2"),
     ],
 )
@@ -719,7 +917,12 @@ def test_what_is_known_about_a_model() -> None:
     assert (model.moe, model.reasoning, model.positions) == (False, False, 40960)
     assert serve_situation.of_host({}, {}, "0.32.0", HOST, {**config, "num_local_experts": 2}).model.moe
     node = serve_situation.of_host({}, {"A": "1"}, "0.32.0", HOST, None).nodes[0]
-    assert (node.memory_bytes, node.cma_free_bytes, node.cma_total_bytes, node.driver) == (121 * GIB, 9751552 * 1024, 0, "590.48.01")
+    assert (node.memory_bytes, node.cma_free_bytes, node.cma_total_bytes, node.driver) == (
+        121 * GIB,
+        9751552 * 1024,
+        0,
+        "590.48.01",
+    )
     assert (node.name, node.head, node.capability, node.environment) == ("spark1", True, "12.1", {"A": "1"})
 
 
@@ -730,17 +933,24 @@ def test_an_argument_as_text_and_as_a_number() -> None:
     assert [view.number(f"--{name}") for name in "abcdefgh"] == [1500, 2048, 3e9, 4 * GIB, 5e5, 2**20, None, None]
     assert [view.argument(f"--{name}") for name in "hijk"] == ["a 1", '{"a": 1}', "", ""]
     assert View(Situation(arguments={"--x": '{"a": false, "b": null}'}), ()).member("--x", "a") == "False"
-    assert [View(Situation(arguments={"--x": text}), ()).member("--x", "b") for text in ('{"b": null}', "[]", "{", '"b"')] == [""] * 4
+    assert [
+        View(Situation(arguments={"--x": text}), ()).member("--x", "b") for text in ('{"b": null}', "[]", "{", '"b"')
+    ] == [""] * 4
 
 
 def test_the_ranks_of_a_command_are_those_of_its_sizes() -> None:
     sizes = [(1, 1, 1), (1, 2, 1), (1, 2, 2), (3, 1, 1)]
-    views = [View(situation(count=count, tensor_parallel_size=tensor, pipeline_parallel_size=stages), ()) for count, tensor, stages in sizes]
+    views = [
+        View(situation(count=count, tensor_parallel_size=tensor, pipeline_parallel_size=stages), ())
+        for count, tensor, stages in sizes
+    ]
     assert [(view.ranks, view.roce) for view in views] == [(1, False), (2, True), (4, True), (3, True)]
     assert View(Situation(), ()).ranks == 1
 
 
 @pytest.mark.parametrize(("stages", "said"), [(1, ""), (2, ", with 2 pipeline stages")])
 def test_sockets_are_reported_with_the_stages_that_follow(stages: int, said: str) -> None:
-    (finding, *_others) = found("roce-disabled", environment={"NCCL_IB_DISABLE": "1"}, count=4, pipeline_parallel_size=stages)
+    (finding, *_others) = found(
+        "roce-disabled", environment={"NCCL_IB_DISABLE": "1"}, count=4, pipeline_parallel_size=stages
+    )
     assert finding.found.partition("spark1, spark1")[2] == said

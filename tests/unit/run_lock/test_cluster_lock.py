@@ -74,7 +74,11 @@ JSON = nested(SCALARS)
 FIELDS = st.sampled_from(["id", "since", "taken", "owner", "user", "host", "playbook", "boot", "pid", "started"])
 
 
-@given(st.text() | JSON.map(json.dumps) | st.tuples(FIELDS, JSON).map(lambda field: json.dumps(changed(**{field[0]: field[1]}))))
+@given(
+    st.text()
+    | JSON.map(json.dumps)
+    | st.tuples(FIELDS, JSON).map(lambda field: json.dumps(changed(**{field[0]: field[1]})))
+)
 def test_no_text_raises_anything_but_its_own_error(text: str) -> None:
     try:
         found = cluster_lock.parse(text)
@@ -115,7 +119,10 @@ def test_only_the_same_machine_knows_that_a_run_has_ended(boot: str, started: st
 def test_what_the_others_are_told() -> None:
     said = cluster_lock.refusal(LOCK, 754.0, BOB)
     assert said.startswith("1 problem found; nothing was changed.")
-    words = "the cluster is locked: alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC, for 12 min. Expected: one run at a time"
+    words = (
+        "the cluster is locked: alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC, for 12 "
+        "min. Expected: one run at a time"
+    )
     assert words in said
     assert "if it was killed and none of its processes is left, add -e gb10_break_lock=3f9a2c1e." in said
     assert "or end it: kill 4711." in cluster_lock.refusal(LOCK, 1.0, ALICE)
@@ -124,7 +131,10 @@ def test_what_the_others_are_told() -> None:
 def test_after_a_reboot_of_the_controller_the_message_names_it() -> None:
     """The same machine has another boot now. It cannot verify that no other machine has its name."""
     said = cluster_lock.refusal(LOCK, 754.0, dataclasses.replace(ALICE, boot=BOB.boot, pid=12))
-    assert "if laptop is this machine and was rebooted since, that run has ended: add -e gb10_break_lock=3f9a2c1e; otherwise wait" in said
+    assert (
+        "if laptop is this machine and was rebooted since, that run has ended: add -e "
+        "gb10_break_lock=3f9a2c1e; otherwise wait"
+    ) in said
     assert "kill" not in said
 
 
@@ -137,7 +147,10 @@ def test_a_lock_is_held_by_one(folder: str) -> None:
     assert io_cluster_lock.look(folder) is None
     held, former = io_cluster_lock.hold(folder, ALICE, "")
     assert (held.owner, former, io_cluster_lock.look(folder)) == (ALICE, None, held)
-    assert {path.name: path.stat().st_mode & 0o777 for path in [Path(folder), *Path(folder).iterdir()]} == {"gb10": 0o700, "lock.json": 0o600}
+    assert {path.name: path.stat().st_mode & 0o777 for path in [Path(folder), *Path(folder).iterdir()]} == {
+        "gb10": 0o700,
+        "lock.json": 0o600,
+    }
     assert io_cluster_lock.hold(folder, ALICE, "") == (held, None), "a second call returns the same"
     assert io_cluster_lock.hold(folder, BOB, "") == (held, None)
     assert io_cluster_lock.hold(folder, BOB, "00000000") == (held, None), "another lock's id breaks nothing"
@@ -153,7 +166,10 @@ def test_a_lock_is_held_by_one(folder: str) -> None:
 def test_of_many_at_once_one_has_it(folder: str) -> None:
     owners = [dataclasses.replace(ALICE, pid=number) for number in range(1, 17)]
     found: list[Lock] = []
-    threads = [threading.Thread(target=lambda owner=owner: found.append(io_cluster_lock.hold(folder, owner, "")[0])) for owner in owners]
+    threads = [
+        threading.Thread(target=lambda owner=owner: found.append(io_cluster_lock.hold(folder, owner, "")[0]))
+        for owner in owners
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -215,7 +231,9 @@ def test_the_module(folder: str) -> None:
 Answer = dict[str, Any]
 
 
-def acted(monkeypatch: pytest.MonkeyPatch, answers: list[Answer], check: bool = False, **given: Any) -> tuple[Answer, list[Answer]]:
+def acted(
+    monkeypatch: pytest.MonkeyPatch, answers: list[Answer], check: bool = False, **given: Any
+) -> tuple[Answer, list[Answer]]:
     """Return the action's result and its module calls. The action regards this process as ended."""
     action, asked = object.__new__(action_plugin.ActionModule), []
 
@@ -261,7 +279,9 @@ def test_the_action_in_check_mode_warns(monkeypatch: pytest.MonkeyPatch) -> None
     assert (result["held"], result["warnings"]) == (False, [result["problem"]])
 
 
-@pytest.mark.parametrize("changes", [{"age": "x"}, {"age": True}, {"age": float("inf")}, {"id": "\n"}, {"owner": 7}, {"more": 1}])
+@pytest.mark.parametrize(
+    "changes", [{"age": "x"}, {"age": True}, {"age": float("inf")}, {"id": "\n"}, {"owner": 7}, {"more": 1}]
+)
 def test_the_action_does_not_believe_the_head(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
     result, _asked = acted(monkeypatch, [told(BOB, **changes)])
     assert (result["refused"], "it is not a lock of this collection" in result["problem"]) == (True, True)
@@ -271,7 +291,12 @@ def test_the_action_does_not_believe_the_head(monkeypatch: pytest.MonkeyPatch, c
 
 def test_a_head_that_cannot_be_asked_is_not_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _asked = acted(monkeypatch, [{"failed": True, "msg": "Missing sudo password"}])
-    assert (result["held"], result["refused"], result["problem"], "failed" in result) == (False, False, "Missing sudo password", False)
+    assert (result["held"], result["refused"], result["problem"], "failed" in result) == (
+        False,
+        False,
+        "Missing sudo password",
+        False,
+    )
     result, _asked = acted(monkeypatch, [{"failed": True, "msg": "it is none", "refused": True}])
     assert (result["refused"], result["problem"]) == (True, "it is none")
     assert acted(monkeypatch, [{"failed": True, "msg": "Missing sudo password"}], state="released")[0]["failed"] is True
@@ -279,7 +304,9 @@ def test_a_head_that_cannot_be_asked_is_not_a_refusal(monkeypatch: pytest.Monkey
 
 def test_a_lock_that_was_broken_is_told_when_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _asked = acted(monkeypatch, [told(BOB)], state="released")
-    assert result["warnings"] == [f"The lock of this run was broken: {cluster_lock.described(dataclasses.replace(LOCK, owner=BOB))}."]
+    assert result["warnings"] == [
+        f"The lock of this run was broken: {cluster_lock.described(dataclasses.replace(LOCK, owner=BOB))}."
+    ]
 
 
 def test_this_process() -> None:
@@ -334,7 +361,15 @@ class Runs:
         given = json.dumps({"command": command, "ansible_become": False})
         inventory = self.playbook.with_name("hosts.yml")
         inventory.write_text(json.dumps(self.inventory()), encoding="utf-8")
-        argv = [Path(sys.executable).with_name("ansible-playbook"), self.playbook, "-i", inventory, "--extra-vars", given, *arguments]
+        argv = [
+            Path(sys.executable).with_name("ansible-playbook"),
+            self.playbook,
+            "-i",
+            inventory,
+            "--extra-vars",
+            given,
+            *arguments,
+        ]
         process = subprocess.Popen(
             argv,
             cwd=ROOT,
@@ -461,8 +496,22 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
     assert io_cluster_lock.look(str(runs.folder)) is None
 
 
-#: Playbooks that do not change a cluster's nodes. The lab's nodes do not exist before lab_up. The gateway's clients have a lock of their own.
-READING = {"access", "discover", "export", "field_report", "gateway_keys", "history", "lab_down", "lab_up", "models", "plan", "status", "verify"}
+#: Playbooks that do not change a cluster's nodes. The lab's nodes do not exist before lab_up. The gateway's clients
+#: have a lock of their own.
+READING = {
+    "access",
+    "discover",
+    "export",
+    "field_report",
+    "gateway_keys",
+    "history",
+    "lab_down",
+    "lab_up",
+    "models",
+    "plan",
+    "status",
+    "verify",
+}
 
 
 #: The hosts of a play on the nodes. The second one is for the test below.
@@ -504,7 +553,18 @@ def test_a_playbook_that_changes_something_locks_the_cluster(playbook: str) -> N
 
 def test_reading_playbooks_lock_nothing() -> None:
     assert not any("lock.yml" in read(f"playbooks/{name}.yml") for name in READING)
-    locking = {"benchmark_all", "benchmark_model", "benchmark_nccl", "golden", "reset", "rollback", "site", "stop", "switch_model", "upgrade"}
+    locking = {
+        "benchmark_all",
+        "benchmark_model",
+        "benchmark_nccl",
+        "golden",
+        "reset",
+        "rollback",
+        "site",
+        "stop",
+        "switch_model",
+        "upgrade",
+    }
     assert {Path(path).stem for path in files("playbooks/*.yml")} - READING == locking
 
 

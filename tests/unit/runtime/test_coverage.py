@@ -16,7 +16,11 @@ GB10, THOR, H200 = ComputeCapability(12, 1), ComputeCapability(11, 0), ComputeCa
 DATACENTER = {"native": 0, "same_major": 0, "ptx": 0, "none": 53}
 FAMILY = {"native": 0, "same_major": 85, "ptx": 6, "none": 20}
 #: Counted in the wheels of vLLM 0.33.0 for aarch64.
-WHEEL = {"vllm/_C_stable_libtorch": FAMILY, "vllm/_moe_C_stable_libtorch": {**FAMILY, "none": 0}, "vllm/_flashmla_C": DATACENTER}
+WHEEL = {
+    "vllm/_C_stable_libtorch": FAMILY,
+    "vllm/_moe_C_stable_libtorch": {**FAMILY, "none": 0},
+    "vllm/_flashmla_C": DATACENTER,
+}
 
 
 def library(*programs: bytes) -> bytes:
@@ -27,10 +31,14 @@ def library(*programs: bytes) -> bytes:
 def site(tmp_path: Path) -> Path:
     """A package folder with extensions: family code and PTX, datacenter code only, and none at all."""
     (tmp_path / "vllm/vllm_flash_attn").mkdir(parents=True)
-    family = library(fat(code("cubin", "120f"), code("cubin", "90a")), fat(code("ptx", "80")), fat(code("cubin", "100a")))
+    family = library(
+        fat(code("cubin", "120f"), code("cubin", "90a")), fat(code("ptx", "80")), fat(code("cubin", "100a"))
+    )
     (tmp_path / "vllm/_C_stable_libtorch.abi3.so").write_bytes(family)
     (tmp_path / "vllm/_flashmla_C.abi3.so").write_bytes(library(fat(code("cubin", "90a")), fat(code("cubin", "100f"))))
-    (tmp_path / "vllm/vllm_flash_attn/_vllm_fa2_C.cpython-312-aarch64-linux-gnu.so").write_bytes(library(fat(code("cubin", "121"))))
+    (tmp_path / "vllm/vllm_flash_attn/_vllm_fa2_C.cpython-312-aarch64-linux-gnu.so").write_bytes(
+        library(fat(code("cubin", "121")))
+    )
     (tmp_path / "vllm/spinloop.abi3.so").write_bytes(elf([(".text", b"x")]))
     (tmp_path / "vllm/empty.so").write_bytes(b"")
     os.mkfifo(tmp_path / "vllm/pipe.so")
@@ -43,8 +51,18 @@ def test_programs_are_counted_by_the_way_in_which_a_gpu_runs_them(site: Path) ->
         "vllm/_flashmla_C": {"native": 0, "same_major": 0, "ptx": 0, "none": 2},
         "vllm/vllm_flash_attn/_vllm_fa2_C": {"native": 1, "same_major": 0, "ptx": 0, "none": 0},
     }
-    assert io_coverage.read(str(site), H200)["vllm/_C_stable_libtorch"] == {"native": 1, "same_major": 0, "ptx": 1, "none": 1}
-    assert io_coverage.read(str(site), THOR)["vllm/_C_stable_libtorch"] == {"native": 0, "same_major": 0, "ptx": 1, "none": 2}
+    assert io_coverage.read(str(site), H200)["vllm/_C_stable_libtorch"] == {
+        "native": 1,
+        "same_major": 0,
+        "ptx": 1,
+        "none": 1,
+    }
+    assert io_coverage.read(str(site), THOR)["vllm/_C_stable_libtorch"] == {
+        "native": 0,
+        "same_major": 0,
+        "ptx": 1,
+        "none": 2,
+    }
 
 
 def test_a_damaged_extension_is_an_error_with_its_path(site: Path) -> None:
@@ -93,7 +111,9 @@ def test_a_chosen_backend_without_code_is_a_gap(chosen: dict[str, str], expected
 
 def test_each_model_needs_vllms_own_kernels() -> None:
     without = {**WHEEL, "vllm/_C_stable_libtorch": DATACENTER}
-    assert coverage.gaps(without, "12.1", {}) == ["vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"]
+    assert coverage.gaps(without, "12.1", {}) == [
+        "vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"
+    ]
     # Releases before 0.24 have two files, and either may have the code.
     assert coverage.gaps({**without, "vllm/_C": FAMILY}, "12.1", {}) == []
     assert coverage.gaps({**WHEEL, "vllm/_moe_C_stable_libtorch": DATACENTER}, "12.1", {"--moe-backend": "triton"}) == [

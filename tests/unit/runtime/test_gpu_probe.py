@@ -81,11 +81,29 @@ def states(checks: dict[str, io_gpu_probe.Check], usable: bool = True) -> list[t
         (raises(WrongResultError("the quantization of 16 rows returned other values")), "failed", "wrong_result"),
         (raises(UnsupportedError("no FP4 on 9.0")), "unsupported", ""),
         (raises(MemoryShortageError("5 MiB of memory are available")), "skipped", "memory"),
-        (raises(RuntimeError("CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors")), "failed", "no_kernel"),
-        (raises(RuntimeError("cutlass_gemm_caller, /workspace/csrc/cutlass_gemm_caller.cuh:61, Error Internal")), "failed", "no_kernel"),
-        (raises(NotImplementedError("No compiled nvfp4 mm kernel for SM 121. Recompile with CUDA >= 12.8")), "failed", "no_kernel"),
+        (
+            raises(
+                RuntimeError("CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors")
+            ),
+            "failed",
+            "no_kernel",
+        ),
+        (
+            raises(RuntimeError("cutlass_gemm_caller, /workspace/csrc/cutlass_gemm_caller.cuh:61, Error Internal")),
+            "failed",
+            "no_kernel",
+        ),
+        (
+            raises(NotImplementedError("No compiled nvfp4 mm kernel for SM 121. Recompile with CUDA >= 12.8")),
+            "failed",
+            "no_kernel",
+        ),
         (raises(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB.")), "skipped", "memory"),
-        (raises(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")), "skipped", "memory"),
+        (
+            raises(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")),
+            "skipped",
+            "memory",
+        ),
         (raises(RuntimeError("Found no NVIDIA driver on your system.")), "skipped", "no_gpu"),
         (raises(RuntimeError("No CUDA GPUs are available")), "failed", "error"),
         (raises(ModuleNotFoundError("No module named 'vllm'")), "failed", "import"),
@@ -117,7 +135,8 @@ def test_an_error_that_breaks_the_gpu_context_stops_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("byte", "value"), [(0x00, 0.0), (0x01, 2**-9), (0x08, 2**-6), (0x38, 1.0), (0x3C, 1.5), (0x7E, 448.0), (0xFE, -448.0), (0xB8, -1.0)]
+    ("byte", "value"),
+    [(0x00, 0.0), (0x01, 2**-9), (0x08, 2**-6), (0x38, 1.0), (0x3C, 1.5), (0x7E, 448.0), (0xFE, -448.0), (0xB8, -1.0)],
 )
 def test_e4m3(byte: int, value: float) -> None:
     assert io_gpu_probe.e4m3(byte) == value
@@ -125,7 +144,8 @@ def test_e4m3(byte: int, value: float) -> None:
 
 
 def swizzled(scales: list[list[int]]) -> list[int]:
-    """Return the bytes of scales in the order of vLLM's kernels: by tiles of rows, tiles of columns, then 32 x 4 x 4."""
+    """Return the bytes of scales in the order of vLLM's kernels: by tiles of rows, tiles of columns, then 32 x 4 x
+    4."""
     rows, columns = len(scales), len(scales[0])
     found = []
     for top in range(0, rows, 128):
@@ -143,7 +163,9 @@ def test_the_layout_of_nvfp4() -> None:
     packed = [low | high << 4 for row in codes for low, high in zip(row[::2], row[1::2], strict=True)]
     values = io_gpu_probe._E2M1
     expected = [
-        (-1 if codes[row][column] & 8 else 1) * values[codes[row][column] & 7] * io_gpu_probe.e4m3(scales[row][column // 16])
+        (-1 if codes[row][column] & 8 else 1)
+        * values[codes[row][column] & 7]
+        * io_gpu_probe.e4m3(scales[row][column // 16])
         for row in range(rows)
         for column in range(columns)
     ]
@@ -157,25 +179,40 @@ def test_recorded_output() -> None:
     assert [each["name"] for each in found] == list(gpu_probe.CHECKS)
     assert [each["state"] for each in found] == [*["passed"] * 5, "unsupported"]
     assert gpu_probe.problems(found) == []
-    assert gpu_probe.described(found[4]) == "an FP8 matrix product of vLLM: passed (deviation 0.0039, bound 0.02): largest deviation with 256 rows"
+    assert (
+        gpu_probe.described(found[4])
+        == "an FP8 matrix product of vLLM: passed (deviation 0.0039, bound 0.02): largest deviation with 256 rows"
+    )
 
 
 def test_the_first_check_without_a_result_failed() -> None:
     lines = RECORDED.splitlines()[:4]
     found = gpu_probe.results("\n".join(lines), "x\nFatal Python error: Segmentation fault\n\n", -11)
-    assert [(each["state"], each["cause"]) for each in found[3:]] == [("failed", "ended"), ("skipped", ""), ("skipped", "")]
+    assert [(each["state"], each["cause"]) for each in found[3:]] == [
+        ("failed", "ended"),
+        ("skipped", ""),
+        ("skipped", ""),
+    ]
     (problem,) = gpu_probe.problems(found)
     text = "the loading of vLLM's kernels: the program ended: exit status -11: Fatal Python error: Segmentation fault"
     assert (problem.path, problem.found) == ("vllm", text)
 
 
 def test_a_wrong_result_and_a_missing_kernel_have_different_fixes() -> None:
-    line = '{"name": "%s", "state": "failed", "cause": "%s", "error": %s, "bound": 0.02, "seconds": 1, "message": "x"}\n'
+    line = (
+        '{"name": "%s", "state": "failed", "cause": "%s", "error": %s, "bound": 0.02, "seconds": 1, "message": "x"}\n'
+    )
     printed = line % ("fp8_torch", "no_kernel", "null") + line % ("fp8_vllm", "wrong_result", "0.25")
     found = [each for each in gpu_probe.results(printed, "", 1) if each["name"].startswith("fp8")]
     image, wrong = gpu_probe.problems(found)
-    assert image.found == "an FP8 matrix product of PyTorch: no code for this GPU: x" and "kernel-image-missing" in image.fix
-    assert wrong.found == "an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02): x" and "golden" in wrong.fix
+    assert (
+        image.found == "an FP8 matrix product of PyTorch: no code for this GPU: x"
+        and "kernel-image-missing" in image.fix
+    )
+    assert (
+        wrong.found == "an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02): x"
+        and "golden" in wrong.fix
+    )
 
 
 @pytest.mark.parametrize(
@@ -196,14 +233,21 @@ def test_other_output_is_no_result(line: str) -> None:
 
 
 def test_text_of_an_image_is_bounded_and_printable() -> None:
-    printed = json.dumps({"name": "cuda", "state": "passed", "cause": "", "error": True, "message": "\x1b[31m" + "x" * 999})
+    printed = json.dumps(
+        {"name": "cuda", "state": "passed", "cause": "", "error": True, "message": "\x1b[31m" + "x" * 999}
+    )
     result = gpu_probe.results(printed, "", 0)[0]
     assert (result["error"], len(result["message"]), result["message"][:5]) == (None, 300, "?[31m")
 
 
 def test_both_files_have_the_same_checks() -> None:
     assert list(gpu_probe.CHECKS) == list(io_gpu_probe.CHECKS)
-    causes = {cause for _parts, (_state, cause) in io_gpu_probe._OUTCOMES} | {"error", "wrong_result", "memory", "ended"}
+    causes = {cause for _parts, (_state, cause) in io_gpu_probe._OUTCOMES} | {
+        "error",
+        "wrong_result",
+        "memory",
+        "ended",
+    }
     assert causes == gpu_probe.CAUSES.keys()
 
 
@@ -224,7 +268,9 @@ def test_the_program_runs_alone() -> None:
 
 
 def test_the_kernel_ends_a_hanging_check() -> None:
-    hanging = io_gpu_probe.program().replace("def main()", "CHECKS = {'cuda': lambda _runtime: time.sleep(50)}\n\n\ndef main()")
+    hanging = io_gpu_probe.program().replace(
+        "def main()", "CHECKS = {'cuda': lambda _runtime: time.sleep(50)}\n\n\ndef main()"
+    )
     begin = time.monotonic()
     done = run(hanging, "1")
     assert (done.stdout, done.returncode) == ("", -signal.SIGALRM & 255)

@@ -18,8 +18,20 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy im
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer as vllm_release_answer
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
-IMAGE = {"Id": "sha256:" + "ab12" * 16, "Architecture": "arm64", "Size": 7, "RepoDigests": ["example.org/vllm@sha256:" + "5" * 64]}
-FOUND = {"package": "/p/vllm", "triton": "", "torch": "", "toolkit": "", "distributions": ["/p/vllm-1.dist-info"], "size": 1}
+IMAGE = {
+    "Id": "sha256:" + "ab12" * 16,
+    "Architecture": "arm64",
+    "Size": 7,
+    "RepoDigests": ["example.org/vllm@sha256:" + "5" * 64],
+}
+FOUND = {
+    "package": "/p/vllm",
+    "triton": "",
+    "torch": "",
+    "toolkit": "",
+    "distributions": ["/p/vllm-1.dist-info"],
+    "size": 1,
+}
 OPTION = {"name": "--a-b", "kind": "value", "aliases": ["-a"], "choices": ["x y"], "fold": "", "open": False}
 ARGUMENTS = {"version": "0.40.0", "ray": "2.60.0", "nccl": "2.30.7", "options": [OPTION], "variables": ["VLLM_X"]}
 COPY = {"image_id": "a" * 64, "image": "x", "package": "/p", "triton": ""}
@@ -40,7 +52,9 @@ def test_what_the_engine_shows(key: str, value: Any) -> None:
     for whole in ([{**IMAGE, key: value}], value, [value]):
         with contextlib.suppress(ProblemsError):
             image = image_copy.image(json.dumps(whole))
-            assert re.fullmatch(r"[0-9a-f]{64}", image.id) and re.fullmatch(r"\w*", image.architecture) and image.size >= 0
+            assert (
+                re.fullmatch(r"[0-9a-f]{64}", image.id) and re.fullmatch(r"\w*", image.architecture) and image.size >= 0
+            )
             assert all("@sha256:" in digest and digest.isprintable() for digest in image.digests)
 
 
@@ -54,7 +68,10 @@ def test_what_the_search_prints(key: str, value: Any) -> None:
             paths = [place.package, place.triton, place.torch, place.toolkit, *place.distributions]
             assert not any(re.search(r"[:,\s\"'\\%{}]|(^|/)\.\.?(/|$)", path) for path in paths)
             targets = [target for _source, target in image_copy.layout(place)]
-            assert all(target.startswith(("site-packages/", "toolkit/")) and ".." not in target.split("/") for target in targets)
+            assert all(
+                target.startswith(("site-packages/", "toolkit/")) and ".." not in target.split("/")
+                for target in targets
+            )
 
 
 @pytest.mark.parametrize("path", ["/usr/lib/python3/dist-packages/vllm", "/opt/a-b_c+d@1/.venv/lib/x86~64=y"])
@@ -74,7 +91,12 @@ def test_a_record_of_anything(value: Any) -> None:
 @given(st.sampled_from(sorted(ARGUMENTS)), st.sampled_from(sorted(OPTION)), VALUES)
 def test_arguments_of_anything(key: str, part: str, value: Any) -> None:
     assert vllm_release_answer.answered(f"noise\n{json.dumps(ARGUMENTS)}") == ARGUMENTS
-    for whole in ({**ARGUMENTS, key: value}, {**ARGUMENTS, "options": [{**OPTION, part: value}]}, {**ARGUMENTS, "failed": value}, value):
+    for whole in (
+        {**ARGUMENTS, key: value},
+        {**ARGUMENTS, "options": [{**OPTION, part: value}]},
+        {**ARGUMENTS, "failed": value},
+        value,
+    ):
         with contextlib.suppress(ValueError):
             answer = vllm_release_answer.answered(json.dumps(whole))
             assert answer.keys() == ARGUMENTS.keys(), "the module returns it next to its own keys"

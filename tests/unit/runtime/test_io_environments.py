@@ -40,13 +40,17 @@ def test_the_environment_of_the_link_stays(old: Path) -> None:
 
 
 def test_the_environment_of_a_process_stays(old: Path) -> None:
-    with subprocess.Popen([sys.executable, str(old / "program.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, str(old / "program.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
         assert process.stdout and process.stdout.readline()
         assert io_environments.unused([str(old)]) == []
     assert io_environments.unused([str(old)]) == [str(old)]
 
 
-@pytest.mark.parametrize("name", ["runtime/current", "runtime/0123456789abc", "models/0123456789ab", "runtime/../0123456789ab"])
+@pytest.mark.parametrize(
+    "name", ["runtime/current", "runtime/0123456789abc", "models/0123456789ab", "runtime/../0123456789ab"]
+)
 def test_other_folders_stay(tmp_path: Path, name: str) -> None:
     (tmp_path / "runtime").mkdir()
     (tmp_path / name).mkdir(parents=True)

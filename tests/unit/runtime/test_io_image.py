@@ -31,7 +31,9 @@ class Host:
         self.state = folder / "state"
         for path in ("images", "containers", "registry"):
             (self.state / path).mkdir(parents=True)
-        self.path = program(folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"')
+        self.path = program(
+            folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"'
+        )
         self.has("registry", ID, [TAG, DIGEST])
 
     def has(self, place: str, image_id: str, names: list[str], architecture: str = MACHINE, size: int = 1000) -> None:
@@ -80,7 +82,9 @@ def test_an_update_fetches_what_the_tag_means_now(host: Host) -> None:
     later = DIGEST[:-64] + "6" * 64
     host.has("registry", OTHER, [TAG, later])
     assert host.got(TAG, pull=True)["image_id"] == ID, "without an update, the tag of the engine stays"
-    assert host.got(TAG, check=True, pull=True, update=True)["changed"] is False, "only a pull shows whether the tag has moved"
+    assert host.got(TAG, check=True, pull=True, update=True)["changed"] is False, (
+        "only a pull shows whether the tag has moved"
+    )
     moved = host.got(TAG, pull=True, update=True)
     assert (moved["changed"], moved["image_id"], moved["digest"]) == (True, OTHER, later.partition("@")[2])
     assert moved["diff"] == {"before": f"sha256:{ID}\n", "after": f"sha256:{OTHER}\n"}
@@ -129,7 +133,10 @@ def test_a_wrong_digest(host: Host) -> None:
     wrong = DIGEST.replace("5", "6")
     answer = host.run(wrong, pull=True)
     assert answer["failed"]
-    assert f"image: podman pull {wrong} failed: Error: reading manifest {wrong}: manifest unknown. Expected: an image that" in answer["msg"]
+    assert (
+        f"image: podman pull {wrong} failed: Error: reading manifest {wrong}: manifest unknown. Expected: an image that"
+        in answer["msg"]
+    )
     assert "correct gb10_container_image and its digest" in answer["msg"]
     assert host.images() == []
 
@@ -140,7 +147,10 @@ def test_an_archive_of_another_image(host: Host, tmp_path: Path) -> None:
     host.got("example.org/other:1", save=str(tar))
     answer = host.run(archive=str(tar))
     assert answer["failed"]
-    assert f"archive: {tar} holds another image (Loaded image: gb10.cluster/runtime:{OTHER[:12]}). Expected: {DIGEST}" in answer["msg"]
+    assert (
+        f"archive: {tar} holds another image (Loaded image: gb10.cluster/runtime:{OTHER[:12]}). Expected: {DIGEST}"
+        in answer["msg"]
+    )
 
 
 def test_an_image_for_another_machine(host: Host) -> None:
@@ -169,7 +179,9 @@ def test_no_engine(host: Host) -> None:
     assert "engine: podman is not installed" in host.run()["msg"]
 
 
-@pytest.mark.parametrize(("architecture", "machine"), [("arm64", "aarch64"), ("amd64", "x86_64"), ("", "aarch64"), ("riscv64", "riscv64")])
+@pytest.mark.parametrize(
+    ("architecture", "machine"), [("arm64", "aarch64"), ("amd64", "x86_64"), ("", "aarch64"), ("riscv64", "riscv64")]
+)
 def test_machines_that_an_image_is_for(architecture: str, machine: str) -> None:
     io_container_image.check_machine(Image(ID, architecture), TAG, machine)
 
@@ -180,7 +192,8 @@ def test_a_machine_that_an_image_is_not_for() -> None:
 
 
 def compared(folder: Path, image: str, nodes: dict[str, tuple[str, str]], tag: str = "", **variables: Any) -> str:
-    """Return the output of the role's comparison. A node has the image under an ID in its engine, and one in its record.
+    """Return the output of the role's comparison. A node has the image under an ID in its engine, and one in its
+    record.
 
     A record with a colon is the name of another image.
     """
@@ -197,11 +210,21 @@ def compared(folder: Path, image: str, nodes: dict[str, tuple[str, str]], tag: s
     names = ("Refuse another image", "Check whether this node", "Refuse an image ID")
     tasks = [task for task in load_yaml(read("roles/vllm_runtime/tasks/image.yml")) if task["name"].startswith(names)]
     assert len(tasks) == len(names)
-    play = {"hosts": "all", "gather_facts": False, "environment": {"PATH": "{{ engine_path }}:{{ lookup('env', 'PATH') }}"}, "tasks": tasks}
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "environment": {"PATH": "{{ engine_path }}:{{ lookup('env', 'PATH') }}"},
+        "tasks": tasks,
+    }
     play["vars_files"] = [str(ROOT / "roles/vllm_runtime" / name / "main.yml") for name in ("defaults", "vars")]
     (folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable, **variables}
+    local = {
+        "ansible_connection": "local",
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+        **variables,
+    }
     return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.json"), "--extra-vars", json.dumps(local)]).output
 
 
@@ -215,13 +238,20 @@ def test_a_node_compares_the_heads_image_with_its_own(tmp_path: Path) -> None:
 
 def test_a_node_keeps_its_image_of_a_tag(tmp_path: Path) -> None:
     pinned, other = (f"{TAG}@sha256:{digit * 64}" for digit in "56")
-    nodes = {"spark1": (ID, ""), "spark2": ("", other), "spark3": ("", pinned), "spark4": ("", other.replace(":1@", ":2@"))}
+    nodes = {
+        "spark1": (ID, ""),
+        "spark2": ("", other),
+        "spark3": ("", pinned),
+        "spark4": ("", other.replace(":1@", ":2@")),
+    }
     said = compared(tmp_path, pinned, nodes, TAG)
     assert f"{TAG} is {pinned} on spark1. Expected on spark2: {other}, because a tag stays" in said
     assert "run site.yml -e vllm_runtime_image_update=true" in said
     assert set(re.findall(r"Expected on (\w+): \S+, because a tag", said)) == {"spark2"}
     (tmp_path / "update").mkdir()
-    assert "because a tag stays" not in compared(tmp_path / "update", pinned, nodes, TAG, vllm_runtime_image_update=True)
+    assert "because a tag stays" not in compared(
+        tmp_path / "update", pinned, nodes, TAG, vllm_runtime_image_update=True
+    )
 
 
 def building(host: Host, folder: Path, **changes: Any) -> dict[str, Any]:
@@ -230,7 +260,10 @@ def building(host: Host, folder: Path, **changes: Any) -> dict[str, Any]:
     host.calls()
     folder.mkdir(exist_ok=True)
     (folder / "Containerfile").write_text("FROM localhost/base:1\nUSER 0:0\n", encoding="utf-8")
-    return {"image": "localhost/built:1", "build": {"context": str(folder), "base": DIGEST, "base_name": "localhost/base:1", **changes}}
+    return {
+        "image": "localhost/built:1",
+        "build": {"context": str(folder), "base": DIGEST, "base_name": "localhost/base:1", **changes},
+    }
 
 
 def test_built_once_without_network(host: Host, tmp_path: Path) -> None:
@@ -238,7 +271,11 @@ def test_built_once_without_network(host: Host, tmp_path: Path) -> None:
     assert host.got(check=True, **given) == {**host.got(check=True, **given), "changed": True, "image_id": None}
     host.calls()
     first = host.got(**given)
-    assert (first["changed"], first["image_id"] in host.images(), host.calls()) == (True, True, ["image", "image", "tag", "build", "image"])
+    assert (first["changed"], first["image_id"] in host.images(), host.calls()) == (
+        True,
+        True,
+        ["image", "image", "tag", "build", "image"],
+    )
     assert (host.state / "network").read_text(encoding="utf-8") == "none"
     again = host.got(**given)
     assert (again["changed"], again["image_id"], host.calls()) == (False, first["image_id"], ["image"])

@@ -26,7 +26,8 @@ def test_each_layer_is_one_build_on_the_one_before() -> None:
         'RUN ["/bin/bash", "-c", "export WORKSPACE_DIR=\\"$PWD\\"; cd /workspace/mods/fix && exec bash ./run.sh"]\n'
     )
     assert second.containerfile == (
-        f'FROM {first.image}\nUSER 0:0\nRUN ["python3", "-m", "pip", "install", "--no-cache-dir", "--break-system-packages", "ray==2.60.0"]\n'
+        f'FROM {first.image}\nUSER 0:0\nRUN ["python3", "-m", "pip", "install", "--no-cache-dir", '
+        '"--break-system-packages", "ray==2.60.0"]\n'
     )
     assert (first.network, second.network) == (False, True)
 
@@ -46,15 +47,23 @@ def test_equal_layers_have_equal_images_and_each_change_another_one() -> None:
     assert builds(BASE, [], "python3") == []
 
 
-WHEEL = Layer("vllm-0.33.0-ab", "", "5" * 64, (), False, "/opt/gb10/build/wheels/0.33.0-ab/vllm-0.33.0+gb10.ab-cp312-cp312-linux_aarch64.whl")
+WHEEL = Layer(
+    "vllm-0.33.0-ab",
+    "",
+    "5" * 64,
+    (),
+    False,
+    "/opt/gb10/build/wheels/0.33.0-ab/vllm-0.33.0+gb10.ab-cp312-cp312-linux_aarch64.whl",
+)
 
 
 def test_a_wheel_replaces_the_release_below_the_other_layers() -> None:
     wheel, above = builds(BASE, [WHEEL, layer()], "python3")
     assert wheel.containerfile == (
         f"FROM {wheel.base_name}\nUSER 0:0\nCOPY layer /workspace/wheels\n"
-        'RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "--break-system-packages", "--isolated", "--no-deps", "--no-index", '
-        '"--force-reinstall", "/workspace/wheels/vllm-0.33.0+gb10.ab-cp312-cp312-linux_aarch64.whl"]\n'
+        'RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "--break-system-packages", "--isolated", '
+        '"--no-deps", "--no-index", "--force-reinstall", '
+        '"/workspace/wheels/vllm-0.33.0+gb10.ab-cp312-cp312-linux_aarch64.whl"]\n'
     )
     assert (wheel.wheel, wheel.sha256, wheel.network, above.base) == (WHEEL.wheel, "5" * 64, False, wheel.image)
     assert (above.wheel, above.sha256) == ("", "")

@@ -1,4 +1,5 @@
-"""The task files of the role vllm_runtime that put a built wheel into an image, with an engine whose images are files."""
+"""The task files of the role vllm_runtime that put a built wheel into an image, with an engine whose images are
+files."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class Head:
         self.folder, self.state, self.site = folder, folder / "state", folder / "site"
         for path in ("images", "containers"):
             (self.state / path).mkdir(parents=True)
-        self.path = program(folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"')
+        self.path = program(
+            folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"'
+        )
         said = {"names": [BASE], "root": "/", "path": [str(self.site)], "said": {"Architecture": MACHINE, "Size": 1000}}
         (self.state / "images" / f"{ID}.json").write_text(json.dumps(said), encoding="utf-8")
         self.installed(vllm="0.32.0", torch="2.13.0+cu130")
@@ -50,7 +53,9 @@ class Head:
         for name, version in releases.items():
             folder = self.site / f"{name}.dist-info"
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8")
+            (folder / "METADATA").write_text(
+                f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
+            )
 
     def planned(self, changes: Mapping[str, Any], built: bool = True) -> dict[str, Any]:
         """Return the head's plan of a cluster of one node, with the build in its store."""
@@ -59,7 +64,11 @@ class Head:
         node["build"] = {**node["build"], "enabled": True, "commit": "7" * 40, "version": "", **changes}
         plan = self._plan(node)
         if built:
-            stamp = {"name": plan["build"]["wheels"][0]["name"], "wheel": self.file, "sha256": hashlib.sha256(CONTENT).hexdigest()}
+            stamp = {
+                "name": plan["build"]["wheels"][0]["name"],
+                "wheel": self.file,
+                "sha256": hashlib.sha256(CONTENT).hexdigest(),
+            }
             node["observed"]["vllm_build"] = {"builds": [stamp], "published": None}
             plan = self._plan(node)
         return plan
@@ -81,7 +90,10 @@ class Head:
 
     def build(self, *arguments: str) -> Run:
         """Run layers.yml for each build of the plan."""
-        task = {"ansible.builtin.include_role": {**ROLE, "tasks_from": "layers"}, "loop": "{{ gb10_plan.runtime.builds }}"}
+        task = {
+            "ansible.builtin.include_role": {**ROLE, "tasks_from": "layers"},
+            "loop": "{{ gb10_plan.runtime.builds }}",
+        }
         return self.play([{**task, "loop_control": {"loop_var": "vllm_runtime_layer"}}], *arguments)
 
     def built(self) -> dict[str, list[str]]:
@@ -114,16 +126,24 @@ def test_another_wheel_is_refused(head: Head, content: bytes | None) -> None:
     found = hashlib.sha256(content).hexdigest() if content else "none"
     failed = head.build()
     assert failed.status != 0
-    assert f"{head.wheel} on spark1 has sha256 {found}. Expected: {hashlib.sha256(CONTENT).hexdigest()}. Fix: remove the build" in failed.output
+    assert (
+        f"{head.wheel} on spark1 has sha256 {found}. Expected: {hashlib.sha256(CONTENT).hexdigest()}. Fix: "
+        "remove the build"
+    ) in failed.output
     assert head.built() == {}
 
 
-@pytest.mark.parametrize(("package", "found"), [("vllm", "vLLM 9.0, torch 2.13.0"), ("torch", "vLLM 0.32.0, torch 9.0")])
+@pytest.mark.parametrize(
+    ("package", "found"), [("vllm", "vLLM 9.0, torch 2.13.0"), ("torch", "vLLM 0.32.0, torch 9.0")]
+)
 def test_an_image_of_other_releases_is_refused(head: Head, package: str, found: str) -> None:
     head.installed(**{package: "9.0"})
     failed = head.build()
     assert failed.status != 0
-    assert f"gb10_container_image: {BASE} has {found} and Python {TAG}. Expected: vLLM 0.32.0 and torch 2.13.0, the releases" in failed.output
+    assert (
+        f"gb10_container_image: {BASE} has {found} and Python {TAG}. Expected: vLLM 0.32.0 and torch 2.13.0, "
+        "the releases"
+    ) in failed.output
     assert "Fix: use an image with these releases, or set gb10_runtime_lock" in failed.output
     assert head.built() == {}
 
@@ -132,13 +152,20 @@ def test_an_image_of_other_releases_is_refused(head: Head, package: str, found: 
 def test_a_wheel_for_another_python_is_refused(tmp_path: Path, tag: str, accepted: bool) -> None:
     head = Head(tmp_path, tag)
     done = head.build()
-    assert (done.status == 0, f"and a Python for {head.file}" in done.output, bool(head.built())) == (accepted, not accepted, accepted)
+    assert (done.status == 0, f"and a Python for {head.file}" in done.output, bool(head.built())) == (
+        accepted,
+        not accepted,
+        accepted,
+    )
 
 
 def test_no_image_is_built_before_the_wheel(head: Head) -> None:
     head.plan = head.planned({}, built=False)
     failed = head.play([{"ansible.builtin.include_role": {**ROLE, "tasks_from": "prepare"}}])
     assert failed.status != 0
-    assert f"vllm_build_enabled: the build is not on every node ({head.plan['build']['wheels'][0]['name']})." in failed.output
+    assert (
+        f"vllm_build_enabled: the build is not on every node ({head.plan['build']['wheels'][0]['name']})."
+        in failed.output
+    )
     assert "Fix: run site.yml, or add the tag vllm_build." in failed.output
     assert not (head.state / "calls").exists(), "the engine was not used"

@@ -23,7 +23,8 @@ NAME = re.compile(r"vllm-(?P<vllm>[\d.]+)-cu(?P<cuda>\d{3})-aarch64-py312\.lock"
 COMPILERS = re.compile(r"nvidia-(cuda-(nvcc|crt|nvrtc|tileiras)|nvvm|nvptxcompiler)(-cu\d\d)?")
 #: A requirement, its pin, and its hashes.
 PINNED = re.compile(
-    r"(?P<name>[\w.-]+)(?P<extra>\[[\w,]+\])?(==(?P<version>[\w.+!]+)| @ (?P<url>https://\S+))(?P<hashes>( \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
+    r"(?P<name>[\w.-]+)(?P<extra>\[[\w,]+\])?(==(?P<version>[\w.+!]+)| @ (?P<url>https://\S+))(?P<hashes>( "
+    r"\\\n    --hash=sha256:[0-9a-f]{64})+)\n"
 )
 
 
@@ -47,7 +48,8 @@ def test_a_lock_is_what_its_name_says(lock: Path) -> None:
     for each in listed.values():
         if each["url"]:
             assert re.fullmatch(
-                rf"https://download\.pytorch\.org/whl/cu{name['cuda']}/{each['name']}-[\d.]+%2Bcu{name['cuda']}-cp312-.*_aarch64\.whl", each["url"]
+                rf"https://download\.pytorch\.org/whl/cu{name['cuda']}/{each['name']}-[\d.]+%2Bcu{name['cuda']}-cp312-.*_aarch64\.whl",
+                each["url"],
             )
 
 
@@ -60,8 +62,13 @@ def others(listed: dict[str, str]) -> list[str]:
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
 def test_the_cuda_compilers_have_the_release_of_the_runtime(lock: Path) -> None:
-    """With another one, CCCL's headers end each compilation ("CUDA compiler and CUDA toolkit headers are incompatible")."""
-    listed = {name: match["version"] for name, match in requirements(lock.read_text(encoding="utf-8")).items() if match["version"]}
+    """With another one, CCCL's headers end each compilation ("CUDA compiler and CUDA toolkit headers are
+    incompatible")."""
+    listed = {
+        name: match["version"]
+        for name, match in requirements(lock.read_text(encoding="utf-8")).items()
+        if match["version"]
+    }
     assert any(COMPILERS.fullmatch(name) for name in listed)
     assert others(listed) == []
 
@@ -75,7 +82,12 @@ def test_cuda_python_is_of_the_release_of_its_bindings(lock: Path) -> None:
 
 
 def test_a_compiler_of_another_release_is_found() -> None:
-    listed = {"nvidia-cuda-runtime": "13.0.96", "nvidia-cuda-nvcc": "13.5.37", "nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.5.37"}
+    listed = {
+        "nvidia-cuda-runtime": "13.0.96",
+        "nvidia-cuda-nvcc": "13.5.37",
+        "nvidia-nvvm": "13.0.88",
+        "nvidia-nvjitlink": "13.5.37",
+    }
     assert others(listed) == ["nvidia-cuda-nvcc"]
 
 
@@ -95,7 +107,9 @@ def test_what_was_forced_into_a_lock_is_said_in_its_head() -> None:
     assert "else 'sync'" in read("roles/common/tasks/environment.yml")
 
 
-@pytest.mark.parametrize("bad", ["torch==2.10.0\n", "torch>=2.10.0 \\\n    --hash=sha256:" + "0" * 64 + "\n", "--no-binary torch\n"])
+@pytest.mark.parametrize(
+    "bad", ["torch==2.10.0\n", "torch>=2.10.0 \\\n    --hash=sha256:" + "0" * 64 + "\n", "--no-binary torch\n"]
+)
 def test_a_lock_that_is_none(bad: str) -> None:
     with pytest.raises(AssertionError):
         requirements(bad)
@@ -122,15 +136,24 @@ def test_whatever_is_installed_is_pinned_by_hash(path: str) -> None:
     ("lock", "found"),
     [
         ("vllm==0.32.0\n", "line 1: vllm==0.32.0"),
-        (f"# a comment\nray==2.60.0 \\\n    --hash=sha256:{ZEROS}\nvllm==0.32.0 ; python_version > '3'  # it\n", "line 4: vllm==0.32.0"),
-        (f"vllm==0.32.0 --hash=sha256:{ZEROS}\n" + "".join(f"a{number}==1\n" for number in range(9)), "line 4: a2==1; 6 more)"),
+        (
+            f"# a comment\nray==2.60.0 \\\n    --hash=sha256:{ZEROS}\nvllm==0.32.0 ; python_version > '3'  # it\n",
+            "line 4: vllm==0.32.0",
+        ),
+        (
+            f"vllm==0.32.0 --hash=sha256:{ZEROS}\n" + "".join(f"a{number}==1\n" for number in range(9)),
+            "line 4: a2==1; 6 more)",
+        ),
         (f"vllm==0.32.0 --hash=md5:{ZEROS}\n", "line 1: vllm==0.32.0 --hash=md5"),
         (f"vllm>=0.32.0 --hash=sha256:{ZEROS}\n", "line 1: vllm>=0.32.0"),
         (f"vllm==0.32.* --hash=sha256:{ZEROS}\n", "line 1: vllm==0.32.*"),
         ("-r other.txt\n", "line 1: -r other.txt"),
         ("-e .\n", "line 1: -e ."),
         ("vllm @ file:///tmp/vllm.whl\n", "line 1: vllm @ file:///tmp/vllm.whl"),
-        ("ray[default] @ https://example.org/ray-2.60.0-py3-none-any.whl\n", "line 1: ray[default] @ https://example.org/"),
+        (
+            "ray[default] @ https://example.org/ray-2.60.0-py3-none-any.whl\n",
+            "line 1: ray[default] @ https://example.org/",
+        ),
     ],
 )
 def test_a_lock_that_leaves_something_open_is_refused_before_any_change(lock: str, found: str) -> None:
@@ -144,13 +167,20 @@ def test_a_lock_that_leaves_something_open_is_refused_before_any_change(lock: st
 
 def test_the_lock_of_an_image_is_not_installed() -> None:
     """It only lists the releases in the image."""
-    settings = {"gb10_runtime": "container", "gb10_container_image": f"sha256:{ZEROS}", "gb10_distributed_executor_backend": "mp"}
+    settings = {
+        "gb10_runtime": "container",
+        "gb10_container_image": f"sha256:{ZEROS}",
+        "gb10_distributed_executor_backend": "mp",
+    }
     plan, problems = cluster_plan([spark(1, "head", **settings)], "vllm==0.32.0\n")
     assert (problems, plan["runtime"]["kind"]) == ([], "container")
 
 
 def test_where_packages_are_is_no_problem() -> None:
-    lock = f"--index-url https://download.pytorch.org/whl/cpu\n--find-links=/srv/wheels\n--no-index\nvllm==1 --hash=sha256:{ZEROS}\n"
+    lock = (
+        "--index-url https://download.pytorch.org/whl/cpu\n--find-links=/srv/wheels\n--no-index\nvllm==1 "
+        f"--hash=sha256:{ZEROS}\n"
+    )
     assert locks.check_lock(lock, "x") == []
 
 
@@ -160,27 +190,55 @@ def steps(path: str) -> list[dict[str, Any]]:
 
 
 def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
-    """For a runtime and the gateway: first uv, then the lock. For the library of Hugging Face Hub: where no runtime has it."""
+    """For a runtime and the gateway: first uv, then the lock.
+
+    For the library of Hugging Face Hub: where no runtime has it.
+    """
     pip, sync = (
-        next(task["ansible.builtin.command"]["argv"] for task in steps("roles/common/tasks/environment.yml") if task["name"].startswith(name))
+        next(
+            task["ansible.builtin.command"]["argv"]
+            for task in steps("roles/common/tasks/environment.yml")
+            if task["name"].startswith(name)
+        )
         for name in ("Install uv", "Install exactly the locked packages")
     )
     assert "'--require-hashes'" in pip and "'--no-deps'" in pip and "'-r'" in pip
     assert "'--require-hashes'" in sync
-    (hub,) = (task["ansible.builtin.pip"] for task in steps("roles/model_store/tasks/list.yml") if "ansible.builtin.pip" in task)
+    (hub,) = (
+        task["ansible.builtin.pip"]
+        for task in steps("roles/model_store/tasks/list.yml")
+        if "ansible.builtin.pip" in task
+    )
     assert "name" not in hub and hub["requirements"].endswith("/hub.lock")
     assert {"--require-hashes", "--no-deps"} <= set(hub["extra_args"].split())
 
 
 @pytest.mark.parametrize(
-    "path", ["roles/gb10/files/vllm-0.32.0-cu130-aarch64-py312.lock", "inventories/lab/requirements.txt", "roles/gateway/files/gateway.lock"]
+    "path",
+    [
+        "roles/gb10/files/vllm-0.32.0-cu130-aarch64-py312.lock",
+        "inventories/lab/requirements.txt",
+        "roles/gateway/files/gateway.lock",
+    ],
 )
 def test_uv_is_taken_out_of_the_lock_with_its_hashes(path: str) -> None:
     expression = load_yaml(read("roles/common/vars/main.yml"))["_common_environment_uv"]
-    given = {"common_environment_lock": f"{{{{ lookup('ansible.builtin.file', '{ROOT / path}') }}}}", "_common_environment_uv": expression}
-    command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-a", "msg={{ _common_environment_uv }}"]
+    given = {
+        "common_environment_lock": f"{{{{ lookup('ansible.builtin.file', '{ROOT / path}') }}}}",
+        "_common_environment_uv": expression,
+    }
+    command = [
+        Path(sys.executable).with_name("ansible"),
+        "localhost",
+        "-m",
+        "ansible.builtin.debug",
+        "-a",
+        "msg={{ _common_environment_uv }}",
+    ]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-    done = subprocess.run([*command, "-e", json.dumps(given)], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [*command, "-e", json.dumps(given)], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
     text = json.loads(done.stdout.partition("=>")[2])["msg"] + "\n"
     assert list(requirements(text)) == ["uv"]
     assert text in read(path)

@@ -1,4 +1,5 @@
-"""The role's tasks that pin a tag, over an engine whose images are files: later runs use the image of the first pull."""
+"""The role's tasks that pin a tag, over an engine whose images are files: later runs use the image of the first
+pull."""
 
 from __future__ import annotations
 
@@ -29,13 +30,20 @@ class Head:
         self.folder, self.state, self.pins = folder, folder / "state", folder / "etc/image-pins.json"
         for place in ("images", "containers", "registry"):
             (self.state / place).mkdir(parents=True)
-        self.path = program(folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"')
+        self.path = program(
+            folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"'
+        )
         shutil.copy(ROLE / "tasks/fetch.yml", folder)
         self.has("registry", FIRST, TAG, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
 
     def has(self, place: str, image_id: str, *names: str) -> None:
         digests = [name for name in names if "@" in name and ":latest" not in name]
-        entry = {"names": names, "root": "/", "path": [], "said": {"Architecture": MACHINE, "Size": 1, "RepoDigests": digests}}
+        entry = {
+            "names": names,
+            "root": "/",
+            "path": [],
+            "said": {"Architecture": MACHINE, "Size": 1, "RepoDigests": digests},
+        }
         (self.state / place / f"{image_id}.json").write_text(json.dumps(entry), encoding="utf-8")
 
     def moves(self) -> None:
@@ -46,20 +54,30 @@ class Head:
     def plan(self, tag: str = TAG) -> dict[str, Any]:
         settings = {"gb10_runtime": "container", "gb10_container_image": tag, "gb10_container_engine": "podman"}
         node = spark(1, "head", **settings, gb10_runtime_lock="", gb10_install_dir=str(self.folder / "opt"))
-        node["observed"]["image_pins"] = json.loads(self.pins.read_text(encoding="utf-8")) if self.pins.exists() else None
+        node["observed"]["image_pins"] = (
+            json.loads(self.pins.read_text(encoding="utf-8")) if self.pins.exists() else None
+        )
         plan, problems = cluster_plan([node], "")
         assert problems == []
         return dict(FILTERS["node_plan"](plan, "spark1"))
 
     def tasks(self, file: str, tasks: list[dict[str, Any]], tag: str, *arguments: str, **variables: Any) -> Run:
-        play = {"hosts": "all", "gather_facts": False, "tasks": tasks, "environment": {"PATH": f"{self.path}:{os.environ['PATH']}"}}
+        play = {
+            "hosts": "all",
+            "gather_facts": False,
+            "tasks": tasks,
+            "environment": {"PATH": f"{self.path}:{os.environ['PATH']}"},
+        }
         play["vars_files"] = [str(ROLE / name / "main.yml") for name in ("defaults", "vars")]
         (self.folder / file).write_text(json.dumps([play]), encoding="utf-8")
         local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
         host = {**local, "gb10_plan": self.plan(tag)}
         (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"spark1": host}}}), encoding="utf-8")
         given = json.dumps({"_vllm_runtime_image_pins": str(self.pins), **variables})
-        return run(str(self.folder / file), ["-i", str(self.folder / "hosts.json"), "--diff", "--extra-vars", given, *arguments])
+        return run(
+            str(self.folder / file),
+            ["-i", str(self.folder / "hosts.json"), "--diff", "--extra-vars", given, *arguments],
+        )
 
     def run(self, *arguments: str, tag: str = TAG, **variables: Any) -> tuple[Run, Run]:
         """Pin the tag if it is due, plan again, and provide the planned image."""
@@ -89,7 +107,11 @@ def test_later_runs_use_the_image_of_the_first_pull(head: Head) -> None:
     head.has("images", FIRST, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
     head.has("images", LATER, TAG, f"example.org/vllm@{NEW}", f"{TAG}@{NEW}")
     pinned, provided = head.run()
-    assert (pinned.changed_tasks(), provided.changed_tasks(), f"runs {FIRST}" in provided.output) == (set(), set(), True)
+    assert (pinned.changed_tasks(), provided.changed_tasks(), f"runs {FIRST}" in provided.output) == (
+        set(),
+        set(),
+        True,
+    )
     # Its image is removed from the engine.
     (head.state / "images" / f"{FIRST}.json").unlink()
     _pinned, provided = head.run()

@@ -59,7 +59,13 @@ def test_a_record_of_anything(found: Any) -> None:
 
 @pytest.mark.parametrize(
     "entry",
-    [{"image_id": ID}, {**ENTRY, "image_id": f"{ID}\n"}, {**ENTRY, "digest": "sha256:2"}, {**ENTRY, "digest": f"{DIGEST}\n"}, DIGEST],
+    [
+        {"image_id": ID},
+        {**ENTRY, "image_id": f"{ID}\n"},
+        {**ENTRY, "digest": "sha256:2"},
+        {**ENTRY, "digest": f"{DIGEST}\n"},
+        DIGEST,
+    ],
 )
 def test_an_invalid_pin_is_left_out(entry: Any) -> None:
     assert pins.parse({"a": entry, "b": ENTRY}) == {"b": Pin(ID, DIGEST)}

@@ -8,7 +8,14 @@ import pytest
 from repository import ROOT, read
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import CONTAINER, STACKS, check_ray, locked, resolve, table
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import (
+    CONTAINER,
+    STACKS,
+    check_ray,
+    locked,
+    resolve,
+    table,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 LOCKS = "roles/gb10/files"
@@ -31,7 +38,12 @@ def test_the_lab_is_what_its_lock_pins() -> None:
 
 def test_the_current_stack_and_the_one_before() -> None:
     current, before = (STACKS[name] for name in ("current", "vllm-0.32.0"))
-    assert (current.vllm, current.torch, current.triton, current.bundled_nccl) == ("0.33.0", "2.14.0", "3.8.0", "2.30.7")
+    assert (current.vllm, current.torch, current.triton, current.bundled_nccl) == (
+        "0.33.0",
+        "2.14.0",
+        "3.8.0",
+        "2.30.7",
+    )
     assert (before.vllm, before.torch, before.triton, before.bundled_nccl) == ("0.32.0", "2.13.0", "3.7.1", "2.29.7")
     assert vllm_release.known(current.vllm)
 
@@ -68,9 +80,21 @@ def test_what_a_lock_file_says(text: str, expected: dict[str, str]) -> None:
     ("name", "lock", "path", "where", "words"),
     [
         ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "Fix: use current."]),
-        ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.32.0, vllm-0.18.1", "correct gb10_stack"]),
+        (
+            "xyz",
+            "vllm==1.0.0",
+            "x.lock",
+            "gb10_stack",
+            ["one of current, vllm-0.32.0, vllm-0.18.1", "correct gb10_stack"],
+        ),
         ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab has none"]),
-        ("current", "", "x.lock", "gb10_runtime_lock", ["'x.lock' is not a readable file", "correct gb10_runtime_lock"]),
+        (
+            "current",
+            "",
+            "x.lock",
+            "gb10_runtime_lock",
+            ["'x.lock' is not a readable file", "correct gb10_runtime_lock"],
+        ),
         ("current", "ray==2.60.0", "x.lock", "gb10_runtime_lock", ["x.lock pins no vllm"]),
     ],
 )
@@ -129,6 +153,9 @@ def test_the_document_is_current() -> None:
     assert_recorded(ROOT / "docs/stacks.md", text)
 
 
-@pytest.mark.parametrize(("version", "wrong"), [("2.48.0", 1), ("2.51.9", 1), ("1.99.0", 1), ("2.52.0", 0), ("2.60.0", 0), ("3.0.0", 0), ("", 0)])
+@pytest.mark.parametrize(
+    ("version", "wrong"),
+    [("2.48.0", 1), ("2.51.9", 1), ("1.99.0", 1), ("2.52.0", 0), ("2.60.0", 0), ("3.0.0", 0), ("", 0)],
+)
 def test_a_ray_without_a_token_is_refused(version: str, wrong: int) -> None:
     assert [problem.expected for problem in check_ray(version, "gb10_runtime_lock")] == ["Ray 2.52 or newer"] * wrong

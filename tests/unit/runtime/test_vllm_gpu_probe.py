@@ -12,14 +12,26 @@ from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 
-SMI = 'case "$*" in --query-gpu=name,compute_cap,*) echo "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1";; *) echo "| CUDA Version: 13.0 |";; esac'
-RESULT = {"state": "passed", "cause": "", "error": 0.003, "bound": 0.02, "seconds": 0.1, "message": "NVIDIA GB10 (12.1)"}
+SMI = (
+    'case "$*" in --query-gpu=name,compute_cap,*) echo "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1";; *) echo "| '
+    'CUDA Version: 13.0 |";; esac'
+)
+RESULT = {
+    "state": "passed",
+    "cause": "",
+    "error": 0.003,
+    "bound": 0.02,
+    "seconds": 0.1,
+    "message": "NVIDIA GB10 (12.1)",
+}
 PYTHON = "/opt/gb10/runtime/current/bin/python"
 
 
 def printed(**changes: Any) -> str:
     """Return the program's output with changes of the result of fp8_vllm."""
-    return "\n".join(json.dumps({"name": name, **RESULT, **(changes if name == "fp8_vllm" else {})}) for name in gpu_probe.CHECKS)
+    return "\n".join(
+        json.dumps({"name": name, **RESULT, **(changes if name == "fp8_vllm" else {})}) for name in gpu_probe.CHECKS
+    )
 
 
 def run(tmp_path: Path, script: str, check: bool = False, **arguments: Any) -> dict[str, Any]:
@@ -35,7 +47,13 @@ def test_passed_checks(tmp_path: Path, check: bool) -> None:
     assert (answer["changed"], answer["reason"], len(answer["checks"])) == (False, "", 6)
     assert answer["report"][0] == "a kernel of PyTorch: passed (deviation 0.003, bound 0.02): NVIDIA GB10 (12.1)"
     argv = (tmp_path / "argv").read_text()
-    for word in ("--property=DynamicUser=yes", "--property=PrivateNetwork=yes", "--property=RuntimeMaxSec=210", "--setenv=HOME=/tmp", PYTHON):
+    for word in (
+        "--property=DynamicUser=yes",
+        "--property=PrivateNetwork=yes",
+        "--property=RuntimeMaxSec=210",
+        "--setenv=HOME=/tmp",
+        PYTHON,
+    ):
         assert f"\n{word}\n" in argv
     # systemd-run would replace variables.
     assert "import torch" not in argv and "$" not in argv and argv.endswith("\n180\n")
@@ -77,7 +95,10 @@ def test_a_program_that_does_not_start(tmp_path: Path) -> None:
 
 def test_a_hanging_program(tmp_path: Path) -> None:
     answer = run(tmp_path, f"echo '{printed().splitlines()[0]}'; sleep 1.2; exit 142", python=PYTHON, seconds=1)
-    assert "bf16: a bfloat16 matrix product of PyTorch: the program ended: the time limit was reached: no message" in answer["msg"]
+    assert (
+        "bf16: a bfloat16 matrix product of PyTorch: the program ended: the time limit was reached: no message"
+        in answer["msg"]
+    )
 
 
 def test_a_container(tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ class Host:
             (self.state / path).mkdir(parents=True)
         self.site = self.root / "dist-packages"
         self.has(ID, [NAME], [self.site])
-        self.path = program(folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"')
+        self.path = program(
+            folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"'
+        )
 
     def has(self, image_id: str, names: list[str], path: list[Path]) -> None:
         entry = {"names": names, "root": str(self.root), "path": [str(folder) for folder in path]}
@@ -77,7 +79,13 @@ def host(tmp_path: Path) -> Host:
     assembler(host.site / "triton/backends/nvidia/bin", "ptxas", "sm_90a")
     assembler(host.root / "usr/local/cuda-13.0/bin", "ptxas", LISTS)
     (host.root / "usr/local/cuda").symlink_to("cuda-13.0")
-    for name in ("triton/__init__.py", "torch/__init__.py", "torch/version.py", "torch/other.py", "vllm-0.22.1.dist-info/METADATA"):
+    for name in (
+        "triton/__init__.py",
+        "torch/__init__.py",
+        "torch/version.py",
+        "torch/other.py",
+        "vllm-0.22.1.dist-info/METADATA",
+    ):
         (host.site / name).parent.mkdir(exist_ok=True)
         (host.site / name).touch()
     return host
@@ -97,7 +105,9 @@ def assembler(folder: Path, name: str, archs: str) -> None:
 def listing(folder: Path) -> dict[str, Any]:
     """Everything below a folder: a link's target, or mode, time and content."""
     return {
-        str(path.relative_to(folder)): path.readlink() if path.is_symlink() else (path.stat().st_mode, path.stat().st_mtime, path.read_bytes())
+        str(path.relative_to(folder)): path.readlink()
+        if path.is_symlink()
+        else (path.stat().st_mode, path.stat().st_mtime, path.read_bytes())
         for path in folder.rglob("*")
         if path.is_symlink() or path.is_file()
     }
@@ -110,7 +120,11 @@ def names(folder: Path) -> list[str]:
 def test_copied_once_and_removed(host: Host) -> None:
     first = host.copied()
     folder = host.dest / ID[:12]
-    assert (first["changed"], first["image_id"], first["diff"]) == (True, ID, {"before": "", "after": f"{folder}: {ID}\n"})
+    assert (first["changed"], first["image_id"], first["diff"]) == (
+        True,
+        ID,
+        {"before": "", "after": f"{folder}: {ID}\n"},
+    )
     assert host.containers() == [] and names(host.dest) == [ID[:12]]
     assert first["package_dir"] == str(folder / "site-packages/vllm")
     assert listing(folder / "site-packages/vllm") == listing(host.site / "vllm")
@@ -143,9 +157,17 @@ def test_copied_once_and_removed(host: Host) -> None:
 
 def test_check_mode_asks_for_the_image_and_creates_nothing(host: Host) -> None:
     shown = host.copied(check=True)
-    assert (shown["changed"], shown["mounts"], shown["container_package_dir"], host.dest.exists()) == (True, [], None, False)
+    assert (shown["changed"], shown["mounts"], shown["container_package_dir"], host.dest.exists()) == (
+        True,
+        [],
+        None,
+        False,
+    )
     assert (host.calls(), host.containers()) == (["image"], [])
-    assert (shown["diff"], shown["package_dir"]) == (host.copied()["diff"], str(host.dest / ID[:12] / "site-packages/vllm"))
+    assert (shown["diff"], shown["package_dir"]) == (
+        host.copied()["diff"],
+        str(host.dest / ID[:12] / "site-packages/vllm"),
+    )
     assert host.copied(check=True)["changed"] is False
     before = listing(host.dest)
     assert (host.copied(check=True, state="absent")["changed"], listing(host.dest)) == (True, before)
@@ -159,7 +181,10 @@ def test_what_lies_apart_in_the_image_lies_together_in_the_copy(host: Host) -> N
     host.has(ID, [NAME], [host.root / "venv", host.site])
     answer = host.copied()
     assert answer["container_package_dir"] == str(source / "vllm")
-    assert (answer["mounts"][1]["target"], answer["mounts"][0]["target"]) == (str(host.site / "triton/backends/nvidia/bin"), str(source / "vllm"))
+    assert (answer["mounts"][1]["target"], answer["mounts"][0]["target"]) == (
+        str(host.site / "triton/backends/nvidia/bin"),
+        str(source / "vllm"),
+    )
     assert (host.dest / ID[:12] / "site-packages/vllm-0.22.1.dist-info/METADATA").exists()
 
 
@@ -175,7 +200,14 @@ def test_an_image_with_the_package_alone(host: Host) -> None:
 def test_the_engines_own_arguments_come_before_the_image(host: Host) -> None:
     (host.state / "trouble").write_text("start 1", encoding="utf-8")
     (host.state / "kept").mkdir()
-    program(host.path, "podman", f'[ "$1" != rm ] || cp {host.state}/containers/* {host.state}/kept\n{(host.path / "podman").read_text("utf-8")}')
+    program(
+        host.path,
+        "podman",
+        (
+            f'[ "$1" != rm ] || cp {host.state}/containers/* '
+            f"{host.state}/kept\n{(host.path / 'podman').read_text('utf-8')}"
+        ),
+    )
     assert host.run(engine_args=["--cgroups=disabled"])["failed"]
     (container,) = (host.state / "kept").iterdir()
     assert "--cgroups=disabled" in json.loads(container.read_text(encoding="utf-8"))["options"]
@@ -200,7 +232,9 @@ def test_the_copy_is_patched_for_the_container(host: Host) -> None:
         "TRITON_PTXAS_BLACKWELL_PATH": "/usr/local/cuda/bin/ptxas",
         "VLLM_TUNED_CONFIG_FOLDER": answer["config_folder"],
     }
-    assert answer["config_folder"].startswith(f"{answer['mounts'][2]['target']}/") and list(Path(answer["config_folder"]).iterdir())
+    assert answer["config_folder"].startswith(f"{answer['mounts'][2]['target']}/") and list(
+        Path(answer["config_folder"]).iterdir()
+    )
     source = patched(host, answer, patches=["triton_ptxas"], mechanism="source")
     assert source["patches"][0]["status"] == "applied"
     assert (Path(answer["mounts"][1]["source"]) / "ptxas").readlink() == Path("/usr/local/cuda/bin/ptxas")
@@ -223,7 +257,10 @@ def test_the_copy_is_patched_for_the_container(host: Host) -> None:
 )
 def test_an_assembler_that_does_not_tell(host: Host, bundled: str, toolkit: str, status: str, reason: str) -> None:
     answer = host.copied()
-    for path, holds in ((Path(answer["mounts"][1]["source"]) / "ptxas", bundled), (Path(answer["toolkit"]["path"]), toolkit)):
+    for path, holds in (
+        (Path(answer["mounts"][1]["source"]) / "ptxas", bundled),
+        (Path(answer["toolkit"]["path"]), toolkit),
+    ):
         path.write_bytes(holds.encode() if holds.startswith("#!") else ptxas("" if holds == "?" else holds))
         if not holds:
             path.unlink()
@@ -238,7 +275,12 @@ def test_nothing_of_an_image_runs_on_the_host(host: Host, tmp_path: Path, state:
     answer, ran = host.copied(), tmp_path / "ran"
     for path in (Path(answer["mounts"][1]["source"]) / "ptxas", Path(answer["toolkit"]["path"])):
         program(path.parent, path.name, f"touch {ran}; echo \"'sm_121a'\"")
-    arguments = {"package_dir": answer["package_dir"], "capability": "12.1", "toolkit": answer["toolkit"], "state": state}
+    arguments = {
+        "package_dir": answer["package_dir"],
+        "capability": "12.1",
+        "toolkit": answer["toolkit"],
+        "state": state,
+    }
     run_module("vllm_patch", {**arguments, "patches": ["triton_ptxas"]}, check=check)
     assert not ran.exists()
 
@@ -253,14 +295,18 @@ def test_an_image_is_looked_into_as_nobody(host: Host) -> None:
     host.run()
     (container,) = host.containers()
     options = json.loads(container.read_text(encoding="utf-8"))["options"]
-    assert {"--network=none", "--user=65534:65534", "--cap-drop=ALL", "--security-opt=no-new-privileges"} <= set(options)
+    assert {"--network=none", "--user=65534:65534", "--cap-drop=ALL", "--security-opt=no-new-privileges"} <= set(
+        options
+    )
 
 
 def test_nobody_else_can_change_a_copy(host: Host) -> None:
     (host.site / "vllm/tool").chmod(0o777)
     (host.site / "vllm/model_executor").chmod(0o2777)
     folder = Path(host.copied()["package_dir"])
-    assert [path for path in (folder, *folder.rglob("*")) if not path.is_symlink() and path.stat().st_mode & 0o7022] == []
+    assert [
+        path for path in (folder, *folder.rglob("*")) if not path.is_symlink() and path.stat().st_mode & 0o7022
+    ] == []
 
 
 # --- interrupted runs and errors ---
@@ -272,13 +318,22 @@ def test_what_a_killed_run_left(host: Host, state: str) -> None:
     module = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/vllm_image_extract.py"
     environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": f"{host.path}:{os.defpath}"}
     process = subprocess.Popen(
-        [sys.executable, str(module)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+        [sys.executable, str(module)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
     )
     assert process.stdin is not None
     process.stdin.write(json.dumps({"ANSIBLE_MODULE_ARGS": host.arguments()}))
     process.stdin.close()
     deadline = time.monotonic() + 30
-    while "cp" not in (host.state / "calls").read_text(encoding="utf-8").split() if (host.state / "calls").exists() else True:
+    while (
+        "cp" not in (host.state / "calls").read_text(encoding="utf-8").split()
+        if (host.state / "calls").exists()
+        else True
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGKILL)
@@ -310,7 +365,11 @@ def trouble(host: Host, what: str) -> None:
 BAD = [
     (nothing, {"image": "example.org/none:1"}, "image: podman has no image example.org/none:1 on this host"),
     (nothing, {"image": "--all"}, "image: '--all' is not an image"),
-    (nothing, {"python": "/opt/venv/bin/python"}, f"python: /opt/venv/bin/python does not run in {NAME}, which is for amd64: Error: crun"),
+    (
+        nothing,
+        {"python": "/opt/venv/bin/python"},
+        f"python: /opt/venv/bin/python does not run in {NAME}, which is for amd64: Error: crun",
+    ),
     (nothing, {"python": "rubbish"}, f"python: rubbish in {NAME} printed 'usage: rubbish'"),
     (nothing, {"engine": "buildah"}, "value of engine must be one of: docker, podman"),
     (no_engine, {}, "engine: podman is not installed"),
@@ -323,7 +382,9 @@ BAD = [
 
 
 @pytest.mark.parametrize(("prepare", "changes", "expected"), BAD, ids=[message for _prepare, _changes, message in BAD])
-def test_what_fails_is_one_error_and_leaves_nothing(host: Host, prepare: Any, changes: dict[str, Any], expected: str) -> None:
+def test_what_fails_is_one_error_and_leaves_nothing(
+    host: Host, prepare: Any, changes: dict[str, Any], expected: str
+) -> None:
     prepare(host)
     answer = host.run(**changes)
     assert answer["failed"] and expected in answer["msg"] and "\n  2. " not in answer["msg"], answer["msg"]
@@ -382,8 +443,22 @@ def test_only_containers_of_the_same_folder_are_removed(host: Host) -> None:
 
 
 def test_a_search_that_answers_nonsense_is_refused() -> None:
-    good = {"package": "/p/vllm", "triton": "", "torch": "", "toolkit": "", "distributions": ["/p/vllm-1.dist-info"], "size": 1}
+    good = {
+        "package": "/p/vllm",
+        "triton": "",
+        "torch": "",
+        "toolkit": "",
+        "distributions": ["/p/vllm-1.dist-info"],
+        "size": 1,
+    }
     assert image_copy.found(f"noise\n{json.dumps(good)}\n").package == "/p/vllm"
-    for bad in ({**good, "package": "p"}, {**good, "distributions": ["/p/../.."]}, {**good, "more": 1}, {"distributions": []}, [], None):
+    for bad in (
+        {**good, "package": "p"},
+        {**good, "distributions": ["/p/../.."]},
+        {**good, "more": 1},
+        {"distributions": []},
+        [],
+        None,
+    ):
         with pytest.raises((ValueError, TypeError, KeyError)):
             image_copy.found(json.dumps(bad))

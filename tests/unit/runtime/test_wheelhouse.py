@@ -25,7 +25,10 @@ HASHES = frozenset(hashlib.sha256(content).hexdigest() for content in WHEELS.val
 
 
 def lock(*contents: bytes) -> str:
-    return "".join(f"p{number}==1 \\\n    --hash=sha256:{hashlib.sha256(each).hexdigest()}\n" for number, each in enumerate(contents))
+    return "".join(
+        f"p{number}==1 \\\n    --hash=sha256:{hashlib.sha256(each).hexdigest()}\n"
+        for number, each in enumerate(contents)
+    )
 
 
 @pytest.fixture
@@ -34,7 +37,11 @@ def head(tmp_path: Path) -> Path:
     folder = tmp_path / "head"
     (folder / "wheels").mkdir(parents=True)
     (folder / "requirements.lock").write_text(lock(*WHEELS.values()), encoding="utf-8")
-    for name, content in {**WHEELS, "old-1-py3-none-any.whl": b"of another lock", "uv-0.13.8-py3-none-any.whl.part": b"u"}.items():
+    for name, content in {
+        **WHEELS,
+        "old-1-py3-none-any.whl": b"of another lock",
+        "uv-0.13.8-py3-none-any.whl.part": b"u",
+    }.items():
         (folder / "wheels" / name).write_bytes(content)
     return folder
 
@@ -69,7 +76,9 @@ def test_another_node_gets_exactly_the_wheels_of_the_lock(head: Path, worker: Pa
     assert {path.stat().st_mode & 0o7777 for path in (worker / "wheels").iterdir()} == {0o644}
 
 
-@pytest.mark.parametrize("name", ["../uv-1-py3-none-any.whl", "/etc/uv-1.whl", "uv.pth", "a/uv-1.whl", ".whl", "-r.whl", f"{'a' * 252}.whl"])
+@pytest.mark.parametrize(
+    "name", ["../uv-1-py3-none-any.whl", "/etc/uv-1.whl", "uv.pth", "a/uv-1.whl", ".whl", "-r.whl", f"{'a' * 252}.whl"]
+)
 def test_an_archive_with_other_names_is_refused(name: str, worker: Path, tmp_path: Path) -> None:
     answer = run_module("wheelhouse", {"folder": str(worker), "archive": archived(tmp_path / "x.tar", name)})
     assert "is no wheel. Expected: wheels with the hashes of the lock" in answer["msg"]
@@ -79,7 +88,9 @@ def test_an_archive_with_other_names_is_refused(name: str, worker: Path, tmp_pat
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
 def test_an_entry_that_is_no_file_is_refused(kind: bytes, worker: Path, tmp_path: Path) -> None:
     with pytest.raises(ProblemsError):
-        io_wheelhouse.unpack(archived(tmp_path / "x.tar", "uv-1-py3-none-any.whl", kind=kind), str(worker / "wheels"), HASHES)
+        io_wheelhouse.unpack(
+            archived(tmp_path / "x.tar", "uv-1-py3-none-any.whl", kind=kind), str(worker / "wheels"), HASHES
+        )
     assert contents(worker) == {}
 
 
@@ -123,13 +134,20 @@ def test_the_lock_on_a_node_names_downloaded_files(tmp_path: Path) -> None:
     address = "https://download.pytorch.org/whl/cu129/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
     (tmp_path / "x.lock").write_text(f"torch @ {address} \\\n    --hash=sha256:{'0' * 64}\nuv==1\n", encoding="utf-8")
     variables = {"gb10_plan": {"runtime": {"lock": str(tmp_path / "x.lock")}, "root": "/opt/gb10"}}
-    said = played(tmp_path, {"spark1": variables}, [{"ansible.builtin.debug": {"msg": "<{{ _vllm_runtime_local_lock }}>"}}])
+    said = played(
+        tmp_path, {"spark1": variables}, [{"ansible.builtin.debug": {"msg": "<{{ _vllm_runtime_local_lock }}>"}}]
+    )
     place = "file:///opt/gb10/runtime/.wheels/wheels/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
     assert re.search(rf"<torch @ {re.escape(place)} \\\s+--hash=sha256:0{{64}}\s+uv==1>", said), said
 
 
 def played(folder: Path, hosts: dict[str, dict[str, Any]], tasks: list[dict[str, Any]]) -> str:
-    play = {"hosts": "all", "gather_facts": False, "tasks": tasks, "vars_files": [str(ROOT / "roles/vllm_runtime/vars/main.yml")]}
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "tasks": tasks,
+        "vars_files": [str(ROOT / "roles/vllm_runtime/vars/main.yml")],
+    }
     (folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
     local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
@@ -150,17 +168,30 @@ def played(folder: Path, hosts: dict[str, dict[str, Any]], tasks: list[dict[str,
         ({"spark1": (False, "312"), "thor1": (True, "310")}, {"thor1"}, set()),
     ],
 )
-def test_who_downloads(tmp_path: Path, nodes: dict[str, tuple[bool, str]], downloads: set[str], receives: set[str]) -> None:
+def test_who_downloads(
+    tmp_path: Path, nodes: dict[str, tuple[bool, str]], downloads: set[str], receives: set[str]
+) -> None:
     hosts = {
         name: {
-            "gb10_plan": {"head": {"name": "spark1"}, "nodes": [{"name": each} for each in nodes], "node": {"name": name, "head": name == "spark1"}},
+            "gb10_plan": {
+                "head": {"name": "spark1"},
+                "nodes": [{"name": each} for each in nodes],
+                "node": {"name": name, "head": name == "spark1"},
+            },
             "__vllm_runtime_lacks": lacks,
             "__vllm_runtime_platform": {"stdout": platform},
         }
         for name, (lacks, platform) in nodes.items()
     }
-    decision = next(task for task in load_yaml(read("roles/vllm_runtime/tasks/wheelhouse.yml")) if task["name"].startswith("Determine"))
-    shown = "<{{ inventory_hostname }} {{ _vllm_runtime_downloads }} {{ __vllm_runtime_receives }} {{ _vllm_runtime_sends }}>"
+    decision = next(
+        task
+        for task in load_yaml(read("roles/vllm_runtime/tasks/wheelhouse.yml"))
+        if task["name"].startswith("Determine")
+    )
+    shown = (
+        "<{{ inventory_hostname }} {{ _vllm_runtime_downloads }} {{ __vllm_runtime_receives }} {{ "
+        "_vllm_runtime_sends }}>"
+    )
     said = played(tmp_path, hosts, [decision, {"ansible.builtin.debug": {"msg": shown}}])
     for name in nodes:
         assert f"<{name} {name in downloads} {name in receives} {bool(receives)}>" in said, said

@@ -16,7 +16,9 @@ SHA = "0" * 64
 
 
 def said(entry: Any) -> list[str]:
-    return [f"{problem.path}: {problem.found}. {problem.expected}" for problem in wheels.check_wheels([entry], LOCK, "w")]
+    return [
+        f"{problem.path}: {problem.found}. {problem.expected}" for problem in wheels.check_wheels([entry], LOCK, "w")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -35,10 +37,16 @@ def test_another_build_of_the_same_release(name: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ({"wheel": "/srv/vllm-0.17.1-cp38-abi3-linux_aarch64.whl", "sha256": SHA}, "w[0].wheel: vllm 0.17.1. 0.18.1, as on the other nodes"),
+        (
+            {"wheel": "/srv/vllm-0.17.1-cp38-abi3-linux_aarch64.whl", "sha256": SHA},
+            "w[0].wheel: vllm 0.17.1. 0.18.1, as on the other nodes",
+        ),
         ({"wheel": "/srv/numpy-2.0.0-cp312-cp312-linux_aarch64.whl", "sha256": SHA}, "a package that the lock pins"),
         ({"wheel": "/srv/vllm.tar.gz", "sha256": SHA}, "w[0].wheel: vllm.tar.gz. NAME-VERSION-TAGS.whl"),
-        ({"wheel": "vllm-0.18.1-cp38-abi3-linux_aarch64.whl", "sha256": SHA}, "an absolute path on the controller, or an address"),
+        (
+            {"wheel": "vllm-0.18.1-cp38-abi3-linux_aarch64.whl", "sha256": SHA},
+            "an absolute path on the controller, or an address",
+        ),
         ({"wheel": "/srv/vllm-0.18.1-cp38-abi3-linux_aarch64.whl", "sha256": "A" * 64}, "w[0].sha256: "),
         ({"wheel": "/srv/vllm-0.18.1-cp38-abi3-linux_aarch64.whl"}, "wheel and sha256"),
         ("vllm", "wheel and sha256"),

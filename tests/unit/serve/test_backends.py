@@ -52,7 +52,11 @@ def test_by_default_no_kernel_needs_a_cuda_compiler(stack: str, model: str) -> N
         pytest.skip("the release or two Sparks do not serve the model")
     assert decision.compiled == []
     assert decision.environment["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
-    assert not {finding.rule for finding in decision.findings} & {"flashinfer-autotune", "flashinfer-fp8", "fp4-moe-path"}
+    assert not {finding.rule for finding in decision.findings} & {
+        "flashinfer-autotune",
+        "flashinfer-fp8",
+        "fp4-moe-path",
+    }
     # Each name is one that the release accepts.
     assert vllm_release.parse(decision.args, given.stack.vllm)[1] == []
 
@@ -107,7 +111,9 @@ def test_flashinfer_is_one_variable() -> None:
         (None, {"gb10_kv_cache_dtype": "nvfp4"}, "current", ""),
     ],
 )
-def test_a_backend_that_a_layer_may_refuse_is_not_named(config: dict[str, Any] | None, settings: dict[str, Any], stack: str, attention: str) -> None:
+def test_a_backend_that_a_layer_may_refuse_is_not_named(
+    config: dict[str, Any] | None, settings: dict[str, Any], stack: str, attention: str
+) -> None:
     decision = decided(inputs("qwen2.5-7b-instruct", stack, **settings), config)
     named = [word.partition("=")[2] for word in decision.args if word.startswith("--attention-backend")]
     assert named == ([attention] if attention else [])
@@ -154,7 +160,13 @@ def test_a_thor_and_a_cpu_are_not_named() -> None:
     assert decided(inputs("gpt-oss-20b", "lab")).compiled == []
 
 
-TOOLKIT = {"home": "/usr/local/cuda", "release": "13.0.88", "architectures": ["sm_121"], "reason": "", "host_compiler": True}
+TOOLKIT = {
+    "home": "/usr/local/cuda",
+    "release": "13.0.88",
+    "architectures": ["sm_121"],
+    "reason": "",
+    "host_compiler": True,
+}
 
 
 @pytest.mark.parametrize(
@@ -165,12 +177,18 @@ TOOLKIT = {"home": "/usr/local/cuda", "release": "13.0.88", "architectures": ["s
         ({**TOOLKIT, "architectures": ["sm_90"]}, None, ["nodes[0].toolkit", "nodes[1].toolkit"]),
         ({**TOOLKIT, "host_compiler": False}, None, []),
         ({**TOOLKIT, "host_compiler": False}, ["g++", "python3.12-dev"], []),
-        ({**TOOLKIT, "host_compiler": False}, ["libnuma1"], ["nodes[0].vllm_runtime_packages", "nodes[1].vllm_runtime_packages"]),
+        (
+            {**TOOLKIT, "host_compiler": False},
+            ["libnuma1"],
+            ["nodes[0].vllm_runtime_packages", "nodes[1].vllm_runtime_packages"],
+        ),
         # Facts of an earlier release do not contain the toolkit.
         (None, None, []),
     ],
 )
-def test_a_missing_compiler_is_a_problem_only_if_it_is_needed(toolkit: dict[str, Any] | None, packages: list[str] | None, found: list[str]) -> None:
+def test_a_missing_compiler_is_a_problem_only_if_it_is_needed(
+    toolkit: dict[str, Any] | None, packages: list[str] | None, found: list[str]
+) -> None:
     for flashinfer in (False, True):
         settings = {"gb10_model": "gpt-oss-120b", "gb10_flashinfer": flashinfer}
         nodes = [spark(1, "head", **settings), spark(2, "worker", **settings)]

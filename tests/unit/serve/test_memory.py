@@ -1,4 +1,5 @@
-"""Each knob that documentation and symptoms name lowers the planned memory; refused values; the table in docs/operations.md."""
+"""Each knob that documentation and symptoms name lowers the planned memory; refused values; the table in
+docs/operations.md."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ MEMORY = 127_600_748 * 1024
 PAGE = ROOT / "docs" / "operations.md"
 MODELS = ("gpt-oss-120b", "qwen3.8-27b-nvfp4")
 ARGS = f"{PREFIX}vllm_extra_args"
-#: Settings by their text in the table, for one and for two Sparks: a limit has an effect only below the default's memory.
+#: Settings by their text in the table, for one and for two Sparks: a limit has an effect only below the default's
+#: memory.
 KNOBS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "default": ({}, {}),
     "`gb10_max_model_len: 4096`": ({"gb10_max_model_len": 4096},) * 2,
@@ -63,14 +65,18 @@ def table() -> list[str]:
     heads = [f"{model}, {'one Spark' if count == 1 else 'two Sparks'}" for model in MODELS for count in (1, 2)]
     lines = [f"| GiB of each Spark | {' | '.join(heads)} |", f"|---|{'--:|' * len(heads)}"]
     for knob, settings in KNOBS.items():
-        cells = [f"{needed(planned(model, count, **settings[count - 1])) / GIB:.1f}" for model in MODELS for count in (1, 2)]
+        cells = [
+            f"{needed(planned(model, count, **settings[count - 1])) / GIB:.1f}" for model in MODELS for count in (1, 2)
+        ]
         lines.append(f"| {knob} | {' | '.join(cells)} |")
     return lines
 
 
 def test_the_table_of_the_documentation_is_the_plans() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert_recorded(PAGE, re.sub(r"^\| GiB of each Spark .*?(?=\n\n)", "\n".join(table()), text, flags=re.MULTILINE | re.DOTALL))
+    assert_recorded(
+        PAGE, re.sub(r"^\| GiB of each Spark .*?(?=\n\n)", "\n".join(table()), text, flags=re.MULTILINE | re.DOTALL)
+    )
     assert "\n| default |" in text
 
 
@@ -89,7 +95,9 @@ def test_a_knob_lowers_the_planned_memory(model: str, count: int, knob: str) -> 
     assert given[-1] == "--kv-cache-memory-bytes=4G" if "=4G" in knob else len(given) == 1
 
 
-@pytest.mark.parametrize("symptom", ["compiler-out-of-memory", "gpu-out-of-memory", "host-lost", "memory-exhausted", "oom-killer", "xid-43"])
+@pytest.mark.parametrize(
+    "symptom", ["compiler-out-of-memory", "gpu-out-of-memory", "host-lost", "memory-exhausted", "oom-killer", "xid-43"]
+)
 def test_a_fix_for_too_little_memory_names_only_knobs(symptom: str) -> None:
     (fix,) = (each.fix for each in (*CAUSES, *STATES.values(), *OBSERVED) if each.id == symptom)
     knobs = {name for settings in KNOBS.values() for each in settings for name in each}
@@ -111,7 +119,10 @@ def test_the_share_of_the_user_is_a_limit_and_the_plan_passes_its_own() -> None:
     for words in (["--gpu-memory-utilization", "0.87"], ["--gpu_memory_utilization=0.87"]):
         plan = planned("gpt-oss-120b", 2, gb10_vllm_extra_args=[*words, "--seed", "1"])
         assert plan["serve"]["user_args"] == ["--seed", "1"]
-        assert f"{' '.join(words)} is replaced: the memory plan takes at most this share, and passes its own" in plan["serve"]["why"]
+        assert (
+            f"{' '.join(words)} is replaced: the memory plan takes at most this share, and passes its own"
+            in plan["serve"]["why"]
+        )
         assert needed(plan) == needed(planned("gpt-oss-120b", 2)), "more than the reserve leaves"
     unplanned = planned("somebody/some-model", 2, gb10_vllm_extra_args=["--gpu-memory-utilization", "0.5"])
     assert unplanned["serve"]["user_args"] == ["--gpu-memory-utilization", "0.5"]

@@ -22,7 +22,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.txt"
-LOCKS = {name: (ROOT / "roles/gb10/files" / stack.lock).read_text(encoding="utf-8") for name, stack in stacks.STACKS.items() if stack.lock}
+LOCKS = {
+    name: (ROOT / "roles/gb10/files" / stack.lock).read_text(encoding="utf-8")
+    for name, stack in stacks.STACKS.items()
+    if stack.lock
+}
 
 
 def sparks(count: int, **settings: Any) -> list[Node]:
@@ -71,7 +75,12 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     text = "\n".join(plan_text.lines(plan, 1 << 30)) + "\n"
     assert_recorded(SNAPSHOT, text)
     # The findings come before the commands, and the answer last.
-    assert text.index("\nfindings:\n") < text.index("/vllm serve") < text.index(" 2 nodes: fits, ") < text.index("\nAPI at ")
+    assert (
+        text.index("\nfindings:\n")
+        < text.index("/vllm serve")
+        < text.index(" 2 nodes: fits, ")
+        < text.index("\nAPI at ")
+    )
     begin = text.index("\n  /opt/gb10/runtime/", text.index("(head, "))
     commands = text[begin : text.index("  VLLM_HOST_IP=", begin)]
     assert all(len(line) <= 76 or len(line.split()) <= 2 for line in commands.splitlines())
@@ -81,7 +90,9 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     assert ran[1].split()[2:] == launch.vllm_argv({**plan, "node": plan["nodes"][0]})[2:]
 
 
-FASTER = "info: 2 nodes reach 108.6 tokens/s for one request, these 3 54.6; use spark3 for another model (docs/clusters.md)"
+FASTER = (
+    "info: 2 nodes reach 108.6 tokens/s for one request, these 3 54.6; use spark3 for another model (docs/clusters.md)"
+)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +109,9 @@ FASTER = "info: 2 nodes reach 108.6 tokens/s for one request, these 3 54.6; use 
 )
 def test_nodes_that_make_a_model_slower_are_reported(count: int, settings: dict[str, Any], expected: list[str]) -> None:
     topology = "switch" if count > 2 else "auto"
-    plan, problems = cluster_plan(sparks(count, gb10_model="openai/gpt-oss-120b", gb10_fabric_topology=topology, **settings), LOCKS["current"])
+    plan, problems = cluster_plan(
+        sparks(count, gb10_model="openai/gpt-oss-120b", gb10_fabric_topology=topology, **settings), LOCKS["current"]
+    )
     assert problems == []
     assert [finding for finding in plan["serve"]["findings"] if "another model" in finding] == expected
 
@@ -114,12 +127,19 @@ def test_nodes_that_make_a_model_slower_are_reported(count: int, settings: dict[
         ("qwen2.5-7b-instruct", 2, {}, 0),
     ],
 )
-def test_replicas_are_advised_where_stages_do_not_help(model: str, count: int, settings: dict[str, Any], expected: int) -> None:
+def test_replicas_are_advised_where_stages_do_not_help(
+    model: str, count: int, settings: dict[str, Any], expected: int
+) -> None:
     topology = "switch" if count > 2 else "auto"
-    plan, problems = cluster_plan(sparks(count, gb10_model=model, gb10_fabric_topology=topology, **settings), LOCKS["current"])
+    plan, problems = cluster_plan(
+        sparks(count, gb10_model=model, gb10_fabric_topology=topology, **settings), LOCKS["current"]
+    )
     assert problems == []
     found = [finding for finding in plan["serve"]["findings"] if "times as many requests" in finding]
-    advice = f"info: one node holds the model, and {expected} stages are not faster; gb10_data_parallel_size: {expected} serves"
+    advice = (
+        f"info: one node holds the model, and {expected} stages are not faster; gb10_data_parallel_size: "
+        f"{expected} serves"
+    )
     assert [finding.partition(f" {expected} times")[0] for finding in found] == ([advice] if expected else [])
 
 
@@ -150,7 +170,9 @@ def test_key_value_memory_is_given_in_bytes() -> None:
 
 
 def test_what_the_users_arguments_say_of_memory_counts() -> None:
-    decision = serve_plan.decide(inputs("llama-3.1-8b-instruct", gb10_vllm_extra_args=["--max-model-len", "4096", "--max-num-seqs=4"]))
+    decision = serve_plan.decide(
+        inputs("llama-3.1-8b-instruct", gb10_vllm_extra_args=["--max-model-len", "4096", "--max-num-seqs=4"])
+    )
     assert decision.memory is not None
     assert (decision.memory.context, decision.memory.max_num_seqs) == (4096, 4)
 
@@ -201,7 +223,12 @@ def test_eager_only_where_a_thor_needs_it() -> None:
         given = inputs("gpt-oss-20b", count=2, thors=thors)
         nodes = [replace(node, environment={**node.environment, **environment}) for node in given.nodes]
         stack = stacks.Stack("current", vllm=release, cuda=13)
-        return "--enforce-eager" in serve_plan.decide(replace(given, stack=stack, release=vllm_release.of_runtime(release), nodes=nodes)).args
+        return (
+            "--enforce-eager"
+            in serve_plan.decide(
+                replace(given, stack=stack, release=vllm_release.of_runtime(release), nodes=nodes)
+            ).args
+        )
 
     assert eager("0.24.0", 1)
     assert not eager("0.24.0", 0), "a Spark does not need it"
@@ -213,7 +240,9 @@ def test_eager_only_where_a_thor_needs_it() -> None:
 
 def test_a_release_beyond_the_table_is_said_not_judged() -> None:
     given = inputs("gpt-oss-20b", gb10_vllm_extra_args=["--no-such-thing"])
-    later = replace(given, stack=stacks.Stack("current", vllm="9.9.9", cuda=13), release=vllm_release.of_runtime("9.9.9"))
+    later = replace(
+        given, stack=stacks.Stack("current", vllm="9.9.9", cuda=13), release=vllm_release.of_runtime("9.9.9")
+    )
     decision = serve_plan.decide(later)
     assert decision.problems == []
     assert any("9.9.9 is not in the table" in line for line in decision.why)
@@ -235,22 +264,37 @@ def test_what_a_model_is_served_with_is_fetched_and_named() -> None:
 
 
 BAD = {
-    "removed argument": ({"gb10_vllm_extra_args": ["--swap-space", "16"]}, ["gb10_vllm_extra_args[0]", "--swap-space", "0.18"]),
+    "removed argument": (
+        {"gb10_vllm_extra_args": ["--swap-space", "16"]},
+        ["gb10_vllm_extra_args[0]", "--swap-space", "0.18"],
+    ),
     "unread variable": (
         {"gb10_extra_env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}},
         ["gb10_extra_env.VLLM_ATTENTION_BACKEND", "--attention-backend"],
     ),
     "too long a context": ({"gb10_max_model_len": 900_000}, ["gb10_max_model_len", "900000", "131072"]),
-    "contradiction": ({"gb10_vllm_extra_args": ["-tp", "1"]}, ["gb10_vllm_extra_args.--tensor-parallel-size", "gb10_tensor_parallel_size"]),
+    "contradiction": (
+        {"gb10_vllm_extra_args": ["-tp", "1"]},
+        ["gb10_vllm_extra_args.--tensor-parallel-size", "gb10_tensor_parallel_size"],
+    ),
     "other port": ({"gb10_vllm_extra_args": ["--port=8001"]}, ["gb10_vllm_extra_args.--port", "gb10_api_port"]),
-    "waiver without reason": ({"gb10_serve_waivers": {"enforce-eager": ""}}, ["gb10_serve_waivers.enforce-eager", "reason"]),
-    "waiver of nothing": ({"gb10_serve_waivers": {"no-such-rule": "because"}}, ["gb10_serve_waivers.no-such-rule", "docs/rules.md"]),
+    "waiver without reason": (
+        {"gb10_serve_waivers": {"enforce-eager": ""}},
+        ["gb10_serve_waivers.enforce-eager", "reason"],
+    ),
+    "waiver of nothing": (
+        {"gb10_serve_waivers": {"no-such-rule": "because"}},
+        ["gb10_serve_waivers.no-such-rule", "docs/rules.md"],
+    ),
     "error of a rule": (
         {"gb10_model": "somebody/some-model", "gb10_vllm_extra_args": ["--gpu-memory-utilization=0.95"]},
         ["gb10_vllm_extra_args.--gpu-memory-utilization", "gb10_serve_waivers.memory-utilization-ceiling"],
     ),
     "unknown model": ({"gb10_model": "gpt-oss-12b"}, ["gb10_model", "gpt-oss-120b"]),
-    "unknown key of a model": ({"gb10_models": {"mine": {"hub": "a/b", "tensorr": 2}}}, ["gb10_models.mine.tensorr", "tensor"]),
+    "unknown key of a model": (
+        {"gb10_models": {"mine": {"hub": "a/b", "tensorr": 2}}},
+        ["gb10_models.mine.tensorr", "tensor"],
+    ),
     "unknown stack": ({"gb10_stack": "curent"}, ["gb10_stack", "current"]),
 }
 
@@ -272,7 +316,13 @@ def test_all_mistakes_are_listed_together() -> None:
         "gb10_fabric_mtu": 70000,
     }
     said = "\n".join(map(str, mistakes(sparks(2, gb10_model="gpt-oss-120b", **settings))))
-    for word in ("gb10_fabric_mtu", "--swap-space", "VLLM_ATTENTION_BACKEND", "gb10_max_model_len", "gb10_vllm_extra_args.--port"):
+    for word in (
+        "gb10_fabric_mtu",
+        "--swap-space",
+        "VLLM_ATTENTION_BACKEND",
+        "gb10_max_model_len",
+        "gb10_vllm_extra_args.--port",
+    ):
         assert word in said
 
 
@@ -311,7 +361,9 @@ def warned(nodes: list[Node]) -> str:
 def test_nodes_are_judged_with_what_the_plan_and_the_catalog_set() -> None:
     advised = sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"])
     assert "marlin-atomic-add" not in warned(advised)
-    assert "marlin-atomic-add" in warned(sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"], gb10_extra_env=OFF))
+    assert "marlin-atomic-add" in warned(
+        sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"], gb10_extra_env=OFF)
+    )
     own = {"gpt-oss-120b": {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}}
     plan, _problems = cluster_plan(sparks(2, gb10_model="gpt-oss-120b", gb10_models=own), LOCKS["current"])
     assert any("expandable-segments" in line for line in plan["serve"]["findings"])
@@ -358,7 +410,10 @@ def test_arguments_are_not_checked_against_a_release_that_lacks_the_model() -> N
 
 def test_a_variable_replaces_the_models_type_of_the_key_value_cache() -> None:
     own = {"gpt-oss-20b": {"args": ["--kv-cache-dtype", "fp8", "--trust-remote-code"]}}
-    plain, other = (serve_plan.decide(inputs("gpt-oss-20b", gb10_models=own, gb10_kv_cache_dtype=dtype)) for dtype in ("auto", "bfloat16"))
+    plain, other = (
+        serve_plan.decide(inputs("gpt-oss-20b", gb10_models=own, gb10_kv_cache_dtype=dtype))
+        for dtype in ("auto", "bfloat16")
+    )
     assert plain.memory is not None
     assert other.memory is not None
     assert (plain.memory.kv_dtype, other.memory.kv_dtype) == ("fp8", "bfloat16")
@@ -379,7 +434,9 @@ def test_an_entry_draws_no_warning_of_its_kernels(stack: str, model: str) -> Non
 def test_a_stack_sets_its_variables() -> None:
     nvfp4 = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp")
     decision = serve_plan.decide(nvfp4)
-    assert decision.environment.items() >= {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"}.items()
+    assert (
+        decision.environment.items() >= {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"}.items()
+    )
     assert "VLLM_USE_FLASHINFER_MOE_FP4=0: the stack ngc-26.04 sets it" in decision.why
     # The model's own argument appears once.
     assert [word for word in decision.args if "-backend" in word] == ["--moe-backend", "--attention-backend"]
@@ -396,14 +453,24 @@ def test_a_stack_sets_its_variables() -> None:
     ],
 )
 def test_the_users_arguments_replace_the_named_backends(own: list[str], left: list[str]) -> None:
-    given = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp", gb10_vllm_extra_args=own)
+    given = inputs(
+        "nemotron-3-super-120b-a12b-nvfp4",
+        "ngc-26.04",
+        gb10_distributed_executor_backend="mp",
+        gb10_vllm_extra_args=own,
+    )
     decision = serve_plan.decide(without_own_arguments(given))
     assert [word for word in decision.args if "-backend" in word] == left
 
 
 def test_the_users_variables_take_the_place_of_the_stacks() -> None:
     name = "VLLM_USE_FLASHINFER_MOE_FP4"
-    settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_distributed_executor_backend": "mp", "gb10_extra_env": {name: "1"}}
+    settings = {
+        "gb10_model": "gpt-oss-120b",
+        "gb10_stack": "ngc-26.04",
+        "gb10_distributed_executor_backend": "mp",
+        "gb10_extra_env": {name: "1"},
+    }
     nodes = sparks(2, **settings, gb10_runtime_lock="")
     plan, problems = cluster_plan(nodes, "")
     assert problems == []
@@ -440,15 +507,25 @@ def test_an_image_without_ray_is_refused_to_who_wants_ray() -> None:
     ],
 )
 def test_a_container_that_is_cut_off_is_refused_before_anything_changes(args: list[str], path: str, found: str) -> None:
-    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_container_image": f"a@sha256:{'1' * 64}"}
+    container = {
+        "gb10_model": "gpt-oss-120b",
+        "gb10_runtime": "container",
+        "gb10_container_image": f"a@sha256:{'1' * 64}",
+    }
     (problem,) = mistakes(sparks(2, **container, gb10_container_args=args))
     assert (problem.path, problem.found) == (path, found)
     assert "gb10_serve_waivers.bridge-network" in problem.fix
 
 
-@pytest.mark.parametrize("args", [["--network=host"], ["--net", "host"], ["--ipc=host"], ["--userns=host"], ["--pids-limit=-1"]])
+@pytest.mark.parametrize(
+    "args", [["--network=host"], ["--net", "host"], ["--ipc=host"], ["--userns=host"], ["--pids-limit=-1"]]
+)
 def test_other_options_of_a_container_pass(args: list[str]) -> None:
-    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_container_image": f"a@sha256:{'1' * 64}"}
+    container = {
+        "gb10_model": "gpt-oss-120b",
+        "gb10_runtime": "container",
+        "gb10_container_image": f"a@sha256:{'1' * 64}",
+    }
     assert cluster_plan(sparks(2, **container, gb10_container_args=args))[1] == []
 
 
@@ -463,7 +540,9 @@ def test_media_come_from_the_given_hosts_alone() -> None:
 
 
 def test_pages_of_the_given_origins_use_the_api() -> None:
-    words = serve_plan.decide(inputs("gpt-oss-20b", gb10_api_origins=["https://chat.example", "http://localhost:3000"])).args
+    words = serve_plan.decide(
+        inputs("gpt-oss-20b", gb10_api_origins=["https://chat.example", "http://localhost:3000"])
+    ).args
     assert words[words.index("--allowed-origins") + 1] == '["https://chat.example", "http://localhost:3000"]'
     assert "--allowed-origins" not in serve_plan.decide(inputs("gpt-oss-20b")).args
 
@@ -475,7 +554,9 @@ def test_an_origin_has_no_path(origin: str) -> None:
     assert "--allowed-origins" not in decision.args
 
 
-@pytest.mark.parametrize("domain", ["--trust-remote-code", "https://a.example", "a.example/x", "a.example:80", "A.example", "", "a b"])
+@pytest.mark.parametrize(
+    "domain", ["--trust-remote-code", "https://a.example", "a.example/x", "a.example:80", "A.example", "", "a b"]
+)
 def test_a_host_of_media_is_a_name_alone(domain: str) -> None:
     decision = serve_plan.decide(inputs("gpt-oss-20b", gb10_api_media_domains=["a.example", domain]))
     assert [problem.path for problem in decision.problems] == ["gb10_api_media_domains[1]"]

@@ -29,7 +29,9 @@ def decide(model: str, stack: str = "current", count: int = 1, thors: int = 0, *
         ("bge-reranker-v2-m3", "rerank", 0, ""),
     ],
 )
-def test_each_release_gets_the_arguments_of_the_kind(stack: str, model: str, kind: str, dimension: int, converted: str) -> None:
+def test_each_release_gets_the_arguments_of_the_kind(
+    stack: str, model: str, kind: str, dimension: int, converted: str
+) -> None:
     found = decide(model, stack)
     assert found.problems == []
     assert (found.kind.name, found.kind.dimension) == (kind, dimension)
@@ -48,14 +50,26 @@ def test_a_generating_model_gets_none_of_them() -> None:
 
 
 def test_the_users_arguments_win() -> None:
-    given = ["--runner", "pooling", "--hf-overrides", json.dumps({"is_matryoshka": True}), "--pooler-config", json.dumps({"dimensions": 256})]
+    given = [
+        "--runner",
+        "pooling",
+        "--hf-overrides",
+        json.dumps({"is_matryoshka": True}),
+        "--pooler-config",
+        json.dumps({"dimensions": 256}),
+    ]
     found = decide("qwen3-embedding-0.6b", gb10_vllm_extra_args=given)
     assert (found.problems, found.kind.dimension) == ([], 256)
     assert not [word for word in found.args if word.startswith(("--runner", "--convert"))]
 
 
 def test_options_of_generation_are_refused_together() -> None:
-    given = ["--reasoning-parser", "qwen3", "--speculative-config", json.dumps({"method": "ngram", "num_speculative_tokens": 2})]
+    given = [
+        "--reasoning-parser",
+        "qwen3",
+        "--speculative-config",
+        json.dumps({"method": "ngram", "num_speculative_tokens": 2}),
+    ]
     models = {"mine": {"hub": "Qwen/Qwen3-Embedding-0.6B", "kind": "embed", "args": ["--tool-call-parser", "hermes"]}}
     found = decide("mine", gb10_models=models, gb10_vllm_extra_args=given)
     paths = [problem.path.rpartition(".")[2] for problem in found.problems]

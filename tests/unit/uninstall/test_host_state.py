@@ -32,14 +32,30 @@ def test_every_difference_of_a_file_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/var/log/journal/x", "/etc/passwd-", "/home/nvidia/.ansible", "/usr/lib/python3/x/__pycache__/y.pyc", "/var/lib/systemd/timers/z"]
+    "path",
+    [
+        "/var/log/journal/x",
+        "/etc/passwd-",
+        "/home/nvidia/.ansible",
+        "/usr/lib/python3/x/__pycache__/y.pyc",
+        "/var/lib/systemd/timers/z",
+    ],
 )
 def test_logs_and_caches_are_left_out(path: str) -> None:
     assert host_state._SKIP.fullmatch(path)
 
 
 @pytest.mark.parametrize(
-    "path", ["/etc/passwd", "/etc/gb10", "/var/lib/gb10", "/var/lib/systemd/linger/gb10", "/home/nvidia/.bashrc", "/opt/gb10/runtime", "/var/logs"]
+    "path",
+    [
+        "/etc/passwd",
+        "/etc/gb10",
+        "/var/lib/gb10",
+        "/var/lib/systemd/linger/gb10",
+        "/home/nvidia/.bashrc",
+        "/opt/gb10/runtime",
+        "/var/logs",
+    ],
 )
 def test_files_of_the_collection_count(path: str) -> None:
     assert not host_state._SKIP.fullmatch(path)

@@ -1,4 +1,5 @@
-"""The removal on a node below a temporary folder, with a real `rm` and stand-ins for systemd, the engine and the user database."""
+"""The removal on a node below a temporary folder, with a real `rm` and stand-ins for systemd, the engine and the user
+database."""
 
 from __future__ import annotations
 
@@ -101,7 +102,11 @@ class Host:
         return self.steps(models)
 
     def names(self) -> list[str]:
-        return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*") if not path.is_dir() or path.is_symlink())
+        return sorted(
+            str(path.relative_to(self.folder))
+            for path in self.folder.rglob("*")
+            if not path.is_dir() or path.is_symlink()
+        )
 
 
 @pytest.fixture
@@ -140,7 +145,10 @@ def install(host: Host) -> None:
     host.make("/var/lib/gb10/", owner=SERVICE)
     host.make("/var/lib/gb10/cache/model", owner=SERVICE)
     shutil.rmtree(host.path("/etc/gb10/overrides.d"))
-    host.make("/etc/gb10/overrides.d/vllm_runtime.json", json.dumps({"versions": {"vllm": "0.32.0"}, "files": {"vllm:tag": "0a"}}))
+    host.make(
+        "/etc/gb10/overrides.d/vllm_runtime.json",
+        json.dumps({"versions": {"vllm": "0.32.0"}, "files": {"vllm:tag": "0a"}}),
+    )
 
 
 def test_a_fresh_node_has_nothing(host: Host) -> None:
@@ -157,11 +165,20 @@ def test_everything_is_removed_and_models_stay(host: Host) -> None:
     assert host.names() == ["etc/hosts", "opt/gb10/models/x/y"]
     assert [(step.verb, step.name) for step in left] == [("keep", f"{host.folder}/opt/gb10/models")]
     assert host.queries == {"run-u8.service": "other"}
-    assert (host.running, host.users, host.containers["docker"], host.tags["docker"]) == ([], {}, ["mine"], ["mine:latest"])
+    assert (host.running, host.users, host.containers["docker"], host.tags["docker"]) == (
+        [],
+        {},
+        ["mine"],
+        ["mine:latest"],
+    )
     assert not host.path("/etc/gb10").exists()
     assert not host.path("/etc/systemd/system/gb10-ray.service.requires").exists()
     commands = [argv[:2] for argv in host.asked]
-    assert commands.index(["systemctl", "stop"]) < commands.index(["userdel", "gb10"]) < commands.index(["systemctl", "reset-failed"])
+    assert (
+        commands.index(["systemctl", "stop"])
+        < commands.index(["userdel", "gb10"])
+        < commands.index(["systemctl", "reset-failed"])
+    )
     host.asked.clear()
     assert host.reset(models=True) == []
     assert host.names() == ["etc/hosts"]
@@ -179,7 +196,9 @@ def test_any_interruption_is_completed_by_the_next_run(host: Host) -> None:
         due = [step for step in host.steps(models=True) if step.verb != "keep"]
         io_node.apply(host.run, due[:count])
         assert host.reset(models=True) == [], f"after {count} steps"
-        assert (host.names(), host.users, host.containers["docker"], host.tags["docker"]) == ([], {}, [], []), f"after {count} steps"
+        assert (host.names(), host.users, host.containers["docker"], host.tags["docker"]) == ([], {}, [], []), (
+            f"after {count} steps"
+        )
 
 
 @pytest.mark.parametrize("removed", ["user", "units", "runtime", "configuration"])
@@ -295,5 +314,7 @@ def test_sizes_are_those_of_the_disk(host: Host) -> None:
 def test_the_type_of_a_path_is_its_own(host: Host) -> None:
     host.make("/x/file")
     host.path("/x/link").symlink_to(host.path("/x"))
-    node: Sequence[Found | None] = [io_node._found(str(host.path(path))) for path in ("/x/link", "/x", "/x/file", "/x/file/none", "/none")]
+    node: Sequence[Found | None] = [
+        io_node._found(str(host.path(path))) for path in ("/x/link", "/x", "/x/file", "/x/file/none", "/none")
+    ]
     assert [found.type if found else None for found in node] == ["link", "folder", "file", None, None]

@@ -61,7 +61,14 @@ def test_a_program_goes_as_a_file_and_as_the_folder_of_an_earlier_release(found:
 
 
 def test_everything_goes_in_order_and_models_stay() -> None:
-    steps = decide(node(INSTALLED, units=["gb10-ray.service", "gb10-vllm.service"], users={"gb10": True}, firewall=["table inet gb10"]))
+    steps = decide(
+        node(
+            INSTALLED,
+            units=["gb10-ray.service", "gb10-vllm.service"],
+            users={"gb10": True},
+            firewall=["table inet gb10"],
+        )
+    )
     assert list(steps) == [
         "gb10-vllm.service",
         "gb10-ray.service",
@@ -86,7 +93,12 @@ def test_models_go_on_request_with_their_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "name"), [(ROOT, "datasets"), (table.CONFIGURATION, "notes.txt"), ("/etc/systemd/system/gb10-ray.service.requires", "mine.mount")]
+    ("folder", "name"),
+    [
+        (ROOT, "datasets"),
+        (table.CONFIGURATION, "notes.txt"),
+        ("/etc/systemd/system/gb10-ray.service.requires", "mine.mount"),
+    ],
 )
 def test_a_folder_with_other_content_stays_and_names_it(folder: str, name: str) -> None:
     steps = decide(node({**INSTALLED, folder: Found("folder", names=[name])}), models=True)
@@ -110,7 +122,10 @@ def test_a_mount_point_is_emptied_and_stays() -> None:
 def test_a_folder_with_a_mount_in_it_is_not_entered() -> None:
     steps = decide(node({HOME: Found("folder", 990)}, users={"gb10": False}, mounts=["/", f"{HOME}/cache"]))
     assert (steps[HOME].verb, f"{HOME}/cache is mounted in it" in steps[HOME].note) == ("keep", True)
-    assert decide(node({HOME: Found("folder", 990)}, users={"gb10": False}, mounts=[f"{HOME}-other"]))[HOME].verb == "remove"
+    assert (
+        decide(node({HOME: Found("folder", 990)}, users={"gb10": False}, mounts=[f"{HOME}-other"]))[HOME].verb
+        == "remove"
+    )
 
 
 def test_a_link_in_place_of_a_folder_stays() -> None:
@@ -138,7 +153,11 @@ def test_a_user_without_a_record_stays() -> None:
 
 def test_a_home_of_root_stays() -> None:
     found = {HOME: Found("folder", 0), table.USERS.path: FOLDER}
-    assert verbs(decide(node(found, users={"gb10": True}))) == {"gb10": "remove", HOME: "keep", table.USERS.path: "keep"}
+    assert verbs(decide(node(found, users={"gb10": True}))) == {
+        "gb10": "remove",
+        HOME: "keep",
+        table.USERS.path: "keep",
+    }
 
 
 def test_the_home_of_a_user_that_was_removed_by_hand_goes() -> None:
@@ -150,7 +169,11 @@ def test_a_record_names_only_users() -> None:
 
 
 def test_the_network_state_stays_until_the_network_is_restored() -> None:
-    state = {table.NETWORK_STATE: FOLDER, "/run/gb10-netplan.json": FILE, "/etc/systemd/system/gb10-netplan-restore.timer": FILE}
+    state = {
+        table.NETWORK_STATE: FOLDER,
+        "/run/gb10-netplan.json": FILE,
+        "/etc/systemd/system/gb10-netplan-restore.timer": FILE,
+    }
     netplan = table.NETWORK[0].path
     before = decide(node({**state, netplan: FILE, f"{table.NETWORK_STATE}/original.json": FILE}))
     assert [step.verb for step in before.values()] == ["restore"]
@@ -161,7 +184,10 @@ def test_the_network_state_stays_until_the_network_is_restored() -> None:
 
 def test_an_unknown_former_network_is_reported() -> None:
     (step,) = plan.decide(node({table.NETWORK[0].path: FILE}), models=False)
-    assert (step.verb, step.note) == ("restore", "the former network is unknown: the devices keep their addresses until a boot")
+    assert (step.verb, step.note) == (
+        "restore",
+        "the former network is unknown: the devices keep their addresses until a boot",
+    )
 
 
 def test_files_of_the_firewall_are_removed_once() -> None:
@@ -169,7 +195,9 @@ def test_files_of_the_firewall_are_removed_once() -> None:
     found = {table.CONFIGURATION: FOLDER, rules: FILE, link: Found("link"), link.rpartition("/")[0]: FOLDER}
     steps = decide(node(found, firewall=[rules, "table inet gb10"]))
     assert list(steps) == [f"{rules}, table inet gb10", link, link.rpartition("/")[0], table.CONFIGURATION]
-    assert list(decide(node(found))) == [rules, link, link.rpartition("/")[0], table.CONFIGURATION], "without nft and its unit"
+    assert list(decide(node(found))) == [rules, link, link.rpartition("/")[0], table.CONFIGURATION], (
+        "without nft and its unit"
+    )
 
 
 def test_a_firewall_whose_unit_file_is_gone_is_stopped() -> None:
@@ -183,7 +211,10 @@ def test_temporary_files_of_a_killed_run_go() -> None:
     token, part = table.CONFIGURATION + "/ray.token", table.CONFIGURATION + "/.ray.token.x1"
     steps = decide(node({table.CONFIGURATION: FOLDER, part: FILE}, temporary={token: [part]}))
     assert verbs(steps) == {part: "remove", table.CONFIGURATION: "remove"}
-    assert plan.patterns(token) == [f"{table.CONFIGURATION}/.ray.token.*", f"{table.CONFIGURATION}/.ansible_tmp*ray.token"]
+    assert plan.patterns(token) == [
+        f"{table.CONFIGURATION}/.ray.token.*",
+        f"{table.CONFIGURATION}/.ansible_tmp*ray.token",
+    ]
 
 
 def test_a_folder_in_place_of_a_file_stays() -> None:
@@ -225,7 +256,9 @@ short
     assert plan.mounts(text) == ["/", "/mnt/a b"]
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0 B"), (999, "999 B"), (5_240_000_000, "5.2 GB"), (3e15, "3000.0 TB")])
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (5_240_000_000, "5.2 GB"), (3e15, "3000.0 TB")]
+)
 def test_sizes(count: int, text: str) -> None:
     assert report.size(count) == text
 

@@ -31,7 +31,9 @@ def reset(playbook: Path | str, installed: Path, *arguments: str) -> Run:
         "gb10_install_dir": str(installed),
         "gb10_fabric_topology": "none such",
     }
-    inventory.write_text(yaml.safe_dump({"gb10_cluster": {"children": {"head": {"hosts": {"spark1": host}}}}}), encoding="utf-8")
+    inventory.write_text(
+        yaml.safe_dump({"gb10_cluster": {"children": {"head": {"hosts": {"spark1": host}}}}}), encoding="utf-8"
+    )
     return run(str(playbook), ["--inventory", str(inventory), *arguments])
 
 
@@ -51,6 +53,9 @@ def test_without_a_terminal_and_a_confirmation_nothing_is_removed(installed: Pat
     playbook.write_text(json.dumps([play]), encoding="utf-8")
     done = reset(playbook, installed)
     assert done.status != 0
-    assert "Nothing was removed from spark1. Expected: the answer yes on a terminal, or reset_confirmed: true." in done.output
+    assert (
+        "Nothing was removed from spark1. Expected: the answer yes on a terminal, or reset_confirmed: true."
+        in done.output
+    )
     assert "Stop the services" not in done.output
     assert (installed / "runtime/0123456789ab/bin/python").exists()

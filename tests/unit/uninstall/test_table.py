@@ -50,7 +50,11 @@ def documented(text: str) -> Iterator[str]:
     """Yield the paths and units in the tables of a README.md."""
     for line in text.splitlines():
         if line.startswith("|"):
-            yield from (name.rstrip("/") for name in re.findall(r"`([^`]+)`", line) if PATH.fullmatch(name) or UNIT.fullmatch(name))
+            yield from (
+                name.rstrip("/")
+                for name in re.findall(r"`([^`]+)`", line)
+                if PATH.fullmatch(name) or UNIT.fullmatch(name)
+            )
 
 
 def missing(names: Iterator[str]) -> set[str]:
@@ -66,11 +70,21 @@ def test_every_documented_file_is_removed(role: str) -> None:
 
 def test_the_readmes_have_files() -> None:
     found = {name for role in ROLES if role not in ELSEWHERE for name in documented(read(f"roles/{role}/README.md"))}
-    assert {"/etc/gb10/cluster.env", "/etc/gb10/overrides.d/<role>.json", "/opt/gb10/runtime/current", "gb10-firewall.service"} <= found
+    assert {
+        "/etc/gb10/cluster.env",
+        "/etc/gb10/overrides.d/<role>.json",
+        "/opt/gb10/runtime/current",
+        "gb10-firewall.service",
+    } <= found
 
 
 @pytest.mark.parametrize(
-    "path", files("plugins/**/*.py", *(f"roles/{role}/*/**/*.yml" for role in ROLES if role not in ELSEWHERE), "roles/*/templates/*")
+    "path",
+    files(
+        "plugins/**/*.py",
+        *(f"roles/{role}/*/**/*.yml" for role in ROLES if role not in ELSEWHERE),
+        "roles/*/templates/*",
+    ),
 )
 def test_every_path_in_the_code_is_removed(path: str) -> None:
     if "/lab" in path:
@@ -79,19 +93,32 @@ def test_every_path_in_the_code_is_removed(path: str) -> None:
     assert missing(iter([*PATH.findall(text), *UNIT.findall(text)])) == set()
 
 
-@pytest.mark.parametrize("name", ["/etc/gb10/new.env", "/opt/gb10/new/<name>", "/usr/local/lib/gb10-new.py", "/var/lib/gb10-new", "gb10-new.service"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/etc/gb10/new.env",
+        "/opt/gb10/new/<name>",
+        "/usr/local/lib/gb10-new.py",
+        "/var/lib/gb10-new",
+        "gb10-new.service",
+    ],
+)
 def test_a_new_file_without_a_removal_is_found(name: str) -> None:
     assert missing(documented(f"| `{name}` | new |")) == {name}
     assert missing(iter(PATH.findall(f"path: {name}") or UNIT.findall(f"unit: {name}")))
 
 
 def test_every_program_is_removed() -> None:
-    assert {paths.program(name) for name in paths.PROGRAMS} == {place.path for place in table.NODE if place.kind == "program"}
+    assert {paths.program(name) for name in paths.PROGRAMS} == {
+        place.path for place in table.NODE if place.kind == "program"
+    }
 
 
 def test_the_folders_below_the_installation_folder_are_all() -> None:
     text = "".join(read(path) for path in files("roles/*/vars/*.yml", "roles/*/tasks/*.yml"))
-    assert {name.split("/")[0] for name in re.findall(r"gb10_plan\.root \}\}/([\w.-]+)", text)} <= {place.path for place in table.STORE}
+    assert {name.split("/")[0] for name in re.findall(r"gb10_plan\.root \}\}/([\w.-]+)", text)} <= {
+        place.path for place in table.STORE
+    }
 
 
 def test_the_network_is_where_the_role_writes() -> None:

@@ -27,7 +27,19 @@ SERVE = ["/opt/gb10/bin/vllm", "serve", "/srv/m"]
 @pytest.mark.parametrize(
     ("arguments", "variables", "expected"),
     [
-        ([], {}, {"attention": "", "moe_backend": "", "sampler": "", "autotune": "", "graphs": True, "rdma": False, "disabled": []}),
+        (
+            [],
+            {},
+            {
+                "attention": "",
+                "moe_backend": "",
+                "sampler": "",
+                "autotune": "",
+                "graphs": True,
+                "rdma": False,
+                "disabled": [],
+            },
+        ),
         ([], {"VLLM_USE_FLASHINFER_SAMPLER": "0"}, {"sampler": "native"}),
         ([], {"VLLM_USE_FLASHINFER_SAMPLER": "1"}, {"sampler": "FlashInfer"}),
         ([], {"VLLM_USE_FLASHINFER_SAMPLER": "secret"}, {"sampler": ""}),
@@ -35,7 +47,11 @@ SERVE = ["/opt/gb10/bin/vllm", "serve", "/srv/m"]
         (["--enable-flashinfer-autotune"], {}, {"autotune": "on"}),
         (["--kernel-config", '{"enable_flashinfer_autotune": false}'], {}, {"autotune": "off"}),
         (["--kernel-config.enable_flashinfer_autotune=false"], {}, {"autotune": "off"}),
-        (["--attention-backend=TRITON_ATTN", "--moe-backend", "marlin"], {}, {"attention": "TRITON_ATTN", "moe_backend": "marlin"}),
+        (
+            ["--attention-backend=TRITON_ATTN", "--moe-backend", "marlin"],
+            {},
+            {"attention": "TRITON_ATTN", "moe_backend": "marlin"},
+        ),
         (["--attention-config.backend", "FLASHINFER"], {}, {"attention": "FLASHINFER"}),
         (["--moe-backend=auto", "--enforce-eager"], {}, {"moe_backend": "", "graphs": False}),
         (["--compilation-config", '{"cudagraph_mode": "NONE"}'], {}, {"graphs": False}),
@@ -65,13 +81,18 @@ def ids(nodes: list[Facts]) -> set[str]:
 
 
 def seen(*ranks: int, **found: list[str]) -> Callable[[Facts], None]:
-    """Return a change of these messages in the processes that log them, or in a rank; 0 is the engine. Default: in all."""
+    """Return a change of these messages in the processes that log them, or in a rank; 0 is the engine.
+
+    Default: in all.
+    """
 
     def change(facts: Facts) -> None:
         processes = facts["evidence"]["processes"]
         for name, values in found.items():
             for number, process in enumerate(processes):
-                known = name in process["found"] or (number == 1 and not any(name in each["found"] for each in processes))
+                known = name in process["found"] or (
+                    number == 1 and not any(name in each["found"] for each in processes)
+                )
                 if number in ranks or (not ranks and known):
                     process["found"][name] = values
 
@@ -151,11 +172,17 @@ def test_ranks_are_named_with_their_nodes() -> None:
     nodes = pair()
     unplanned(seen(2, attention=["FLASHINFER"]))(nodes[0]["facts"])
     found = report.findings(report.cluster(nodes), GROUPS, {})
-    assert [finding.found for finding in found] == ["attention: TRITON_ATTN in Worker_TP0 on spark1; FLASHINFER in Worker_TP1 on spark2"]
+    assert [finding.found for finding in found] == [
+        "attention: TRITON_ATTN in Worker_TP0 on spark1; FLASHINFER in Worker_TP1 on spark2"
+    ]
     nodes = pair()
     seen(2, attention=["FLASHINFER"])(nodes[0]["facts"])
-    found = [each for each in report.findings(report.cluster(nodes), GROUPS, {}) if each.check.id == "log-attention-backend"]
-    assert [(each.node, each.found) for each in found] == [("spark2", "Worker_TP1 logs FLASHINFER instead of TRITON_ATTN")]
+    found = [
+        each for each in report.findings(report.cluster(nodes), GROUPS, {}) if each.check.id == "log-attention-backend"
+    ]
+    assert [(each.node, each.found) for each in found] == [
+        ("spark2", "Worker_TP1 logs FLASHINFER instead of TRITON_ATTN")
+    ]
 
 
 def test_with_mp_each_node_has_the_log_of_its_ranks() -> None:
@@ -267,7 +294,12 @@ def journal(folder: Path, text: str) -> Callable[[list[str]], tuple[int, str, st
 
 @pytest.mark.parametrize(
     ("text", "complete"),
-    [(CUDA, True), (CUDA.partition("\n")[2], False), (CUDA.replace("Application startup complete", "x"), True), ("", False)],
+    [
+        (CUDA, True),
+        (CUDA.partition("\n")[2], False),
+        (CUDA.replace("Application startup complete", "x"), True),
+        ("", False),
+    ],
     ids=["whole", "rotated", "loading", "empty"],
 )
 def test_the_journal_of_a_start(tmp_path: Path, text: str, complete: bool) -> None:

@@ -52,7 +52,9 @@ def test_one_healthy_node_has_no_finding() -> None:
 def test_a_node_of_another_system_has_no_facts() -> None:
     nothing = dict.fromkeys(pair()[0]["facts"])
     empty = {**nothing, "unread": {"interfaces": "ip is not installed"}, "clock": NOW + 1}
-    nodes = [{**pair()[0], "facts": {name: value for name, value in empty.items() if name not in ("services", "ranks")}}]
+    nodes = [
+        {**pair()[0], "facts": {name: value for name, value in empty.items() if name not in ("services", "ranks")}}
+    ]
     assert found(nodes) == {"facts-unread": ["spark1: interfaces: ip is not installed"]}
 
 
@@ -168,14 +170,30 @@ def expiring(nodes: Nodes) -> None:
 
 #: Planted faults, as the acceptance of a verification lists them -> the IDs of their findings.
 FAULTS: list[tuple[Callable[[Nodes], None], set[str], str]] = [
-    (mtu, {"rail-mtu", "mtu-differs"}, "spark2: enp1s0f1np1 has MTU 1500, but /etc/netplan/60-gb10-qsfp.yaml sets 9000"),
+    (
+        mtu,
+        {"rail-mtu", "mtu-differs"},
+        "spark2: enp1s0f1np1 has MTU 1500, but /etc/netplan/60-gb10-qsfp.yaml sets 9000",
+    ),
     (rail_down, {"rail-down", "rail-address"}, "spark2: enp1s0f1np1 has no carrier"),
-    (swapped, {"rail-address", "rails-crossed"}, "spark2: enp1s0f1np1 has 10.110.1.2/24, but /etc/netplan/60-gb10-qsfp.yaml sets 10.110.0.2/24"),
-    (swapped_in_the_file, {"rails-crossed"}, ": 10.110.0.0/24 is on enp1s0f1np1 of spark1 and on enP2p1s0f1np1 of spark2"),
+    (
+        swapped,
+        {"rail-address", "rails-crossed"},
+        "spark2: enp1s0f1np1 has 10.110.1.2/24, but /etc/netplan/60-gb10-qsfp.yaml sets 10.110.0.2/24",
+    ),
+    (
+        swapped_in_the_file,
+        {"rails-crossed"},
+        ": 10.110.0.0/24 is on enp1s0f1np1 of spark1 and on enP2p1s0f1np1 of spark2",
+    ),
     (swapped_nodes, {"rail-address"}, "spark1: VLLM_HOST_IP is 10.110.0.1, which no interface of the node has"),
     (other_vllm, {"packages-differ"}, ": vllm: 0.32.0 on spark1; 0.31.0 on spark2"),
     (changed_variable, {"environment-differs"}, ": NCCL_DEBUG of cluster.env: WARN on spark1; INFO on spark2"),
-    (changed_secret, {"environment-differs"}, ": HF_HOME of cluster.env: hidden value 1 on spark1; hidden value 2 on spark2"),
+    (
+        changed_secret,
+        {"environment-differs"},
+        ": HF_HOME of cluster.env: hidden value 1 on spark1; hidden value 2 on spark2",
+    ),
     (
         changed_file,
         {"environment-differs", "environment-stale"},
@@ -189,7 +207,10 @@ FAULTS: list[tuple[Callable[[Nodes], None], set[str], str]] = [
     (
         wrong_nccl,
         {"nccl-differs", "nccl-mapped"},
-        "spark2: ray::RayWorkerP (pid 812) uses /tmp/libnccl.so.2, instead of /opt/gb10/nccl/2.30.7/lib/libnccl.so.2.30.7",
+        (
+            "spark2: ray::RayWorkerP (pid 812) uses /tmp/libnccl.so.2, instead of "
+            "/opt/gb10/nccl/2.30.7/lib/libnccl.so.2.30.7"
+        ),
     ),
     (missing_ray_node, {"ray-node-missing"}, "spark2: Ray lists no living node with an address of this node"),
     (killed_rank, {"engine-silent", "rank-missing"}, ": spark2 has no rank"),
@@ -200,7 +221,10 @@ FAULTS: list[tuple[Callable[[Nodes], None], set[str], str]] = [
     (
         second_netplan_file,
         {"netplan-second"},
-        "spark2: enp1s0f1np1 is configured by /etc/netplan/60-gb10-qsfp.yaml and /etc/netplan/99-nvidia-sync-cluster.yaml",
+        (
+            "spark2: enp1s0f1np1 is configured by /etc/netplan/60-gb10-qsfp.yaml and "
+            "/etc/netplan/99-nvidia-sync-cluster.yaml"
+        ),
     ),
     (wrong_clock, {"clock-wrong"}, "spark2: its clock is 300 s behind"),
     (full_disk, {"disk-full"}, "spark2: / has 0.1 of 250.0 GiB free"),
@@ -301,7 +325,9 @@ def test_a_wrong_api_has_its_finding(changes: Facts, ids: set[str]) -> None:
 
 
 def test_each_check_has_a_fault() -> None:
-    planted = {name for _plant, ids, _text in FAULTS for name in ids} | {name for _path, _value, ids in WRONG for name in ids}
+    planted = {name for _plant, ids, _text in FAULTS for name in ids} | {
+        name for _path, _value, ids in WRONG for name in ids
+    }
     planted |= {name for _changes, ids in API_FAULTS for name in ids}
     assert {check.id for check in report.CHECKS} - {check.id for check in evidence.CHECKS} - planted == OTHERS
     assert planted <= {check.id for check in report.CHECKS}
@@ -329,7 +355,9 @@ OTHERS = {
 def test_an_unreachable_node() -> None:
     nodes = pair()
     nodes[1] |= {"facts": {}, "unreachable": "ssh: connect to host spark2 port 22: No route to host"}
-    assert found(nodes) == {"node-unreachable": [f"spark2: it cannot be read: {nodes[1]['unreachable']}; docs/troubleshooting.md#no-route"]}
+    assert found(nodes) == {
+        "node-unreachable": [f"spark2: it cannot be read: {nodes[1]['unreachable']}; docs/troubleshooting.md#no-route"]
+    }
     assert report.report(nodes, GROUPS, "error", {})["lines"][0].startswith("verified 1 of 2 nodes with")
 
 
@@ -338,13 +366,24 @@ def test_an_address_of_two_nodes_and_of_two_rails() -> None:
     worker(nodes)["interfaces"][RAIL]["addresses"] = ["10.110.0.1/24"]
     worker(nodes)["interfaces"][TWIN]["addresses"] = ["10.110.0.3/24"]
     result = found(nodes, ("fabric",))
-    assert result["address-duplicate"] == ["spark2: 10.110.0.1 of enp1s0f1np1 is also the address of enp1s0f1np1 of spark1"]
+    assert result["address-duplicate"] == [
+        "spark2: 10.110.0.1 of enp1s0f1np1 is also the address of enp1s0f1np1 of spark1"
+    ]
     assert result["rails-share-subnet"] == ["spark2: enP2p1s0f1np1 and enp1s0f1np1 are both in 10.110.0.0/24"]
-    assert result["rails-crossed"] == [": 10.110.0.0/24 is on enp1s0f1np1 of spark1, enp1s0f1np1 of spark2 and on enP2p1s0f1np1 of spark2"]
+    assert result["rails-crossed"] == [
+        ": 10.110.0.0/24 is on enp1s0f1np1 of spark1, enp1s0f1np1 of spark2 and on enP2p1s0f1np1 of spark2"
+    ]
 
 
 def test_a_path_that_does_not_carry_packets() -> None:
-    path = {"interface": RAIL, "peer": "spark2", "address": "10.110.0.2", "mac": "", "reported": "no reply (timeout)", "small": False}
+    path = {
+        "interface": RAIL,
+        "peer": "spark2",
+        "address": "10.110.0.2",
+        "mac": "",
+        "reported": "no reply (timeout)",
+        "small": False,
+    }
     nodes = pair()
     nodes[0]["paths"] = [path]
     answer = FILTERS["verification_report"](nodes, ["fabric"], "error", {})
@@ -387,7 +426,9 @@ def test_a_stranger_in_ray() -> None:
 def test_several_libraries_of_which_the_used_one_is_unknown() -> None:
     nodes = pair()
     path = head(nodes)["nccl_installed"]["path"]
-    worker(nodes)["nccl"] = [{**maps(812, path), "libraries": [library(path), library("/x/libnccl.so.2", "d" * 64)], "used": None}]
+    worker(nodes)["nccl"] = [
+        {**maps(812, path), "libraries": [library(path), library("/x/libnccl.so.2", "d" * 64)], "used": None}
+    ]
     assert found(nodes).keys() == {"nccl-differs", "nccl-mapped"}
 
 
@@ -413,8 +454,16 @@ def test_groups_severities_and_documents() -> None:
     wrong_clock(nodes)
     other_vllm(nodes)
     assert found(nodes, ("hardware",)).keys() == {"clock-wrong"}
-    assert [report.report(nodes, ["hardware"], fail_on, {})["failed"] for fail_on in ("error", "warning", "never")] == [False, True, False]
-    assert [report.report(nodes, GROUPS, fail_on, {})["failed"] for fail_on in ("error", "warning", "never")] == [True, True, False]
+    assert [report.report(nodes, ["hardware"], fail_on, {})["failed"] for fail_on in ("error", "warning", "never")] == [
+        False,
+        True,
+        False,
+    ]
+    assert [report.report(nodes, GROUPS, fail_on, {})["failed"] for fail_on in ("error", "warning", "never")] == [
+        True,
+        True,
+        False,
+    ]
     answer = report.report(nodes, GROUPS, "error", {})
     summary, *findings, difference, counts = map(json.loads, answer["json_lines"])
     assert (counts["kind"], answer["lines"][-3:]) == ("kernels", COUNTS)
@@ -423,7 +472,12 @@ def test_groups_severities_and_documents() -> None:
         ("packages-differ", "error", "docs/verification.md#packages-differ"),
         ("clock-wrong", "warning", "docs/verification.md#clock-wrong"),
     ]
-    assert difference == {"kind": "difference", "id": "packages-differ", "attribute": "vllm", "values": {"spark1": "0.32.0", "spark2": "0.31.0"}}
+    assert difference == {
+        "kind": "difference",
+        "id": "packages-differ",
+        "attribute": "vllm",
+        "values": {"spark1": "0.32.0", "spark2": "0.31.0"},
+    }
     assert answer["lines"][-6:-4] == ["differences  spark1  spark2", "vllm         0.32.0  0.31.0"]
     assert [line.partition(" ")[0] for line in answer["lines"][1:-6]] == ["error", "", "", "warning", "", ""]
 
@@ -433,13 +487,25 @@ def test_findings_of_one_check_are_explained_once() -> None:
     for node in nodes:
         node["facts"]["clock"] = NOW - 300
     lines = report.report(nodes, GROUPS, "error", {})["lines"]
-    assert [line.split(":")[0].strip() for line in lines[1:-4]] == ["warning clock-wrong spark1", "warning clock-wrong spark2", "expected", "fix"]
+    assert [line.split(":")[0].strip() for line in lines[1:-4]] == [
+        "warning clock-wrong spark1",
+        "warning clock-wrong spark2",
+        "expected",
+        "fix",
+    ]
 
 
 def test_products_and_gpus_are_compared_only_with_their_own_kind() -> None:
     nodes = pair()
-    thor = {"gpus": [{"name": "Thor", "capability": "11.0"}], "driver_version": "580.00", "memory_bytes": 1, "reason": ""}
-    worker(nodes).update(product="Jetson", bios="other", gpu=thor, kernel="6.8.12-tegra", boot={"kernel": "6.8.12-tegra", "nvidia": True})
+    thor = {
+        "gpus": [{"name": "Thor", "capability": "11.0"}],
+        "driver_version": "580.00",
+        "memory_bytes": 1,
+        "reason": "",
+    }
+    worker(nodes).update(
+        product="Jetson", bios="other", gpu=thor, kernel="6.8.12-tegra", boot={"kernel": "6.8.12-tegra", "nvidia": True}
+    )
     worker(nodes)["environments"]["gb10-ray.service"]["TORCH_X"] = "hmac:00"
     assert found(nodes) == {}
 
@@ -451,6 +517,8 @@ def test_a_waived_finding_is_shown_and_does_not_count() -> None:
     waivers = {"packages-differ": "a test of 0.31", "clock-wrong": " ", "no-such-check": "x"}
     answer = report.report(nodes, GROUPS, "error", waivers)
     assert answer["lines"][0].endswith(": 0 errors, 1 warnings, 1 waived")
-    assert answer["lines"][1] == "error (waived: a test of 0.31) packages-differ: vllm: 0.32.0 on spark1; 0.31.0 on spark2"
+    assert (
+        answer["lines"][1] == "error (waived: a test of 0.31) packages-differ: vllm: 0.32.0 on spark1; 0.31.0 on spark2"
+    )
     assert (answer["worst"], answer["failed"]) == ("warning", False)
     assert json.loads(answer["json_lines"][1])["waived"] == "a test of 0.31"

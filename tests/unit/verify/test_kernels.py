@@ -31,7 +31,10 @@ def probed(state: str, cause: str = "", error: float | None = None) -> list[dict
     """Return the results of a probe in which only fp8_vllm did not pass."""
     line = {"cause": "", "error": 0.0, "bound": 0.02, "seconds": 0.1, "message": "x"}
     changed = {"state": state, "cause": cause, "error": error}
-    return [{"name": name, **line, "state": "passed", **(changed if name == "fp8_vllm" else {})} for name in gpu_probe.CHECKS]
+    return [
+        {"name": name, **line, "state": "passed", **(changed if name == "fp8_vllm" else {})}
+        for name in gpu_probe.CHECKS
+    ]
 
 
 def test_the_planned_backend_needs_code_on_every_node() -> None:
@@ -45,9 +48,15 @@ def test_the_planned_backend_needs_code_on_every_node() -> None:
 def test_a_node_with_another_build() -> None:
     nodes = pair()
     nodes[1]["facts"]["kernels"]["extensions"]["vllm/_C_stable_libtorch"] = NONE
-    assert found(nodes) == {"kernel-missing": ["spark2: vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"]}
+    assert found(nodes) == {
+        "kernel-missing": [
+            "spark2: vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"
+        ]
+    }
     lines = report.report(nodes, GROUPS, "never", {})["lines"]
-    assert [line for line in lines if line.startswith("programs")] == [f"programs with GPU code for 12.1 on spark{number}:" for number in (1, 2)]
+    assert [line for line in lines if line.startswith("programs")] == [
+        f"programs with GPU code for 12.1 on spark{number}:" for number in (1, 2)
+    ]
 
 
 def test_another_group_does_not_show_the_counts() -> None:
@@ -73,7 +82,9 @@ def test_a_failed_probe_is_an_error(results: list[dict[str, Any]], ids: set[str]
     assert answer["failed"] is bool(ids)
     states = f"cuda passed, bf16 passed, fp8_torch passed, vllm passed, fp8_vllm {results[4]['state']}, fp4_vllm passed"
     assert f"GPU probe on spark2: {states}" in answer["lines"]
-    assert [json.loads(line)["results"][4] for line in answer["json_lines"] if json.loads(line)["kind"] == "probe"] == [results[4]]
+    assert [json.loads(line)["results"][4] for line in answer["json_lines"] if json.loads(line)["kind"] == "probe"] == [
+        results[4]
+    ]
 
 
 def test_a_kernel_that_vllm_patch_turned_off_may_fail() -> None:
@@ -102,10 +113,22 @@ def unit(*words: str) -> str:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["/opt/vllm", "serve", "/m", "--attention-backend=FLASHMLA", "--api-key=x"], {"--attention-backend": "FLASHMLA"}),
-        (["docker", "run", "--entrypoint=vllm", "image", "serve", "/m", "--moe-backend", "marlin"], {"--moe-backend": "marlin"}),
-        (["vllm", "serve", "/m", '--attention-config={"backend": "FLASH_ATTN"}'], {"--attention-backend": "FLASH_ATTN"}),
-        (["vllm", "serve", "/m", '--kernel-config={"moe_backend": "cutlass"}', "--port=80"], {"--moe-backend": "cutlass"}),
+        (
+            ["/opt/vllm", "serve", "/m", "--attention-backend=FLASHMLA", "--api-key=x"],
+            {"--attention-backend": "FLASHMLA"},
+        ),
+        (
+            ["docker", "run", "--entrypoint=vllm", "image", "serve", "/m", "--moe-backend", "marlin"],
+            {"--moe-backend": "marlin"},
+        ),
+        (
+            ["vllm", "serve", "/m", '--attention-config={"backend": "FLASH_ATTN"}'],
+            {"--attention-backend": "FLASH_ATTN"},
+        ),
+        (
+            ["vllm", "serve", "/m", '--kernel-config={"moe_backend": "cutlass"}', "--port=80"],
+            {"--moe-backend": "cutlass"},
+        ),
         (["vllm", "serve", "/m", "--quantization=$$(id); x"], {}),
         (["ray", "start"], {}),
     ],
@@ -122,9 +145,21 @@ def test_without_a_unit_or_a_release_no_backend_is_known() -> None:
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        ({"runtime": "/opt/gb10/runtime/0123/lib/python3.12/site-packages"}, {"python": "/opt/gb10/runtime/0123/bin/python"}),
-        ({"runtime": "/proc/812/root/usr/lib/python3/site-packages", "images": [{"name": "vllm", "engine": "docker"}]}, "vllm"),
-        ({"runtime": "", "images": [{"name": "a", "engine": "docker"}, {"name": "gb10-vllm", "engine": "docker"}]}, "gb10-vllm"),
+        (
+            {"runtime": "/opt/gb10/runtime/0123/lib/python3.12/site-packages"},
+            {"python": "/opt/gb10/runtime/0123/bin/python"},
+        ),
+        (
+            {
+                "runtime": "/proc/812/root/usr/lib/python3/site-packages",
+                "images": [{"name": "vllm", "engine": "docker"}],
+            },
+            "vllm",
+        ),
+        (
+            {"runtime": "", "images": [{"name": "a", "engine": "docker"}, {"name": "gb10-vllm", "engine": "docker"}]},
+            "gb10-vllm",
+        ),
         ({"runtime": "", "images": [{"name": "a", "engine": "docker"}, {"name": "b", "engine": "docker"}]}, {}),
         ({"runtime": None, "images": None}, {}),
         ({"runtime": ""}, {}),
@@ -147,4 +182,9 @@ def test_the_facts_of_a_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     }
     assert io_facts._kernels(str(tmp_path), "", {}) is io_facts._kernels("", "12.1", {}) is None
     assert io_facts._capability({"gpus": [{"capability": "12.1"}, {"capability": "9.0"}]}) == "12.1"
-    assert io_facts._capability({"gpus": []}) == io_facts._capability(None) == io_facts._capability({"gpus": [{"capability": None}]}) == ""
+    assert (
+        io_facts._capability({"gpus": []})
+        == io_facts._capability(None)
+        == io_facts._capability({"gpus": [{"capability": None}]})
+        == ""
+    )

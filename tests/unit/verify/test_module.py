@@ -24,7 +24,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client impo
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
-LINKS = [{"ifname": "lo", "mtu": 65536, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]}]
+LINKS = [
+    {
+        "ifname": "lo",
+        "mtu": 65536,
+        "flags": ["UP", "LOWER_UP"],
+        "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}],
+    }
+]
 #: systemctl's answer for a unit that does not exist.
 MISSING = """LoadState=not-found
 UnitFileState=
@@ -63,7 +70,15 @@ def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
     node = {"name": "x", "head": False, "unreachable": "", "facts": facts, "started": started, "finished": time.time()}
     ids = {finding.check.id for finding in report.findings(report.cluster([node]), GROUPS, {})}
     # The disks and processes are those of the machine that runs the tests.
-    assert ids <= {"disk-low", "disk-full", "process-memory", "memory-held", "memory-exhausted", "gpu-unavailable", "temperature-high"}
+    assert ids <= {
+        "disk-low",
+        "disk-full",
+        "process-memory",
+        "memory-held",
+        "memory-exhausted",
+        "gpu-unavailable",
+        "temperature-high",
+    }
     assert FILTERS["verification_report"]([node], ["fabric"], "error", {})["failed"] is False
 
 
@@ -74,7 +89,11 @@ def test_parts_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
     assert answer["unread"]["interfaces"] == "ip -json address show failed: broken"
     assert "Host is down" in answer["unread"]["status"]
     node = {"name": "x", "head": False, "unreachable": "", "facts": answer, "started": 0, "finished": 0}
-    found = [finding.found for finding in report.findings(report.cluster([node]), GROUPS, {}) if finding.check.id == "facts-unread"]
+    found = [
+        finding.found
+        for finding in report.findings(report.cluster([node]), GROUPS, {})
+        if finding.check.id == "facts-unread"
+    ]
     assert "interfaces: ip -json address show failed: broken" in found
 
 
@@ -96,7 +115,9 @@ def test_changed_patched_and_missing_files(tmp_path: Path) -> None:
     (package / "edited.py").write_text("edited", encoding="utf-8")
     for name, now in (("patched", "p"), ("edited_later", "q")):
         (package / f"{name}.py").write_text(now, encoding="utf-8")
-        (package / f"{name}.py.gb10-sha256").write_text(f"{'0' * 64}  {name}.py.gb10-original\n{hashlib.sha256(b'p').hexdigest()}  {name}.py\n")
+        (package / f"{name}.py.gb10-sha256").write_text(
+            f"{'0' * 64}  {name}.py.gb10-original\n{hashlib.sha256(b'p').hexdigest()}  {name}.py\n"
+        )
     (package / "gone.py").unlink()
     (package / "pipe.py").unlink()
     (package / "pipe.py").mkdir()
@@ -136,7 +157,9 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.parametrize(("status", "is_open"), [(200, True), (401, False), (403, False), (500, None)])
-def test_an_api_without_a_key(server: Server, monkeypatch: pytest.MonkeyPatch, status: int, is_open: bool | None) -> None:
+def test_an_api_without_a_key(
+    server: Server, monkeypatch: pytest.MonkeyPatch, status: int, is_open: bool | None
+) -> None:
     monkeypatch.setattr(Handler, "status", status)
     assert io_facts._open(server) is is_open
 
@@ -148,7 +171,9 @@ def test_no_api() -> None:
 
 def test_the_variables_of_a_parent_replace_those_of_a_changed_title() -> None:
     child = "import time; print(1, flush=True); time.sleep(60)"
-    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], env={{'TITLE': 'overwritten'}})"
+    parent = (
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], env={{'TITLE': 'overwritten'}})"
+    )
     environment = {"PATH": os.environ["PATH"], "NCCL_DEBUG": "WARN", "SECRET": "x"}
     with subprocess.Popen([sys.executable, "-c", parent], env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -10,14 +10,27 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import environ
 
 def test_gpu_state() -> None:
     state = parse.gpu_state("2405, 3003, 45.12, 62, 96\n")
-    assert state == {"clock_mhz": 2405.0, "max_clock_mhz": 3003.0, "power_w": 45.12, "temperature_c": 62.0, "utilization": 96.0}
+    assert state == {
+        "clock_mhz": 2405.0,
+        "max_clock_mhz": 3003.0,
+        "power_w": 45.12,
+        "temperature_c": 62.0,
+        "utilization": 96.0,
+    }
     assert parse.gpu_state("2405, 3003, [N/A], 62, 96\n")["power_w"] is None
     for text in ("", "1, 2\n", "No devices were found\n"):
         assert set(parse.gpu_state(text).values()) == {None}
 
 
 def test_the_next_kernel() -> None:
-    names = ["vmlinuz", "vmlinuz-6.17.0-1008-nvidia", "vmlinuz-6.17.0-1031-nvidia", "initrd.img-7.0.0", "vmlinuz-6.17.0-999-nvidia", "vmlinuz.old"]
+    names = [
+        "vmlinuz",
+        "vmlinuz-6.17.0-1008-nvidia",
+        "vmlinuz-6.17.0-1031-nvidia",
+        "initrd.img-7.0.0",
+        "vmlinuz-6.17.0-999-nvidia",
+        "vmlinuz.old",
+    ]
     assert parse.newest_kernel(names) == "6.17.0-1031-nvidia"
     assert parse.newest_kernel(["vmlinuz.old", "grub"]) == ""
 
@@ -25,11 +38,19 @@ def test_the_next_kernel() -> None:
 def test_nvidias_module() -> None:
     assert parse.has_nvidia_module("kernel/fs/ext4/ext4.ko.zst:\nkernel/nvidia-580/nvidia.ko: \n")
     assert parse.has_nvidia_module("updates/dkms/nvidia.ko.zst: kernel/x.ko\n")
-    assert not parse.has_nvidia_module("kernel/drivers/nvidia-wmi.ko: x\nkernel/net/not-nvidia.ko.zst: updates/nvidia.ko\n")
+    assert not parse.has_nvidia_module(
+        "kernel/drivers/nvidia-wmi.ko: x\nkernel/net/not-nvidia.ko.zst: updates/nvidia.ko\n"
+    )
 
 
 def test_packages() -> None:
-    names = ["vllm-0.32.0.dist-info", "vllm", "torch-2.9.1+cu130.dist-info", "nvidia_nccl_cu13-2.28.9.dist-info", "rayon-1.dist-info"]
+    names = [
+        "vllm-0.32.0.dist-info",
+        "vllm",
+        "torch-2.9.1+cu130.dist-info",
+        "nvidia_nccl_cu13-2.28.9.dist-info",
+        "rayon-1.dist-info",
+    ]
     assert parse.packages(names) == {"nvidia_nccl_cu13": "2.28.9", "torch": "2.9.1+cu130", "vllm": "0.32.0"}
 
 
@@ -56,7 +77,10 @@ def test_the_files_of_a_wheel() -> None:
 
 def test_planned_rails() -> None:
     body = {"addresses": ["10.110.0.1/24"], "mtu": "9000"}
-    wrong_values = {str(index): {"addresses": [value]} for index, value in enumerate(({"x": "y"}, "fd00::1/64", "10.0.0.999/24", "10.0.0.1"))}
+    wrong_values = {
+        str(index): {"addresses": [value]}
+        for index, value in enumerate(({"x": "y"}, "fd00::1/64", "10.0.0.999/24", "10.0.0.1"))
+    }
     document = {"network": {"ethernets": {"enp1s0f1np1": body, **wrong_values, "worse": "x"}}}
     assert parse.planned_rails(document) == {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}}
     for wrong in (None, [], {"network": []}, {"network": {"ethernets": "x"}}):
@@ -69,10 +93,18 @@ def test_remove_ipc() -> None:
 
 
 def test_containers() -> None:
-    assert parse.containers("/vllm\tnvcr.io/x:1\tsha256:ab\nbroken\n") == [{"name": "vllm", "image": "nvcr.io/x:1", "id": "sha256:ab"}]
+    assert parse.containers("/vllm\tnvcr.io/x:1\tsha256:ab\nbroken\n") == [
+        {"name": "vllm", "image": "nvcr.io/x:1", "id": "sha256:ab"}
+    ]
 
 
-VARIABLES = {"NCCL_DEBUG": "WARN", "HF_TOKEN": "hf_secret", "NCCL_SECRET_KEY": "x", "VLLM_API_KEY": "short", "HOME": "/root"}
+VARIABLES = {
+    "NCCL_DEBUG": "WARN",
+    "HF_TOKEN": "hf_secret",
+    "NCCL_SECRET_KEY": "x",
+    "VLLM_API_KEY": "short",
+    "HOME": "/root",
+}
 
 
 def test_secrets_never_leave_a_node_as_text() -> None:

@@ -29,7 +29,10 @@ def request(**changes: Any) -> Request:
 
 
 def pair(*capabilities: str, published: Any = None, stored: tuple[Stored, ...] = ()) -> list[build.Node]:
-    return [build.Node(f"node{number}", capability, stored, published) for number, capability in enumerate(capabilities or ("12.1", "12.1"), 1)]
+    return [
+        build.Node(f"node{number}", capability, stored, published)
+        for number, capability in enumerate(capabilities or ("12.1", "12.1"), 1)
+    ]
 
 
 def choose(nodes: list[build.Node], device: str = "cuda", **changes: Any) -> build.Choice:
@@ -40,19 +43,24 @@ def choose(nodes: list[build.Node], device: str = "cuda", **changes: Any) -> bui
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"), [(True, "true"), (False, "false"), ("True", "true"), ("auto", "auto"), ("Auto", "auto"), ("yes", "yes")]
+    ("given", "wanted"),
+    [(True, "true"), (False, "false"), ("True", "true"), ("auto", "auto"), ("Auto", "auto"), ("yes", "yes")],
 )
 def test_values_of_an_inventory_and_of_the_command_line_are_equal(given: Any, wanted: str) -> None:
     assert request(enabled=given).wanted == wanted
 
 
-@pytest.mark.parametrize(("given", "separate"), [(True, True), ("true", True), ("1", True), (False, False), ("false", False), ("no", False)])
+@pytest.mark.parametrize(
+    ("given", "separate"), [(True, True), ("true", True), ("1", True), (False, False), ("false", False), ("no", False)]
+)
 def test_separate_wheels_can_be_text(given: Any, separate: bool) -> None:
     assert request(separate=given).separate is separate
 
 
 def test_a_sound_request_has_no_problem() -> None:
-    assert choice.check_request(request(capabilities=["12.1", "11.0"], patches=[vars(PATCH)]), RELEASE, locked=True) == []
+    assert (
+        choice.check_request(request(capabilities=["12.1", "11.0"], patches=[vars(PATCH)]), RELEASE, locked=True) == []
+    )
     archive = request(source="/site/vllm-0.33.0.tar.gz", commit="", checksum=SHA)
     assert (choice.check_request(archive, RELEASE, locked=True), archive.identity) == ([], f"sha256 {SHA}")
     assert request().identity == f"commit {COMMIT}"
@@ -70,8 +78,16 @@ def test_a_sound_request_has_no_problem() -> None:
         ({"commit": f"{COMMIT}\n"}, ["vllm_build_commit"], "40 hexadecimal digits"),
         ({"source": "/x/vllm-0.33.0.tar.gz"}, ["vllm_build_checksum"], "sha256sum"),
         ({"source": "/x/vllm-0.33.0.tgz", "checksum": SHA.upper()}, ["vllm_build_checksum"], "lower case"),
-        ({"patches": [{"path": "/x/fix.patch", "sha256": ""}]}, ["vllm_build_patches[0]"], "/x/fix.patch cannot be read"),
-        ({"patches": [vars(PATCH), {"path": "/other/fix.patch", "sha256": SHA}]}, ["vllm_build_patches[1]"], "a second fix.patch"),
+        (
+            {"patches": [{"path": "/x/fix.patch", "sha256": ""}]},
+            ["vllm_build_patches[0]"],
+            "/x/fix.patch cannot be read",
+        ),
+        (
+            {"patches": [vars(PATCH), {"path": "/other/fix.patch", "sha256": SHA}]},
+            ["vllm_build_patches[1]"],
+            "a second fix.patch",
+        ),
         ({"capabilities": ["12.1", "sm_121"]}, ["vllm_build_capabilities[1]"], "'sm_121' is not a compute capability"),
         (
             {"commit": "", "patches": [{"path": "x", "sha256": ""}], "capabilities": ["12"]},
@@ -89,8 +105,13 @@ def test_what_is_wrong_with_a_request(changes: dict[str, Any], paths: list[str],
 def test_the_files_of_a_build() -> None:
     dependency = {"variable": "VLLM_CUTLASS_SRC_DIR", "archive": "/x/cutlass.tar", "sha256": "4" * 64}
     given = {"source": "/x/vllm-0.33.0.tar.gz", "checksum": SHA, "dependencies": [dependency]}
-    assert choice.check_files(request(**given, archives={"/x/vllm-0.33.0.tar.gz": SHA, "/x/cutlass.tar": "4" * 64})) == []
-    assert [found.path for found in choice.check_files(request(**given))] == ["vllm_build_source", "vllm_build_dependencies[0].archive"]
+    assert (
+        choice.check_files(request(**given, archives={"/x/vllm-0.33.0.tar.gz": SHA, "/x/cutlass.tar": "4" * 64})) == []
+    )
+    assert [found.path for found in choice.check_files(request(**given))] == [
+        "vllm_build_source",
+        "vllm_build_dependencies[0].archive",
+    ]
     problems = choice.check_files(request(**given, archives={"/x/vllm-0.33.0.tar.gz": "5" * 64, "/x/cutlass.tar": SHA}))
     assert [found.path for found in problems] == ["vllm_build_checksum", "vllm_build_dependencies[0].sha256"]
     assert [found.expected for found in problems] == [SHA, "4" * 64]
@@ -105,7 +126,14 @@ def test_a_release_is_needed() -> None:
 
 
 def test_without_a_build_nothing_is_checked() -> None:
-    assert choice.check_request(request(enabled=False, commit="", patches=[{"path": "x", "sha256": ""}], capabilities=["x"]), "", locked=False) == []
+    assert (
+        choice.check_request(
+            request(enabled=False, commit="", patches=[{"path": "x", "sha256": ""}], capabilities=["x"]),
+            "",
+            locked=False,
+        )
+        == []
+    )
 
 
 def test_what_is_an_archive() -> None:
@@ -133,7 +161,9 @@ def test_the_role_gets_the_source_from_the_plan() -> None:
         (("13.1", "13.0"), True, False, ["13.1", "13.0"]),
     ],
 )
-def test_the_oldest_driver_of_a_wheels_ranks(releases: tuple[str, str], separate: bool, container: bool, drivers: list[str]) -> None:
+def test_the_oldest_driver_of_a_wheels_ranks(
+    releases: tuple[str, str], separate: bool, container: bool, drivers: list[str]
+) -> None:
     nodes = [replace(node, cuda=cuda) for node, cuda in zip(pair("12.1", "11.0"), releases, strict=True)]
     built = choice.choose(request(enabled=True, separate=separate), RELEASE, TORCH, "cuda", nodes, container)
     assert [item.driver for item in built.wheels] == drivers
@@ -158,14 +188,21 @@ def test_architectures(capabilities: list[str], architectures: str) -> None:
 
 def test_one_wheel_for_a_mixed_cluster() -> None:
     (item,) = choose(pair("12.1", "11.0", "12.1"), enabled=True).wheels
-    assert (item.capabilities, item.architectures, item.nodes) == (("11.0", "12.1"), "11.0a;12.1a", ("node1", "node2", "node3"))
+    assert (item.capabilities, item.architectures, item.nodes) == (
+        ("11.0", "12.1"),
+        "11.0a;12.1a",
+        ("node1", "node2", "node3"),
+    )
     assert (item.version.split("+gb10.")[0], item.torch, item.wheel, item.sha256) == (RELEASE, TORCH, "", "")
     assert item.name == f"{RELEASE}-{item.version.partition('+gb10.')[2]}{item.name[-4:]}"
 
 
 def test_separate_wheels_of_a_mixed_cluster() -> None:
     found = choose(pair("12.1", "11.0", "12.1"), enabled=True, separate=True).wheels
-    assert [(item.architectures, item.nodes) for item in found] == [("12.1a", ("node1", "node3")), ("11.0a", ("node2",))]
+    assert [(item.architectures, item.nodes) for item in found] == [
+        ("12.1a", ("node1", "node3")),
+        ("11.0a", ("node2",)),
+    ]
     assert len({item.name for item in found}) == len({item.version for item in found}) == 2
 
 
@@ -222,11 +259,29 @@ def test_off_by_default() -> None:
     ("nodes", "device", "changes", "state", "word"),
     [
         (pair(), "cuda", {}, "undecided", "decided after the installation"),
-        ([*pair("12.1", published=RUNS), build.Node("node2", "12.1", (), None)], "cuda", {}, "undecided", "decided after"),
-        (pair(published=RUNS), "cuda", {}, "published", "1 of 1 extensions of the published wheel have code that 12.1 runs"),
+        (
+            [*pair("12.1", published=RUNS), build.Node("node2", "12.1", (), None)],
+            "cuda",
+            {},
+            "undecided",
+            "decided after",
+        ),
+        (
+            pair(published=RUNS),
+            "cuda",
+            {},
+            "published",
+            "1 of 1 extensions of the published wheel have code that 12.1 runs",
+        ),
         (pair(published={**RUNS, "vllm/_flashmla_C": LACKS["vllm/_C"]}), "cuda", {}, "published", "1 of 2 extensions"),
         (pair(published={}), "cpu", {}, "published", "has no GPU code"),
-        (pair(published=LACKS), "cuda", {}, "missing", "node1: the published wheel: vllm/_C, which each model needs, has no code for 12.1"),
+        (
+            pair(published=LACKS),
+            "cuda",
+            {},
+            "missing",
+            "node1: the published wheel: vllm/_C, which each model needs, has no code for 12.1",
+        ),
         (pair(published=RUNS), "cuda", {"enabled": True}, "missing", "vllm_build_enabled: true"),
         (pair(), "cuda", {"enabled": True}, "missing", "vllm_build_enabled: true"),
         # The source decides before the published wheel is installed.
@@ -235,9 +290,27 @@ def test_off_by_default() -> None:
         (pair(published=RUNS), "cuda", {"version": "main"}, "missing", "main is not the release"),
         (pair(published=RUNS), "cuda", {"version": ""}, "published", "1 of 1"),
         (pair(published=RUNS), "cuda", {"source": "/x/vllm-0.33.0.tar.gz", "checksum": SHA}, "published", "1 of 1"),
-        (pair(published=RUNS), "cuda", {"source": "/x/vllm-0.32.0.tar.gz", "checksum": SHA}, "missing", "vllm-0.32.0.tar.gz is not the archive"),
-        (pair(published=RUNS), "cuda", {"source": "/vllm-0.33.0/main.tar", "checksum": SHA}, "missing", "main.tar is not the archive"),
-        (pair(published=RUNS), "cuda", {"source": "https://github.com/mine/vllm.git"}, "missing", "mine/vllm.git is not the repository"),
+        (
+            pair(published=RUNS),
+            "cuda",
+            {"source": "/x/vllm-0.32.0.tar.gz", "checksum": SHA},
+            "missing",
+            "vllm-0.32.0.tar.gz is not the archive",
+        ),
+        (
+            pair(published=RUNS),
+            "cuda",
+            {"source": "/vllm-0.33.0/main.tar", "checksum": SHA},
+            "missing",
+            "main.tar is not the archive",
+        ),
+        (
+            pair(published=RUNS),
+            "cuda",
+            {"source": "https://github.com/mine/vllm.git"},
+            "missing",
+            "mine/vllm.git is not the repository",
+        ),
         (pair(published=RUNS), "cuda", {"source": "https://github.com/vllm-project/vllm"}, "published", "1 of 1"),
     ],
 )
@@ -258,7 +331,12 @@ def test_ready_when_each_node_has_the_same_wheel() -> None:
     mine, other = Stored(name, "vllm-a.whl", "a" * 64), Stored(name, "vllm-b.whl", "b" * 64)
     old = Stored("0.32.0-0123456789ab", "vllm-old.whl", "c" * 64)
     ready = choose(pair(stored=(old, mine)), enabled=True)
-    assert (ready.state, ready.built, ready.wheels[0].wheel, ready.wheels[0].sha256) == ("ready", True, "vllm-a.whl", "a" * 64)
+    assert (ready.state, ready.built, ready.wheels[0].wheel, ready.wheels[0].sha256) == (
+        "ready",
+        True,
+        "vllm-a.whl",
+        "a" * 64,
+    )
     nodes = pair(stored=(mine,))
     for theirs in ((), (old,), (other,)):
         found = choose([nodes[0], replace(nodes[1], stored=theirs)], enabled=True)
@@ -318,7 +396,14 @@ def test_other_values_than_stamps_are_no_builds(given: Any) -> None:
 def test_the_coverage_of_a_node_has_numbers() -> None:
     assert parse.published(RUNS) == RUNS
     assert parse.published({}) == {}
-    for wrong in (None, "x", [], {"vllm/_C": {"native": "7"}}, {"vllm/_C": {"native": True}}, {"vllm/_C": {"native": -1}}):
+    for wrong in (
+        None,
+        "x",
+        [],
+        {"vllm/_C": {"native": "7"}},
+        {"vllm/_C": {"native": True}},
+        {"vllm/_C": {"native": -1}},
+    ):
         assert parse.published(wrong) is None
 
 
@@ -331,14 +416,23 @@ def test_the_coverage_of_a_node_has_numbers() -> None:
         ({"environment": {"A B": 1}}, ["vllm_build_environment"]),
         ({"dependencies": {"variable": "X"}}, ["vllm_build_dependencies"]),
         ({"dependencies": ["x"]}, [f"vllm_build_dependencies[0].{name}" for name in ("variable", "archive", "sha256")]),
-        ({"dependencies": [{"variable": "X", "archive": "/x.tar", "sha256": SHA.upper()}]}, ["vllm_build_dependencies[0].sha256"]),
-        ({"dependencies": [{"variable": "X Y", "sha256": SHA}]}, [f"vllm_build_dependencies[0].{name}" for name in ("variable", "archive")]),
+        (
+            {"dependencies": [{"variable": "X", "archive": "/x.tar", "sha256": SHA.upper()}]},
+            ["vllm_build_dependencies[0].sha256"],
+        ),
+        (
+            {"dependencies": [{"variable": "X Y", "sha256": SHA}]},
+            [f"vllm_build_dependencies[0].{name}" for name in ("variable", "archive")],
+        ),
     ],
 )
 def test_values_of_another_form_are_reported(changes: dict[str, Any], places: list[str]) -> None:
     assert [found.path for found in choice.check_request(request(**changes), RELEASE, locked=True)] == places
     # The digest before the plan does not fail, so that the plan can report them.
-    assert choice.digest_of_lock(LOCK, {**BUILD, "enabled": "auto", "commit": COMMIT, **changes}, []) == hashlib.sha256(LOCK.encode()).hexdigest()
+    assert (
+        choice.digest_of_lock(LOCK, {**BUILD, "enabled": "auto", "commit": COMMIT, **changes}, [])
+        == hashlib.sha256(LOCK.encode()).hexdigest()
+    )
 
 
 def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: str = "12.1") -> build.Node:
@@ -354,7 +448,11 @@ def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: 
         (head(cores=2), "cpu", "in about 30 min with 2 compilers: 1.0 CPU hours"),
         (head(cores=0, memory=0), "cuda", "node1: 5.6 CPU hours"),
         # The newest build of this head with a known duration.
-        (head(Stored("c", "c.whl", "3" * 64), Stored("b", "b.whl", "2" * 64, 7300.0, 9)), "cuda", "in about 2 h, as the build b with 9 compilers"),
+        (
+            head(Stored("c", "c.whl", "3" * 64), Stored("b", "b.whl", "2" * 64, 7300.0, 9)),
+            "cuda",
+            "in about 2 h, as the build b with 9 compilers",
+        ),
     ],
 )
 def test_the_expected_duration(node: build.Node, device: str, expected: str) -> None:
@@ -371,17 +469,25 @@ def test_each_gpu_takes_time_and_a_wheel_that_exists_none() -> None:
     two = choose([head(), thor], enabled=True, separate=True)
     assert [reason.split()[0] for reason in two.why[1:]] == [item.name for item in two.wheels]
     first = Stored(two.wheels[0].name, "a.whl", "a" * 64)
-    assert [reason.split()[0] for reason in choose([head(first), thor], enabled=True, separate=True).why[1:]] == [two.wheels[1].name]
+    assert [reason.split()[0] for reason in choose([head(first), thor], enabled=True, separate=True).why[1:]] == [
+        two.wheels[1].name
+    ]
 
 
 # --- the planner ---
 
 
 def nodes(
-    observed: Any = None, capabilities: tuple[str, ...] = ("12.1", "12.1"), settings: dict[str, Any] | None = None, **changes: Any
+    observed: Any = None,
+    capabilities: tuple[str, ...] = ("12.1", "12.1"),
+    settings: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> list[Node]:
     """Return nodes with the build's variables; ``observed`` is the result of vllm_build_info."""
-    found = [spark(number, "worker" if number > 1 else "head", **(settings or {})) for number, _capability in enumerate(capabilities, 1)]
+    found = [
+        spark(number, "worker" if number > 1 else "head", **(settings or {}))
+        for number, _capability in enumerate(capabilities, 1)
+    ]
     for node, capability in zip(found, capabilities, strict=True):
         node["build"] = {**BUILD, "enabled": True, "commit": COMMIT, **changes}
         node["observed"]["gpu"]["gpus"][0]["capability"] = capability
@@ -399,7 +505,9 @@ def planned(given: list[Node], lock: str = LOCK) -> dict[str, Any]:
 OWN = hashlib.sha256(LOCK.encode()).hexdigest()
 
 
-@pytest.mark.parametrize("lock", [LOCK, lock_of("vllm==0.33.0+cpu", "ray==2.60.0", "torch==2.14.0+cpu")], ids=["cuda", "local version"])
+@pytest.mark.parametrize(
+    "lock", [LOCK, lock_of("vllm==0.33.0+cpu", "ray==2.60.0", "torch==2.14.0+cpu")], ids=["cuda", "local version"]
+)
 @pytest.mark.parametrize(
     ("observed", "changes", "own"),
     [
@@ -428,14 +536,20 @@ def test_the_environment_before_and_in_the_plan(observed: Any, changes: dict[str
 
 
 def test_two_builds_have_two_environments() -> None:
-    digests = {planned(nodes(**changes))["runtime"]["path"] for changes in ({}, {"commit": "1" * 40}, {"enabled": False}, {"separate": True})}
+    digests = {
+        planned(nodes(**changes))["runtime"]["path"]
+        for changes in ({}, {"commit": "1" * 40}, {"enabled": False}, {"separate": True})
+    }
     assert len(digests) == 4
 
 
 def test_an_invalid_request_has_the_locks_environment() -> None:
     for changes in ({"commit": ""}, {"enabled": "maybe"}, {"capabilities": ["x"]}):
         assert FILTERS["runtime_digest"](LOCK, {**BUILD, "enabled": True, "commit": COMMIT, **changes}, []) == OWN
-    assert FILTERS["runtime_digest"]("", {**BUILD, "enabled": True, "commit": COMMIT}, []) == hashlib.sha256(b"").hexdigest()
+    assert (
+        FILTERS["runtime_digest"]("", {**BUILD, "enabled": True, "commit": COMMIT}, [])
+        == hashlib.sha256(b"").hexdigest()
+    )
 
 
 def test_the_plan_of_a_missing_build() -> None:
@@ -470,7 +584,10 @@ def test_only_a_missing_build_needs_its_files() -> None:
 
 
 def test_each_node_of_a_mixed_cluster_gets_its_own_wheel() -> None:
-    mixed: dict[str, Any] = {"capabilities": ("12.1", "11.0"), "settings": {"gb10_serve_waivers": {"mixed-transport": "a test"}}}
+    mixed: dict[str, Any] = {
+        "capabilities": ("12.1", "11.0"),
+        "settings": {"gb10_serve_waivers": {"mixed-transport": "a test"}},
+    }
     items = planned(nodes(separate=True, **mixed))["build"]["wheels"]
     builds = [stamp(item["name"], letter) for item, letter in zip(items, "ab", strict=True)]
     plan = planned(nodes({"builds": builds}, separate=True, **mixed))
@@ -499,7 +616,10 @@ def test_a_wheel_and_a_build_of_vllm_exclude_each_other(enabled: Any) -> None:
     given = nodes(enabled=enabled)
     given[1]["settings"]["gb10_runtime_wheels"] = [torch, wheel]
     (problem,) = mistakes(given, LOCK)
-    assert (problem.path, problem.found) == ("nodes[1].gb10_runtime_wheels[1]", "vllm-0.33.0-cp38-abi3-linux_aarch64.whl")
+    assert (problem.path, problem.found) == (
+        "nodes[1].gb10_runtime_wheels[1]",
+        "vllm-0.33.0-cp38-abi3-linux_aarch64.whl",
+    )
     for node in given:
         node["build"]["enabled"] = False
     assert planned(given)["nodes"][1]["wheels"][1]["built"] is False
@@ -512,7 +632,6 @@ def test_an_image_without_lock_is_not_built() -> None:
     problems = mistakes(nodes(settings={**CONTAINER, "gb10_runtime_lock": ""}), "")
     assert [problem.path for problem in problems] == ["vllm_build_enabled"]
     assert problems[0].found == "the runtime has no lock"
-
 
 
 def test_a_missing_lock_is_said_too() -> None:

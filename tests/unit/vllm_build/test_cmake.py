@@ -32,7 +32,9 @@ endif()
 def changed(*gpus: ComputeCapability, text: str = TEXT) -> dict[int, str]:
     """Return {line: its quoted list} of the changed lines."""
     new, old = cmake.with_gpus(text, gpus).split("\n"), text.split("\n")
-    return {number: line.split('"')[1] for number, (line, was) in enumerate(zip(new, old, strict=True), 1) if line != was}
+    return {
+        number: line.split('"')[1] for number, (line, was) in enumerate(zip(new, old, strict=True), 1) if line != was
+    }
 
 
 def test_a_spark_follows_each_12_0_in_its_form() -> None:
@@ -68,19 +70,32 @@ def test_a_gpu_in_any_form_is_known(known: str) -> None:
     assert cmake.with_gpus(text, [GB10]) == text
 
 
-@pytest.mark.parametrize(("other", "expected"), [("112.1", "12.0;12.1;112.1"), ("12.10", "12.0;12.1;12.10"), ("12x1", "12.0;12.1;12x1")])
+@pytest.mark.parametrize(
+    ("other", "expected"), [("112.1", "12.0;12.1;112.1"), ("12.10", "12.0;12.1;12.10"), ("12x1", "12.0;12.1;12x1")]
+)
 def test_a_similar_entry_is_another_one(other: str, expected: str) -> None:
-    assert cmake.with_gpus(f'set(CUDA_SUPPORTED_ARCHS "12.0;{other}")', [GB10]) == f'set(CUDA_SUPPORTED_ARCHS "{expected}")'
+    assert (
+        cmake.with_gpus(f'set(CUDA_SUPPORTED_ARCHS "12.0;{other}")', [GB10])
+        == f'set(CUDA_SUPPORTED_ARCHS "{expected}")'
+    )
 
 
 def test_two_gpus() -> None:
-    assert changed(B300) == {4: "7.5;8.0;8.6;8.7;8.9;9.0;10.0;10.3;11.0;12.0", 9: "10.0f;10.3f;12.0f", 12: "10.0a;10.3a;12.0a"}
-    assert changed(GB10, B300) == changed(B300, GB10) == {
-        4: "7.5;8.0;8.6;8.7;8.9;9.0;10.0;10.3;11.0;12.0;12.1",
-        9: "10.0f;10.3f;12.0f;12.1f",
-        12: "10.0a;10.3a;12.0a;12.1a",
-        13: "8.0+PTX;12.0;12.1",
+    assert changed(B300) == {
+        4: "7.5;8.0;8.6;8.7;8.9;9.0;10.0;10.3;11.0;12.0",
+        9: "10.0f;10.3f;12.0f",
+        12: "10.0a;10.3a;12.0a",
     }
+    assert (
+        changed(GB10, B300)
+        == changed(B300, GB10)
+        == {
+            4: "7.5;8.0;8.6;8.7;8.9;9.0;10.0;10.3;11.0;12.0;12.1",
+            9: "10.0f;10.3f;12.0f;12.1f",
+            12: "10.0a;10.3a;12.0a;12.1a",
+            13: "8.0+PTX;12.0;12.1",
+        }
+    )
 
 
 def test_windows_line_ends_stay() -> None:

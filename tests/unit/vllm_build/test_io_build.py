@@ -1,4 +1,5 @@
-"""The source of a build with a real git, the unit of systemd, the status in its user's folder, and the finished wheel."""
+"""The source of a build with a real git, the unit of systemd, the status in its user's folder, and the finished
+wheel."""
 
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ def patch(folder: Path, text: str = PATCH, name: str = "two.patch") -> str:
 def change(name: str, old: str, new: str, below: str = "") -> str:
     """Return a patch of a file's first line, above the line ``below``."""
     count = 2 if below else 1
-    return f"--- a/{name}\n+++ b/{name}\n@@ -1,{count} +1,{count} @@\n-{old}\n+{new}\n" + (f" {below}\n" if below else "")
+    return f"--- a/{name}\n+++ b/{name}\n@@ -1,{count} +1,{count} @@\n-{old}\n+{new}\n" + (
+        f" {below}\n" if below else ""
+    )
 
 
 def prepare(source: Path, *patches: str, name: str = NAME, gpus: tuple[ComputeCapability, ...] = (GB10,)) -> Path:
@@ -208,13 +211,20 @@ def test_an_interrupted_preparation_is_repeated(source: Path, tmp_path: Path, mo
 
     expected = {"csrc", "link", "CMakeLists.txt", "pyproject.toml", "tool.sh"}
     # The last one is that of the mark.
-    for place, gpus in (("_readable", (GB10,)), ("os.rename", (GB10,)), ("io_file.write_file", (GB10,)), ("io_file.write_file", ())):
+    for place, gpus in (
+        ("_readable", (GB10,)),
+        ("os.rename", (GB10,)),
+        ("io_file.write_file", (GB10,)),
+        ("io_file.write_file", ()),
+    ):
         with monkeypatch.context() as patched:
             patched.setattr(f"{io_build.__name__}.{place}", killed)
             with pytest.raises(KilledError):
                 prepare(source, patch(tmp_path), name=f"{place}{gpus}", gpus=gpus)
         assert not (tmp_path / "store" / "tree.name").exists()
-        assert {path.name for path in prepare(source, patch(tmp_path), name=f"{place}{gpus}", gpus=gpus).iterdir()} == expected
+        assert {
+            path.name for path in prepare(source, patch(tmp_path), name=f"{place}{gpus}", gpus=gpus).iterdir()
+        } == expected
         assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["tree", "tree.name"]
 
 
@@ -233,7 +243,10 @@ class Systemd:
     """Answers the commands of a host."""
 
     def __init__(self, started: int = 0, **unit: str) -> None:
-        self.unit, self.started = {"ActiveState": "inactive", "Result": "success", "Description": io_build.UNIT, **unit}, started
+        self.unit, self.started = (
+            {"ActiveState": "inactive", "Result": "success", "Description": io_build.UNIT, **unit},
+            started,
+        )
         self.calls: list[list[str]] = []
 
     def __call__(self, argv: list[str]) -> tuple[int, str, str]:
@@ -277,7 +290,10 @@ def test_the_disk_is_that_of_dynamic_users(tmp_path: Path, monkeypatch: pytest.M
     [
         ({}, False),
         ({"ActiveState": "failed", "Description": "Build of vLLM other"}, False),
-        *(({"ActiveState": active, "Description": f"Build of vLLM {NAME}"}, True) for active in ("active", "activating", "deactivating")),
+        *(
+            ({"ActiveState": active, "Description": f"Build of vLLM {NAME}"}, True)
+            for active in ("active", "activating", "deactivating")
+        ),
     ],
 )
 def test_a_running_build_continues(unit: dict[str, str], expected: bool) -> None:
@@ -298,7 +314,9 @@ def test_a_start_keeps_the_log_of_the_last_one(tmp_path: Path) -> None:
     log.write_text("first\n", encoding="utf-8")
     io_build.start(systemd, ["systemd-run", "x"], str(log))
     assert [path.name for path in tmp_path.iterdir()] == ["build.log.1"]
-    assert "systemd-run failed: Failed to start transient unit" in problem(lambda: io_build.start(Systemd(started=1), ["systemd-run"], str(log)))
+    assert "systemd-run failed: Failed to start transient unit" in problem(
+        lambda: io_build.start(Systemd(started=1), ["systemd-run"], str(log))
+    )
 
 
 # --- the folder of the build's user ---
@@ -314,7 +332,15 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def finish(folder: Path, /, **changes: Any) -> None:
-    content = {"name": NAME, "state": "finished", "seconds": 12.5, "wheel": WHEEL, "ccache": {"cache_miss": 3}, "dependencies": {}, **changes}
+    content = {
+        "name": NAME,
+        "state": "finished",
+        "seconds": 12.5,
+        "wheel": WHEEL,
+        "ccache": {"cache_miss": 3},
+        "dependencies": {},
+        **changes,
+    }
     (folder / "status.json").write_text(json.dumps(content), encoding="utf-8")
 
 
@@ -324,7 +350,10 @@ def test_the_status(state: Path) -> None:
     assert io_build.status() == Status(NAME, "finished", 12.5, WHEEL, {"cache_miss": 3}, {})
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"\xff\xfe", b"[" * 50_000, b" " * (1 << 16) + b"{}", b'{"name": "x"' + b" " * (1 << 17) + b"}"])
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"x", b"\xff\xfe", b"[" * 50_000, b" " * (1 << 16) + b"{}", b'{"name": "x"' + b" " * (1 << 17) + b"}"],
+)
 def test_a_status_that_is_not_json(state: Path, content: bytes) -> None:
     (state / "status.json").write_bytes(content)
     assert io_build.status() == Status()
@@ -351,7 +380,10 @@ def test_progress_comes_from_unit_log_and_status(state: Path, tmp_path: Path) ->
     running = io_build.read(Systemd(ActiveState="active", Description="x"), str(log), NAME)
     assert (running.state, running.step, running.steps, running.seconds) == ("running", 400, 500, 0.0)
     finish(state)
-    assert (io_build.read(Systemd(), str(log), NAME).state, io_build.read(Systemd(), str(log), "other").state) == ("finished", "none")
+    assert (io_build.read(Systemd(), str(log), NAME).state, io_build.read(Systemd(), str(log), "other").state) == (
+        "finished",
+        "none",
+    )
     assert "memory limit" in io_build.read(Systemd(ActiveState="failed", Result="oom-kill"), str(log), "other").reason
 
 
@@ -380,11 +412,22 @@ def test_a_finished_wheel_is_added(state: Path) -> None:
     assert stored(state) == [f"{NAME}/stamp.json", f"{NAME}/{WHEEL}"]
     assert io_store.stamps(str(state.parent / "store")) == [stamp]
     assert (state.parent / "store" / "wheels" / NAME / WHEEL).read_bytes() == wheel.read_bytes()
-    expected = {"version": "0.33.0", "jobs": 7, "name": NAME, "wheel": WHEEL, "seconds": 12.5, "ccache": {"cache_miss": 3}, "dependencies": {}}
+    expected = {
+        "version": "0.33.0",
+        "jobs": 7,
+        "name": NAME,
+        "wheel": WHEEL,
+        "seconds": 12.5,
+        "ccache": {"cache_miss": 3},
+        "dependencies": {},
+    }
     assert expected.items() <= stamp.items()
     assert stamp["extensions"] == {"vllm/_C": {"sm_90a": 1, "sm_121a": 1}, "vllm/cumem_allocator": {}}
     assert stamp["coverage"] == ["12.1: own code in 1 of 1 extensions"]
-    assert stamp["sha256"] == subprocess.run(["sha256sum", wheel], capture_output=True, text=True, check=True).stdout.split()[0]
+    assert (
+        stamp["sha256"]
+        == subprocess.run(["sha256sum", wheel], capture_output=True, text=True, check=True).stdout.split()[0]
+    )
 
 
 def test_a_wheel_without_gpu_code_is_added_for_no_gpu(state: Path) -> None:
@@ -402,7 +445,16 @@ def test_a_wheel_without_code_for_the_gpu_is_refused(state: Path, architectures:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"state": "failed"}, {"state": "building"}, {"name": "other"}, {"wheel": ""}, {"wheel": f"../{WHEEL}"}, {"wheel": 3}], ids=str
+    "changes",
+    [
+        {"state": "failed"},
+        {"state": "building"},
+        {"name": "other"},
+        {"wheel": ""},
+        {"wheel": f"../{WHEEL}"},
+        {"wheel": 3},
+    ],
+    ids=str,
 )
 def test_only_the_finished_wheel_of_this_build_counts(state: Path, changes: dict[str, Any]) -> None:
     write_wheel(state / "dist" / WHEEL, "121a")

@@ -67,8 +67,16 @@ def run(folder: Path, name: str = "a", ccache: bool = False, **environment: str)
     if ccache:
         program(tools, "ccache", CCACHE.replace("FOLDER", str(folder)))
     paths = {"source": folder / "tree", "state": folder / "state", "python": folder / "bin" / "python"}
-    command = [sys.executable, "-I", str(PROGRAM), f"--name={name}", *(f"--{option}={path}" for option, path in paths.items())]
-    return subprocess.run(command, env={"PATH": str(tools), "MAX_JOBS": "7", **environment}, cwd="/", check=False).returncode
+    command = [
+        sys.executable,
+        "-I",
+        str(PROGRAM),
+        f"--name={name}",
+        *(f"--{option}={path}" for option, path in paths.items()),
+    ]
+    return subprocess.run(
+        command, env={"PATH": str(tools), "MAX_JOBS": "7", **environment}, cwd="/", check=False
+    ).returncode
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -84,7 +92,13 @@ def test_a_wheel_is_built(folder: Path) -> None:
     assert run(folder) == 0
     found = status(folder)
     assert found.pop("seconds") >= 0
-    assert found == {"name": "a", "state": "finished", "wheel": "vllm-0.33.0.whl", "ccache": {}, "dependencies": {"cutlass": COMMIT}}
+    assert found == {
+        "name": "a",
+        "state": "finished",
+        "wheel": "vllm-0.33.0.whl",
+        "ccache": {},
+        "dependencies": {"cutlass": COMMIT},
+    }
     assert (folder / "state" / "dist" / "vllm-0.33.0.whl").is_file()
     options = f"--no-build-isolation --python {folder}/bin/python --out-dir {folder}/state/dist work"
     assert lines(folder, "calls") == [f"build --wheel {options}"]
@@ -183,5 +197,7 @@ def test_without_uv_the_unit_fails(folder: Path) -> None:
 
 
 def test_it_needs_only_the_standard_library() -> None:
-    done = subprocess.run([sys.executable, "-I", "-S", str(PROGRAM), "--help"], capture_output=True, text=True, check=False, env={})
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(PROGRAM), "--help"], capture_output=True, text=True, check=False, env={}
+    )
     assert (done.returncode, "--state" in done.stdout) == (0, True)

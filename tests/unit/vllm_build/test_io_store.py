@@ -139,7 +139,11 @@ def test_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_extensions_of_a_wheel(tmp_path: Path) -> None:
-    files = {"vllm/vllm_flash_attn/_vllm_fa2_C.abi3.so": extension("90", "120"), "vllm/empty.so": b"", "vllm/x.so.txt": b"no"}
+    files = {
+        "vllm/vllm_flash_attn/_vllm_fa2_C.abi3.so": extension("90", "120"),
+        "vllm/empty.so": b"",
+        "vllm/x.so.txt": b"no",
+    }
     wheel = write_wheel(tmp_path / WHEEL, "121a", "90a", files=files)
     found = io_store.extensions(str(wheel), str(tmp_path))
     assert {name: [fat.way(GB10) for fat in programs] for name, programs in found.items()} == {

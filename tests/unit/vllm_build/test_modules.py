@@ -33,9 +33,15 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
 
 NAME, OTHER = "0.33.0-0123456789ab", "0.33.0-ba9876543210"
 CMAKE = 'project(vllm_extensions LANGUAGES CXX)\nset(CUDA_SUPPORTED_ARCHS "9.0;12.0")\n'
-NVCC = "[ \"$1\" = --version ] && echo 'Cuda compilation tools, release 13.0, V13.0.88' || printf 'sm_90\\nsm_110\\nsm_121\\n'"
+NVCC = (
+    "[ \"$1\" = --version ] && echo 'Cuda compilation tools, release 13.0, V13.0.88' || printf "
+    "'sm_90\\nsm_110\\nsm_121\\n'"
+)
 #: A systemctl whose unit is in the file `unit`, and a systemd-run that records its command there.
-SYSTEMCTL = 'case "$1" in show) cat {0}/unit 2>/dev/null;; is-active) grep -qx "$2" {0}/serving 2>/dev/null && echo active;; esac; true'
+SYSTEMCTL = (
+    'case "$1" in show) cat {0}/unit 2>/dev/null;; is-active) grep -qx "$2" {0}/serving 2>/dev/null && echo '
+    "active;; esac; true"
+)
 SYSTEMD_RUN = """\
 for word in "$@"; do printf '%s\\n' "$word"; done > {0}/started
 printf 'ActiveState=active\\nDescription=Build of vLLM %s\\n' "$(sed -n 's/^--name=//p' {0}/started)" > {0}/unit"""
@@ -83,7 +89,11 @@ def module(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     """Return a function that runs a module in this process, on a host whose resources do not depend on the test's."""
 
     def run(main: Callable[[], None], arguments: dict[str, Any], check: bool = False, **host: Any) -> dict[str, Any]:
-        monkeypatch.setattr(io_build, "host", lambda _run, units: replace(HOST, **{"serving": (), **host}) if units is not None else HOST)
+        monkeypatch.setattr(
+            io_build,
+            "host",
+            lambda _run, units: replace(HOST, **{"serving": (), **host}) if units is not None else HOST,
+        )
         with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit):
             main()
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
@@ -109,9 +119,16 @@ def test_a_build_is_started(head: Path, module: Any) -> None:
     assert (answer["changed"], answer["jobs"], answer["log"]) == (True, 19, f"{head}/store/build.log")
     words = started(head)
     assert words[:2] == ["--unit=gb10-vllm-build.service", f"--description=Build of vLLM {NAME}"]
-    assert words[-6:-2] == ["/usr/bin/python3", "/opt/gb10/build/io_run.py", f"--name={NAME}", f"--source={head}/store/tree"]
+    assert words[-6:-2] == [
+        "/usr/bin/python3",
+        "/opt/gb10/build/io_run.py",
+        f"--name={NAME}",
+        f"--source={head}/store/tree",
+    ]
     assert words[-2:] == ["--state=/var/lib/gb10-vllm-build", "--python=/opt/gb10/build/environment/bin/python"]
-    assert {"--setenv=TORCH_CUDA_ARCH_LIST=12.1a", f"--setenv=CUDA_HOME={head}/cuda", "--setenv=MAX_JOBS=19"} <= set(words)
+    assert {"--setenv=TORCH_CUDA_ARCH_LIST=12.1a", f"--setenv=CUDA_HOME={head}/cuda", "--setenv=MAX_JOBS=19"} <= set(
+        words
+    )
     assert "12.0;12.1" in (head / "store" / "tree" / "CMakeLists.txt").read_text(encoding="utf-8")
     assert answer["stamp"] == {
         "version": "0.33.0+gb10.01234567",
@@ -193,7 +210,9 @@ def test_the_requirements_alone(head: Path, module: Any) -> None:
         ({"patches": ["/nonexistent.patch"]}, {}, "vllm_build_patches[0]: nonexistent.patch does not apply"),
     ],
 )
-def test_what_refuses_a_build(head: Path, module: Any, changes: dict[str, Any], host: dict[str, Any], found: str) -> None:
+def test_what_refuses_a_build(
+    head: Path, module: Any, changes: dict[str, Any], host: dict[str, Any], found: str
+) -> None:
     answer = module(build_module.main, given(head, **changes), **host)
     assert found in answer["msg"]
     assert started(head) == []
@@ -207,9 +226,11 @@ def test_a_patch_may_change_the_required_compiler(head: Path, module: Any) -> No
     patch = head / "gcc.patch"
     lines = lists.read_text(encoding="utf-8").splitlines()
     changed = lines[2].replace("13", "12")
-    patch.write_text(f"--- a/CMakeLists.txt\n+++ b/CMakeLists.txt\n@@ -2,2 +2,2 @@\n {lines[1]}\n-{lines[2]}\n+{changed}\n", encoding="utf-8")
+    patch.write_text(
+        f"--- a/CMakeLists.txt\n+++ b/CMakeLists.txt\n@@ -2,2 +2,2 @@\n {lines[1]}\n-{lines[2]}\n+{changed}\n",
+        encoding="utf-8",
+    )
     assert module(build_module.main, given(head, patches=[str(patch)]), compiler="12.2.0")["changed"] is True
-
 
 
 def test_a_moved_tag_is_said_with_the_other_problems(head: Path, module: Any) -> None:
@@ -224,11 +245,21 @@ def test_a_moved_tag_is_said_with_the_other_problems(head: Path, module: Any) ->
 
 
 def test_the_settings_reach_the_unit(head: Path, module: Any) -> None:
-    settings = {"jobs": 3, "nvcc_threads": 2, "ccache": False, "network": False, "timeout": 60, "environment": {"VERBOSE": 1}}
+    settings = {
+        "jobs": 3,
+        "nvcc_threads": 2,
+        "ccache": False,
+        "network": False,
+        "timeout": 60,
+        "environment": {"VERBOSE": 1},
+    }
     arguments = given(head, while_serving=True, **settings)
     module(build_module.main, arguments, programs=frozenset({"g++", "git"}), serving=("gb10-vllm.service",))
     expected = {"MAX_JOBS=3", "NVCC_THREADS=2", "CCACHE_DISABLE=1", "VERBOSE=1"}
-    assert {f"--setenv={value}" for value in expected} | {"--property=PrivateNetwork=yes", "--property=RuntimeMaxSec=60"} <= set(started(head))
+    assert {f"--setenv={value}" for value in expected} | {
+        "--property=PrivateNetwork=yes",
+        "--property=RuntimeMaxSec=60",
+    } <= set(started(head))
 
 
 def test_a_build_for_cpus(head: Path, module: Any) -> None:
@@ -255,12 +286,23 @@ def stamp_of(path: Path, name: str = NAME, **changes: Any) -> dict[str, Any]:
 def received(head: Path, name: str = NAME, check: bool = False, **changes: Any) -> dict[str, Any]:
     """Run vllm_build_wheel with a file that another host sent; None leaves an argument out."""
     path = write_wheel(head / "transfer" / WHEEL, "121a")
-    arguments = {"store": str(head / "store"), "name": name, "stamp": stamp_of(path, name), "file": str(path), **changes}
-    return run_module("vllm_build_wheel", {key: value for key, value in arguments.items() if value is not None}, check=check)
+    arguments = {
+        "store": str(head / "store"),
+        "name": name,
+        "stamp": stamp_of(path, name),
+        "file": str(path),
+        **changes,
+    }
+    return run_module(
+        "vllm_build_wheel", {key: value for key, value in arguments.items() if value is not None}, check=check
+    )
 
 
 def builds(head: Path) -> list[str]:
-    return [stamp["name"] for stamp in run_module("vllm_build_info", {"store": str(head / "store")}, head / "tools")["builds"]]
+    return [
+        stamp["name"]
+        for stamp in run_module("vllm_build_info", {"store": str(head / "store")}, head / "tools")["builds"]
+    ]
 
 
 def test_a_wheel_is_received_once(head: Path) -> None:
@@ -326,7 +368,9 @@ def test_builds_in_use_are_kept(head: Path) -> None:
         os.utime(head / "store" / "wheels" / name / "stamp.json", (age, age))
     # A wheel of another build has another hash.
     stamp = head / "store" / "wheels" / names[0] / "stamp.json"
-    stamp.write_text(json.dumps({**json.loads(stamp.read_text(encoding="utf-8")), "sha256": "5" * 64}), encoding="utf-8")
+    stamp.write_text(
+        json.dumps({**json.loads(stamp.read_text(encoding="utf-8")), "sha256": "5" * 64}), encoding="utf-8"
+    )
     os.utime(stamp, (0, 0))
     (head / "current").mkdir()
     (head / "current" / ".complete").write_text(f"{'1' * 64}\n{'5' * 64}\n", encoding="utf-8")
@@ -351,11 +395,17 @@ def test_the_wheel_of_a_finished_build(head: Path, module: Any) -> None:
     assert module(wheel_module.main, arguments, check=True)["changed"] is True
     assert builds(head) == []
     answer = module(wheel_module.main, arguments)
-    assert (answer["changed"], answer["stamp"]["jobs"], answer["stamp"]["coverage"]) == (True, 20, ["12.1: own code in 1 of 1 extensions"])
+    assert (answer["changed"], answer["stamp"]["jobs"], answer["stamp"]["coverage"]) == (
+        True,
+        20,
+        ["12.1: own code in 1 of 1 extensions"],
+    )
     assert module(wheel_module.main, arguments)["changed"] is False
     # Another host gets the same stamp and file.
     stamp, folder = answer["stamp"], head / "store" / "wheels" / NAME
-    other = run_module("vllm_build_wheel", {"store": str(head / "other"), "name": NAME, "stamp": stamp, "file": str(folder / WHEEL)})
+    other = run_module(
+        "vllm_build_wheel", {"store": str(head / "other"), "name": NAME, "stamp": stamp, "file": str(folder / WHEEL)}
+    )
     assert other["stamp"] == stamp
 
 
@@ -367,6 +417,7 @@ def test_a_wheel_without_code_for_a_gpu_is_refused(head: Path, module: Any) -> N
 
 
 # --- vllm_build_info ---
+
 
 def info(head: Path, **arguments: Any) -> dict[str, Any]:
     answer = run_module("vllm_build_info", {"store": str(head / "store"), **arguments}, head / "tools")
@@ -389,7 +440,9 @@ def test_the_published_wheel(head: Path, module: Any, monkeypatch: pytest.Monkey
         archive.extractall(site)
 
     def asked(capability: str | None) -> tuple[str, Any]:
-        monkeypatch.setattr(info_module.io_node, "gpu", lambda _run: {"gpus": [{"capability": None}, {"capability": capability}]})
+        monkeypatch.setattr(
+            info_module.io_node, "gpu", lambda _run: {"gpus": [{"capability": None}, {"capability": capability}]}
+        )
         answer = module(info_module.main, {"store": str(head / "store"), "runtime": str(runtime)})
         return answer["capability"], answer["published"]
 
@@ -404,7 +457,11 @@ def test_the_progress_of_a_build(head: Path) -> None:
     assert info(head, name=NAME)["progress"]["state"] == "none"
     (head / "unit").write_text("ActiveState=active\n", encoding="utf-8")
     (head / "store" / "build.log").write_text("[126/504] Building CUDA object\n", encoding="utf-8")
-    assert info(head, name=NAME)["progress"] == {"state": "running", "reason": "", "line": "[126/504], 0 s, about 0 s left"}
+    assert info(head, name=NAME)["progress"] == {
+        "state": "running",
+        "reason": "",
+        "line": "[126/504], 0 s, about 0 s left",
+    }
     (head / "unit").write_text("ActiveState=failed\nResult=oom-kill\n", encoding="utf-8")
     assert "memory limit" in info(head, name=NAME)["progress"]["reason"]
 
@@ -478,8 +535,14 @@ FIX = "Fix: see /store/build.log on spark1, then run again. Finished objects are
 @pytest.mark.parametrize(
     ("answers", "message"),
     [
-        ([progress(), progress("failed", reason="the disk is full")], f"The build of vLLM on spark1 ended: the disk is full\n{FIX}"),
-        ([progress("none", reason="the unit has ended")], f"The build of vLLM on spark1 ended: the unit has ended\n{FIX}"),
+        (
+            [progress(), progress("failed", reason="the disk is full")],
+            f"The build of vLLM on spark1 ended: the disk is full\n{FIX}",
+        ),
+        (
+            [progress("none", reason="the unit has ended")],
+            f"The build of vLLM on spark1 ended: the unit has ended\n{FIX}",
+        ),
         ([progress(), {"failed": True, "msg": "no such thing"}], "spark1: no such thing"),
     ],
 )
@@ -496,7 +559,10 @@ def test_a_host_that_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_restart_of_ssh_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = AnsibleConnectionFailure("no route")
-    assert waited(monkeypatch, [progress(), *[lost] * 50, progress(), *[lost] * 50, progress("finished")])[0]["line"] == "[1/5]"
+    assert (
+        waited(monkeypatch, [progress(), *[lost] * 50, progress(), *[lost] * 50, progress("finished")])[0]["line"]
+        == "[1/5]"
+    )
 
 
 def test_the_wait_documents_its_options() -> None:
@@ -519,7 +585,10 @@ def test_the_digests_of_patches(tmp_path: Path) -> None:
     (tmp_path / "a.patch").write_bytes(b"a")
     expected = {"path": str(tmp_path / "a.patch"), "sha256": hashlib.sha256(b"a").hexdigest()}
     assert digests(str(tmp_path / "a.patch")) == digests("a.patch", inventory=str(tmp_path)) == [expected]
-    assert digests("b.patch", "a.patch", inventory=str(tmp_path)) == [{"path": f"{tmp_path}/b.patch", "sha256": ""}, expected]
+    assert digests("b.patch", "a.patch", inventory=str(tmp_path)) == [
+        {"path": f"{tmp_path}/b.patch", "sha256": ""},
+        expected,
+    ]
     assert digests(str(tmp_path)) == [{"path": str(tmp_path), "sha256": ""}]
     assert digests() == []
     assert digests("~/x.patch", inventory=str(tmp_path))[0]["path"] == str(Path("~/x.patch").expanduser())

@@ -52,7 +52,13 @@ def test_computed_jobs_fit(cores: int, memory: int, threads: int, device: str) -
     assert jobs == 1 or jobs * plan.threads(settings) * plan.JOB_BYTES[device] + plan.RESERVE_BYTES <= memory
 
 
-def problems(target: Target = TARGET, toolkit: Toolkit = TOOLKIT, torch: str = "2.14.0", settings: Settings = SETTINGS, **host: Any) -> list[str]:
+def problems(
+    target: Target = TARGET,
+    toolkit: Toolkit = TOOLKIT,
+    torch: str = "2.14.0",
+    settings: Settings = SETTINGS,
+    **host: Any,
+) -> list[str]:
     return [str(problem) for problem in plan.problems(target, settings, replace(HOST, **host), toolkit, torch)]
 
 
@@ -64,7 +70,12 @@ def test_a_host_that_can_build() -> None:
     assert problems(settings=replace(SETTINGS, while_serving=True), serving=("gb10-vllm.service",)) == []
     assert problems(replace(TARGET, cuda="")) == problems(replace(TARGET, cuda="13.1")) == []
     # A driver translates the PTX of its own release and of older ones. An unknown release is no finding.
-    assert problems(replace(TARGET, driver="13.0")) == problems(replace(TARGET, driver="13.10")) == problems(replace(TARGET, driver="?")) == []
+    assert (
+        problems(replace(TARGET, driver="13.0"))
+        == problems(replace(TARGET, driver="13.10"))
+        == problems(replace(TARGET, driver="?"))
+        == []
+    )
     # Another major release is reported once.
     assert len(problems(replace(TARGET, driver="13.0"), replace(TOOLKIT, release="14.0.1"))) == 1
 
@@ -80,7 +91,10 @@ def test_a_host_that_can_build() -> None:
             {"toolkit": Toolkit("/usr/local/cuda", "13.0.88", frozenset({"sm_121"}))},
             ["nvcc 13.0.88 in /usr/local/cuda does not support sm_110", "CUDA 13.0 or newer for 11.0"],
         ),
-        ({"target": replace(TARGET, cuda="12")}, ["nvcc in /usr/local/cuda is release 13.0.88", "CUDA 12, that of torch", "vllm_build_cuda_home"]),
+        (
+            {"target": replace(TARGET, cuda="12")},
+            ["nvcc in /usr/local/cuda is release 13.0.88", "CUDA 12, that of torch", "vllm_build_cuda_home"],
+        ),
         ({"toolkit": replace(TOOLKIT, release="")}, ["CUDA 13, that of torch"]),
         # vllm-project/vllm#47397: PTX of nvcc 13.3 on driver 580.
         (
@@ -167,10 +181,15 @@ def test_the_variables_of_a_build() -> None:
 
 
 def test_a_build_without_gpu_and_without_cache() -> None:
-    found = plan.environment(CPU, replace(SETTINGS, ccache=False, environment={"VLLM_CUTLASS_SRC_DIR": "/d"}), 2, PYTHON, Toolkit(None))
+    found = plan.environment(
+        CPU, replace(SETTINGS, ccache=False, environment={"VLLM_CUTLASS_SRC_DIR": "/d"}), 2, PYTHON, Toolkit(None)
+    )
     assert {"CCACHE_DISABLE": "1", "VLLM_TARGET_DEVICE": "cpu", "VLLM_CUTLASS_SRC_DIR": "/d"}.items() <= found.items()
     assert not {"CUDA_HOME", "NVCC_THREADS", "TORCH_CUDA_ARCH_LIST"} & found.keys()
-    assert found["PATH"] == "/opt/gb10/build/environment-1/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert (
+        found["PATH"]
+        == "/opt/gb10/build/environment-1/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    )
 
 
 def test_the_users_variables_are_used_or_refused() -> None:
@@ -183,7 +202,9 @@ def test_the_users_variables_are_used_or_refused() -> None:
 
 
 def unit(settings: Settings = SETTINGS, target: Target = TARGET, **host: Any) -> list[str]:
-    return plan.unit(target, settings, replace(HOST, **host), {"B": "x y", "A": "$1"}, PROGRAM, "/opt/gb10/build/build.log")
+    return plan.unit(
+        target, settings, replace(HOST, **host), {"B": "x y", "A": "$1"}, PROGRAM, "/opt/gb10/build/build.log"
+    )
 
 
 def properties(command: list[str]) -> list[str]:
@@ -192,7 +213,11 @@ def properties(command: list[str]) -> list[str]:
 
 def test_the_command_of_the_unit() -> None:
     command = unit()
-    assert command[:3] == ["systemd-run", "--unit=gb10-vllm-build.service", "--description=Build of vLLM 0.33.0-0123456789ab"]
+    assert command[:3] == [
+        "systemd-run",
+        "--unit=gb10-vllm-build.service",
+        "--description=Build of vLLM 0.33.0-0123456789ab",
+    ]
     assert command[-5:] == ["--setenv=A=$1", "--setenv=B=x y", *PROGRAM]
     assert command[3:-5] == [f"--property={value}" for value in properties(command)]
     found = properties(command)
@@ -203,9 +228,24 @@ def test_the_build_cannot_reach_the_rest_of_the_host() -> None:
     """The source and its build scripts run on the node that has the API key and the model."""
     found = set(properties(unit()))
     # A dynamic user has a read-only host and its own /tmp, and cannot become root.
-    assert {"DynamicUser=yes", "StateDirectory=gb10-vllm-build", "StateDirectoryMode=0700", "CapabilityBoundingSet="} <= found
-    assert {"PrivateDevices=yes", "PrivateTmp=yes", "ProtectHome=yes", "ProtectProc=invisible", "RestrictNamespaces=yes", "UMask=0077"} <= found
-    assert not any(value.startswith(("User=", "ReadWritePaths=", "BindPaths=", "AmbientCapabilities=", "DeviceAllow=")) for value in found)
+    assert {
+        "DynamicUser=yes",
+        "StateDirectory=gb10-vllm-build",
+        "StateDirectoryMode=0700",
+        "CapabilityBoundingSet=",
+    } <= found
+    assert {
+        "PrivateDevices=yes",
+        "PrivateTmp=yes",
+        "ProtectHome=yes",
+        "ProtectProc=invisible",
+        "RestrictNamespaces=yes",
+        "UMask=0077",
+    } <= found
+    assert not any(
+        value.startswith(("User=", "ReadWritePaths=", "BindPaths=", "AmbientCapabilities=", "DeviceAllow="))
+        for value in found
+    )
 
 
 def test_the_model_comes_before_the_build() -> None:
@@ -218,7 +258,11 @@ def test_the_model_comes_before_the_build() -> None:
 
 def test_the_log_and_the_limit_are_the_units() -> None:
     found = properties(unit(replace(SETTINGS, timeout=3600)))
-    assert {"StandardOutput=append:/opt/gb10/build/build.log", "StandardError=append:/opt/gb10/build/build.log", "RuntimeMaxSec=3600"} <= set(found)
+    assert {
+        "StandardOutput=append:/opt/gb10/build/build.log",
+        "StandardError=append:/opt/gb10/build/build.log",
+        "RuntimeMaxSec=3600",
+    } <= set(found)
 
 
 @pytest.mark.parametrize("network", [True, False])
@@ -229,7 +273,10 @@ def test_only_a_build_without_network_has_none(network: bool) -> None:
 @pytest.mark.parametrize(("gcc", "found"), [(12, ["g++ is release 12"]), (13, []), (0, [])])
 def test_the_compiler_of_the_source(gcc: int, found: list[str]) -> None:
     """Only CUDA builds have this limit, and a source may name none."""
-    text = 'message(FATAL_ERROR "GCC >= 11.3 is required to build vLLM (found 9). " "GCC >= 13 is required to build vLLM with CUDA (found 9). ")'
+    text = (
+        'message(FATAL_ERROR "GCC >= 11.3 is required to build vLLM (found 9). " "GCC >= 13 is required to build '
+        'vLLM with CUDA (found 9). ")'
+    )
     needed = plan.required_gcc(text)
     assert (needed, plan.required_gcc("")) == (13, 0)
     host = replace(HOST, compiler=f"{gcc}.2.0" if gcc else "")
@@ -240,4 +287,7 @@ def test_the_compiler_of_the_source(gcc: int, found: list[str]) -> None:
 def test_sources_of_cmake_are_arguments_of_cmake() -> None:
     settings = replace(SETTINGS, environment={"FETCHCONTENT_SOURCE_DIR_ONEDNN": "/x", "CMAKE_ARGS": "-DA=1"})
     found = plan.environment(TARGET, settings, 2, "/e/bin/python", TOOLKIT)
-    assert (found["CMAKE_ARGS"], found["FETCHCONTENT_SOURCE_DIR_ONEDNN"]) == ("-DA=1 -DFETCHCONTENT_SOURCE_DIR_ONEDNN=/x", "/x")
+    assert (found["CMAKE_ARGS"], found["FETCHCONTENT_SOURCE_DIR_ONEDNN"]) == (
+        "-DA=1 -DFETCHCONTENT_SOURCE_DIR_ONEDNN=/x",
+        "/x",
+    )

@@ -81,10 +81,17 @@ def test_a_finished_build_has_its_own_duration() -> None:
     assert found("inactive", status=DONE) == Progress("finished", 126, 507, 812.5, "")
 
 
-@pytest.mark.parametrize("status", [Status(), Status(NAME, "building"), Status("0.32.0-0", "finished"), Status("0.32.0-0", "failed")], ids=str)
+@pytest.mark.parametrize(
+    "status",
+    [Status(), Status(NAME, "building"), Status("0.32.0-0", "finished"), Status("0.32.0-0", "failed")],
+    ids=str,
+)
 def test_a_build_that_never_ended(status: Status) -> None:
     ended = found("inactive", status=status)
-    assert (ended.state, ended.reason) == ("none", "the unit has ended before its build, such as by a restart of the host")
+    assert (ended.state, ended.reason) == (
+        "none",
+        "the unit has ended before its build, such as by a restart of the host",
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +99,12 @@ def test_a_build_that_never_ended(status: Status) -> None:
     [
         ("failed", "exit-code", Status(NAME, "failed"), "the build failed"),
         ("inactive", "success", Status(NAME, "failed"), "the build failed"),
-        ("failed", "oom-kill", Status(NAME, "building"), "the kernel ended it because of its memory limit; set vllm_build_jobs lower"),
+        (
+            "failed",
+            "oom-kill",
+            Status(NAME, "building"),
+            "the kernel ended it because of its memory limit; set vllm_build_jobs lower",
+        ),
         ("failed", "timeout", Status(NAME, "building"), "it ran longer than vllm_build_timeout"),
         ("failed", "signal", Status(), "a signal ended it"),
     ],
@@ -121,11 +133,20 @@ def test_a_failed_build_says_why(active: str, result: str, status: Status, reaso
     ],
 )
 def test_causes(cause: str) -> None:
-    assert found("failed", "exit-code", f"{CONFIGURED}{cause}\nnext\n").reason.splitlines() == ["the build failed", cause]
+    assert found("failed", "exit-code", f"{CONFIGURED}{cause}\nnext\n").reason.splitlines() == [
+        "the build failed",
+        cause,
+    ]
 
 
 def test_the_text_below_an_error_of_cmake_is_shown() -> None:
-    error = ["CMake Error at CMakeLists.txt:23 (message):", "  GCC >= 13 is required", "  to build vLLM", "Call Stack:", "next"]
+    error = [
+        "CMake Error at CMakeLists.txt:23 (message):",
+        "  GCC >= 13 is required",
+        "  to build vLLM",
+        "Call Stack:",
+        "next",
+    ]
     lines = found("failed", "exit-code", CONFIGURED + "\n\n".join(error)).reason.splitlines()
     assert lines == ["the build failed", *error[:4]]
 
@@ -137,8 +158,13 @@ def test_without_a_known_cause_the_end_is_shown() -> None:
 
 
 def test_the_last_causes_are_shown_and_cut() -> None:
-    shown = found("failed", "exit-code", "".join(f"error {number} {'x' * 500}\n" for number in range(30))).reason.splitlines()[1:]
-    assert ([text.split()[1] for text in shown], {len(text) for text in shown}) == ([str(number) for number in range(18, 30)], {300})
+    shown = found(
+        "failed", "exit-code", "".join(f"error {number} {'x' * 500}\n" for number in range(30))
+    ).reason.splitlines()[1:]
+    assert ([text.split()[1] for text in shown], {len(text) for text in shown}) == (
+        [str(number) for number in range(18, 30)],
+        {300},
+    )
 
 
 @pytest.mark.parametrize(
@@ -171,13 +197,28 @@ def test_what_the_program_writes_is_read() -> None:
     assert parse.status(json.dumps({**WRITTEN, "seconds": 3})).seconds == 3.0
 
 
-@pytest.mark.parametrize("text", ["", "x", "[]", "null", '"finished"', "{" * 100_000, "[" * 5000, '{"seconds": NaN}', json.dumps(WRITTEN)[:-1]])
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "[]", "null", '"finished"', "{" * 100_000, "[" * 5000, '{"seconds": NaN}', json.dumps(WRITTEN)[:-1]],
+)
 def test_what_is_no_status(text: str) -> None:
     assert parse.status(text) == Status()
 
 
 OTHER_FORMS: dict[str, list[Any]] = {
-    "wheel": ["../x.whl", "/etc/x.whl", "a/b.whl", ".whl", "-r.whl", "x.whl\n", "x y.whl", "x.txt", 3, None, "x" * 300 + ".whl"],
+    "wheel": [
+        "../x.whl",
+        "/etc/x.whl",
+        "a/b.whl",
+        ".whl",
+        "-r.whl",
+        "x.whl\n",
+        "x y.whl",
+        "x.txt",
+        3,
+        None,
+        "x" * 300 + ".whl",
+    ],
     "seconds": ["3", [], None, -1, True, {}],
     "name": [3, None, [], {}],
     "state": [True, None, ["finished"]],
@@ -186,7 +227,9 @@ OTHER_FORMS: dict[str, list[Any]] = {
 }
 
 
-@pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in OTHER_FORMS.items() for value in values], ids=str)
+@pytest.mark.parametrize(
+    ("key", "value"), [(key, value) for key, values in OTHER_FORMS.items() for value in values], ids=str
+)
 def test_a_value_of_another_form_counts_as_missing(key: str, value: Any) -> None:
     assert vars(parse.status(json.dumps({**WRITTEN, key: value}))) == {**WRITTEN, key: getattr(Status(), key)}
 

@@ -59,7 +59,10 @@ def test_the_runtimes_release_of_a_tool_counts(path: str) -> None:
 def test_the_old_stacks_torch_is_an_address() -> None:
     text = requirements.requirements(OLD, TOOLS)
     (line,) = [line for line in text.splitlines() if line.startswith("torch ")]
-    assert line == "torch @ https://download.pytorch.org/whl/cu129/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl \\"
+    assert (
+        line
+        == "torch @ https://download.pytorch.org/whl/cu129/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl \\"
+    )
     assert requirements.version(OLD, "torch") == "2.10.0"
 
 
@@ -110,6 +113,8 @@ def test_a_lock_without_uv_or_numpy() -> None:
 
 
 def test_the_tools_are_those_of_their_source() -> None:
-    wanted = [line for line in read("roles/vllm_build/files/tools.in").splitlines() if line and not line.startswith("#")]
+    wanted = [
+        line for line in read("roles/vllm_build/files/tools.in").splitlines() if line and not line.startswith("#")
+    ]
     assert {re.split("[<>=~ ]", line)[0] for line in wanted} <= requirements.entries(TOOLS).keys()
     assert locks.check_lock(TOOLS, "x") == []

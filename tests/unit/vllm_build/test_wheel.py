@@ -56,11 +56,23 @@ def test_covered() -> None:
         ({"vllm/_C": programs("ptx 80")}, [GB10, THOR, H200], []),
         ({"vllm/_C_stable_libtorch": programs("121a")}, [GB10], []),
         (SPARK, [THOR], []),
-        ({"vllm/_C": programs("121a")}, [GB10, THOR], ["vllm/_C, which each model needs, has no code for 11.0 (programs: 1)"]),
-        ({"vllm/_C": programs("90a", "120a")}, [GB10], ["vllm/_C, which each model needs, has no code for 12.1 (programs: 2)"]),
+        (
+            {"vllm/_C": programs("121a")},
+            [GB10, THOR],
+            ["vllm/_C, which each model needs, has no code for 11.0 (programs: 1)"],
+        ),
+        (
+            {"vllm/_C": programs("90a", "120a")},
+            [GB10],
+            ["vllm/_C, which each model needs, has no code for 12.1 (programs: 2)"],
+        ),
         ({"vllm/_moe_C": programs("121a")}, [GB10], ["vllm/_C*, which each model needs, does not exist"]),
         # A build without GPU code, one without the extension, and a wheel of another package.
-        ({"vllm/_C": [], "vllm/cumem_allocator": []}, [GB10], ["vllm/_C, which each model needs, has no code for 12.1 (programs: 0)"]),
+        (
+            {"vllm/_C": [], "vllm/cumem_allocator": []},
+            [GB10],
+            ["vllm/_C, which each model needs, has no code for 12.1 (programs: 0)"],
+        ),
         ({}, [GB10, THOR], ["vllm/_C*, which each model needs, does not exist"] * 2),
         ({"other/_C": programs("121a")}, [GB10], ["vllm/_C*, which each model needs, does not exist"]),
     ],
@@ -81,7 +93,10 @@ def test_lines() -> None:
     flash = "vllm/vllm_flash_attn/_vllm_fa2_C"
     assert wheel.lines(SPARK, [GB10, THOR]) == [
         f"12.1: own code in 2 of 4 extensions; code of an older GPU in {flash}; none in vllm/_flashmla_C",
-        f"11.0: own code in 0 of 4 extensions; code of an older GPU in vllm/_C, {flash}; none in vllm/_flashmla_C, vllm/_moe_C",
+        (
+            f"11.0: own code in 0 of 4 extensions; code of an older GPU in vllm/_C, {flash}; none in "
+            "vllm/_flashmla_C, vllm/_moe_C"
+        ),
     ]
     assert wheel.lines({"vllm/_C": programs("121a")}, [GB10]) == ["12.1: own code in 1 of 1 extensions"]
     assert wheel.lines({}, [GB10]) == ["12.1: own code in 0 of 0 extensions"]

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option, check_environment, parse, rows, spans
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import (
+    Option,
+    check_environment,
+    parse,
+    rows,
+    spans,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.replacements import EARLIER, REPLACED
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.table import READ
 
@@ -19,7 +25,13 @@ NEW, OLD, NEWEST = "0.32.0", "0.13.0", READ.split()[-1]
 
 @pytest.mark.parametrize(
     ("version", "expected"),
-    [("0.32.0", (0, 32, 0)), ("0.32.0+cpu", (0, 32, 0)), ("v0.21.1rc1.dev169+gabc", (0, 21, 1)), ("0.9", (0, 9, 0)), ("0.10.0", (0, 10, 0))],
+    [
+        ("0.32.0", (0, 32, 0)),
+        ("0.32.0+cpu", (0, 32, 0)),
+        ("v0.21.1rc1.dev169+gabc", (0, 21, 1)),
+        ("0.9", (0, 9, 0)),
+        ("0.10.0", (0, 10, 0)),
+    ],
 )
 def test_number(version: str, expected: tuple[int, int, int]) -> None:
     assert vllm_release.number(version) == expected
@@ -33,7 +45,15 @@ def test_no_version(version: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "expected"),
-    [("0.13.0", True), ("0.20.7", True), ("0.32.0+cpu", True), ("0.33.0", True), ("0.12.9", False), ("0.33.1", False), ("1.0.0", False)],
+    [
+        ("0.13.0", True),
+        ("0.20.7", True),
+        ("0.32.0+cpu", True),
+        ("0.33.0", True),
+        ("0.12.9", False),
+        ("0.33.1", False),
+        ("1.0.0", False),
+    ],
 )
 def test_known(version: str, expected: bool) -> None:
     assert vllm_release.known(version) is expected
@@ -87,7 +107,9 @@ def test_variables_that_every_release_reads() -> None:
 def test_an_option_is_whole() -> None:
     there = vllm_release.options(NEW)
     assert there["--tensor-parallel-size"] == Option("--tensor-parallel-size", "value", ("-tp",))
-    assert there["--enable-expert-parallel"] == Option("--enable-expert-parallel", "flag", ("-ep", "--no-enable-expert-parallel"))
+    assert there["--enable-expert-parallel"] == Option(
+        "--enable-expert-parallel", "flag", ("-ep", "--no-enable-expert-parallel")
+    )
     assert there["--headless"] == Option("--headless", "flag")
     assert there["--gdn-prefill-backend"].choices == ("aiter_flydsl", "cutedsl", "flashinfer", "triton")
     assert vllm_release.options("0.21.0")["--gdn-prefill-backend"].choices == ("flashinfer", "triton")
@@ -99,7 +121,10 @@ def test_an_option_is_whole() -> None:
     ("argv", "expected"),
     [
         (["--port", "8000", "--port=9000"], {"--port": "9000"}),
-        (["-tp", "2", "-pp=3", "-n2"], {"--tensor-parallel-size": "2", "--pipeline-parallel-size": "3", "--nnodes": "2"}),
+        (
+            ["-tp", "2", "-pp=3", "-n2"],
+            {"--tensor-parallel-size": "2", "--pipeline-parallel-size": "3", "--nnodes": "2"},
+        ),
         (["-q", "fp8", "-qawq"], {"--quantization": "awq"}),
         (["--gpu_memory_utilization", "0.5"], {"--gpu-memory-utilization": "0.5"}),
         (["--device-memory-utilization", "0.3"], {"--gpu-memory-utilization": "0.3"}),
@@ -124,7 +149,10 @@ def test_an_option_is_whole() -> None:
         (["--compilation-config", '{"mode": 2}'], {"--compilation-config": '{"mode": 2}'}),
         (["--moe-backend", "Flashinfer-CUTLASS"], {"--moe-backend": "flashinfer_cutlass"}),
         (["--attention-backend", "flash_attn"], {"--attention-backend": "FLASH_ATTN"}),
-        (["--tool-call-parser", "mine", "--tool-parser-plugin", "mine.py"], {"--tool-call-parser": "mine", "--tool-parser-plugin": "mine.py"}),
+        (
+            ["--tool-call-parser", "mine", "--tool-parser-plugin", "mine.py"],
+            {"--tool-call-parser": "mine", "--tool-parser-plugin": "mine.py"},
+        ),
         (["--distributed-executor-backend", "my.Executor"], {"--distributed-executor-backend": "my.Executor"}),
         (["--collect-detailed-traces", "model", "worker"], {"--collect-detailed-traces": ["model", "worker"]}),
     ],
@@ -233,7 +261,17 @@ def test_a_mistake(release: str, argv: list[str], place: int, found: str, fix: s
 
 
 def test_all_mistakes_are_told_in_order() -> None:
-    argv = ["--load-format", "gguf", "--swap-space", "4", "--port", "8000", "--moe-backend", "none", "--enable-reasoning"]
+    argv = [
+        "--load-format",
+        "gguf",
+        "--swap-space",
+        "4",
+        "--port",
+        "8000",
+        "--moe-backend",
+        "none",
+        "--enable-reasoning",
+    ]
     values, problems = parse(argv, NEW, path="args")
     assert [problem.path for problem in problems] == ["args[1]", "args[2]", "args[7]", "args[8]"]
     assert values == {"--load-format": "gguf", "--port": "8000", "--moe-backend": "none"}
@@ -256,13 +294,24 @@ def test_a_newer_release_is_asked() -> None:
 
 
 def test_check_environment() -> None:
-    environment = {"VLLM_HOST_IP": "1", "NCCL_DEBUG": "INFO", "VLLM_ATTENTION_BACKEND": "FLASHINFER", "VLLM_USE_DEEPGEMM": "0", "VLLM_X": "1"}
+    environment = {
+        "VLLM_HOST_IP": "1",
+        "NCCL_DEBUG": "INFO",
+        "VLLM_ATTENTION_BACKEND": "FLASHINFER",
+        "VLLM_USE_DEEPGEMM": "0",
+        "VLLM_X": "1",
+    }
     problems = check_environment(environment, "0.24.0", path="gb10_extra_env")
-    assert [problem.path for problem in problems] == [f"gb10_extra_env.VLLM_{name}" for name in ("ATTENTION_BACKEND", "USE_DEEPGEMM", "X")]
+    assert [problem.path for problem in problems] == [
+        f"gb10_extra_env.VLLM_{name}" for name in ("ATTENTION_BACKEND", "USE_DEEPGEMM", "X")
+    ]
     assert [problem.fix for problem in problems] == ["use --attention-backend", "write VLLM_USE_DEEP_GEMM", "remove it"]
     assert problems[0].found == "VLLM_ATTENTION_BACKEND was removed in vLLM 0.15.0; vLLM ignores it"
     assert problems[2].found == "vLLM 0.24.0 does not read VLLM_X; vLLM ignores it"
-    assert [problem.path for problem in check_environment(environment, "0.14.1")] == ["environment.VLLM_USE_DEEPGEMM", "environment.VLLM_X"]
+    assert [problem.path for problem in check_environment(environment, "0.14.1")] == [
+        "environment.VLLM_USE_DEEPGEMM",
+        "environment.VLLM_X",
+    ]
 
 
 def test_the_environment_of_a_newer_release_is_asked() -> None:
@@ -270,7 +319,9 @@ def test_the_environment_of_a_newer_release_is_asked() -> None:
     assert [problem.path for problem in check_environment(environment, "0.40.0")] == ["environment"]
     assert check_environment({"NCCL_DEBUG": "INFO"}, "0.40.0") == []
     assert check_environment(environment, "0.40.0", ["VLLM_NEW", "VLLM_HOST_IP"]) == []
-    assert [problem.path for problem in check_environment(environment, "0.40.0", ["VLLM_HOST_IP"])] == ["environment.VLLM_NEW"]
+    assert [problem.path for problem in check_environment(environment, "0.40.0", ["VLLM_HOST_IP"])] == [
+        "environment.VLLM_NEW"
+    ]
 
 
 def test_what_is_replaced_is_gone_and_what_replaces_it_is_there() -> None:
@@ -300,5 +351,7 @@ def test_what_an_option_takes_is_no_problem(release: str, data: st.DataObject) -
     value = data.draw(st.sampled_from(option.choices)) if option.choices else "x"
     values, problems = parse([flag] if option.kind == "flag" else [flag, value], release)
     off = flag.startswith("--no-") and flag != option.name
-    expected: object = {"flag": not off, "list": [option.folded(value)], "append": [value]}.get(option.kind, option.folded(value))
+    expected: object = {"flag": not off, "list": [option.folded(value)], "append": [value]}.get(
+        option.kind, option.folded(value)
+    )
     assert (values, problems) == ({option.name: expected}, [])

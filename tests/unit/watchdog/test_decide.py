@@ -44,7 +44,9 @@ def healthy(start: float, seconds: float, per_second: float = 1, running: float 
         yield Sample(time, UP, engine(int(time * per_second), running, 100 + int(time * per_second)))
 
 
-def run(samples: Iterable[Sample], settings: Settings = SETTINGS, state: State | None = None) -> list[tuple[float, Decision]]:
+def run(
+    samples: Iterable[Sample], settings: Settings = SETTINGS, state: State | None = None
+) -> list[tuple[float, Decision]]:
     """Return (time, decision) of each sample."""
     decisions = []
     state = State() if state is None else state
@@ -88,7 +90,8 @@ def test_a_hang_without_a_witness_alarms_after_the_longer_time() -> None:
 
 
 def idle_with_requests(seconds: float, answered_after: float) -> list[tuple[float, Decision]]:
-    """Run the rule over an engine that reports no request while the API has one, and that answers the watchdog's or not."""
+    """Run the rule over an engine that reports no request while the API has one, and that answers the watchdog's or
+    not."""
     decisions, state, probed, steps, time = [], State(), -1000.0, 5.0, 0.0
     while time < seconds:
         age = time - probed
@@ -129,13 +132,24 @@ DAY = {
     "64 streams": list(healthy(0, 600, per_second=40, running=64)),
     # Chunks of a long prompt: a step each 20 s changes only the use of the KV cache.
     "long prefill": list(healthy(0, 1200, per_second=0.05)),
-    "bursts": [*healthy(0, 60), *(Sample(60 + time, UP, engine(5, running=0)) for time in range(0, 600, 2)), *healthy(660, 60)],
+    "bursts": [
+        *healthy(0, 60),
+        *(Sample(60 + time, UP, engine(5, running=0)) for time in range(0, 600, 2)),
+        *healthy(660, 60),
+    ],
     "cancelled requests": [Sample(time, UP, engine(time // 30, running=time // 30 % 2)) for time in range(0, 1200, 2)],
     "a load": [Sample(time, DOWN if time < 300 else SILENT) for time in range(0, 900, 2)],
     "a server before its first answer": list(hung(0, 900, engine=engine(5, generated=0))),
     "a compilation in service": [*healthy(0, 20), *hung(20, 600, compiling=True), *healthy(620, 20)],
-    "slow metrics under load": [replace(sample, **({"server": SILENT, "engine": None} if sample.time % 100 else {})) for sample in healthy(0, 1200)],
-    "a restart by systemd": [*healthy(0, 60), *(Sample(60 + time, DOWN) for time in range(0, 60, 2)), *hung(120, 300, engine=engine(0, generated=0))],
+    "slow metrics under load": [
+        replace(sample, **({"server": SILENT, "engine": None} if sample.time % 100 else {}))
+        for sample in healthy(0, 1200)
+    ],
+    "a restart by systemd": [
+        *healthy(0, 60),
+        *(Sample(60 + time, DOWN) for time in range(0, 60, 2)),
+        *hung(120, 300, engine=engine(0, generated=0)),
+    ],
 }
 
 
@@ -145,7 +159,9 @@ def test_a_load_pattern_of_a_day_raises_no_alarm(pattern: str) -> None:
     assert alarms(run(DAY[pattern])) == []
 
 
-@pytest.mark.parametrize("pattern", ["idle", "64 streams", "bursts", "a load", "a server before its first answer", "a restart by systemd"])
+@pytest.mark.parametrize(
+    "pattern", ["idle", "64 streams", "bursts", "a load", "a server before its first answer", "a restart by systemd"]
+)
 def test_a_stale_witness_raises_no_alarm_while_the_engine_works_or_is_idle(pattern: str) -> None:
     assert alarms(run(replace(sample, witnesses=(STOPPED,)) for sample in DAY[pattern])) == []
 
@@ -234,9 +250,15 @@ def test_a_process_that_is_not_stopped_is_no_witness(state: str) -> None:
 def test_local_witnesses() -> None:
     first = decide.local(Local(), [process(1, name="raylet"), process(7), process(8)])
     assert first == Local(frozenset({7, 8}))
-    assert decide.local(first, [process(7, "T"), process(8)]).witnesses == ("process 7 (ray::RayWorkerProc) is stopped",)
-    assert decide.local(first, [process(7), process(8), process(1, "T", "raylet")]).witnesses == ("process 1 (raylet) is stopped",)
-    assert decide.local(first, [process(7, "Z"), process(8)]).witnesses == ("rank process 7 (ray::RayWorkerProc) is dead",)
+    assert decide.local(first, [process(7, "T"), process(8)]).witnesses == (
+        "process 7 (ray::RayWorkerProc) is stopped",
+    )
+    assert decide.local(first, [process(7), process(8), process(1, "T", "raylet")]).witnesses == (
+        "process 1 (raylet) is stopped",
+    )
+    assert decide.local(first, [process(7, "Z"), process(8)]).witnesses == (
+        "rank process 7 (ray::RayWorkerProc) is dead",
+    )
     assert decide.local(first, [process(1, "Z", "sh"), process(7), process(8)]).witnesses == ()
     ended = decide.local(first, [process(1, name="raylet"), process(7)])
     assert ended.witnesses == ("rank process 8 ended",)
@@ -251,7 +273,10 @@ def test_a_compiler_is_recognized() -> None:
 
 
 def test_an_ended_rank_does_not_outlive_a_restart() -> None:
-    """Its service has no process left that a restart would end. The next start may need a minute to bring the next rank."""
+    """Its service has no process left that a restart would end.
+
+    The next start may need a minute to bring the next rank.
+    """
     known = decide.local(Local(), [process(1, name="raylet"), process(7)])
     ended = decide.local(known, [process(1, name="raylet")])
     assert (ended.witnesses, ended.lasting) == (("rank process 7 ended",), {})

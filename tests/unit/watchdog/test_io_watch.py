@@ -1,4 +1,5 @@
-"""The programs of two nodes together: real processes, messages over loopback, a server's metrics, and a fake systemctl."""
+"""The programs of two nodes together: real processes, messages over loopback, a server's metrics, and a fake
+systemctl."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class Metrics(BaseHTTPRequestHandler):
         time.sleep(kind.slow)
         kind.steps += kind.works
         running = 0 if kind.hidden else kind.running
-        text = f"vllm:generation_tokens_total{{}} {kind.steps}\nvllm:num_requests_running{{}} {running}\nleak {SECRET}\n"
+        text = (
+            f"vllm:generation_tokens_total{{}} {kind.steps}\nvllm:num_requests_running{{}} {running}\nleak {SECRET}\n"
+        )
         self.send_response(200)
         self.send_header("x-gb10-open-requests", kind.requests)
         self.end_headers()
@@ -90,8 +93,21 @@ class Cluster:
     def __init__(self, folder: Path, url: str, **settings: Any) -> None:
         self.folder, self.on_head = folder, False
         common = {"head_address": "127.0.0.1", "port": free_port(), "units": [], "mode": "restart", "interval": 0.1}
-        numbers = {"witness_seconds": 1, "stall_seconds": 3, "restarts_per_hour": 2, "keep_evidence": 2, "notify_command": []}
-        api = {"url": url, "ca_file": "", "server_name": "", "key_file": "", "model": "tiny", "server_unit": "gb10-vllm.service"}
+        numbers = {
+            "witness_seconds": 1,
+            "stall_seconds": 3,
+            "restarts_per_hour": 2,
+            "keep_evidence": 2,
+            "notify_command": [],
+        }
+        api = {
+            "url": url,
+            "ca_file": "",
+            "server_name": "",
+            "key_file": "",
+            "model": "tiny",
+            "server_unit": "gb10-vllm.service",
+        }
         given = {**common, **numbers, **api, "follow_unit": "gb10-ray.service", **settings}
         self.given = {"head": {**given, "node": "spark1", "head": True, "peers": {"spark2": "127.0.0.1"}}}
         self.given["worker"] = {**given, "node": "spark2", "head": False, "peers": {"spark1": "127.0.0.1"}}
@@ -101,7 +117,9 @@ class Cluster:
     def start(self, worker: bool = True) -> None:
         self.head, self.worker = io_watch.Head(self.given["head"], KEY), io_watch.Worker(self.given["worker"], KEY)
         for node in (self.head, self.worker)[: 1 + worker]:
-            self.threads.append(threading.Thread(target=io_watch.serve, args=(node, node.open(), self.stop.is_set), daemon=True))
+            self.threads.append(
+                threading.Thread(target=io_watch.serve, args=(node, node.open(), self.stop.is_set), daemon=True)
+            )
             self.threads[-1].start()
 
     def end(self) -> None:
@@ -115,7 +133,9 @@ class Cluster:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+def cluster(
+    tmp_path: Path, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cluster]:
     calls = tmp_path / "calls"
     tools = program(tmp_path / "bin", "systemctl", f'case "$1" in show) echo active;; *) echo "$@" >> {calls};; esac')
     program(tools, "journalctl", f"echo 'log with {SECRET}'; echo 'Received request: prompt: planted'")
@@ -175,14 +195,18 @@ def test_a_stopped_rank_of_a_worker_restarts_the_server(
     assert status["mode"] == "restart"
     saved = json.loads((cluster.folder / "STATE_DIRECTORY" / "restarts.json").read_text(encoding="utf-8"))
     assert (saved["boot"], len(saved["times"])) == (io_node.boot(), 1)
-    assert io_watch.Head(cluster.given["head"], KEY).state.restarts == tuple(saved["times"]), "another start of the watchdog"
+    assert io_watch.Head(cluster.given["head"], KEY).state.restarts == tuple(saved["times"]), (
+        "another start of the watchdog"
+    )
 
 
 def test_a_service_that_used_all_its_starts_is_notified_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     failed = "Id=gb10-ray.service\nActiveState=failed\n\nId=gb10-vllm.service\nActiveState=activating\n"
     program(cluster.folder / "bin", "systemctl", f"printf '{failed}'".replace("\n", "\\n"))
     monkeypatch.setattr(io_watch, "_QUERY", 0.2)
-    cluster.given["head"] |= {"notify_command": ["sh", "-c", f"cat >> {cluster.folder}/mail; echo >> {cluster.folder}/mail"]}
+    cluster.given["head"] |= {
+        "notify_command": ["sh", "-c", f"cat >> {cluster.folder}/mail; echo >> {cluster.folder}/mail"]
+    }
     cluster.given["worker"] |= {"units": ["gb10-ray.service", "gb10-vllm.service"]}
     cluster.start()
     mail = cluster.folder / "mail"
@@ -190,7 +214,10 @@ def test_a_service_that_used_all_its_starts_is_notified_once(cluster: Cluster, m
     time.sleep(1)
     events = [json.loads(line) for line in mail.read_text(encoding="utf-8").splitlines()]
     reasons = [event["reason"] for event in events if event["event"] == "stopped"]
-    assert [reason.partition(" used")[0] for reason in reasons] == ["spark1: gb10-ray.service", "spark2: gb10-ray.service"]
+    assert [reason.partition(" used")[0] for reason in reasons] == [
+        "spark1: gb10-ray.service",
+        "spark2: gb10-ray.service",
+    ]
 
 
 def test_the_evidence_has_no_secret_and_only_root_reads_it(
@@ -209,7 +236,15 @@ def test_the_evidence_has_no_secret_and_only_root_reads_it(
     assert stat.S_IMODE(found.stat().st_mode) == 0o700
     texts = {path.name: path.read_text(encoding="utf-8") for path in found.iterdir()}
     stack = f"py_spy_{rank.pid}.txt"
-    assert set(texts) == {"alarm.json", "processes.txt", "metrics.txt", "nccl_ras.txt", "nvidia_smi.txt", "gb10-vllm.service.log", stack}
+    assert set(texts) == {
+        "alarm.json",
+        "processes.txt",
+        "metrics.txt",
+        "nccl_ras.txt",
+        "nvidia_smi.txt",
+        "gb10-vllm.service.log",
+        stack,
+    }
     assert texts["processes.txt"] == f"T {rank.pid} VLLM::Worker_TP\n"
     assert texts[stack] == f"dump --nonblocking --pid={rank.pid} in [redacted]\n"
     assert SECRET not in "".join(texts.values())
@@ -219,7 +254,9 @@ def test_the_evidence_has_no_secret_and_only_root_reads_it(
     assert cluster.calls() == [], "the mode report restarts nothing"
 
 
-def test_a_stopped_rank_of_an_idle_engine_is_found(cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]) -> None:
+def test_a_stopped_rank_of_an_idle_engine_is_found(
+    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
+) -> None:
     cluster.start()
     until(lambda: cluster.head.state.armed)
     server[1].works, server[1].hidden = False, True
@@ -305,7 +342,15 @@ def test_slow_metrics_do_not_hide_the_reports_of_a_worker(
 
 def test_a_forged_or_repeated_report_is_ignored(cluster: Cluster) -> None:
     head = io_watch.Head(cluster.given["head"], KEY)
-    report = {"to": "head", "node": "spark2", "nonce": head.session, "sender": "a", "number": 5, "witnesses": ["stopped"], "compiling": False}
+    report = {
+        "to": "head",
+        "node": "spark2",
+        "nonce": head.session,
+        "sender": "a",
+        "number": 5,
+        "witnesses": ["stopped"],
+        "compiling": False,
+    }
 
     def after(changed: dict[str, Any], key: str = KEY) -> tuple[str, ...]:
         head.peers["spark2"].witnesses = ()
@@ -323,10 +368,17 @@ def test_a_forged_or_repeated_report_is_ignored(cluster: Cluster) -> None:
 
 
 def test_a_server_that_does_not_end_is_killed(
-    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
+    cluster: Cluster,
+    server: tuple[str, type[Metrics]],
+    rank: subprocess.Popen[bytes],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     state = f"if [ -e {cluster.folder}/calls ]; then echo deactivating; else echo active; fi"
-    program(cluster.folder / "bin", "systemctl", f'case "$1" in show) {state};; *) echo "$@" >> {cluster.folder}/calls;; esac')
+    program(
+        cluster.folder / "bin",
+        "systemctl",
+        f'case "$1" in show) {state};; *) echo "$@" >> {cluster.folder}/calls;; esac',
+    )
     cluster.start()
     os.kill(rank.pid, signal.SIGSTOP)
     server[1].works = False
@@ -336,7 +388,11 @@ def test_a_server_that_does_not_end_is_killed(
 
 
 def test_a_service_that_systemd_starts_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
-    program(cluster.folder / "bin", "systemctl", f'case "$1" in show) echo activating;; *) echo "$@" >> {cluster.folder}/calls;; esac')
+    program(
+        cluster.folder / "bin",
+        "systemctl",
+        f'case "$1" in show) echo activating;; *) echo "$@" >> {cluster.folder}/calls;; esac',
+    )
     io_watch.restart("gb10-vllm.service")
     assert cluster.calls() == []
     assert "gb10-vllm.service was not restarted: it is activating" in capsys.readouterr().out
@@ -376,9 +432,12 @@ def test_ras_is_read_silent_or_absent() -> None:
     assert io_node.ras(place, 0.1) == ""
 
 
-
-@pytest.mark.parametrize(("number", "expected"), [(errno.EHOSTUNREACH, False), (errno.ENETUNREACH, False), (errno.ECONNREFUSED, True)])
-def test_only_some_errors_show_an_unreachable_node(monkeypatch: pytest.MonkeyPatch, number: int, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("number", "expected"), [(errno.EHOSTUNREACH, False), (errno.ENETUNREACH, False), (errno.ECONNREFUSED, True)]
+)
+def test_only_some_errors_show_an_unreachable_node(
+    monkeypatch: pytest.MonkeyPatch, number: int, expected: bool
+) -> None:
     def fail(*_arguments: Any) -> None:
         raise OSError(number, "x")
 
@@ -420,7 +479,14 @@ def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))
         systemd.settimeout(20)
-        argv = [sys.executable, "-I", "-B", str(install("watchdog", tmp_path)), str(tmp_path / "settings.json"), str(tmp_path / "token")]
+        argv = [
+            sys.executable,
+            "-I",
+            "-B",
+            str(install("watchdog", tmp_path)),
+            str(tmp_path / "settings.json"),
+            str(tmp_path / "token"),
+        ]
         with subprocess.Popen(argv, env=environment, cwd="/", stdout=subprocess.PIPE, text=True) as process:
             try:
                 assert systemd.recv(100) == b"READY=1"
@@ -432,7 +498,9 @@ def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[
 
 
 def test_a_missing_token_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "settings.json").write_text(json.dumps({"peers": {"spark2": "10.0.0.2"}, "head": True}), encoding="utf-8")
+    (tmp_path / "settings.json").write_text(
+        json.dumps({"peers": {"spark2": "10.0.0.2"}, "head": True}), encoding="utf-8"
+    )
     assert io_watch.main([str(tmp_path / "settings.json"), str(tmp_path / "none")]) == 1
     assert "Expected: 64 hexadecimal digits" in capsys.readouterr().out
     assert io_watch.main([str(tmp_path / "none"), str(tmp_path / "none")]) == 1

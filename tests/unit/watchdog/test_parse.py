@@ -87,7 +87,13 @@ def test_a_message_needs_the_key() -> None:
 
 
 def test_a_report_with_many_witnesses_fits_into_a_message() -> None:
-    report = {"witnesses": parse.witnesses(["w" * 500] * 50), "node": "n" * 64, "nonce": "0" * 16, "sender": "0" * 16, "number": 10**9}
+    report = {
+        "witnesses": parse.witnesses(["w" * 500] * 50),
+        "node": "n" * 64,
+        "nonce": "0" * 16,
+        "sender": "0" * 16,
+        "number": 10**9,
+    }
     assert len(parse.message(report, KEY)) <= parse.MOST_MESSAGE
 
 
@@ -98,7 +104,11 @@ def test_a_log_without_requests() -> None:
 
 def test_redaction() -> None:
     text = "key sk-1234 ok\nlong sk-1234-5678\nplain ab"
-    assert parse.redacted(text, {"sk-1234", "sk-1234-5678", "ab"}).splitlines() == ["key [redacted] ok", "long [redacted]", "plain ab"]
+    assert parse.redacted(text, {"sk-1234", "sk-1234-5678", "ab"}).splitlines() == [
+        "key [redacted] ok",
+        "long [redacted]",
+        "plain ab",
+    ]
 
 
 def test_a_unit_between_two_starts_has_not_failed() -> None:

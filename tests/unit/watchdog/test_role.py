@@ -1,4 +1,5 @@
-"""The role vllm_watchdog on two hosts, with a fake systemctl: in check mode, into folders, again, and after a killed run."""
+"""The role vllm_watchdog on two hosts, with a fake systemctl: in check mode, into folders, again, and after a killed
+run."""
 
 from __future__ import annotations
 
@@ -70,10 +71,17 @@ def play(folder: Path, *arguments: str, **variables: Any) -> Run:
 
 
 def test_the_settings_are_those_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = play(tmp_path, "--check", "--diff", vllm_watchdog_mode="restart", vllm_watchdog_webhook="https://example.com/planted")
+    done = play(
+        tmp_path, "--check", "--diff", vllm_watchdog_mode="restart", vllm_watchdog_webhook="https://example.com/planted"
+    )
     assert "planted" not in done.output, "the webhook may contain a secret"
-    assert {"Write gb10-watchdog.service, its program and settings", "Write the watchdog's webhook on the head"} <= done.changed_tasks()
-    head, worker = (json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8")) for name in ("spark1", "spark2"))
+    assert {
+        "Write gb10-watchdog.service, its program and settings",
+        "Write the watchdog's webhook on the head",
+    } <= done.changed_tasks()
+    head, worker = (
+        json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8")) for name in ("spark1", "spark2")
+    )
     assert (head["head"], worker["head"]) == (True, False)
     assert (head["mode"], head["port"], head["restarts_per_hour"]) == ("restart", 8474, 3)
     assert (head["units"], head["follow_unit"]) == (["gb10-ray.service", "gb10-vllm.service"], "gb10-ray.service")
@@ -93,14 +101,23 @@ def places(tmp_path: Path) -> dict[str, Any]:
     """Variables of the role that replace its paths by ones in a folder of each host."""
     for name in HOSTS:
         (tmp_path / name / "etc").mkdir(parents=True)
-    found: dict[str, Any] = {f"_vllm_watchdog_{place}": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/{place}" for place in PLACES}
-    program_file = {"path": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/program", "program": paths.PROGRAMS["watchdog"]}
+    found: dict[str, Any] = {
+        f"_vllm_watchdog_{place}": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/{place}" for place in PLACES
+    }
+    program_file = {
+        "path": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/program",
+        "program": paths.PROGRAMS["watchdog"],
+    }
     return {**found, "_vllm_watchdog_program": program_file}
 
 
 def inputs(folder: Path) -> str:
     """Return the digest in an installed unit."""
-    (found,) = re.findall(r"^Environment=GB10_INPUTS=([0-9a-f]{64})$", (folder / "etc/unit_file").read_text(encoding="utf-8"), re.MULTILINE)
+    (found,) = re.findall(
+        r"^Environment=GB10_INPUTS=([0-9a-f]{64})$",
+        (folder / "etc/unit_file").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
     return str(found)
 
 

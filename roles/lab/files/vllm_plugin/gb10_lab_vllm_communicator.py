@@ -15,8 +15,9 @@ class LabCommunicator(CpuCommunicator):
         return False
 
 
-# With pipeline parallelism, --enforce-eager and an explicit KV size, vLLM skips the dummy run that allocates the receive
-# buffers of every rank but the first, and fails in the first step (AssertionError): allocate them when they are needed.
+# With pipeline parallelism, --enforce-eager and an explicit KV size, vLLM skips the dummy run that allocates the
+# receive buffers of every rank but the first, and fails in the first step (AssertionError): allocate them when they are
+# needed.
 _gather = CPUModelRunner.sync_and_gather_intermediate_tensors
 
 

@@ -23,7 +23,8 @@ class LabPlatform(CpuPlatform):
 
     @classmethod
     def check_and_update_config(cls, vllm_config):
-        # The CPU platform insists on spawn, although nothing here needs it: each process would import 7 s of modules again.
+        # The CPU platform insists on spawn, although nothing here needs it: each process would import 7 s of modules
+        # again.
         method = os.environ.get("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
         super().check_and_update_config(vllm_config)
         os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = method
