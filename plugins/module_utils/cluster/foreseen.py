@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.additions import Additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Environment, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import expect
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, ModelFiles, Node, Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, ModelFiles, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: Maximum length of a reason. A terminal breaks its line between words.

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Environment, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import MISSING, UNDECIDED
 
 

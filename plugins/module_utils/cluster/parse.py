@@ -19,7 +19,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     HubModel,
     ImageOptions,
     Inputs,
-    Installed,
     Listener,
     ModelFiles,
     Node,
@@ -33,6 +32,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import P
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as debian
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Installed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use

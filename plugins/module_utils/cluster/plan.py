@@ -21,25 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.additions import Additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime, runtime_of
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
-    Api,
-    ApiTls,
-    Environment,
-    Expected,
-    Head,
-    Inputs,
-    Installed,
-    Nccl,
-    Node,
-    Plan,
-    PlannedNode,
-    Rail,
-    Restart,
-    Serve,
-    StackVersions,
-    State,
-    Store,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
@@ -50,6 +32,23 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
+    Api,
+    ApiTls,
+    Environment,
+    Expected,
+    Head,
+    Installed,
+    Nccl,
+    Plan,
+    PlannedNode,
+    Rail,
+    Restart,
+    Serve,
+    StackVersions,
+    State,
+    Store,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -329,6 +328,7 @@ def _plan(
         functions=settings.fabric_functions if topology.entry(fabric.topology).qsfp else "",
         fabric=fabric_plan.explain(fabric.topology, settings.fabric_mtu, fabric.why, fabric.nodes),
         label=inputs.label,
+        node=nodes[0],
     )
 
 

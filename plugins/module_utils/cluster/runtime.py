@@ -12,14 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
-    Container,
-    Environment,
-    ImageOptions,
-    Inputs,
-    Wheel,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import ImageOptions, Inputs
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Environment, Wheel
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, pins, stacks, wheels
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, requirements, schema

@@ -26,11 +26,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import layers a
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import File
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends as serve_backends
-from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 #: Above every valid number of bytes or tokens.

@@ -18,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import D
 from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Loaded
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import File
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
@@ -106,15 +107,6 @@ class Inputs:
     nccl: Loaded
     smoke_tokens: int
     drops_caches: bool
-
-
-@dataclass(frozen=True)
-class File:
-    """A file to download to a path on the head."""
-
-    url: str
-    sha256: str
-    path: str
 
 
 @dataclass(frozen=True)

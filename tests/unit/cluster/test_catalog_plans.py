@@ -14,8 +14,8 @@ from repository import read
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 SAMPLES = ("single-spark", "two-spark", "three-spark-ring", "four-spark-switch", "spark-thor", "two-models")

@@ -11,7 +11,7 @@ import pytest
 from jinja2 import Environment, nodes
 from repository import files, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Plan, PlannedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 
 #: A key path from gb10_plan; EACH is an element of a list, or a key that is computed.
 Path = tuple[str, ...]
