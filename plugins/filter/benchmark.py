@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
-def benchmark_plan(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def benchmark_plan(plan: Fact, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return {runs, lines, problems} of a benchmark; see module_utils/benchmark/plan.py for the settings."""
     from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
 
-    given, chosen = plain_data(plan), plans.Settings(**plain_data(settings))
+    given, chosen = typed_plan(plan), plans.Settings(**plain_data(settings))
     problems = plans.problems(given, chosen)
     runs = [] if problems else plans.runs(given, chosen)
     return {
@@ -41,7 +41,7 @@ def benchmark_newest(paths: Sequence[str]) -> list[str]:
 
 def benchmark_report(
     measured: Sequence[Any],
-    plan: Mapping[str, Any],
+    plan: Fact,
     facts: Mapping[str, Any],
     texts: Mapping[str, str],
     tolerance: float,
@@ -50,7 +50,7 @@ def benchmark_report(
     from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report
 
     runs = [{**each["item"], **{key: each[key] for key in report.MEASURED}} for each in plain_data(measured)]
-    found = report.document(plain_data(plan), plain_data(facts), runs)
+    found = report.document(typed_plan(plan), plain_data(facts), runs)
     old, notes = report.earlier(plain_data(texts), found)
     findings = list(map(str, report.findings(found, old, float(tolerance))))
     return {
@@ -75,15 +75,13 @@ def benchmark_folders(user_models: Mapping[str, Any], root: str) -> dict[str, st
     return matrix.folders(plain_data(user_models), str(root))
 
 
-def benchmark_candidate(
-    plan: Mapping[str, Any], name: str, settings: Mapping[str, Any], problem: str = ""
-) -> dict[str, Any]:
+def benchmark_candidate(plan: Fact, name: str, settings: Mapping[str, Any], problem: str = "") -> dict[str, Any]:
     """Return {name, model, key, minutes, problem} of a model with its plan."""
     from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
     from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
 
     chosen = plans.Settings(**plain_data(settings))
-    return matrix.candidate(plain_data(plan), str(name), chosen, str(problem))
+    return matrix.candidate(typed_plan(plan) if plan else None, str(name), chosen, str(problem))
 
 
 def benchmark_begin(candidates: Sequence[Any], text: str, restart: bool, date: str, served: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run, static
 
 if TYPE_CHECKING:
@@ -114,8 +114,8 @@ def cluster_conflicts(clusters: Mapping[str, Any], plans: Mapping[str, Any]) -> 
     from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 
-    found: dict[str, dict[str, Any]] = {
-        name: next((plain_data(plans[node]) for node in nodes if plans.get(node)), {})
+    found = {
+        name: next((typed_plan(plans[node]) for node in nodes if plans.get(node)), None)
         for name, nodes in clusters.items()
     }
     problems = select.conflicts(found) if len(found) > 1 else []
@@ -149,7 +149,7 @@ def _recipe(text: str) -> Recipe | None:
     return None if problems else parse.parse(data)[0]
 
 
-def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
+def node_plan(plan: Fact, name: str) -> dict[str, Any]:
     """Return the plan of one node: the cluster's plan, with the node's own part under `node`."""
     for node in plan["nodes"]:
         if node["name"] == name:
@@ -157,11 +157,11 @@ def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
     raise AnsibleFilterError(f"the plan has no node {name!r}")
 
 
-def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
+def plan_text(plan: Fact, object_store_memory: int) -> list[str]:
     """Return the plan as text lines for people."""
     from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
 
-    return report.lines(plain_data(plan), int(object_store_memory))
+    return report.lines(typed_plan(plan), int(object_store_memory))
 
 
 class FilterModule:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
-def lws_export(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def lws_export(plan: Fact, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return {problems, report, text, lines}: the plan as YAML, and lines about it for people."""
     from ansible_collections.gb10.cluster.plugins.module_utils.common import problems as problem_types
     from ansible_collections.gb10.cluster.plugins.module_utils.export import checks, render, report, schema
     from ansible_collections.gb10.cluster.plugins.module_utils.export import plan as exported
     from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
-    planned, given = plain_data(plan), schema.Settings(**plain_data(settings))
+    planned, given = typed_plan(plan), schema.Settings(**plain_data(settings))
     problems = checks.problems(planned, given)
     result = {"problems": [str(problem) for problem in problems], "report": "", "text": "", "lines": []}
     if problems:

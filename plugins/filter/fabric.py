@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
 def fabric_report(outcomes: Sequence[Any], mtu: int) -> str:
@@ -21,16 +22,16 @@ def fabric_report(outcomes: Sequence[Any], mtu: int) -> str:
     return report.report(plain_data(outcomes), mtu)
 
 
-def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
+def pinned_gid_index(plan: Fact, fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan of a node with its RDMA devices' current NCCL_IB_GID_INDEX in the environment."""
     from ansible_collections.gb10.cluster.plugins.module_utils.fabric import rdma, schema
 
-    result = plain_data(plan)
-    node, rails = result["node"], [(rail["hca"], rail["address"]) for rail in result["node"]["rails"]]
+    given = typed_plan(plan)
+    node, rails = given.node, [(rail.hca, rail.address) for rail in given.node.rails]
     environment, problems = rdma.pinned(rails, schema.rdma_devices(plain_data(fabric_facts)["rdma"]))
     if problems:
         raise AnsibleFilterError("; ".join(map(str, problems)))
-    return {**result, "node": {**node, "environment": {**node["environment"], **environment}}}
+    return given.at(replace(node, environment={**node.environment, **environment})).facts()
 
 
 class FilterModule:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
 def field_report(
-    plan: Mapping[str, Any],
+    plan: Fact,
     nodes: Sequence[Any],
     hosts: Mapping[str, str],
     records: Mapping[str, str],
@@ -26,7 +26,7 @@ def field_report(
     # A node that was lost has no name.
     named = [{**plain_data(node), "name": str(name)} for name, node in zip(hosts, nodes, strict=True)]
     return report.document(
-        plain_data(plan), named, plain_data(hosts), texts, str(date), report.Site(**plain_data(site))
+        typed_plan(plan) if plan else None, named, plain_data(hosts), texts, str(date), report.Site(**plain_data(site))
     )
 
 

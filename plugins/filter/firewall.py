@@ -6,17 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, typed_plan
 
 
-def firewall_access(plan: Mapping[str, Any]) -> dict[str, Any]:
+def firewall_access(plan: Fact) -> dict[str, Any]:
     """Return {peers, peer_ports, api_port, api_clients}: module peer_firewall's options for the plan's node."""
     from ansible_collections.gb10.cluster.plugins.module_utils.firewall.plan import of_plan
 
-    return of_plan(plain_data(plan))
+    return of_plan(typed_plan(plan))
 
 
 class FilterModule:

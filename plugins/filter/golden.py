@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
-def golden_path(plan: Mapping[str, Any], directory: str) -> str:
+def golden_path(plan: Fact, directory: str) -> str:
     """Return the path of the planned model's record on the controller."""
     from ansible_collections.gb10.cluster.plugins.module_utils.golden import record
 
-    return record.file(plan, str(directory))
+    return record.file(typed_plan(plan), str(directory))
 
 
-def golden_record_info(content: str | None, path: str, plan: Mapping[str, Any]) -> dict[str, str]:
+def golden_record_info(content: str | None, path: str, plan: Fact) -> dict[str, str]:
     """Return {problem, prompts}: the problems of a record and of the plan as text, and the record's prompts as JSON.
 
     ``content``: null for no record.
@@ -27,11 +27,12 @@ def golden_record_info(content: str | None, path: str, plan: Mapping[str, Any]) 
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, report
     from ansible_collections.gb10.cluster.plugins.module_utils.golden import checks, record
 
-    found = checks.arguments(plain_data(plan))
+    planned = typed_plan(plan)
+    found = checks.arguments(planned)
     prompts = ""
     try:
         if content is not None:
-            prompts = record.prompts(record.read(str(content), str(path), record.identity(plan)))
+            prompts = record.prompts(record.read(str(content), str(path), record.identity(planned)))
     except ProblemsError as error:
         found = [*error.problems, *found]
     return {"problem": report(found) if found else "", "prompts": prompts}
@@ -41,7 +42,7 @@ def golden_verdict(
     run: Mapping[str, Any],
     content: str | None,
     path: str,
-    plan: Mapping[str, Any],
+    plan: Fact,
     bounds: Mapping[str, Any],
     date: str,
     renew: bool = False,
@@ -57,7 +58,7 @@ def golden_verdict(
         plain_data(run),
         None if content is None else str(content),
         schema.Bounds(**limits),
-        record.identity(plan),
+        record.identity(typed_plan(plan)),
         str(date),
         str(path),
         bool(renew),

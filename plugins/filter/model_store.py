@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
 def model_store_plan(
-    plan: Mapping[str, Any],
+    plan: Fact,
     item: Mapping[str, Any],
     found: Mapping[str, Any],
     listing: Mapping[str, Any],
@@ -25,8 +25,8 @@ def model_store_plan(
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
     from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
-    given, nodes = plain_data(found), [plain_data(node) for node in plan["nodes"]]
-    names = [node["name"] for node in nodes]
+    given, nodes = plain_data(found), typed_plan(plan).nodes
+    names = [node.name for node in nodes]
     # Before the head's download its digest is unknown. Then every node that differs from the listing receives.
     wanted = "" if listing else given[names[0]]["digest"]
     receivers = model_store.receivers(names, given, wanted, bool(verify))

@@ -9,35 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
-def launch_start(plan: Mapping[str, Any]) -> dict[str, Any]:
+def launch_start(plan: Fact) -> dict[str, Any]:
     """Return the data to verify this launch; see module_utils/rollback/record.py."""
     from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
-    return record.start(plain_data(plan))
+    return record.start(typed_plan(plan))
 
 
-def launch_content(plan: Mapping[str, Any], launches: Mapping[str, Any]) -> dict[str, Any]:
+def launch_content(plan: Fact, launches: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of this launch's record. ``launches``: node -> launch of the module launch_record_info."""
     from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
-    return record.content(plain_data(plan), plain_data(launches))
+    return record.content(typed_plan(plan), plain_data(launches))
 
 
-def launch_id(plan: Mapping[str, Any], launches: Mapping[str, Any]) -> str:
+def launch_id(plan: Fact, launches: Mapping[str, Any]) -> str:
     """Return the ID of this launch's record. ``launches``: as for launch_content."""
     from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
     return record.digest(launch_content(plan, launches))
 
 
-def launch_findings(plan: Mapping[str, Any]) -> list[str]:
+def launch_findings(plan: Fact) -> list[str]:
     """Return the findings of the rules about this launch, for its record."""
     from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
-    return record.findings(plain_data(plan))
+    return record.findings(typed_plan(plan))
 
 
 def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> dict[str, Any]:
@@ -76,11 +76,11 @@ def rollback_message(verdict: Mapping[str, Any], model: str, allowed: bool, back
     return plan.message(plain_data(verdict), str(model), bool(allowed), str(back))
 
 
-def upgrade_announcement(nodes: Sequence[Any], plan: Mapping[str, Any], prepared: bool = False) -> dict[str, Any]:
+def upgrade_announcement(nodes: Sequence[Any], plan: Fact, prepared: bool = False) -> dict[str, Any]:
     """Return {problems, lines, same_runtime} of an upgrade to the plan; see module_utils/rollback/upgrade.py."""
     from ansible_collections.gb10.cluster.plugins.module_utils.rollback import upgrade
 
-    return upgrade.announce(plain_data(nodes), plain_data(plan), bool(prepared))
+    return upgrade.announce(plain_data(nodes), typed_plan(plan), bool(prepared))
 
 
 class FilterModule:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
 def stack_lock(name: str) -> str:
@@ -44,11 +44,11 @@ def build_text(stamp: Mapping[str, Any]) -> list[str]:
     return wheel.text(plain_data(stamp))
 
 
-def kernels_to_compile(plan: Mapping[str, Any]) -> dict[str, Any]:
+def kernels_to_compile(plan: Fact) -> dict[str, Any]:
     """Return the kernels to compile on the plan's node; see module_utils/kernels/plan.py, of_node()."""
     from ansible_collections.gb10.cluster.plugins.module_utils.kernels.plan import of_node
 
-    return of_node(plain_data(plan))
+    return of_node(typed_plan(plan))
 
 
 def required_gpu_checks(quantization: str) -> list[str]:

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 FORMAT = 1
 #: Most characters of a record.
@@ -38,18 +39,19 @@ def folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
     return {name: folder for name, folder in found.items() if folder}
 
 
-def candidate(plan: Mapping[str, Any], name: str, settings: Settings, problem: str = "") -> dict[str, Any]:
-    """Return the candidate of a model with its plan. ``problem``: why it has no plan; then ``plan`` is ignored."""
-    if problem:
+def candidate(plan: Plan | None, name: str, settings: Settings, problem: str = "") -> dict[str, Any]:
+    """Return the candidate of a model with its plan. ``problem``: why it has none."""
+    if plan is None or problem:
         return {"name": name, "model": "", "key": "", "minutes": 0, "problem": problem}
-    inputs = {key: plan[key] for key in ("model", "stack", "runtime", "executor")}
-    inputs |= {key: plan[key] for key in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")}
-    given = [len(plan["nodes"]), plan["store"], plan["serve"]["args"], plan["serve"]["user_args"]]
+    facts = plan.facts()
+    inputs = {key: facts[key] for key in ("model", "stack", "runtime", "executor")}
+    inputs |= {key: facts[key] for key in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")}
+    given = [len(plan.nodes), facts["store"], plan.serve.args, plan.serve.user_args]
     # The seed differs in each run.
     key = digest([inputs, given, vars(replace(settings, seed=0))])
-    load = _START + max(plan["serve"]["needs"].values(), default=0) / _FILL
+    load = _START + max(plan.serve.needs.values(), default=0) / _FILL
     spent = load + sum(seconds(plan, run) or _RUN for run in runs(plan, settings))
-    return {"name": name, "model": plan["model"], "key": key, "minutes": round(spent / 60), "problem": ""}
+    return {"name": name, "model": plan.model, "key": key, "minutes": round(spent / 60), "problem": ""}
 
 
 def begin(candidates: Sequence[Mapping[str, Any]], text: str, restart: bool, date: str) -> dict[str, Any]:

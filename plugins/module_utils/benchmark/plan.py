@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Expected, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: The unit of a run, and its container.
@@ -108,12 +108,12 @@ class Settings:
     context: int = 0
 
 
-def problems(plan: Mapping[str, Any], settings: Settings) -> list[Problem]:
+def problems(plan: Plan, settings: Settings) -> list[Problem]:
     """Return all errors in the settings, and the runs of a sweep that the planned server cannot serve."""
     found = []
-    if plan["kind"] not in _BACKENDS:
+    if plan.kind not in _BACKENDS:
         kinds = f"a model of the kind {' or '.join(_BACKENDS)}, whose requests have one length"
-        found.append(Problem("gb10_model", f"the model is of the kind {plan['kind']}", kinds, "use another model"))
+        found.append(Problem("gb10_model", f"the model is of the kind {plan.kind}", kinds, "use another model"))
     for name, values in (
         ("concurrencies", settings.concurrencies),
         ("input_tokens", settings.input_tokens),
@@ -128,25 +128,25 @@ def problems(plan: Mapping[str, Any], settings: Settings) -> list[Problem]:
     if settings.mode != SWEEP or found:
         return found
     longest, most = max(settings.input_tokens) + settings.output_tokens + _SPARE, max(settings.concurrencies)
-    if 0 < expected["context"] < longest:
+    if 0 < expected.context < longest:
         fix = "shorten the requests, or raise gb10_max_model_len"
         found.append(
             Problem(
                 "benchmark_model_input_tokens",
                 f"requests of {longest} tokens",
-                f"at most {expected['context']} tokens",
+                f"at most {expected.context} tokens",
                 fix,
             )
         )
-    if 0 < expected["max_num_seqs"] < most:
+    if 0 < expected.max_num_seqs < most:
         fix = "lower it, or raise gb10_max_num_seqs; vLLM would queue the other requests"
-        found.append(Problem("benchmark_model_concurrencies", str(most), f"at most {expected['max_num_seqs']}", fix))
+        found.append(Problem("benchmark_model_concurrencies", str(most), f"at most {expected.max_num_seqs}", fix))
     return found
 
 
-def runs(plan: Mapping[str, Any], settings: Settings) -> list[Run]:
+def runs(plan: Plan, settings: Settings) -> list[Run]:
     """Return the runs of a mode, each once. Those of a fixed mode are cut to the limits of the planned server."""
-    generates = plan["kind"] == "generate"
+    generates = plan.kind == "generate"
     if settings.mode == SWEEP:
         return [
             Run(concurrency, tokens, settings.output_tokens * generates, max(_LEAST, 2 * concurrency))
@@ -160,69 +160,68 @@ def runs(plan: Mapping[str, Any], settings: Settings) -> list[Run]:
     return list(dict.fromkeys(_cut(run, _limits(plan, settings)) for run in modes))
 
 
-def _limits(plan: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+def _limits(plan: Plan, settings: Settings) -> Expected:
     """Return the plan's limits with the context of the running server: the memory of a CPU build is not planned."""
-    expected = plan["serve"]["expected"]
-    return {**expected, "context": settings.context or expected["context"]}
+    expected = plan.serve.expected
+    return replace(expected, context=settings.context or expected.context)
 
 
-def _cut(run: Run, expected: Mapping[str, Any]) -> Run:
-    if context := expected["context"]:
+def _cut(run: Run, expected: Expected) -> Run:
+    if context := expected.context:
         output = min(run.output_tokens, max(1, context // 4))
         run = replace(run, output_tokens=output, input_tokens=min(run.input_tokens, max(1, context - output - _SPARE)))
-    if most := expected["max_num_seqs"]:
+    if most := expected.max_num_seqs:
         run = replace(run, concurrency=min(run.concurrency, most), requests=min(run.requests, max(_LEAST, 4 * most)))
     return run
 
 
-def seconds(plan: Mapping[str, Any], run: Run) -> int:
+def seconds(plan: Plan, run: Run) -> int:
     """Return the estimated time of a run, 0 if unknown, without the time to read long prompts."""
-    speed = plan["serve"]["expected"]["tokens_per_second"] * _SHARE
+    speed = plan.serve.expected.tokens_per_second * _SHARE
     rounds = -(-run.requests // run.concurrency)
     return _START + round(rounds * run.output_tokens / speed) if speed else 0
 
 
-def lines(plan: Mapping[str, Any], chosen: Sequence[Run]) -> list[str]:
+def lines(plan: Plan, chosen: Sequence[Run]) -> list[str]:
     """Return a line for each run with its size and its estimated time."""
     times = [(run, seconds(plan, run)) for run in chosen]
     return [f"{run.name}, {run.requests} requests{f', about {time} s' if time else ''}" for run, time in times]
 
 
-def command(plan: Mapping[str, Any], run: Run, settings: Settings) -> list[str]:
+def command(plan: Plan, run: Run, settings: Settings) -> list[str]:
     """Return the argv for root on the head. Its standard output is the result of ``vllm bench serve`` alone.
 
     Without the key: systemd reads it. The owner of a container is the numeric user of gb10_service_user.
     """
-    native = plan["runtime"]["kind"] == stacks.NATIVE
+    native = plan.runtime.kind == stacks.NATIVE
     script = _RESULT.format(seconds=settings.timeout, most=MOST + 1)
     saved = ["/usr/bin/env", *_ENVIRONMENT, "/bin/sh", "-c", script, "sh", *client(plan, run, settings.seed)]
-    owner = str(plan["node"].get("state", {}).get("service_user", ""))
-    inner = launch.client_argv(plan, UNIT, [KEY_VARIABLE] if plan["api_key"] else [], saved, owner)
+    inner = launch.client_argv(plan, UNIT, [KEY_VARIABLE] if plan.api_key else [], saved, plan.node.state.service_user)
     limits = [f"RuntimeMaxSec={settings.timeout + _GRACE}", *([_RANKS] if native else [])]
-    if plan["api_key"]:
+    if plan.api_key:
         inner = ["/bin/sh", "-c", _WITH_KEY, "sh", *inner]
         limits.append(f"LoadCredential=key:{paths.API_KEY[0]}")
     return [
-        *confinement.transient(plan["user"] if native else "", plan["writable"], limits),
+        *confinement.transient(plan.user if native else "", plan.writable, limits),
         f"--unit={UNIT}",
         # systemd replaces variables in the command.
         *(word.replace("$", "$$") for word in inner),
     ]
 
 
-def client(plan: Mapping[str, Any], run: Run, seed: int) -> list[str]:
+def client(plan: Plan, run: Run, seed: int) -> list[str]:
     """Return the argv of vLLM's client. The warm-up repeats the first prompt, so the prefix cache has that one."""
-    given = [*plan["serve"]["args"], *plan["serve"]["user_args"]]
-    backend, endpoint, more, latencies = _BACKENDS[plan["kind"]]
+    given = [*plan.serve.args, *plan.serve.user_args]
+    backend, endpoint, more, latencies = _BACKENDS[plan.kind]
     return [
         launch.program(plan, "vllm"),
         "bench",
         "serve",
         f"--backend={backend}",
-        f"--base-url={plan['api']['url']}",
+        f"--base-url={plan.api.url}",
         f"--endpoint={endpoint}",
-        f"--model={plan['served_model_name']}",
-        f"--tokenizer={plan['model']}",
+        f"--model={plan.served_model_name}",
+        f"--tokenizer={plan.model}",
         *(["--trust-remote-code"] if "--trust-remote-code" in given else []),
         "--dataset-name=random",
         f"--random-input-len={run.input_tokens}",
@@ -239,5 +238,5 @@ def client(plan: Mapping[str, Any], run: Run, seed: int) -> list[str]:
         "--save-result",
         "--result-filename=result.json",
         # The head's own address is not in the certificate. The module verified that the unit owns the port.
-        *(["--insecure"] if plan["api_tls"] else []),
+        *(["--insecure"] if plan.api_tls else []),
     ]

@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 FORMAT = 1
 #: Most characters of an earlier document.
@@ -29,35 +30,33 @@ _SPEEDS: Mapping[str, str] = {
 }
 
 
-def document(
-    plan: Mapping[str, Any], facts: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
+def document(plan: Plan, facts: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the document. ``facts``: {date, mode, seed, drivers: {node: release}, network: see network.py}.
 
     Each run of ``measured`` is {concurrency, input_tokens, output_tokens, requests, result, clocks, hit_rate}.
     ``decode_tokens_per_second`` is 1000 / the median TPOT. ``roofline_percent`` is its share of the memory plan's upper
     bound, only for one request at a time: that bound does not hold for several.
     """
-    expected, runtime = plan["serve"]["expected"], plan["runtime"]
+    expected, runtime = plan.serve.expected, plan.runtime
     return {
         "format": FORMAT,
         **facts,
-        "model": plan["model"],
-        "revision": plan["store"].get("revision", ""),
-        "quantization": plan["quantization"],
-        "served_model_name": plan["served_model_name"],
-        "stack": plan["stack"]["name"],
-        "vllm": plan["stack"]["vllm"],
-        "runtime": runtime["image"] if runtime["kind"] == "container" else runtime["kind"],
-        "executor": plan["executor"],
-        "nodes": len(plan["nodes"]),
-        "tensor": plan["tensor_parallel_size"],
-        "pipeline": plan["pipeline_parallel_size"],
-        "data": plan["data_parallel_size"],
-        "args": [*plan["serve"]["args"], *plan["serve"]["user_args"]],
-        "roofline_tokens_per_second": expected["tokens_per_second"] or None,
-        "published_tokens_per_second": list(expected["published"]),
-        "runs": [_run(each, expected["tokens_per_second"]) for each in measured],
+        "model": plan.model,
+        "revision": plan.store.revision if plan.store else "",
+        "quantization": plan.quantization,
+        "served_model_name": plan.served_model_name,
+        "stack": plan.stack.name,
+        "vllm": plan.stack.vllm,
+        "runtime": runtime.image if runtime.kind == "container" else runtime.kind,
+        "executor": plan.executor,
+        "nodes": len(plan.nodes),
+        "tensor": plan.tensor_parallel_size,
+        "pipeline": plan.pipeline_parallel_size,
+        "data": plan.data_parallel_size,
+        "args": [*plan.serve.args, *plan.serve.user_args],
+        "roofline_tokens_per_second": expected.tokens_per_second or None,
+        "published_tokens_per_second": list(expected.published),
+        "runs": [_run(each, expected.tokens_per_second) for each in measured],
     }
 
 

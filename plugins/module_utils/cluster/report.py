@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Expected, Plan, PlannedNode
 
 _INDENT = "  "
 #: The title of the reasons, by the state of plan.build. Without a request there are no reasons.
@@ -25,96 +26,96 @@ BUILD = {
 }
 
 
-def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
+def lines(plan: Plan, object_store_memory: int) -> list[str]:
     """Return the lines for a plan of plan.py; ``object_store_memory`` is Ray's, in bytes."""
-    plan = {**plan, "nodes": [{**node, "additions": node["foreseen"]} for node in plan["nodes"]]}
-    serve, served = plan["serve"], _served(plan)
-    result = [f"{plan['label']}:"] if plan["label"] else []
+    plan = replace(plan, nodes=tuple(replace(node, additions=node.foreseen) for node in plan.nodes))
+    serve, served = plan.serve, _served(plan)
+    result = [f"{plan.label}:"] if plan.label else []
     result += [
-        f"{served}: tensor {plan['tensor_parallel_size']} "
-        f"x pipeline {plan['pipeline_parallel_size']} x data {plan['data_parallel_size']} by {plan['executor']}",
+        f"{served}: tensor {plan.tensor_parallel_size} "
+        f"x pipeline {plan.pipeline_parallel_size} x data {plan.data_parallel_size} by {plan.executor}",
         (
-            f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL "
-            f"{serve['nccl'] or 'of the runtime, which verify.yml shows'}"
+            f"vLLM {plan.stack.vllm} (stack {plan.stack.name}), NCCL "
+            f"{serve.nccl or 'of the runtime, which verify.yml shows'}"
         ),
     ]
     # The role has shown the warnings.
-    others = [finding for finding in serve["findings"] if finding not in serve["warnings"]]
-    result += _block("findings", others or ["none, except for the warnings above" if serve["findings"] else "none"])
-    secured = f"TLS with a certificate until {plan['api_tls']['until']}" if plan["api_tls"] else "no TLS"
-    api = f"API at {plan['api']['endpoint']}, {'with a key' if plan['api_key'] else 'without a key'}, {secured}"
-    if plan["runtime"]["image"]:
-        result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
-        result += _tag(plan["runtime"])
-    result += _block(f"NCCL {'is built' if plan['nccl']['build'] else 'comes with the runtime'}", plan["nccl"]["why"])
-    result += _block(BUILD[plan["build"]["state"]], plan["build"]["why"])
-    result += _block("why", serve["why"])
-    result += _block("FlashInfer compiles before the first start", serve["compiled"])
-    result += _block("the recipe", serve["recipe"])
-    result += _block("the model", serve["model"])
-    result += _block("memory", serve["memory"])
-    result += _block("fabric", plan["fabric"])
+    others = [finding for finding in serve.findings if finding not in serve.warnings]
+    result += _block("findings", others or ["none, except for the warnings above" if serve.findings else "none"])
+    secured = f"TLS with a certificate until {plan.api_tls.until}" if plan.api_tls else "no TLS"
+    api = f"API at {plan.api.endpoint}, {'with a key' if plan.api_key else 'without a key'}, {secured}"
+    if plan.runtime.image:
+        result.append(f"in containers of {plan.runtime.image}, run by {plan.runtime.engine}")
+        result += _tag(plan.runtime)
+    result += _block(f"NCCL {'is built' if plan.nccl.build else 'comes with the runtime'}", plan.nccl.why)
+    result += _block(BUILD[plan.build.state], plan.build.why)
+    result += _block("why", serve.why)
+    result += _block("FlashInfer compiles before the first start", serve.compiled)
+    result += _block("the recipe", serve.recipe)
+    result += _block("the model", serve.model)
+    result += _block("memory", serve.memory)
+    result += _block("fabric", plan.fabric)
     result += _nodes(plan, object_store_memory)
     # The end of a long output stays on the screen.
-    label = f" ({plan['label']})" if plan["label"] else ""
-    return [*result, f"{served}: {_fits(serve['expected'])}{label}", api]
+    label = f" ({plan.label})" if plan.label else ""
+    return [*result, f"{served}: {_fits(serve.expected)}{label}", api]
 
 
-def _tag(runtime: Mapping[str, Any]) -> list[str]:
+def _tag(runtime: Container) -> list[str]:
     """Return the image that a tag means, [] without a tag."""
-    tag, image = runtime["tag"], runtime["base"].removeprefix(f"{runtime['tag']}@")
+    tag, image = runtime.tag, runtime.base.removeprefix(f"{runtime.tag}@")
     return (
         [f"{tag} is {'a tag: the first pull pins its digest' if image == tag else f'pinned to {image}'}"] if tag else []
     )
 
 
-def _served(plan: Mapping[str, Any]) -> str:
-    count = len(plan["nodes"])
-    return f"{plan['served_model_name']} on {count} {'node' if count == 1 else 'nodes'}"
+def _served(plan: Plan) -> str:
+    count = len(plan.nodes)
+    return f"{plan.served_model_name} on {count} {'node' if count == 1 else 'nodes'}"
 
 
-def _fits(expected: Mapping[str, Any]) -> str:
-    if not expected["context"]:
+def _fits(expected: Expected) -> str:
+    if not expected.context:
         return "its memory is not planned"
-    speed = f", at most {expected['tokens_per_second']:.1f} tokens/s" if expected["tokens_per_second"] else ""
-    more = " without speculative decoding" if speed and expected["speculative"] else ""
-    return f"fits, context {expected['context']}{speed}{more}"
+    speed = f", at most {expected.tokens_per_second:.1f} tokens/s" if expected.tokens_per_second else ""
+    more = " without speculative decoding" if speed and expected.speculative else ""
+    return f"fits, context {expected.context}{speed}{more}"
 
 
-def _block(title: str, text: list[str]) -> list[str]:
+def _block(title: str, text: Sequence[str]) -> list[str]:
     return [f"{title}:", *(_INDENT + line for line in text)] if text else []
 
 
-def _nodes(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
+def _nodes(plan: Plan, object_store_memory: int) -> list[str]:
     """Return the variables that all ranks share, then each node's processes and other variables."""
-    environments = [overrides.rank_environment(node) for node in plan["nodes"]]
+    environments = [overrides.rank_environment(node) for node in plan.nodes]
     shared = {
         name: value
         for name, value in environments[0].items()
         if all(other.get(name) == value for other in environments)
     }
     result = _block("environment of each rank" if len(environments) > 1 else "environment", _environment(shared))
-    for node, environment in zip(plan["nodes"], environments, strict=True):
+    for node, environment in zip(plan.nodes, environments, strict=True):
         own = {name: value for name, value in environment.items() if name not in shared}
         result += [
             *_node(plan, node, object_store_memory),
-            *(_INDENT + line for line in _environment(own, node["secrets"])),
+            *(_INDENT + line for line in _environment(own, node.secrets)),
         ]
     return result
 
 
-def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory: int) -> list[str]:
-    mine = {**plan, "node": node}
-    gpu = f"compute capability {node['capability']}" if node["capability"] else "no GPU found"
-    ray = [launch.ray_argv(mine, object_store_memory)] if plan["executor"] == "ray" else []
-    argvs = ray + ([launch.vllm_argv(mine)] if node["head"] or not ray else [])
+def _node(plan: Plan, node: PlannedNode, object_store_memory: int) -> list[str]:
+    mine = plan.at(node)
+    gpu = f"compute capability {node.capability}" if node.capability else "no GPU found"
+    ray = [launch.ray_argv(mine, object_store_memory)] if plan.executor == "ray" else []
+    argvs = ray + ([launch.vllm_argv(mine)] if node.head or not ray else [])
     result = [
         (
-            f"{node['name']} ({'head' if node['head'] else 'worker'}, {node['address']} on "
-            f"{node['interface'] or 'no interface yet'}, {gpu}):"
+            f"{node.name} ({'head' if node.head else 'worker'}, {node.address} on "
+            f"{node.interface or 'no interface yet'}, {gpu}):"
         )
     ]
-    if missing := sorted({name for names in node["packages"].values() for name in names}):
+    if missing := sorted({name for names in node.packages.values() for name in names}):
         result.append(f"{_INDENT}Debian packages to install: {', '.join(missing)}")
     for argv in argvs:
         result += [_INDENT + line for line in shell.folded(_joined(argv), shell.COLUMNS - len(_INDENT))]

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 ALL = "gb10_cluster"
 PREFIX = "gb10_cluster_"
@@ -87,17 +87,17 @@ def _problems(nodes: Sequence[str], named: Mapping[str, Sequence[str]]) -> list[
     return problems
 
 
-def conflicts(plans: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return the problems between several clusters: name -> plan as plain data, {} for a cluster without one.
+def conflicts(plans: Mapping[str, Plan | None]) -> list[Problem]:
+    """Return the problems between several clusters: name -> plan, None for a cluster without one.
 
     Clusters with cables of their own may use the same addresses; two behind switches could share one.
     """
     problems = [_unplanned(name) for name, plan in plans.items() if not plan]
     owners: dict[str, tuple[str, str]] = {}
     for name, plan in plans.items():
-        if not plan or topology.entry(plan["topology"]).medium != topology.SWITCHES:
+        if not plan or topology.entry(plan.topology).medium != topology.SWITCHES:
             continue
-        used = [(node["name"], rail["address"].partition("/")[0]) for node in plan["nodes"] for rail in node["rails"]]
+        used = [(node.name, rail.address.partition("/")[0]) for node in plan.nodes for rail in node.rails]
         for node, address in used:
             other, owner = owners.setdefault(address, (name, node))
             if other != name:

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.export import plan as export_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: The name of a LeaderWorkerSet is also that of a Service, and the start of the names and labels of its pods.
@@ -23,28 +23,28 @@ _RESOURCE = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[A-Za-z0-9]([-\w.]
 _PINNED = re.compile(r"[^@]+@sha256:[0-9a-f]{64}", re.ASCII)
 
 
-def problems(plan: Mapping[str, Any], given: Settings) -> list[Problem]:
+def problems(plan: Plan, given: Settings) -> list[Problem]:
     """Return all reasons against an export."""
     return [*_runtime(plan), *_settings(given), *_hosts(plan, given), *_differences(plan)]
 
 
-def _runtime(plan: Mapping[str, Any]) -> Iterator[Problem]:
-    if plan["executor"] != "mp":
+def _runtime(plan: Plan) -> Iterator[Problem]:
+    if plan.executor != "mp":
         fix = "set gb10_distributed_executor_backend: mp"
         expected = "mp: the pods of a LeaderWorkerSet find each other without Ray"
-        yield Problem("gb10_distributed_executor_backend", plan["executor"], expected, fix)
-    runtime = plan["runtime"]
-    if runtime["kind"] == stacks.NATIVE:
+        yield Problem("gb10_distributed_executor_backend", plan.executor, expected, fix)
+    runtime = plan.runtime
+    if runtime.kind == stacks.NATIVE:
         fix = "set gb10_runtime: container, and gb10_container_image"
         expected = "container: a pod runs an image"
         yield Problem("gb10_runtime", "native: a Python environment on each node", expected, fix)
         return
-    if not _PINNED.fullmatch(runtime["image"]):
+    if not _PINNED.fullmatch(runtime.image):
         expected = "an image of a registry by its digest, such as vllm/vllm-openai@sha256:..."
         fix = "set gb10_container_image to its entry in RepoDigests, which `docker image inspect` shows"
-        yield Problem("gb10_container_image", repr(runtime["image"]), expected, fix)
-    for index, word in enumerate(runtime["engine_args"]):
-        expected = f"no options of {runtime['engine']}, which Kubernetes does not have"
+        yield Problem("gb10_container_image", repr(runtime.image), expected, fix)
+    for index, word in enumerate(runtime.engine_args):
+        expected = f"no options of {runtime.engine}, which Kubernetes does not have"
         fix = "remove it; gb10_extra_env sets variables"
         yield Problem(f"gb10_container_args[{index}]", word, expected, fix)
 
@@ -66,8 +66,8 @@ def _settings(given: Settings) -> Iterator[Problem]:
         yield Problem("export_start_seconds", str(given.start_seconds), "1 or more", "correct export_start_seconds")
 
 
-def _hosts(plan: Mapping[str, Any], given: Settings) -> Iterator[Problem]:
-    names = [node["name"] for node in plan["nodes"]]
+def _hosts(plan: Plan, given: Settings) -> Iterator[Problem]:
+    names = [node.name for node in plan.nodes]
     for name in given.nodes:
         if name not in names:
             expected = f"a node of the inventory: {', '.join(names)}"
@@ -82,19 +82,19 @@ def _hosts(plan: Mapping[str, Any], given: Settings) -> Iterator[Problem]:
             yield Problem(f"export_nodes.{name}", f"{host} is also another node's", expected, "correct export_nodes")
 
 
-def _differences(plan: Mapping[str, Any]) -> Iterator[Problem]:
+def _differences(plan: Plan) -> Iterator[Problem]:
     """Find differences between workers that one pod template cannot express."""
-    workers: Sequence[Mapping[str, Any]] = plan["nodes"][1:]
-    if plan["runtime"]["kind"] == stacks.NATIVE:
+    workers = plan.nodes[1:]
+    if plan.runtime.kind == stacks.NATIVE:
         return
     for node in workers[1:]:
-        where, first = f"nodes[{plan['nodes'].index(node)}]", workers[0]
+        where, first = f"nodes[{plan.nodes.index(node)}]", workers[0]
         if export_plan.owner(node) != export_plan.owner(first):
             pairs = [":".join(map(str, export_plan.owner(each))) for each in (node, first)]
-            expected = f"{pairs[1]}, as on {first['name']}: the workers have one pod template"
-            fix = f"give {plan['user']} the same UID and GID on all workers"
-            yield Problem(f"{where}.state.service_user", f"{pairs[0]} on {node['name']}", expected, fix)
+            expected = f"{pairs[1]}, as on {first.name}: the workers have one pod template"
+            fix = f"give {plan.user} the same UID and GID on all workers"
+            yield Problem(f"{where}.state.service_user", f"{pairs[0]} on {node.name}", expected, fix)
         if export_plan.folders(plan, node) != export_plan.folders(plan, first):
-            found = f"{node['name']} mounts other folders than {first['name']}"
+            found = f"{node.name} mounts other folders than {first.name}"
             fix = "run site.yml, so that all workers have the same patches and the same NCCL"
             yield Problem(f"{where}.additions", found, "equal mounts: the workers have one pod template", fix)

@@ -22,9 +22,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
-Node = Mapping[str, Any]
 Object = dict[str, Any]
 #: A mount of a container, and its volume.
 Mounted = tuple[Object, Object]
@@ -52,12 +52,12 @@ _STOP, _STARTUP, _READY, _LIVE = 60, 10, 30, 60
 class Pods:
     """The pods of one template: the plan, their nodes, and the settings."""
 
-    plan: Mapping[str, Any]
-    nodes: Sequence[Node]
+    plan: Plan
+    nodes: Sequence[PlannedNode]
     given: Settings
 
     @property
-    def first(self) -> Node:
+    def first(self) -> PlannedNode:
         """The first node. The others differ from it in variables and arguments only."""
         return self.nodes[0]
 
@@ -74,7 +74,7 @@ class Pods:
     @property
     def cuda(self) -> bool:
         """Whether the ranks use a GPU."""
-        return bool(self.plan["stack"]["device"] == stacks.CUDA)
+        return self.plan.stack.device == stacks.CUDA
 
     @property
     def common(self) -> dict[str, str]:
@@ -83,13 +83,13 @@ class Pods:
         return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
-def objects(plan: Mapping[str, Any], given: Settings, programs: Mapping[str, str]) -> list[Object]:
+def objects(plan: Plan, given: Settings, programs: Mapping[str, str]) -> list[Object]:
     """Return the objects of a plan without problems (checks.py). ``programs``: texts by their name in schema.py."""
-    leader, workers = Pods(plan, plan["nodes"][:1], given), Pods(plan, plan["nodes"][1:], given)
+    leader, workers = Pods(plan, plan.nodes[:1], given), Pods(plan, plan.nodes[1:], given)
     data = _files(workers, programs)
     digest = systemd.digest([data])
     # vLLM's ranks do not detect that another rank ended.
-    group: Object = {"size": len(plan["nodes"]), "restartPolicy": "RecreateGroupOnPodRestart"}
+    group: Object = {"size": len(plan.nodes), "restartPolicy": "RecreateGroupOnPodRestart"}
     if workers.nodes:
         group["leaderTemplate"] = _template(leader, digest)
     group["workerTemplate"] = _template(workers if workers.nodes else leader, digest)
@@ -105,41 +105,41 @@ def objects(plan: Mapping[str, Any], given: Settings, programs: Mapping[str, str
     ]
 
 
-def reachable(plan: Mapping[str, Any]) -> bool:
+def reachable(plan: Plan) -> bool:
     """Return whether other hosts can reach the API."""
-    return not api_access.loopback(plan["api_host"])
+    return not api_access.loopback(plan.api_host)
 
 
-def secrets(plan: Mapping[str, Any], given: Settings) -> dict[str, list[str]]:
+def secrets(plan: Plan, given: Settings) -> dict[str, list[str]]:
     """Return the keys of each Secret that the pods refer to, by its name."""
     found = {
-        given.api: [api_access.KEY_VARIABLE] if plan["api_key"] else [],
-        given.tls: list(_TLS_FILES) if plan["api_tls"] else [],
-        given.environment: sorted({name for node in plan["nodes"] for name in node["secrets"]}),
+        given.api: [api_access.KEY_VARIABLE] if plan.api_key else [],
+        given.tls: list(_TLS_FILES) if plan.api_tls else [],
+        given.environment: sorted({name for node in plan.nodes for name in node.secrets}),
     }
     return {name: keys for name, keys in found.items() if keys}
 
 
-def environment(plan: Mapping[str, Any], node: Node) -> dict[str, str]:
+def environment(plan: Plan, node: PlannedNode) -> dict[str, str]:
     """Return the variables of a node's container, without secrets."""
-    home = paths.home(plan["user"])
+    home = paths.home(plan.user)
     ranks = overrides.rank_environment(node)
-    guard = api_access.environment("", ranks) if node["head"] and plan["api_key"] else {}
-    own = {"HOME": home, "USER": plan["user"], "RAY_TMPDIR": home}
-    found = {**own, **ranks, "VLLM_HOST_IP": node["address"], **guard}
+    guard = api_access.environment("", ranks) if node.head and plan.api_key else {}
+    own = {"HOME": home, "USER": plan.user, "RAY_TMPDIR": home}
+    found = {**own, **ranks, "VLLM_HOST_IP": node.address, **guard}
     return {name: value for name, value in found.items() if name != api_access.KEY_VARIABLE}
 
 
-def owner(node: Node) -> tuple[int, int]:
+def owner(node: PlannedNode) -> tuple[int, int]:
     """Return the user and group of a node's rank."""
-    user, _colon, group = str(node["state"]["service_user"] or launch.NOBODY).partition(":")
+    user, _colon, group = (node.state.service_user or launch.NOBODY).partition(":")
     return int(user), int(group)
 
 
-def folders(plan: Mapping[str, Any], node: Node) -> list[dict[str, Any]]:
+def folders(plan: Plan, node: PlannedNode) -> list[dict[str, Any]]:
     """Return the folders of the node that the unit's container has, without those that the pod gets from objects."""
     replaced = (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER, _TLS_FOLDER)
-    found = launch.mounts({**plan, "node": node}, launch.VLLM)
+    found = launch.mounts(plan.at(node), launch.VLLM)
     return [mount for mount in found if mount["source"] not in replaced]
 
 
@@ -153,46 +153,46 @@ def _files(workers: Pods, programs: Mapping[str, str]) -> dict[str, str]:
     plan, several = workers.plan, len(workers.nodes) > 1
     names = [schema.GATES, schema.PROBE, *([schema.START] if several else [])]
     files = {name: programs[schema.PROGRAMS[name]] for name in names}
-    if plan["api_key"]:
+    if plan.api_key:
         files[_GUARD_FILE] = programs[schema.GUARD_PROGRAM]
         files[_KEPT_BACK_FILE] = f"{json.dumps([api_access.KEY_VARIABLE])}\n"
-    for node in plan["nodes"]:
-        own = _of_node(workers, node) if several and not node["head"] else {}
+    for node in plan.nodes:
+        own = _of_node(workers, node) if several and not node.head else {}
         content = {"gates": _gates(plan, node), **own}
-        files[f"{workers.given.host(node['name'])}.json"] = f"{json.dumps(content, indent=2, sort_keys=True)}\n"
+        files[f"{workers.given.host(node.name)}.json"] = f"{json.dumps(content, indent=2, sort_keys=True)}\n"
     return files
 
 
-def _of_node(workers: Pods, node: Node) -> Object:
+def _of_node(workers: Pods, node: PlannedNode) -> Object:
     """Return the argv of a worker, and the variables that differ from the other workers'."""
     own = {name: value for name, value in environment(workers.plan, node).items() if name not in workers.common}
-    return {"argv": launch.vllm_argv({**workers.plan, "node": node}), "environment": own}
+    return {"argv": launch.vllm_argv(workers.plan.at(node)), "environment": own}
 
 
-def _gates(plan: Mapping[str, Any], node: Node) -> Object:
+def _gates(plan: Plan, node: PlannedNode) -> Object:
     return {
-        "address": node["address"],
-        "home": paths.home(plan["user"]),
-        "memory": plan["serve"]["needs"].get(node["name"], 0),
-        "model": plan["model"] if plan["model"].startswith("/") else "",
+        "address": node.address,
+        "home": paths.home(plan.user),
+        "memory": plan.serve.needs.get(node.name, 0),
+        "model": plan.model if plan.model.startswith("/") else "",
         "rdma": _rdma(plan, node),
     }
 
 
-def _rdma(plan: Mapping[str, Any], node: Node) -> bool:
+def _rdma(plan: Plan, node: PlannedNode) -> bool:
     """Return whether a node's rank opens RDMA devices."""
     roce = overrides.rank_environment(node).get("NCCL_IB_DISABLE") == "0"
-    return len(plan["nodes"]) > 1 and bool(node["infiniband"]) and roce
+    return len(plan.nodes) > 1 and node.infiniband and roce
 
 
-def _service(plan: Mapping[str, Any], given: Settings) -> Object:
-    port = {"name": _scheme(plan), "port": plan["api_port"], "targetPort": plan["api_port"], "protocol": "TCP"}
+def _service(plan: Plan, given: Settings) -> Object:
+    port = {"name": _scheme(plan), "port": plan.api_port, "targetPort": plan.api_port, "protocol": "TCP"}
     spec = {"selector": {f"{_SET}/name": given.name, f"{_SET}/worker-index": "0"}, "ports": [port]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(given, given.api), "spec": spec}
 
 
-def _scheme(plan: Mapping[str, Any]) -> str:
-    return "https" if plan["api_tls"] else "http"
+def _scheme(plan: Plan) -> str:
+    return "https" if plan.api_tls else "http"
 
 
 def _template(pods: Pods, digest: str) -> Object:
@@ -219,7 +219,7 @@ def _template(pods: Pods, digest: str) -> Object:
 
 
 def _affinity(pods: Pods, labels: Mapping[str, str]) -> Object:
-    hosts = [pods.given.host(node["name"]) for node in pods.nodes]
+    hosts = [pods.given.host(node.name) for node in pods.nodes]
     term = {"matchExpressions": [{"key": _HOSTNAME, "operator": "In", "values": hosts}]}
     placed: Object = {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [term]}}}
     if len(hosts) > 1:
@@ -231,7 +231,7 @@ def _affinity(pods: Pods, labels: Mapping[str, str]) -> Object:
 def _pod_security(pods: Pods) -> Object:
     user, group = owner(pods.first)
     found: Object = {"runAsNonRoot": True, "runAsUser": user, "runAsGroup": group}
-    if pods.first["head"] and pods.plan["api_tls"]:
+    if pods.first.head and pods.plan.api_tls:
         # The group of the files of a Secret. Folders of the node keep theirs.
         found["fsGroup"] = group
     return {**found, "seccompProfile": {"type": "RuntimeDefault"}}
@@ -244,17 +244,17 @@ def _gates_container(pods: Pods, mounted: Sequence[Mounted]) -> Object:
 
 
 def _rank_container(pods: Pods, mounted: Sequence[Mounted]) -> Object:
-    single = launch.vllm_argv({**pods.plan, "node": pods.first})
+    single = launch.vllm_argv(pods.plan.at(pods.first))
     process = _process(pods, _program(schema.START) if len(pods.nodes) > 1 else single)
-    serving = _serving(pods) if pods.first["head"] else {}
+    serving = _serving(pods) if pods.first.head else {}
     return {"name": "vllm", **_container(pods, mounted), **process, "env": _variables(pods), **serving}
 
 
 def _container(pods: Pods, mounted: Sequence[Mounted]) -> Object:
     """Return the parts that both containers of a pod have in common."""
     return {
-        "image": pods.plan["runtime"]["image"],
-        "workingDir": paths.home(pods.plan["user"]),
+        "image": pods.plan.runtime.image,
+        "workingDir": paths.home(pods.plan.user),
         "resources": _resources(pods),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [mount for mount, _volume in mounted],
@@ -281,8 +281,8 @@ def _literal(text: str) -> str:
 
 def _variables(pods: Pods) -> list[Object]:
     found = [{"name": name, "value": _literal(value)} for name, value in pods.common.items()]
-    found += [_secret_variable(name, pods.given.environment) for name in pods.first["secrets"]]
-    if pods.first["head"] and pods.plan["api_key"]:
+    found += [_secret_variable(name, pods.given.environment) for name in pods.first.secrets]
+    if pods.first.head and pods.plan.api_key:
         found.append(_secret_variable(api_access.KEY_VARIABLE, pods.given.api))
     return sorted([*found, *_of_pod(pods)], key=lambda variable: str(variable["name"]))
 
@@ -305,14 +305,14 @@ def _resources(pods: Pods) -> Object:
     limits = {_GPU: str(launch.GPUS_PER_NODE)} if pods.cuda else {}
     if pods.rdma and pods.given.rdma_resource:
         limits[pods.given.rdma_resource] = "1"
-    needed = max(pods.plan["serve"]["needs"].get(node["name"], 0) for node in pods.nodes)
+    needed = max(pods.plan.serve.needs.get(node.name, 0) for node in pods.nodes)
     found = {"limits": limits, "requests": {"memory": str(needed)} if needed else {}}
     return {name: values for name, values in found.items() if values}
 
 
 def _serving(pods: Pods) -> Object:
     """Return port and probes of the server. Workers have no API: a restart of the leader recreates them too."""
-    port, starts = pods.plan["api_port"], -(-pods.given.start_seconds // _STARTUP)
+    port, starts = pods.plan.api_port, -(-pods.given.start_seconds // _STARTUP)
     answer, soon = _probe(pods.plan, _LIVE - 10), _probe(pods.plan, _READY - 10)
     return {
         "ports": [{"name": _scheme(pods.plan), "containerPort": port, "protocol": "TCP"}],
@@ -327,15 +327,15 @@ def _every(words: Sequence[str], period: int, timeout: int, failures: int) -> Ob
     return {"exec": {"command": list(words)}, **limits}
 
 
-def _probe(plan: Mapping[str, Any], seconds: int) -> list[str]:
-    api, ca = plan["api"], f"--ca={_TLS_FOLDER}/{_TLS_FILES['ca.crt']}"
-    tls = [ca, f"--server-name={api['server_name']}"] if plan["api_tls"] else []
-    path, body = probe.request(plan["kind"], plan["served_model_name"])
+def _probe(plan: Plan, seconds: int) -> list[str]:
+    api, ca = plan.api, f"--ca={_TLS_FOLDER}/{_TLS_FILES['ca.crt']}"
+    tls = [ca, f"--server-name={api.server_name}"] if plan.api_tls else []
+    path, body = probe.request(plan.kind, plan.served_model_name)
     words = [
-        f"--url={api['url']}",
+        f"--url={api.url}",
         f"--path={path}",
         f"--body={json.dumps(body)}",
-        f"--answer={probe.ANSWERS[plan['kind']]}",
+        f"--answer={probe.ANSWERS[plan.kind]}",
     ]
     words.append(f"--seconds={seconds}")
     return [*_program(schema.PROBE), *words, *tls]
@@ -362,14 +362,14 @@ def _mounted_by_rank(pods: Pods) -> list[Mounted]:
     """
     memory = {"name": "memory", "emptyDir": {"medium": "Memory"}}
     found: list[Mounted] = [(_mount("memory", "/dev/shm", False), memory)]
-    if pods.first["head"] and pods.plan["api_key"]:
+    if pods.first.head and pods.plan.api_key:
         for name, folder, file in (
             ("guard", api_access.GUARD_FOLDER, _GUARD_FILE),
             ("config", api_access.CONFIG_FOLDER, _KEPT_BACK_FILE),
         ):
             source = {"name": pods.given.files, "items": [{"key": file, "path": file}]}
             found.append((_mount(name, folder), {"name": name, "configMap": source}))
-    if pods.first["head"] and pods.plan["api_tls"]:
+    if pods.first.head and pods.plan.api_tls:
         items = [{"key": key, "path": path} for key, path in _TLS_FILES.items()]
         secret = {"secretName": pods.given.tls, "items": items, "defaultMode": 0o440}
         found.append((_mount("tls", _TLS_FOLDER), {"name": "tls", "secret": secret}))

@@ -11,20 +11,21 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.export import plan as export_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 
-def lines(plan: Mapping[str, Any], given: Settings, objects: Sequence[Mapping[str, Any]]) -> list[str]:
+def lines(plan: Plan, given: Settings, objects: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the objects, the Secrets that they need, and warnings."""
     result = [f"{each['kind']} {each['metadata']['name']}" for each in objects]
     for name, keys in export_plan.secrets(plan, given).items():
         result.append(f"needs the Secret {name} with {', '.join(keys)} (docs/kubernetes.md)")
     if not export_plan.reachable(plan):
-        result.append(f"warning: no Service, because the API listens on {plan['api_host']} only (gb10_api_host)")
-    unknown = ", ".join(node["name"] for node in plan["nodes"] if not node["state"]["service_user"])
+        result.append(f"warning: no Service, because the API listens on {plan.api_host} only (gb10_api_host)")
+    unknown = ", ".join(node.name for node in plan.nodes if not node.state.service_user)
     if unknown:
-        until = f"until site.yml has created {plan['user']} there; then export again"
+        until = f"until site.yml has created {plan.user} there; then export again"
         result.append(f"warning: the pods wait on {unknown} {until}")
-    words = [*plan["serve"]["args"], *plan["serve"]["user_args"]]
+    words = [*plan.serve.args, *plan.serve.user_args]
     if not any(word.startswith("--kv-cache-memory-bytes") for word in words):
         result.append("warning: the plan has no --kv-cache-memory-bytes, and nothing limits the memory on a node")
     return result

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 # Sizes in pixels.
 LINE, PAD = 16, 10
@@ -137,20 +137,20 @@ class Fabric:
         return any(len(segment.ports) > 2 for segment in self.segments)
 
 
-def of_plan(plan: Mapping[str, Any]) -> Fabric:
+def of_plan(plan: Plan) -> Fabric:
     """Return the fabric of a plan, as the fact gb10_plan contains it."""
     return Fabric(
         tuple(
             Node(
-                node["name"],
-                ("head" if node["head"] else "worker",),
-                node["address"],
-                node["interface"],
-                tuple(Rail(rail["interface"], rail["hca"], rail["address"]) for rail in node["rails"]),
+                node.name,
+                ("head" if node.head else "worker",),
+                node.address,
+                node.interface,
+                tuple(Rail(rail.interface, rail.hca, rail.address) for rail in node.rails),
             )
-            for node in plan["nodes"]
+            for node in plan.nodes
         ),
-        plan["mtu"],
+        plan.mtu,
     )
 
 

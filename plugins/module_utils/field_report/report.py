@@ -20,6 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, failure, redact
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
@@ -109,18 +110,18 @@ class Site:
 
 
 def names(
-    plan: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], hosts: Mapping[str, str], site: Site = Site()
+    plan: Plan | None, nodes: Sequence[Mapping[str, Any]], hosts: Mapping[str, str], site: Site = Site()
 ) -> dict[str, str]:
     """Return the site's own names and their replacements. ``hosts``: the management address or name by node.
 
-    ``plan`` is empty without one.
+    ``plan`` is None without one.
     """
     model = _model(plan, site)
     own = _own_names(nodes)
-    known = {**own, **site.names, **dict.fromkeys(_models(plan, site), model), plan.get("user", ""): "USER"}
+    known = {**own, **site.names, **dict.fromkeys(_models(plan, site), model), plan.user if plan else "": "USER"}
     known |= {user: "USER" for node in nodes for user in _users(node["facts"])}
-    api = plan.get("api", {})
-    known |= dict.fromkeys([*hosts.values(), *(api.get(part, "") for part in ("client", "server_name"))], "ADDRESS")
+    own_addresses = (plan.api.client, plan.api.server_name) if plan else ()
+    known |= dict.fromkeys([*hosts.values(), *own_addresses], "ADDRESS")
     for number, node in enumerate(nodes, 1):
         of_node = (node["name"], node["facts"].get("hostname") or "")
         known |= {form: f"node{number}" for name in of_node for form in (name, name.partition(".")[0])}
@@ -143,13 +144,13 @@ def _own_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return found
 
 
-def _models(plan: Mapping[str, Any], site: Site) -> Iterator[str]:
+def _models(plan: Plan | None, site: Site) -> Iterator[str]:
     """Yield the model's own names, and those of its adapters."""
-    yield from (plan.get("model", ""), plan.get("served_model_name", ""), site.served)
+    yield from (plan.model, plan.served_model_name) if plan else ()
+    yield site.served
     if site.model not in catalog.known():
         yield site.model
-    serve: Mapping[str, Any] = plan.get("serve", {})
-    values = _values([*serve.get("args", ()), *serve.get("user_args", ())], "--lora-modules")
+    values = _values([*plan.serve.args, *plan.serve.user_args] if plan else (), "--lora-modules")
     yield from (name for value in values for found in _LORA.findall(value) for name in found)
 
 
@@ -181,32 +182,33 @@ def _users(facts: Mapping[str, Any]) -> Iterator[str]:
     yield from (process["user"] for process in facts.get("processes") or ())
 
 
-def _model(plan: Mapping[str, Any], site: Site = Site()) -> str:
+def _model(plan: Plan | None, site: Site = Site()) -> str:
     """Return the model's name in the catalog, or MODEL: an own model can name its owner."""
     if not plan:
         return site.model if site.model in catalog.known() else "MODEL"
-    planned = [each["hub"] for each in plan["drafts"]]
-    known = [model for model in catalog.known().values() if model.hub and model.hub == plan["store"].get("hub")]
+    planned = [each.hub for each in plan.drafts]
+    hub = plan.store.hub if plan.store else ""
+    known = [model for model in catalog.known().values() if model.hub and model.hub == hub]
     same = [model for model in known if [draft.hub for draft in (drafts.find(model.args),) if draft] == planned]
     return next((model.name for model in [*same, *known]), "MODEL")
 
 
 def document(
-    plan: Mapping[str, Any],
+    plan: Plan | None,
     nodes: Sequence[Mapping[str, Any]],
     hosts: Mapping[str, str],
     records: Records,
     date: str,
     site: Site = Site(),
 ) -> dict[str, Any]:
-    """Return the report. ``plan``: empty without one. ``nodes``: in their order, as for verify.report.report, with the
+    """Return the report. ``plan``: None without one. ``nodes``: in their order, as for verify.report.report, with the
     ``evidence`` of each. ``date``: the day.
 
     Raises ValueError if identifying text is left.
     """
     known = names(plan, nodes, hosts, site)
     head: Mapping[str, Any] = next((node["facts"].get("api") or {} for node in nodes if node["head"]), {})
-    planned = {each["name"]: each for each in plan.get("nodes", ())}
+    planned = {each.name: _of_plan(each) for each in (plan.nodes if plan else ())}
     found = {
         "format": FORMAT,
         "date": date,
@@ -235,7 +237,7 @@ def _bounded(redacted: dict[str, Any]) -> dict[str, Any]:
     return redacted
 
 
-def _planned(plan: Mapping[str, Any], bandwidth: Mapping[str, Any]) -> dict[str, Any]:
+def _planned(plan: Plan | None, bandwidth: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parts of the report that a plan has, with None or nothing without one."""
     if not plan:
         return {
@@ -245,13 +247,19 @@ def _planned(plan: Mapping[str, Any], bandwidth: Mapping[str, Any]) -> dict[str,
             "plan": None,
             "args": [],
         }
+    facts = plan.facts()
     return {
-        "stack": plan["stack"],
-        "runtime": plan["runtime"]["kind"],
-        "nccl": {key: plan["nccl"][key] for key in ("build", "why")} | {"bandwidth": bandwidth},
-        "plan": {**{key: plan[key] for key in _PLAN}, **{key: plan["serve"][key] for key in _SERVE}},
-        "args": _args([*plan["serve"]["args"], *plan["serve"]["user_args"]]),
+        "stack": facts["stack"],
+        "runtime": plan.runtime.kind,
+        "nccl": {key: facts["nccl"][key] for key in ("build", "why")} | {"bandwidth": bandwidth},
+        "plan": {**{key: facts[key] for key in _PLAN}, **{key: facts["serve"][key] for key in _SERVE}},
+        "args": _args([*plan.serve.args, *plan.serve.user_args]),
     }
+
+
+def _of_plan(node: PlannedNode) -> dict[str, Any]:
+    rails = [{"interface": rail.interface, "hca": rail.hca} for rail in node.rails]
+    return {"head": node.head, "capability": node.capability, "rails": rails}
 
 
 def _unplanned(node: Mapping[str, Any]) -> dict[str, Any]:
@@ -320,7 +328,7 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "services": [{key: service[key] for key in _SERVICE} for service in part("services")],
         "links": [{key: link[key] for key in _LINK} for link in part("links")],
         "ports": _ports(part("interfaces"), part("rdma")),
-        "rails": [{"interface": rail["interface"], "hca": rail["hca"]} for rail in planned["rails"]],
+        "rails": planned["rails"],
         "kernels": _kernels(part("kernels")),
         "choices": _choices(part("evidence").get("processes", ())),
         "gpu_probe": list(node.get("probe") or ()),

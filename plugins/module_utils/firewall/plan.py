@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 TABLE = "inet gb10"
 _WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
@@ -44,22 +45,22 @@ class Access:
     interfaces: Sequence[str]
 
 
-def of_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+def of_plan(plan: Plan) -> dict[str, Any]:
     """Return the options of module peer_firewall for the plan's node: {peers, peer_ports, api_port, api_clients}."""
-    api = plan["node"]["head"] and not api_access.loopback(plan["api_host"])
+    api = plan.node.head and not api_access.loopback(plan.api_host)
     return {
         "peers": [{"interface": interface, "address": address} for interface, address in peers(plan)],
         "peer_ports": needs(plan),
-        "api_port": plan["api_port"] if api else 0,
-        "api_clients": list(plan["api_clients"]) if api else [],
+        "api_port": plan.api_port if api else 0,
+        "api_clients": list(plan.api_clients) if api else [],
     }
 
 
-def peers(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+def peers(plan: Plan) -> list[tuple[str, str]]:
     """Return (incoming interface, address) of all other nodes, on every rail and on the cluster's network."""
-    node = plan["node"]
-    found = [(rail["interface"], address) for rail in node["rails"] for address in rail["peers"].values()]
-    found += [(node["interface"], other["address"]) for other in plan["nodes"] if other["name"] != node["name"]]
+    node = plan.node
+    found = [(rail.interface, address) for rail in node.rails for address in rail.peers.values()]
+    found += [(node.interface, other.address) for other in plan.nodes if other.name != node.name]
     return sorted(set(found))
 
 
@@ -240,15 +241,15 @@ def _commands(active_firewall: str, access: Access) -> list[str]:
     return []
 
 
-def needs(plan: Mapping[str, Any]) -> dict[str, Any]:
+def needs(plan: Plan) -> dict[str, Any]:
     """Return the fixed ports that peers use, by name. In addition, NCCL, Gloo and vLLM use ephemeral ports."""
-    node = plan["node"]
-    if plan["executor"] == "ray":
+    node = plan.node
+    if plan.executor == "ray":
         first, last = launch.RAY_WORKER_PORTS
-        fixed = {f"Ray's {name}": port for name, port in launch.ray_ports(plan["ray_port"], node["head"]).items()}
+        fixed = {f"Ray's {name}": port for name, port in launch.ray_ports(plan.ray_port, node.head).items()}
         return {**fixed, "Ray's workers": f"{first}-{last}"}
-    meeting = node["head"] and len(plan["nodes"]) > 1
-    return {"rendezvous": plan["rendezvous_port"], "the ranks' end": plan["rendezvous_port"] + 1} if meeting else {}
+    meeting = node.head and len(plan.nodes) > 1
+    return {"rendezvous": plan.rendezvous_port, "the ranks' end": plan.rendezvous_port + 1} if meeting else {}
 
 
 def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -> list[str]:

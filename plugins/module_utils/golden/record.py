@@ -17,22 +17,23 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Identity, Record
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 _FORMAT = 1
 _RENEW = "restore the file from version control, or renew it: playbooks/golden.yml -e golden_record=true"
 
 
-def identity(plan: Mapping[str, Any]) -> Identity:
+def identity(plan: Plan) -> Identity:
     """Return the planned model's identity, from the fact gb10_plan."""
-    store = plan["store"]
-    return Identity(store.get("hub") or plan["model"], store.get("revision", ""), plan["quantization"])
+    store = plan.store
+    return Identity((store and store.hub) or plan.model, store.revision if store else "", plan.quantization)
 
 
-def file(plan: Mapping[str, Any], directory: str) -> str:
+def file(plan: Plan, directory: str) -> str:
     """Return the path of the planned model's record: served name and revision, or a digest of the model's path."""
     wanted = identity(plan)
     mark = wanted.revision or hashlib.sha256(wanted.model.encode()).hexdigest()[:12]
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{plan['served_model_name']}-{mark}")
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{plan.served_model_name}-{mark}")
     return f"{directory}/{name}.json"
 
 

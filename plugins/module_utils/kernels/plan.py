@@ -21,6 +21,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement, overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
 
 #: The unit, and the folder of its temporary user, which keeps the objects of an interrupted compilation.
 UNIT, CACHE = "gb10-kernels.service", "gb10-kernels"
@@ -62,18 +63,19 @@ _WITHOUT_EFFECT = (
 _FABRIC = re.compile(r"(NCCL|GLOO|TP|UCX|RAY|OMPI|MN)_|VLLM_HOST_IP$|LD_PRELOAD$|PATH$|MAX_JOBS$|HF_|TRITON_CACHE_DIR$")
 
 
-def of_node(plan: Mapping[str, Any]) -> dict[str, Any]:
+def of_node(plan: Plan) -> dict[str, Any]:
     """Return {name, argv, environment} of the kernels to compile on the plan's node, {} if there are none.
 
     Equal nodes have the same name. Without a folder with its configuration, a model cannot be started without a
     network.
     """
-    node = plan["node"]
-    if not plan["serve"]["compiled"] or not node["capability"] or not plan["model"].startswith("/"):
+    node = plan.node
+    stored = plan.model.startswith("/")
+    if not plan.serve.compiled or not node.capability or not stored or not isinstance(plan.runtime, Environment):
         return {}
-    argv = launch.vllm_argv({**plan, "node": plan["nodes"][0]})[2:]
+    argv = launch.vllm_argv(plan.at(plan.nodes[0]))[2:]
     variables = overrides.rank_environment(node)
-    name = identity(plan["runtime"]["path"], node["capability"], node["toolkit"], argv, variables)
+    name = identity(plan.runtime.path, node.capability, node.toolkit, argv, variables)
     return {"name": name, "argv": argv, "environment": variables}
 
 

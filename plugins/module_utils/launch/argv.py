@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: A Spark has one GPU.
@@ -92,21 +93,21 @@ def ray_ports(base: int, head: bool) -> dict[str, int]:
     return {name: base + offset for name, offset in RAY_PORTS.items() if head or name not in _HEAD_ONLY}
 
 
-def ray_argv(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> list[str]:
+def ray_argv(plan: Plan, object_store_memory: int, args: Sequence[str] = ()) -> list[str]:
     """Return the argv of ``ray start`` on the plan's node. ``object_store_memory`` in bytes."""
-    node, port = plan["node"], plan["ray_port"]
+    node, port = plan.node, plan.ray_port
     role = (
         ["--head", "--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={RAY_DASHBOARD_PORT}"]
-        if node["head"]
-        else [f"--address={plan['head']['address']}:{port}"]
+        if node.head
+        else [f"--address={plan.head.address}:{port}"]
     )
     return [
         program(plan, "ray"),
         "start",
         "--block",
         *role,
-        f"--node-ip-address={node['address']}",
-        *(f"--{name}={number}" for name, number in ray_ports(port, node["head"]).items()),
+        f"--node-ip-address={node.address}",
+        *(f"--{name}={number}" for name, number in ray_ports(port, node.head).items()),
         f"--min-worker-port={RAY_WORKER_PORTS[0]}",
         f"--max-worker-port={RAY_WORKER_PORTS[1]}",
         f"--num-gpus={GPUS_PER_NODE}",
@@ -115,53 +116,53 @@ def ray_argv(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[s
     ]
 
 
-def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
+def vllm_argv(plan: Plan) -> list[str]:
     """Return the argv of ``vllm serve`` on the plan's node. The user's arguments come last and override earlier ones.
 
     With Ray, it runs on the head only. With mp, it runs on every node, and only the head serves the API.
     """
-    node = plan["node"]
-    guard = [f"--middleware={api_access.GUARD}"] if plan["api_key"] else []
+    node = plan.node
+    guard = [f"--middleware={api_access.GUARD}"] if plan.api_key else []
     tls = [f"--ssl-{name}file={path}" for name, path in tls_files(plan).items()]
-    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}", *guard, *tls] if node["head"] else ["--headless"]
+    api = [f"--host={plan.api_host}", f"--port={plan.api_port}", *guard, *tls] if node.head else ["--headless"]
     return [
         program(plan, "vllm"),
         "serve",
-        plan["model"],
-        f"--served-model-name={plan['served_model_name']}",
+        plan.model,
+        f"--served-model-name={plan.served_model_name}",
         *api,
-        f"--tensor-parallel-size={plan['tensor_parallel_size']}",
-        f"--pipeline-parallel-size={plan['pipeline_parallel_size']}",
-        f"--distributed-executor-backend={plan['executor']}",
+        f"--tensor-parallel-size={plan.tensor_parallel_size}",
+        f"--pipeline-parallel-size={plan.pipeline_parallel_size}",
+        f"--distributed-executor-backend={plan.executor}",
         *_meeting(plan),
-        *plan["serve"]["args"],
-        *overrides.serve_flags(plan["nodes"]),
-        *plan["serve"]["user_args"],
+        *plan.serve.args,
+        *overrides.serve_flags(plan.nodes),
+        *plan.serve.user_args,
     ]
 
 
-def tls_files(plan: Mapping[str, Any]) -> dict[str, str]:
+def tls_files(plan: Plan) -> dict[str, str]:
     """Return the paths of the head's certificate and key, {} without TLS. Both are credentials of the unit.
 
     A container's user cannot read root's credentials, so the unit copies them to its runtime directory.
     Source: systemd.io, "System and Service Credentials", Paths.
     """
-    folder = f"/run/credentials/{VLLM}.service" if plan["runtime"]["kind"] == stacks.NATIVE else f"/run/{VLLM}"
-    return {name: f"{folder}/api.{name}" for name in ("cert", "key")} if plan["api_tls"] else {}
+    folder = f"/run/credentials/{VLLM}.service" if plan.runtime.kind == stacks.NATIVE else f"/run/{VLLM}"
+    return {name: f"{folder}/api.{name}" for name in ("cert", "key")} if plan.api_tls else {}
 
 
-def _meeting(plan: Mapping[str, Any]) -> list[str]:
+def _meeting(plan: Plan) -> list[str]:
     """Return the arguments that let ranks find each other.
 
     Source: vLLM 0.32, "Data Parallel Deployment"; engine/arg_utils.py.
     """
     ranks, address, port, alone = (
-        len(plan["nodes"]),
-        plan["head"]["address"],
-        plan["rendezvous_port"],
-        plan["executor"] == "mp",
+        len(plan.nodes),
+        plan.head.address,
+        plan.rendezvous_port,
+        plan.executor == "mp",
     )
-    if plan["data_parallel_size"] > 1:
+    if plan.data_parallel_size > 1:
         replicas = [
             f"--data-parallel-size={ranks}",
             "--data-parallel-size-local=1",
@@ -169,46 +170,46 @@ def _meeting(plan: Mapping[str, Any]) -> list[str]:
         ]
         if not alone:
             return [*replicas, "--data-parallel-backend=ray"]
-        first = [] if plan["node"]["head"] else [f"--data-parallel-start-rank={_rank(plan)}"]
+        first = [] if plan.node.head else [f"--data-parallel-start-rank={_rank(plan)}"]
         return [*replicas, f"--data-parallel-rpc-port={port}", *first]
     if alone and ranks > 1:
         return [f"--nnodes={ranks}", f"--node-rank={_rank(plan)}", f"--master-addr={address}", f"--master-port={port}"]
     return []
 
 
-def program(plan: Mapping[str, Any], name: str) -> str:
+def program(plan: Plan, name: str) -> str:
     """Return a program of the runtime: its path in an environment, or its name in an image with its own PATH."""
-    return f"{plan['runtime']['path']}/bin/{name}" if plan["runtime"]["kind"] == stacks.NATIVE else name
+    return f"{plan.runtime.path}/bin/{name}" if isinstance(plan.runtime, Environment) else name
 
 
-def start_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
+def start_argv(plan: Plan, owner: str = "") -> list[str]:
     """Return the argv of vLLM's unit on the plan's node.
 
     The ranks of several nodes without Ray start and end together by io_rank.py.
     """
     started = contained(plan, VLLM, vllm_argv(plan), owner)
-    if plan["executor"] == "ray" or len(plan["nodes"]) == 1:
+    if plan.executor == "ray" or len(plan.nodes) == 1:
         return started
-    place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}"]
-    place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
-    place.append(f"--timeout={plan['restart']['gate_timeout']}")
+    place = [f"--address={plan.head.address}", f"--port={plan.rendezvous_port + 1}"]
+    place += [f"--rank={_rank(plan)}", f"--ranks={len(plan.nodes)}"]
+    place.append(f"--timeout={plan.restart.gate_timeout}")
     # A container's unit runs it as root, which must not write bytecode into the service user's folder (-B).
     return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *started]
 
 
-def start_digest(plan: Mapping[str, Any]) -> str:
+def start_digest(plan: Plan) -> str:
     """Return a digest of the launch inputs of all ranks. Other changes on a node must not restart the ranks."""
-    of_nodes = [[overrides.rank_environment(node), node["additions"]] for node in plan["nodes"]]
-    return systemd.digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])
+    of_nodes = [[overrides.rank_environment(node), node.additions] for node in plan.nodes]
+    return systemd.digest([vllm_argv(plan.at(plan.nodes[0])), of_nodes])
 
 
-def image(plan: Mapping[str, Any]) -> str:
+def image(plan: Plan) -> str:
     """Return the image of the plan's node: the ID that vllm_runtime recorded (equal on all nodes), else its name."""
-    name: str = plan["runtime"]["image"]
-    return str(plan["node"]["additions"].get(IMAGE_ROLE, {}).get("files", {}).get(name, name))
+    name: str = plan.runtime.image
+    return str(plan.node.additions.get(IMAGE_ROLE, {}).get("files", {}).get(name, name))
 
 
-def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: str = "") -> list[str]:
+def contained(plan: Plan, unit: str, argv: Sequence[str], owner: str = "") -> list[str]:
     """Return the argv that a unit of the plan's node runs: unchanged, or in a container that is named after the unit.
 
     ``owner`` is the numeric user and group (``UID:GID``) of gb10_service_user. The container uses the host's network,
@@ -216,67 +217,67 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
     and the RDMA adapters. The engine reads the ranks' variables from a file: its client runs as root, and must not have
     them itself. The user's arguments come last and win. Source: docker-run(1), podman-run(1).
     """
-    if plan["runtime"]["kind"] == stacks.NATIVE:
+    if plan.runtime.kind == stacks.NATIVE:
         return list(argv)
-    runtime, home_folder = plan["runtime"], paths.home(plan["user"])
-    engine = runtime["engine"]
+    runtime, home_folder = plan.runtime, paths.home(plan.user)
+    engine = runtime.engine
     return [
         *_run(engine, unit),
         "--network=host",
         "--ipc=host",
         # Ray monitors its drivers by PID.
-        *([f"--pid=container:{RAY}"] if plan["executor"] == "ray" and unit != RAY else []),
+        *([f"--pid=container:{RAY}"] if plan.executor == "ray" and unit != RAY else []),
         f"--user={owner or NOBODY}",
         "--ulimit=memlock=-1:-1",
         "--ulimit=stack=67108864:67108864",
         "--ulimit=nofile=1048576:1048576",
-        *(_GPUS[engine] if plan["stack"]["device"] == stacks.CUDA else []),
-        *(["--device=/dev/infiniband"] if plan["node"]["infiniband"] else []),
+        *(_GPUS[engine] if plan.stack.device == stacks.CUDA else []),
+        *(["--device=/dev/infiniband"] if plan.node.infiniband else []),
         *_CGROUP[engine](unit),
         f"--workdir={home_folder}",
         # The image has no entry for this user.
         f"--env=HOME={home_folder}",
-        f"--env=USER={plan['user']}",
+        f"--env=USER={plan.user}",
         f"--env=RAY_TMPDIR={home_folder}",
         f"--env-file={engine_file(plan, unit)}",
         *(f"--env={name}" for name in _OF_UNIT),
         *(_mount(mount) for mount in mounts(plan, unit)),
-        *runtime["engine_args"],
+        *runtime.engine_args,
         *([image(plan), *argv] if keeps_entry_point(plan) else [f"--entrypoint={argv[0]}", image(plan), *argv[1:]]),
     ]
 
 
-def keeps_entry_point(plan: Mapping[str, Any]) -> bool:
+def keeps_entry_point(plan: Plan) -> bool:
     """Whether the entry point of the image starts the program, because it prepares CUDA.
 
     Source: gyliu513/langX101#409: without that of NVIDIA's images, FlashInfer's compiler fails on a GB10.
     """
-    runtime = plan["runtime"]
-    return str(runtime["tag"] or runtime["base"]).startswith("nvcr.io/nvidia/")
+    runtime = plan.runtime
+    return str(runtime.tag or runtime.base).startswith("nvcr.io/nvidia/")
 
 
-def _is_api_server(plan: Mapping[str, Any], unit: str) -> bool:
-    return bool(unit == VLLM and plan["node"]["head"])
+def _is_api_server(plan: Plan, unit: str) -> bool:
+    return bool(unit == VLLM and plan.node.head)
 
 
-def engine_file(plan: Mapping[str, Any], unit: str) -> str:
+def engine_file(plan: Plan, unit: str) -> str:
     """Return the file of the ranks' variables that the gates write for a unit's engine, "" without an engine."""
-    return "" if plan["runtime"]["kind"] == stacks.NATIVE else f"/run/{unit}/ranks.env"
+    return "" if plan.runtime.kind == stacks.NATIVE else f"/run/{unit}/ranks.env"
 
 
-def mounts(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
+def mounts(plan: Plan, unit: str) -> list[dict[str, Any]]:
     """Return the folders of the host that the unit's container gets, under the same path except for additions."""
     serves = _is_api_server(plan, unit)
     folders = {
-        plan["model"]: plan["model"].startswith("/"),
-        f"{plan['root']}/files": plan["serve"]["files"],
+        plan.model: plan.model.startswith("/"),
+        f"{plan.root}/files": plan.serve.files,
         # Ray's token and the TLS key, which the unit copies for the container's user.
-        f"/run/{unit}": plan["executor"] == "ray" or (serves and plan["api_tls"]),
+        f"/run/{unit}": plan.executor == "ray" or (serves and plan.api_tls),
     }
     found = [_same(folder) for folder, needed in folders.items() if needed]
-    found.append(_same(paths.home(plan["user"]), read_only=False))
-    found += [mount for addition in plan["node"]["additions"].values() for mount in addition.get("mounts", ())]
-    guard = (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER) if plan["api_key"] and serves else ()
+    found.append(_same(paths.home(plan.user), read_only=False))
+    found += [mount for addition in plan.node.additions.values() for mount in addition.get("mounts", ())]
+    guard = (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER) if plan.api_key and serves else ()
     return found + [_same(folder) for folder in guard]
 
 
@@ -300,18 +301,18 @@ def engine_overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def look_argv(plan: Mapping[str, Any], argv: Sequence[str], gpu: bool = False) -> list[str]:
+def look_argv(plan: Plan, argv: Sequence[str], gpu: bool = False) -> list[str]:
     """Return an argv that inspects the image of the plan's node, in an unprivileged container without network.
 
     It has no GPU without ``gpu``. The user's options come first: the engine uses the last of two, and the user's are
     intended for a serving container.
     """
-    runtime = plan["runtime"]
-    gpus = _GPUS[runtime["engine"]] if gpu else ("--env=NVIDIA_VISIBLE_DEVICES=void",)
+    runtime = plan.runtime
+    gpus = _GPUS[runtime.engine] if gpu else ("--env=NVIDIA_VISIBLE_DEVICES=void",)
     nobody = ["--network=none", f"--user={NOBODY}", "--env=HOME=/tmp", *gpus]
     return [
-        *_run(runtime["engine"], "gb10-look"),
-        *runtime["engine_args"],
+        *_run(runtime.engine, "gb10-look"),
+        *runtime.engine_args,
         *nobody,
         f"--entrypoint={argv[0]}",
         image(plan),
@@ -319,27 +320,25 @@ def look_argv(plan: Mapping[str, Any], argv: Sequence[str], gpu: bool = False) -
     ]
 
 
-def client_argv(
-    plan: Mapping[str, Any], unit: str, variables: Sequence[str], argv: Sequence[str], owner: str = ""
-) -> list[str]:
+def client_argv(plan: Plan, unit: str, variables: Sequence[str], argv: Sequence[str], owner: str = "") -> list[str]:
     """Return the argv of a client of the API on the plan's node: unchanged, or in a container that is named ``unit``.
 
     The container gets the model, the user's folder, and ``variables`` from the environment of the engine's client.
     """
-    if plan["runtime"]["kind"] == stacks.NATIVE:
+    if plan.runtime.kind == stacks.NATIVE:
         return list(argv)
-    runtime, home_folder = plan["runtime"], paths.home(plan["user"])
-    model = [_same(plan["model"])] if plan["model"].startswith("/") else []
+    runtime, home_folder = plan.runtime, paths.home(plan.user)
+    model = [_same(plan.model)] if plan.model.startswith("/") else []
     return [
-        *_run(runtime["engine"], unit),
+        *_run(runtime.engine, unit),
         "--network=host",
         f"--user={owner or NOBODY}",
-        *(_GPUS[runtime["engine"]] if plan["stack"]["device"] == stacks.CUDA else []),
+        *(_GPUS[runtime.engine] if plan.stack.device == stacks.CUDA else []),
         f"--workdir={home_folder}",
         f"--env=HOME={home_folder}",
         *(f"--env={name}" for name in variables),
         *(_mount(mount) for mount in (*model, _same(home_folder, read_only=False))),
-        *runtime["engine_args"],
+        *runtime.engine_args,
         f"--entrypoint={argv[0]}",
         image(plan),
         *argv[1:],
@@ -357,5 +356,5 @@ def _mount(mount: Mapping[str, Any]) -> str:
     return f"--mount=type=bind,source={mount['source']},target={mount['target']}{access}"
 
 
-def _rank(plan: Mapping[str, Any]) -> int:
-    return [node["name"] for node in plan["nodes"]].index(plan["node"]["name"])
+def _rank(plan: Plan) -> int:
+    return [node.name for node in plan.nodes].index(plan.node.name)

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 _RAY, _VLLM = (unit.removesuffix(".service") for unit in paths.UNITS)
 #: The start of a line in the journal: gates that are still closed, that ended the start, and that all opened.
@@ -48,57 +49,46 @@ def argv(unit: str, engine_file: str = "") -> list[str]:
     return ["/usr/bin/python3", "-I", "-B", paths.program("gates"), *given, unit, "--"]
 
 
-def settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:
+def settings(plan: Plan, drop_caches: bool) -> dict[str, Any]:
     """Return the settings of the gates on the plan's node, for both services."""
-    node = plan["node"]
+    node = plan.node
     links = [
-        {"interface": rail["interface"], "address": rail["address"].partition("/")[0], "mtu": plan["mtu"]}
-        for rail in node["rails"]
+        {"interface": rail.interface, "address": rail.address.partition("/")[0], "mtu": plan.mtu} for rail in node.rails
     ]
-    if len(plan["nodes"]) > 1 and node["address"] not in [link["address"] for link in links]:
-        links.append({"interface": node["interface"], "address": node["address"], "mtu": 0})
+    if len(plan.nodes) > 1 and node.address not in [link["address"] for link in links]:
+        links.append({"interface": node.interface, "address": node.address, "mtu": 0})
     return {
-        "node": node["name"],
-        "seconds": plan["restart"]["gate_timeout"],
+        "node": node.name,
+        "seconds": plan.restart.gate_timeout,
         "drop_caches": drop_caches,
         "links": links,
         "peers": {unit: _peers(plan, unit) for unit in (_RAY, _VLLM)},
-        "gpu": plan["stack"]["device"] == "cuda",
+        "gpu": plan.stack.device == "cuda",
         "libraries": sorted(
             {
                 path
-                for addition in node["additions"].values()
+                for addition in node.additions.values()
                 for path in addition["files"]
                 if ".so" in path.rpartition("/")[2]
             }
         ),
-        "memory": plan["serve"]["needs"].get(node["name"], 0),
+        "memory": plan.serve.needs.get(node.name, 0),
     }
 
 
-def _peers(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
+def _peers(plan: Plan, unit: str) -> list[dict[str, Any]]:
     """Return {name, address, port, listens} of each peer that must answer before a start.
 
     A worker needs its head. The head's server needs all nodes; its Ray needs none, because the others join it. A peer
     that must not listen yet may refuse the connection, which shows that its kernel answers.
     """
-    node, head, ray = plan["node"], plan["head"], plan["executor"] == "ray"
-    if node["head"] and unit == _RAY:
+    node, head, ray = plan.node, plan.head, plan.executor == "ray"
+    if node.head and unit == _RAY:
         return []
-    port = plan["ray_port"] if ray else plan["rendezvous_port"]
-    wanted = [
-        other["name"]
-        for other in plan["nodes"]
-        if other["name"] != node["name"] and (node["head"] or other["name"] == head["name"])
-    ]
-    found = {
-        (name, address): False for rail in node["rails"] for name, address in rail["peers"].items() if name in wanted
-    }
-    found |= {
-        (other["name"], other["address"]): ray and not node["head"]
-        for other in plan["nodes"]
-        if other["name"] in wanted
-    }
+    port = plan.ray_port if ray else plan.rendezvous_port
+    wanted = [other.name for other in plan.nodes if other.name != node.name and (node.head or other.name == head.name)]
+    found = {(name, address): False for rail in node.rails for name, address in rail.peers.items() if name in wanted}
+    found |= {(other.name, other.address): ray and not node.head for other in plan.nodes if other.name in wanted}
     return [
         {"name": name, "address": address, "port": port, "listens": listens}
         for (name, address), listens in found.items()

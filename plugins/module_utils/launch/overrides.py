@@ -13,10 +13,27 @@ role may add other keys.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol
+
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 
 #: List variables and their separators. The user's entries and the collection's are merged.
 _LISTS: Mapping[str, str] = {"VLLM_DISABLED_KERNELS": ",", "LD_PRELOAD": ":"}
+
+
+class Overridden(Protocol):
+    """A node with variables of its ranks, and with launch overrides by role."""
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables of every rank."""
+        ...
+
+    @property
+    def additions(self) -> Mapping[str, Mapping[str, Any]]:
+        """The launch overrides."""
+        ...
 
 
 def for_runtime(recorded: Mapping[str, Mapping[str, Any]], runtime: str) -> dict[str, dict[str, Any]]:
@@ -24,22 +41,21 @@ def for_runtime(recorded: Mapping[str, Mapping[str, Any]], runtime: str) -> dict
     return {role: dict(addition) for role, addition in sorted(recorded.items()) if addition.get("runtime") == runtime}
 
 
-def merge(plan: Mapping[str, Any], role: str, additions: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
+def merge(plan: Plan, role: str, additions: Mapping[str, Mapping[str, Any] | None]) -> Plan:
     """Return a plan with a role's overrides by node name. None or a missing entry removes the override of that node."""
 
-    def changed(node: Mapping[str, Any]) -> dict[str, Any]:
-        others = {name: addition for name, addition in node["additions"].items() if name != role}
-        mine = additions.get(node["name"])
-        return {**node, "additions": dict(sorted({**others, **({role: dict(mine)} if mine else {})}.items()))}
+    def changed(node: PlannedNode) -> PlannedNode:
+        others = {name: addition for name, addition in node.additions.items() if name != role}
+        mine = additions.get(node.name)
+        return replace(node, additions=dict(sorted({**others, **({role: dict(mine)} if mine else {})}.items())))
 
-    result = {**plan, "nodes": [changed(node) for node in plan["nodes"]]}
-    return result | ({"node": changed(plan["node"])} if "node" in plan else {})
+    return replace(plan, nodes=tuple(map(changed, plan.nodes)), node=changed(plan.node))
 
 
-def rank_environment(node: Mapping[str, Any]) -> dict[str, str]:
+def rank_environment(node: Overridden) -> dict[str, str]:
     """Return the environment of every process of a node. The plan's and the user's values win over the overrides."""
     result: dict[str, str] = {}
-    for layer in [*(addition["environment"] for addition in node["additions"].values()), node["environment"]]:
+    for layer in [*(addition["environment"] for addition in node.additions.values()), node.environment]:
         for name, value in layer.items():
             result[name] = _joined(value, result[name], _LISTS[name]) if name in _LISTS and name in result else value
     return result
@@ -51,7 +67,7 @@ def _joined(first: str, second: str, separator: str) -> str:
     return separator.join(dict.fromkeys(entry for entry in entries if entry))
 
 
-def serve_flags(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+def serve_flags(nodes: Sequence[Overridden]) -> list[str]:
     """Return the arguments of ``vllm serve`` from the overrides of all nodes, without duplicates."""
-    found = dict.fromkeys(tuple(addition["flags"]) for node in nodes for addition in node["additions"].values())
+    found = dict.fromkeys(tuple(addition["flags"]) for node in nodes for addition in node.additions.values())
     return [word for flags in found for word in flags]

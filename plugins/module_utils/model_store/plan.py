@@ -27,6 +27,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 
 MANIFEST = "gb10-model.json"
 #: Suffix of a partial file.
@@ -73,22 +74,22 @@ def folder(root: str, hub: str, revision: str) -> str:
     return f"{root}/models/{hub.replace('/', '--')}/{(revision or 'main').replace('/', '--')}"
 
 
-def chain(nodes: Sequence[Mapping[str, Any]], receivers: Iterable[str]) -> dict[str, dict[str, str]]:
+def chain(nodes: Sequence[PlannedNode], receivers: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return by node {upstream, upstream_address, listen}: sender, sender's address, and address to send on.
 
     Missing values are "". The head is first and sends to the first receiver. Each receiver sends to the next one in the
     plan's order, in a ring the cabled neighbor. ``nodes``: the plan's nodes with their peers' addresses by rail.
     """
     wanted = set(receivers)
-    members = [node for index, node in enumerate(nodes) if index == 0 or node["name"] in wanted]
+    members = [node for index, node in enumerate(nodes) if index == 0 or node.name in wanted]
     links: dict[str, dict[str, str]] = {
-        node["name"]: {"upstream": "", "upstream_address": "", "listen": ""} for node in members
+        node.name: {"upstream": "", "upstream_address": "", "listen": ""} for node in members
     }
     for sender, receiver in itertools.pairwise(members):
-        cabled = (rail["peers"].get(sender["name"], "") for rail in receiver["rails"])
-        address = next((found for found in cabled if found), sender["address"])
-        links[receiver["name"]] |= {"upstream": sender["name"], "upstream_address": address}
-        links[sender["name"]]["listen"] = address
+        cabled = (rail.peers.get(sender.name, "") for rail in receiver.rails)
+        address = next((found for found in cabled if found), sender.address)
+        links[receiver.name] |= {"upstream": sender.name, "upstream_address": address}
+        links[sender.name]["listen"] = address
     return links if len(members) > 1 else {}
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import rank_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 
 #: NVIDIA warns below this bus bandwidth, in 10^9 bytes per second, of the largest message over all devices together.
 #: Source: dgx-spark-playbooks, spark_cluster_setup.py (175 Gbit/s, and 80 in a ring).
@@ -24,28 +25,28 @@ _READ = ("NCCL_", "GLOO_", "TP_", "UCX_", "CUDA_", "OMP_", "LD_PRELOAD")
 TOGETHER = "together"
 
 
-def is_ring(plan: Mapping[str, Any]) -> bool:
+def is_ring(plan: Plan) -> bool:
     """Return whether any cable of the cluster does not reach all nodes."""
-    return any(len(rail["peers"]) < len(plan["nodes"]) - 1 for node in plan["nodes"] for rail in node["rails"])
+    return any(len(rail.peers) < len(plan.nodes) - 1 for node in plan.nodes for rail in node.rails)
 
 
-def runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any]]:
+def runs(plan: Plan, backend: str, port: int) -> list[dict[str, Any]]:
     """Return the runs as {name, environment} for the plan's node: with all of NCCL's devices, and with each if several.
 
     Every node has the same runs, named after the head's devices. In a ring, one device alone does not reach all nodes.
     """
-    names = [node["name"] for node in plan["nodes"]]
-    variables = {name: value for name, value in rank_environment(plan["node"]).items() if name.startswith(_READ)}
+    names = [node.name for node in plan.nodes]
+    variables = {name: value for name, value in rank_environment(plan.node).items() if name.startswith(_READ)}
     variables |= {
-        "RANK": str(names.index(plan["node"]["name"])),
+        "RANK": str(names.index(plan.node.name)),
         "WORLD_SIZE": str(len(names)),
-        "MASTER_ADDR": plan["head"]["address"],
+        "MASTER_ADDR": plan.head.address,
         "MASTER_PORT": str(port),
     }
     result = [{"name": TOGETHER, "environment": variables}]
-    devices = [_devices(node) for node in plan["nodes"]]
+    devices = [_devices(node) for node in plan.nodes]
     if backend == "nccl" and not is_ring(plan) and len(devices[0]) > 1 and len({len(each) for each in devices}) == 1:
-        mine = devices[names.index(plan["node"]["name"])]
+        mine = devices[names.index(plan.node.name)]
         result += [
             {"name": head, "environment": {**variables, "NCCL_IB_HCA": device}}
             for head, device in zip(devices[0], mine, strict=True)
@@ -53,15 +54,15 @@ def runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any
     return result
 
 
-def expected(plan: Mapping[str, Any], backend: str, wanted: float) -> float:
+def expected(plan: Plan, backend: str, wanted: float) -> float:
     """Return the required bus bandwidth: ``wanted``, or NVIDIA's value for RoCE between Sparks if 0; 0 if unknown.
 
     One PCIe function of each port has half of it.
     """
-    if wanted or backend != "nccl" or not any(_devices(node) for node in plan["nodes"]):
+    if wanted or backend != "nccl" or not any(_devices(node) for node in plan.nodes):
         return wanted
     least = EXPECTED_RING if is_ring(plan) else EXPECTED
-    return least / 2 if plan["functions"] in ("first", "second") else least
+    return least / 2 if plan.functions in ("first", "second") else least
 
 
 def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -77,11 +78,11 @@ def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def record(
-    results: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any], backend: str, found: Sequence[Problem]
+    results: Mapping[str, Mapping[str, Any]], plan: Plan, backend: str, found: Sequence[Problem]
 ) -> dict[str, Any]:
     """Return the measurement as a document: {format, backend, nodes, runs: {name: its results}, findings}."""
     runs_found = {name: list(result["results"]) for name, result in results.items()}
-    names = [node["name"] for node in plan["nodes"]]
+    names = [node.name for node in plan.nodes]
     return {"format": 1, "backend": backend, "nodes": names, "runs": runs_found, "findings": list(map(str, found))}
 
 
@@ -107,7 +108,7 @@ def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Pro
     ]
 
 
-def _devices(node: Mapping[str, Any]) -> list[str]:
+def _devices(node: PlannedNode) -> list[str]:
     """Return NCCL's devices, each as a value of NCCL_IB_HCA.
 
     A leading = means exact names. A leading ^ means all other devices, which cannot be listed one by one.

@@ -10,7 +10,7 @@ As plain data it is the fact ``gb10_plan``; load.plan() returns the types again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
@@ -305,6 +305,10 @@ class Plan:
     fabric: Sequence[str]
     label: str
     node: PlannedNode
+
+    def at(self, node: PlannedNode) -> Plan:
+        """Return the plan of another node."""
+        return replace(self, node=node)
 
     def facts(self) -> dict[str, Any]:
         """Return the plan as plain data; ``store`` and ``api_tls`` are {} if there is none."""

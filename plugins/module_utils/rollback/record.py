@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 FORMAT = 1
@@ -95,39 +96,40 @@ class Record:
         return found
 
 
-def start(plan: Mapping[str, Any]) -> dict[str, Any]:
+def start(plan: Plan) -> dict[str, Any]:
     """Return the data to verify a launch: {id, model, served_model_name, url, server_name, needs}.
 
     ``id`` is the same on all nodes. It changes with any launch input. ``needs``: node -> bytes of memory.
     """
     return {
         "id": launch.start_digest(plan),
-        "model": plan["model"],
-        "served_model_name": plan["served_model_name"],
-        "url": plan["api"]["url"],
-        "server_name": plan["api"]["server_name"],
-        "needs": dict(plan["serve"]["needs"]),
+        "model": plan.model,
+        "served_model_name": plan.served_model_name,
+        "url": plan.api.url,
+        "server_name": plan.api.server_name,
+        "needs": dict(plan.serve.needs),
     }
 
 
-def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def content(plan: Plan, launches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return the content of a launch's record. ``launches``: node -> the result of io_record.launch()."""
+    facts = plan.facts()
     nodes = {
-        node["name"]: {
-            **{key: node[key] for key in _NODE},
-            "capability": node["capability"] or "",
+        node.name: {
+            **{key: plain[key] for key in _NODE},
+            "capability": node.capability or "",
             "environment": overrides.rank_environment(node),
-            **_launch(launches[node["name"]]),
+            **_launch(launches[node.name]),
         }
-        for node in plan["nodes"]
+        for node, plain in zip(plan.nodes, facts["nodes"], strict=True)
     }
-    planned = {key: plan[key] for key in _PLAN} | {
-        "runtime": {key: plan["runtime"][key] for key in _RUNTIME if key in plan["runtime"]},
-        "store": {key: plan["store"][key] for key in _STORE if key in plan["store"]},
-        "api": {key: plan["api"][key] for key in ("url", "server_name")},
-        "serve": {key: plan["serve"][key] for key in _SERVE},
+    planned = {key: facts[key] for key in _PLAN} | {
+        "runtime": {key: facts["runtime"][key] for key in _RUNTIME if key in facts["runtime"]},
+        "store": {key: facts["store"][key] for key in _STORE if key in facts["store"]},
+        "api": {key: facts["api"][key] for key in ("url", "server_name")},
+        "serve": {key: facts["serve"][key] for key in _SERVE},
         # Whether it was built is in the additions of its role; the plan of the first run may not have decided yet.
-        "nccl": plan["nccl"]["cluster"]["release"],
+        "nccl": plan.nccl.cluster.release,
     }
     return {"format": FORMAT, "start": start(plan), "plan": planned, "nodes": nodes}
 
@@ -149,12 +151,12 @@ def _launch(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def findings(plan: Mapping[str, Any]) -> list[str]:
+def findings(plan: Plan) -> list[str]:
     """Return the findings of the rules about a launch, as lines of a record.
 
     A user's reason may have other characters.
     """
-    return [re.sub(r"[\x00-\x1f\x7f]+", " ", line)[:_LONGEST] for line in plan["serve"]["findings"]]
+    return [re.sub(r"[\x00-\x1f\x7f]+", " ", line)[:_LONGEST] for line in plan.serve.findings]
 
 
 def digest(data: Mapping[str, Any]) -> str:

@@ -10,18 +10,19 @@ A node is that of history.py, with its launch: ``{..., "launch": {...}}``, from 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.history import Node
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: Values of a node that repeat others of the plan.
 _REPEATED = ("files", "runtime_mark")
 
 
-def announce(reported: Sequence[Node], plan: Mapping[str, Any], prepared: bool) -> dict[str, Any]:
+def announce(reported: Sequence[Node], plan: Plan, prepared: bool) -> dict[str, Any]:
     """Return {problems, lines, same_runtime} of an upgrade to a plan.
 
     ``prepared``: whether the patches and NCCL of the new runtime are in the plan; otherwise the running ones are
@@ -41,27 +42,28 @@ def announce(reported: Sequence[Node], plan: Mapping[str, Any], prepared: bool) 
     old = found[current].record
     if problems := _problems(old["content"], plan):
         return {"problems": problems}
-    runtime = old["content"]["plan"]["runtime"]
-    same = runtime["name"] == plan["runtime"]["name"]
-    new = {**plan, "nodes": plan["nodes"] if prepared or same else _assumed(plan["nodes"], old["content"]["nodes"])}
+    before = old["content"]["plan"]
+    same = before["runtime"]["name"] == plan.runtime.name
+    new = plan if prepared or same else replace(plan, nodes=_assumed(plan.nodes, old["content"]["nodes"]))
     content = records.content(new, {node["name"]: node["launch"] for node in nodes})
     changed = history.difference(_own(old["content"]), _own(content))
     return {
         "problems": [],
         "same_runtime": same,
         "lines": [
-            f"upgrade from {current[: records.SHOWN]} ({_named(old['content']['plan'])}) to {_named(plan)}",
+            f"upgrade from {current[: records.SHOWN]} ({_named(before['model'], before['stack']['name'])}) "
+            f"to {_named(plan.model, plan.stack.name)}",
             *(f"  {line}" for line in changed or ["no difference"]),
             *_rules(old.get("findings"), records.findings(plan)),
         ],
     }
 
 
-def _problems(old: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+def _problems(old: Mapping[str, Any], plan: Plan) -> list[str]:
     """Return each reason why the new launch cannot be prepared while the old one serves."""
     if not old["plan"]:
         return ["the running launch is of an earlier release, which did not record its runtime. Fix: run site.yml"]
-    names = [node["name"] for node in plan["nodes"]]
+    names = [node.name for node in plan.nodes]
     if old["nodes"].keys() != set(names):
         return [
             (
@@ -69,20 +71,20 @@ def _problems(old: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
                 "run site.yml"
             )
         ]
-    runtime = plan["runtime"]
-    if runtime["kind"] != stacks.NATIVE or runtime["path"] != old["plan"]["runtime"].get("path"):
+    runtime = plan.runtime
+    if not isinstance(runtime, Environment) or runtime.path != old["plan"]["runtime"].get("path"):
         return []
     return [
-        f"gb10_runtime_wheels: {node['name']} serves from {runtime['path']}, where other wheels must be installed. "
+        f"gb10_runtime_wheels: {node.name} serves from {runtime.path}, where other wheels must be installed. "
         "Expected: another runtime. Fix: run site.yml, which stops the model first"
-        for node in plan["nodes"]
-        if node["runtime_mark"] != old["nodes"][node["name"]]["runtime_mark"]
+        for node in plan.nodes
+        if node.runtime_mark != old["nodes"][node.name]["runtime_mark"]
     ]
 
 
-def _assumed(nodes: Sequence[Mapping[str, Any]], old: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _assumed(nodes: Sequence[PlannedNode], old: Mapping[str, Mapping[str, Any]]) -> tuple[PlannedNode, ...]:
     """Return the nodes with the running patches and NCCL, until those of the new runtime are known."""
-    return [{**node, "additions": node["additions"] or old[node["name"]]["additions"]} for node in nodes]
+    return tuple(replace(node, additions=node.additions or old[node.name]["additions"]) for node in nodes)
 
 
 def _own(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,8 +96,8 @@ def _own(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**content, "nodes": nodes}
 
 
-def _named(plan: Mapping[str, Any]) -> str:
-    return f"{plan['model']}, stack {plan['stack']['name']}"
+def _named(model: str, stack: str) -> str:
+    return f"{model}, stack {stack}"
 
 
 def _rules(old: Sequence[str] | None, new: Sequence[str]) -> list[str]:

@@ -124,7 +124,7 @@ def decide(inputs: Inputs) -> Decision:
     )
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
     situation = _situation(inputs, tensor, pipeline, tokens)
-    overridden = [*decided.args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
+    overridden = [*decided.args, *overrides.serve_flags(inputs.nodes)]
     values, problems = release.arguments(overridden, inputs.model.args_path)
     effective = {**values, **_effective(user_args, plan)}
     findings, stopping = serve_rules.judge(situation, effective, settings.serve_waivers, places)

@@ -68,7 +68,7 @@ class Node(rules.Node):
     @property
     def rank_environment(self) -> dict[str, str]:
         """The environment with the launch overrides."""
-        return overrides.rank_environment({"environment": self.environment, "additions": self.additions})
+        return overrides.rank_environment(self)
 
 
 @dataclass(frozen=True)
