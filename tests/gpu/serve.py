@@ -42,6 +42,8 @@ sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 
 #: Tokens of a measured answer, the number of measurements, and Ray's object store in bytes.
 DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
@@ -268,13 +270,17 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
         ("nccl_sm121_build", nccl.get("addition", {})),
     ):
         if "flags" in addition:
-            plan = overrides.merge(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
+            plan = overrides.merge(
+                load.plan(plan), role, {entry.name: {"runtime": str(runtime), **addition} for entry in there}
+            )
     return plan
 
 
 def server(plan: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
     """Return vLLM's argv without the check of the API key, whose files the role vllm_serve installs."""
-    return [word for word in launch.vllm_argv({**plan, "node": node}) if not word.startswith("--middleware=")]
+    return [
+        word for word in launch.vllm_argv(load.plan({**plan, "node": node})) if not word.startswith("--middleware=")
+    ]
 
 
 def serve(
@@ -299,12 +305,17 @@ def serve(
             else {}
         )
         cache = {"VLLM_CACHE_ROOT": str(options.folder / "cache"), "HOME": str(options.folder / "home")}
-        return host.environment() | cache | overrides.rank_environment(names[host.name]) | ray
+        return (
+            host.environment()
+            | cache
+            | overrides.rank_environment(load.load(PlannedNode, names[host.name], "node"))
+            | ray
+        )
 
     began, logs = time.monotonic(), []
     head = there[0]
     case.argv = [word.replace(str(options.folder), "FOLDER") for word in server(plan, names[head.name])]
-    case.environment = overrides.rank_environment(names[head.name])
+    case.environment = overrides.rank_environment(load.load(PlannedNode, names[head.name], "node"))
     with contextlib.ExitStack() as stack:
 
         def start(host: Host, argv: list[str], what: str) -> subprocess.Popen[bytes]:
@@ -314,7 +325,8 @@ def serve(
         processes = []
         if plan["executor"] == "ray":
             processes = [
-                start(host, launch.ray_argv({**plan, "node": names[host.name]}, OBJECT_STORE), "ray") for host in there
+                start(host, launch.ray_argv(load.plan({**plan, "node": names[host.name]}), OBJECT_STORE), "ray")
+                for host in there
             ]
             expected = [f"--expect={entry['name']}={entry['address']}" for entry in plan["nodes"]]
             waiter = [sys.executable, str(ROOT / "plugins/module_utils/launch/io_ray.py"), "--timeout=180", *expected]

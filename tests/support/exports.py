@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 from cluster_nodes import Node, cluster_plan, spark
 from filters import FILTERS
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.export import schema
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -231,5 +232,5 @@ class Unit:
 
 def unit(plan: Mapping[str, Any], node: Mapping[str, Any]) -> Unit:
     """Return the container that gb10-vllm.service runs on a node: the end of its ExecStart."""
-    words = launch.start_argv({**plan, "node": node}, OWNER)
+    words = launch.start_argv(typed({**plan, "node": node}), OWNER)
     return Unit(words[words.index(plan["runtime"]["engine"]) :])

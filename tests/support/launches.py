@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from repository import ROOT
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record
@@ -27,7 +28,7 @@ def content(unit: str = "unit\n", plan: dict[str, Any] | None = None, **changes:
     """Return the content of a launch. ``changes`` replace values of each node's launch."""
     digests = {path: records.file_digest(file) for path, file in files(unit).items()}
     launch = {"files": digests, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"} | changes
-    return records.content(copy.deepcopy(PLAN) if plan is None else plan, dict.fromkeys(NODES, launch))
+    return records.content(typed(copy.deepcopy(PLAN) if plan is None else plan), dict.fromkeys(NODES, launch))
 
 
 def record(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from cluster_nodes import spark
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Settings
@@ -98,8 +99,12 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "executor": given.settings.distributed_executor_backend,
         "rendezvous_port": 29501,
         "head": {"name": given.nodes[0].name, "address": "10.110.0.1"},
-        "node": vars(given.nodes[0]),
+        "node": _of_node(given.nodes[0]),
         "serve": {"args": decision.args, "user_args": []},
-        "nodes": [vars(node) for node in given.nodes],
+        "nodes": list(map(_of_node, given.nodes)),
     }
-    return launch.vllm_argv(plan)[3:]
+    return launch.vllm_argv(typed(plan))[3:]
+
+
+def _of_node(node: Node) -> dict[str, Any]:
+    return {name: getattr(node, name) for name in ("name", "head", "environment", "additions")}

@@ -16,6 +16,7 @@ import site_pages
 from cluster_nodes import cluster_plan
 from repository import ROLES, ROOT, files, load_yaml, read
 from sanity.installed import install
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram as fabric_diagram
 
@@ -72,7 +73,7 @@ def diagram(name: str) -> str:
     sample, ports, title = DIAGRAMS[name]
     plan, problems = cluster_plan(samples.nodes_of(samples.inventory(sample), ports))
     assert plan, problems
-    return fabric_diagram.svg(fabric_diagram.of_plan(plan), name, title)
+    return fabric_diagram.svg(fabric_diagram.of_plan(typed(plan)), name, title)
 
 
 def messages() -> dict[str, list[site_errors.Message]]:

@@ -30,6 +30,7 @@ from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 pytestmark = pytest.mark.disruptive
 
@@ -254,7 +255,9 @@ def units(host: Host, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
             "head": {**plan["head"], "address": "127.0.0.1"},
             "stack": {**plan["stack"], "device": "cpu"},
         }
-        host.check_output(f"mkdir -p {' '.join(mount['source'] for mount in launch.mounts(plans[name], UNIT))}")
+        host.check_output(
+            f"mkdir -p {' '.join(mount['source'] for mount in launch.mounts(load.plan(plans[name]), UNIT))}"
+        )
     put(host, f"{plans['native']['runtime']['path']}/bin/vllm", RANK, "755")
     return {name: texts[UNIT] for name, texts in rendered(plans, tmp_path_factory.mktemp("units")).items()}
 

@@ -21,6 +21,7 @@ from filters import FILTERS
 from repository import ROOT
 from run_module import run_module
 from run_playbook import Run, run
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
@@ -202,12 +203,12 @@ def test_the_plan_has_https_and_the_server_its_files() -> None:
         "--ssl-certfile=/run/credentials/gb10-vllm.service/api.cert",
         "--ssl-keyfile=/run/credentials/gb10-vllm.service/api.key",
     ]
-    assert [word for word in launch.vllm_argv(planned) if word.startswith("--ssl")] == files
+    assert [word for word in launch.vllm_argv(typed(planned)) if word.startswith("--ssl")] == files
     worker = {**planned, "node": {**planned["node"], "head": False}}
-    assert not [word for word in launch.vllm_argv(worker) if word.startswith("--ssl")]
+    assert not [word for word in launch.vllm_argv(typed(worker)) if word.startswith("--ssl")]
     until = planned["api_tls"]["until"]
     assert f"API at https://192.168.1.11:8000/v1, with a key, TLS with a certificate until {until}" in plan_text.lines(
-        planned, 1
+        typed(planned), 1
     )
 
 
@@ -215,12 +216,12 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
     planned = plan(
         gb10_runtime="container", gb10_container_image="sha256:" + "1" * 64, gb10_distributed_executor_backend="mp"
     )
-    argv = launch.contained(planned, launch.VLLM, launch.vllm_argv(planned))
+    argv = launch.contained(typed(planned), launch.VLLM, launch.vllm_argv(typed(planned)))
     assert "--ssl-keyfile=/run/gb10-vllm/api.key" in argv
     assert "--mount=type=bind,source=/run/gb10-vllm,target=/run/gb10-vllm,readonly" in argv
     assert not [
         word
-        for word in launch.contained({**planned, "api_tls": {}}, launch.VLLM, ["vllm"])
+        for word in launch.contained(typed({**planned, "api_tls": {}}), launch.VLLM, ["vllm"])
         if "source=/run/gb10-vllm" in word
     ]
 

@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from filters import FILTERS
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, matrix
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Settings
@@ -28,7 +29,7 @@ def plan(model: str = "/srv/models/a", **changes: Any) -> dict[str, Any]:
 
 
 def candidate(name: str = "a", problem: str = "", **changes: Any) -> dict[str, Any]:
-    return matrix.candidate(plan(f"/srv/models/{name}", **changes), name, QUICK, problem)
+    return matrix.candidate(typed(plan(f"/srv/models/{name}", **changes)), name, QUICK, problem)
 
 
 def run(concurrency: int = 1, **changes: Any) -> dict[str, Any]:
@@ -71,7 +72,7 @@ def test_a_candidate_has_an_estimate() -> None:
         candidate(executor="mp"),
         candidate(stack={**SNAPSHOT["stack"], "vllm": "0.33.0"}),
         candidate(serve={**plan()["serve"], "user_args": ["--enforce-eager"]}),
-        matrix.candidate(plan(), "a", Settings("full", [1], [1024], 128, 0, 600)),
+        matrix.candidate(typed(plan()), "a", Settings("full", [1], [1024], 128, 0, 600)),
     ],
     ids=["model", "executor", "stack", "arguments", "mode"],
 )
@@ -80,7 +81,9 @@ def test_the_key_depends_on_the_inputs(other: dict[str, Any]) -> None:
 
 
 def test_the_key_does_not_depend_on_the_seed_and_the_server() -> None:
-    assert matrix.candidate(plan(), "a", Settings("quick", [1], [1024], 128, 99, 600))["key"] == candidate()["key"]
+    assert (
+        matrix.candidate(typed(plan()), "a", Settings("quick", [1], [1024], 128, 99, 600))["key"] == candidate()["key"]
+    )
 
 
 def test_folders_of_models() -> None:

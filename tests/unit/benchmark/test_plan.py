@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
@@ -58,16 +59,16 @@ def script(words: list[str]) -> list[str]:
 
 
 def test_quick_has_one_request_and_several_at_a_time() -> None:
-    assert plans.runs(plan(), settings()) == [ONE, Run(8, 1024, 128, 24)]
-    assert plans.lines(plan(), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests, about 56 s"]
-    assert plans.lines(plan(tokens_per_second=0.0), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests"]
+    assert plans.runs(typed(plan()), settings()) == [ONE, Run(8, 1024, 128, 24)]
+    assert plans.lines(typed(plan()), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests, about 56 s"]
+    assert plans.lines(typed(plan(tokens_per_second=0.0)), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests"]
 
 
 @pytest.mark.parametrize("mode", ["single", "quick", "full"])
 @pytest.mark.parametrize("context", [0, 64, 2048, 131072])
 @pytest.mark.parametrize("sequences", [0, 1, 4, 256])
 def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int) -> None:
-    found = plans.runs(plan(context=context, max_num_seqs=sequences), settings(mode))
+    found = plans.runs(typed(plan(context=context, max_num_seqs=sequences)), settings(mode))
     assert found and len(found) == len(set(found))
     for run in found:
         assert min(run.concurrency, run.input_tokens, run.output_tokens, run.requests) >= 1
@@ -76,12 +77,12 @@ def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int) -
 
 
 def test_the_servers_context_wins_over_the_plans() -> None:
-    assert plans.runs(plan(context=0), settings("single", context=1024)) == [Run(1, 752, 256, 6)]
-    assert len(plans.problems(plan(), settings("sweep", input_tokens=[1024], context=1024))) == 1
+    assert plans.runs(typed(plan(context=0)), settings("single", context=1024)) == [Run(1, 752, 256, 6)]
+    assert len(plans.problems(typed(plan()), settings("sweep", input_tokens=[1024], context=1024))) == 1
 
 
 def test_a_sweep_is_each_combination_once() -> None:
-    found = plans.runs(plan(), settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]))
+    found = plans.runs(typed(plan()), settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]))
     assert found == [Run(1, 512, 64, 8), Run(8, 512, 64, 16), Run(1, 2048, 64, 8), Run(8, 2048, 64, 16)]
 
 
@@ -103,20 +104,22 @@ def test_a_sweep_is_each_combination_once() -> None:
     ],
 )
 def test_a_sweep_that_cannot_run_is_refused(changes: dict[str, Any], expected: list[str]) -> None:
-    found = list(map(str, plans.problems(plan(), settings("sweep", **changes))))
+    found = list(map(str, plans.problems(typed(plan()), settings("sweep", **changes))))
     assert len(found) == len(expected)
     assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
 
 
 def test_unknown_limits_refuse_nothing() -> None:
     assert (
-        plans.problems(plan(context=0, max_num_seqs=0), settings("sweep", input_tokens=[10**6], concurrencies=[10**4]))
+        plans.problems(
+            typed(plan(context=0, max_num_seqs=0)), settings("sweep", input_tokens=[10**6], concurrencies=[10**4])
+        )
         == []
     )
 
 
 def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
-    words = plans.command(plan(), ONE, settings())
+    words = plans.command(typed(plan()), ONE, settings())
     assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
     options = words[: words.index("--unit=gb10-benchmark") + 1]
     assert {f"--property={line}" for line in confinement.properties("gb10", []) if "RemoveIPC" not in line} < set(
@@ -150,20 +153,20 @@ def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
 
 
 def test_without_key_no_credential_is_loaded() -> None:
-    words = plans.command({**plan(), "api_key": False}, ONE, settings())
+    words = plans.command(typed({**plan(), "api_key": False}), ONE, settings())
     assert not any("LoadCredential" in word or "OPENAI_API_KEY" in word for word in words)
 
 
 def test_options_follow_the_plan() -> None:
     given = plan()
-    assert not {"--insecure", "--trust-remote-code"} & set(plans.command(given, ONE, settings()))
+    assert not {"--insecure", "--trust-remote-code"} & set(plans.command(typed(given), ONE, settings()))
     given["serve"]["user_args"] = ["--trust-remote-code"]
     given["api_tls"] = {"digest": "1", "until": "2027"}
-    assert {"--insecure", "--trust-remote-code"} <= set(plans.command(given, ONE, settings()))
+    assert {"--insecure", "--trust-remote-code"} <= set(plans.command(typed(given), ONE, settings()))
 
 
 def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
-    words = plans.command(contained(plan()), ONE, settings())
+    words = plans.command(typed(contained(plan())), ONE, settings())
     assert not any(word.startswith(("--uid=", "--property=NoNew")) for word in words)
     inner = script(words)
     assert inner[4:8] == ["docker", "run", "--rm", "--pull=never"]
@@ -183,7 +186,7 @@ def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
 
 
 def test_a_dollar_reaches_the_client() -> None:
-    words = plans.command({**plan(), "served_model_name": "a$b"}, ONE, settings())
+    words = plans.command(typed({**plan(), "served_model_name": "a$b"}), ONE, settings())
     assert "--model=a$$b" in words
     assert "--model=a$b" in script(words)
 
@@ -193,18 +196,18 @@ def embedding() -> dict[str, Any]:
 
 
 def test_an_embedding_model_reads_texts_without_output() -> None:
-    runs = plans.runs(embedding(), settings())
+    runs = plans.runs(typed(embedding()), settings())
     assert [(run.concurrency, run.input_tokens, run.output_tokens) for run in runs] == [(1, 1024, 0), (8, 1024, 0)]
-    assert {run.output_tokens for run in plans.runs(embedding(), settings("sweep"))} == {0}
-    words = plans.client(embedding(), runs[0], 7)
+    assert {run.output_tokens for run in plans.runs(typed(embedding()), settings("sweep"))} == {0}
+    words = plans.client(typed(embedding()), runs[0], 7)
     assert {"--backend=openai-embeddings", "--endpoint=/v1/embeddings", "--percentile-metrics=e2el"} <= set(words)
     assert not {"--ignore-eos", "--temperature=0"} & set(words)
 
 
 def test_a_reranker_is_refused_by_name() -> None:
-    (problem,) = plans.problems({**plan(), "kind": "rerank"}, settings())
+    (problem,) = plans.problems(typed({**plan(), "kind": "rerank"}), settings())
     assert (problem.path, problem.found) == ("gb10_model", "the model is of the kind rerank")
-    assert plans.problems(embedding(), settings()) == []
+    assert plans.problems(typed(embedding()), settings()) == []
 
 
 def test_the_result_of_an_embedding_model() -> None:

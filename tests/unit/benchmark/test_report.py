@@ -12,6 +12,7 @@ import fake_benchmark
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, network, parse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import MOST, Run
@@ -48,7 +49,7 @@ def measured(concurrency: int = 1, **changes: Any) -> dict[str, Any]:
 
 
 def document(*runs: dict[str, Any], published: tuple[float, ...] = (), **facts: Any) -> dict[str, Any]:
-    return report.document(plan(published), {**FACTS, **facts}, runs or (measured(),))
+    return report.document(typed(plan(published)), {**FACTS, **facts}, runs or (measured(),))
 
 
 def saved(found: dict[str, Any], **changes: Any) -> str:
@@ -153,7 +154,7 @@ def test_the_document_has_the_roofline_of_one_request_alone() -> None:
     assert [run["decode_tokens_per_second"] for run in found["runs"]] == [50.0, 50.0]
     assert [run["roofline_percent"] for run in found["runs"]] == [91.6, None]
     assert (found["nodes"], found["tensor"], found["drivers"]) == (2, 2, FACTS["drivers"])
-    unknown = report.document(plan(roofline=0.0), FACTS, [measured()])
+    unknown = report.document(typed(plan(roofline=0.0)), FACTS, [measured()])
     assert (unknown["roofline_tokens_per_second"], unknown["runs"][0]["roofline_percent"]) == (None, None)
 
 

@@ -18,6 +18,7 @@ import yaml
 from repository import ROOT
 from run_module import program, run_module
 from run_playbook import Run, run
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
@@ -99,7 +100,7 @@ def plan(folder: Path, url: str, keyed: bool) -> dict[str, Any]:
 
 
 def command(folder: Path, url: str, keyed: bool = False) -> list[str]:
-    return plans.command(plan(folder, url, keyed), plans.Run(**SIZE), SETTINGS)
+    return plans.command(typed(plan(folder, url, keyed)), plans.Run(**SIZE), SETTINGS)
 
 
 def measure(folder: Path, url: str, check: bool = False) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 import samples
 from cluster_nodes import KNOWN, LOCK, Node, spark
 from repository import read
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
@@ -95,7 +96,7 @@ def test_an_old_release_warns_only_if_starts_keep_the_page_cache() -> None:
 
 def test_a_speed_that_speculative_decoding_can_exceed_is_called_so() -> None:
     plan, _warnings = catalog_plans("current", 1)["qwen3.8-27b-nvfp4-dflash2"]
-    lines = plan_text.lines(plan.facts(), 1)
+    lines = plan_text.lines(typed(plan.facts()), 1)
     assert " tokens/s without speculative decoding (" in lines[-2]
     assert any(
         line.strip().startswith("decode: at most") and line.endswith(", without speculative decoding") for line in lines

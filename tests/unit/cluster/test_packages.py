@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import BUILD, LOCK, READ, Node, cluster_plan, mistakes, spark
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import packages, report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
@@ -75,8 +76,8 @@ def test_facts_of_an_earlier_release_lack_nothing() -> None:
 
 def test_the_plan_shows_the_packages_to_install() -> None:
     plan, _problems = cluster_plan(pair(["g++", "python3-dev"]))
-    assert "  Debian packages to install: g++, python3-dev" in report.lines(plan, 1)
-    assert not any("Debian" in line for line in report.lines(cluster_plan(pair([]))[0], 1))
+    assert "  Debian packages to install: g++, python3-dev" in report.lines(typed(plan), 1)
+    assert not any("Debian" in line for line in report.lines(typed(cluster_plan(pair([]))[0]), 1))
 
 
 def test_an_option_of_apt_is_no_package() -> None:

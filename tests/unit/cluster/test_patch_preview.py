@@ -11,6 +11,7 @@ from cluster_nodes import KNOWN, Node, spark
 from fake_vllm import FILES, install
 from repository import load_yaml, read
 from run_module import run_module
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
@@ -48,7 +49,7 @@ def planned(given: list[Node], stack: str) -> tuple[dict[str, Any], list[str]]:
     plan, problems = cluster.plan(inputs, KNOWN)
     assert plan and problems == []
     facts = plan.facts()
-    return facts, [line for line in plan_text.lines(facts, 1) if "vllm_patch will add" not in line]
+    return facts, [line for line in plan_text.lines(typed(facts), 1) if "vllm_patch will add" not in line]
 
 
 def assembler(path: Path) -> None:

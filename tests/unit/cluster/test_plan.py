@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from cluster_nodes import KNOWN, LOCK, MODEL, Node, cluster_plan, interface, lock_of, mistakes, observed, spark
 from snapshot import assert_recorded
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
@@ -61,8 +62,8 @@ def test_ray_runs_on_several_nodes_only() -> None:
     settings = parse([spark(1, "head")], LOCK).head.settings
     assert node_checks.listeners(settings, True, 1) == {"gb10_api_port": 8000}
     assert planned([spark(1, "head", gb10_api_port=29501)])["api_port"] == 29501, "no rank waits on the master port"
-    assert firewall.needs({**alone, "node": alone["nodes"][0]}) == {}
-    argv = launch.start_argv({**alone, "node": alone["nodes"][0]})
+    assert firewall.needs(typed({**alone, "node": alone["nodes"][0]})) == {}
+    argv = launch.start_argv(typed({**alone, "node": alone["nodes"][0]}))
     assert (argv[1], [word for word in argv if "master" in word or "nnodes" in word]) == ("serve", [])
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import Node, cluster_plan, mistakes, spark
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -113,7 +114,7 @@ def pinned(nodes: list[Node], tag: str = LATEST, **changes: str) -> list[Node]:
 
 
 def shown(plan: dict[str, Any]) -> list[str]:
-    return [line for line in report.lines(plan, 1) if "containers of" in line or "pin" in line.split("info")[0]]
+    return [line for line in report.lines(typed(plan), 1) if "containers of" in line or "pin" in line.split("info")[0]]
 
 
 @pytest.mark.parametrize("tag", [LATEST, "vllm/vllm-openai", "vllm/vllm-openai:v0.30.0"])
@@ -173,5 +174,5 @@ def test_the_stacks_own_tag_stays_the_stacks_image(digest: str) -> None:
     for node in nodes:
         node["settings"]["gb10_distributed_executor_backend"] = "mp"
     plan, problems = cluster_plan(pinned(nodes, tag, digest=digest), "")
-    assert (problems, plan["runtime"]["tag"], launch.keeps_entry_point(plan)) == ([], tag, True)
+    assert (problems, plan["runtime"]["tag"], launch.keeps_entry_point(typed(plan))) == ([], tag, True)
     assert plan["stack"]["vllm"] == "0.19.0" and not any("is unknown" in line for line in plan["serve"]["why"])

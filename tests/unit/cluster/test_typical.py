@@ -10,6 +10,7 @@ import samples
 from cluster_nodes import LOCK, Node, cluster_plan, spark
 from repository import ROOT
 from run_playbook import Run, run
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import TYPICAL
@@ -76,8 +77,13 @@ def test_a_host_name_has_no_address_before_the_node_is_there() -> None:
 
 def test_a_plan_with_typical_facts_begins_and_ends_with_the_label() -> None:
     lines = plan_text.lines(
-        planned(
-            *(spark(number, "worker" if number > 1 else "head", gb10_model="openai/gpt-oss-120b") for number in (1, 2))
+        typed(
+            planned(
+                *(
+                    spark(number, "worker" if number > 1 else "head", gb10_model="openai/gpt-oss-120b")
+                    for number in (1, 2)
+                )
+            )
         ),
         1,
     )

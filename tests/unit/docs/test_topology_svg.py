@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from cluster_nodes import cluster_plan
 from samples import inventory, nodes_of
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import (
     description,
@@ -28,7 +29,7 @@ def drawn(sample: str, ports: tuple[int, ...]) -> tuple[dict[str, Any], ElementT
     """Return the plan of a sample and its diagram."""
     plan, problems = cluster_plan(nodes_of(parsed(sample), ports))
     assert problems == []
-    return plan, ElementTree.fromstring(svg(of_plan(plan), "x", "A <title>"))
+    return plan, ElementTree.fromstring(svg(of_plan(typed(plan)), "x", "A <title>"))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +78,11 @@ def test_it_has_the_color_of_the_page_and_a_text_for_readers_of_the_screen() -> 
     assert colors <= {None, "none", "currentColor"}
     named = {element.attrib["id"]: element.text for element in root if "id" in element.attrib}
     assert root.attrib["role"] == "img"
-    assert [named[name] for name in root.attrib["aria-labelledby"].split()] == ["A <title>", description(of_plan(plan))]
-    assert description(of_plan(plan)).endswith(
+    assert [named[name] for name in root.attrib["aria-labelledby"].split()] == [
+        "A <title>",
+        description(of_plan(typed(plan))),
+    ]
+    assert description(of_plan(typed(plan))).endswith(
         "Cable 1 joins spark1 QSFP port 1, spark2 QSFP port 1: 10.110.0.0/24, 10.110.1.0/24, MTU 9000."
     )
 
@@ -93,7 +97,7 @@ def test_the_last_cable_of_a_ring_returns_to_the_first_node() -> None:
         ],
         1,
     ):
-        assert f"Cable {number} joins {ends}: " in description(of_plan(plan))
+        assert f"Cable {number} joins {ends}: " in description(of_plan(typed(plan)))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from exports import OWNER, PLANS, nodes, planned, settings
 from filters import FILTERS
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.export import checks, report
 
@@ -17,7 +18,7 @@ DEFAULTS = vars(settings())
 
 def refused(plan: dict[str, Any], **changes: Any) -> dict[str, str]:
     """Return the problems by their place."""
-    found = checks.problems(plan, settings(**changes))
+    found = checks.problems(typed(plan), settings(**changes))
     assert all(problem.expected and problem.fix for problem in found)
     return {problem.path: str(problem) for problem in found}
 
@@ -121,9 +122,9 @@ def test_lines_name_objects_secrets_and_warnings() -> None:
         "needs the Secret gb10-vllm-environment with HF_TOKEN (docs/kubernetes.md)",
     ]
     assert lines[6:] == ["warning: the plan has no --kv-cache-memory-bytes, and nothing limits the memory on a node"]
-    assert not [line for line in report.lines(PLANS["catalog"], settings(), []) if line.startswith("warning")]
+    assert not [line for line in report.lines(typed(PLANS["catalog"]), settings(), []) if line.startswith("warning")]
     assert (
-        report.lines(PLANS["no key"], settings(), [])[0]
+        report.lines(typed(PLANS["no key"]), settings(), [])[0]
         == "warning: no Service, because the API listens on 127.0.0.1 only (gb10_api_host)"
     )
 
@@ -131,5 +132,5 @@ def test_lines_name_objects_secrets_and_warnings() -> None:
 def test_nodes_that_are_not_set_up_are_a_warning() -> None:
     plan = copy.deepcopy(PAIR)
     plan["nodes"][1]["state"]["service_user"] = ""
-    found = [line for line in report.lines(plan, settings(), []) if "spark2" in line]
+    found = [line for line in report.lines(typed(plan), settings(), []) if "spark2" in line]
     assert found == ["warning: the pods wait on spark2 until site.yml has created gb10 there; then export again"]

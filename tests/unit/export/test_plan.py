@@ -24,6 +24,7 @@ from exports import (
     unit,
     variables,
 )
+from typed_plans import typed_node
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.export import schema
@@ -47,7 +48,7 @@ def test_a_pod_runs_the_argv_of_the_unit_with_its_environment(name: str, host: s
     expected = unit(plan, node)
     assert argv == expected.argv
     # What the gates read: cluster.env, secret.env and api.env.
-    given = {**overrides.rank_environment(node), "VLLM_HOST_IP": node["address"]}
+    given = {**overrides.rank_environment(typed_node(node)), "VLLM_HOST_IP": node["address"]}
     given |= {secret: f"{secret} of gb10-vllm-environment" for secret in node["secrets"]}
     if node["head"] and plan["api_key"]:
         given |= api_access.environment("VLLM_API_KEY of gb10-vllm-api", given)

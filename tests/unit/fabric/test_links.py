@@ -11,6 +11,7 @@ from cluster_nodes import KNOWN, LOCK, Node, cluster_plan, interface, mistakes, 
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_hosts import plant
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
@@ -254,7 +255,7 @@ def test_a_fabric_of_one_function_is_a_warning_and_has_half_the_bandwidth() -> N
         plan, _problems = cluster.plan(inputs, KNOWN)
         assert plan is not None
         assert any("half of its bandwidth" in line for line in cluster.warnings(inputs, plan)) == (functions == "first")
-        assert bandwidth.expected(plan.facts(), "nccl", 0.0) == expected
+        assert bandwidth.expected(typed(plan.facts()), "nccl", 0.0) == expected
 
 
 @pytest.mark.parametrize(

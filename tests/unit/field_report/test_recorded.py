@@ -10,6 +10,7 @@ import field_reports
 import pytest
 from cluster_nodes import cluster_plan, spark
 from snapshot import assert_recorded
+from typed_plans import typed
 from verified_nodes import GIB, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
@@ -44,7 +45,7 @@ def test_the_report_of_a_pair_is_the_recorded_one() -> None:
     nodes = [{**node, "probe": PROBE} for node in pair()]
     for node in nodes:
         node["facts"]["links"] = links
-    found = report.document(plan, nodes, {}, report.Records(), "2026-11-22")
+    found = report.document(typed(plan), nodes, {}, report.Records(), "2026-11-22")
     assert (found["verification"]["findings"], found["verification"]["differences"]) == ([], [])
     assert found["verification"]["passed"] == [check.id for check in verification.CHECKS]
     assert_recorded(field_reports.FOLDER / "simulated_pair.json", json.dumps(found, indent=1, sort_keys=True) + "\n")

@@ -15,6 +15,7 @@ import yaml
 from repository import ROOT
 from run_module import program
 from run_playbook import run
+from typed_plans import typed
 from verified_nodes import Facts, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, failure, redact, report
@@ -252,7 +253,7 @@ def test_findings_and_differences_name_the_nodes_by_number() -> None:
     plan, nodes, hosts = site()
     nodes[1]["facts"]["interfaces"]["enp1s0f1np1"]["mtu"] = 1500
     nodes[1]["facts"]["packages"]["vllm"] = "0.31.0"
-    found = report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["verification"]
+    found = report.document(typed(plan), nodes, hosts, report.Records(), "2026-11-22")["verification"]
     (mtu,) = (each for each in found["findings"] if each["id"] == "rail-mtu")
     assert (mtu["severity"], mtu["node"], mtu["expected"]) == ("error", "node2", "the MTU of the netplan file")
     assert mtu["found"] == "enp1s0f1np1 has MTU 1500, but /etc/netplan/60-gb10-qsfp.yaml sets 9000"
@@ -268,11 +269,14 @@ def test_texts_of_the_checks_stay() -> None:
 def test_a_catalog_model_keeps_its_name() -> None:
     plan, nodes, hosts = site()
     plan["store"] = {"hub": "openai/gpt-oss-120b", "revision": "1"}
-    assert report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "gpt-oss-120b"
+    assert report.document(typed(plan), nodes, hosts, report.Records(), "2026-11-22")["model"] == "gpt-oss-120b"
     plan["store"] = {"hub": "nvidia/Qwen3.8-27B-NVFP4", "revision": "1"}
-    assert report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4"
+    assert report.document(typed(plan), nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4"
     plan["drafts"] = [{"hub": "z-lab/Qwen3.8-27B-DFlash2"}]
-    assert report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4-dflash2"
+    assert (
+        report.document(typed(plan), nodes, hosts, report.Records(), "2026-11-22")["model"]
+        == "qwen3.8-27b-nvfp4-dflash2"
+    )
 
 
 def test_ordinary_text_stays() -> None:

@@ -13,6 +13,7 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure
 from cluster_nodes import cluster_plan, spark
 from repository import load_yaml, read
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.action import peer_firewall as action_plugin
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
@@ -43,7 +44,7 @@ def planned(name: str, *nodes: Any) -> dict[str, Any]:
 
 def test_a_pair_lets_its_peer_in_on_both_rails() -> None:
     nodes = spark(1, "head"), spark(2, "worker")
-    head, worker = (firewall.of_plan(planned(name, *nodes)) for name in ("spark1", "spark2"))
+    head, worker = (firewall.of_plan(typed(planned(name, *nodes))) for name in ("spark1", "spark2"))
     assert {(peer["interface"], peer["address"]) for peer in head["peers"]} == {
         ("enp1s0f1np1", "10.110.0.2"),
         ("enP2p1s0f1np1", "10.110.1.2"),
@@ -58,13 +59,13 @@ def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
         spark(number, "worker" if number > 1 else "head", gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])
         for number in (1, 2, 3)
     ]
-    found = firewall.of_plan(planned("spark1", *nodes))["peers"]
+    found = firewall.of_plan(typed(planned("spark1", *nodes)))["peers"]
     assert {"interface": "enP7s7", "address": "192.168.1.12"} in found
     assert len(found) == 6, "two PCIe functions for each of two cables, and the cluster's network"
 
 
 def test_a_single_node_has_no_peer_and_an_api_of_its_own_no_client() -> None:
-    alone = firewall.of_plan(planned("spark1", spark(1, "head", gb10_api_host="127.0.0.1")))
+    alone = firewall.of_plan(typed(planned("spark1", spark(1, "head", gb10_api_host="127.0.0.1"))))
     assert (alone["peers"], alone["api_port"]) == ([], 0)
 
 
@@ -72,12 +73,14 @@ def test_mp_meets_at_the_head() -> None:
     nodes = [
         spark(number, group, gb10_distributed_executor_backend="mp") for number, group in ((1, "head"), (2, "worker"))
     ]
-    assert [firewall.of_plan(planned(name, *nodes))["peer_ports"] for name in ("spark1", "spark2")] == [
+    assert [firewall.of_plan(typed(planned(name, *nodes)))["peer_ports"] for name in ("spark1", "spark2")] == [
         {"rendezvous": 29501, "the ranks' end": 29502},
         {},
     ]
     assert (
-        firewall.of_plan(planned("spark1", spark(1, "head", gb10_distributed_executor_backend="mp")))["peer_ports"]
+        firewall.of_plan(typed(planned("spark1", spark(1, "head", gb10_distributed_executor_backend="mp"))))[
+            "peer_ports"
+        ]
         == {}
     )
 

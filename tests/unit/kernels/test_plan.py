@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import LOCK, cluster_plan, spark
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start, plan
 
@@ -39,7 +40,7 @@ def kernels(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the kernels of each node."""
     planned, problems = cluster_plan(nodes, LOCK)
     assert problems == []
-    return [plan.of_node({**planned, "node": node}) for node in planned["nodes"]]
+    return [plan.of_node(typed({**planned, "node": node})) for node in planned["nodes"]]
 
 
 def test_equal_nodes_share_their_kernels_and_others_do_not() -> None:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from json_values import nested
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
@@ -78,7 +79,7 @@ def option(argv: list[str], name: str) -> str | None:
 
 
 def test_ray_on_the_head() -> None:
-    argv = launch.ray_argv(PLAN, 100_000_000)
+    argv = launch.ray_argv(typed(PLAN), 100_000_000)
     assert argv[:4] == ["/opt/gb10/runtime/abc/bin/ray", "start", "--block", "--head"]
     assert option(argv, "address") is None
     assert (option(argv, "port"), option(argv, "ray-client-server-port")) == ("6379", "6386")
@@ -94,7 +95,7 @@ def test_ray_on_the_head() -> None:
 
 
 def test_ray_on_a_worker() -> None:
-    argv = launch.ray_argv(WORKER, 100_000_000)
+    argv = launch.ray_argv(typed(WORKER), 100_000_000)
     assert "--head" not in argv
     assert (option(argv, "address"), option(argv, "node-ip-address")) == ("10.110.0.1:6379", "10.110.0.2")
     # ray start refuses these two without --head.
@@ -107,7 +108,7 @@ def test_ray_on_a_worker() -> None:
 
 @pytest.mark.parametrize("plan", [PLAN, WORKER], ids=["head", "worker"])
 def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
-    argv = launch.ray_argv(plan, 1)
+    argv = launch.ray_argv(typed(plan), 1)
     ports = launch.ray_ports(6379, plan["node"]["head"])
     assert {name: option(argv, name) for name in ports} == {name: str(port) for name, port in ports.items()}
     assert len(set(ports.values())) == len(ports)
@@ -118,7 +119,7 @@ def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
 
 
 def test_vllm_argv() -> None:
-    assert launch.vllm_argv(PLAN) == [
+    assert launch.vllm_argv(typed(PLAN)) == [
         "/opt/gb10/runtime/abc/bin/vllm",
         "serve",
         "/srv/models/tiny",
@@ -134,7 +135,7 @@ def test_vllm_argv() -> None:
 def test_the_users_arguments_win_over_the_overrides_of_roles() -> None:
     node = {"additions": {"vllm_patch": {"flags": ["--moe-backend", "triton"]}}}
     serve = {**PLAN["serve"], "args": ["--max-num-seqs=8"], "user_args": ["--moe-backend", "marlin"]}
-    argv = launch.vllm_argv({**PLAN, "nodes": [node], "serve": serve})
+    argv = launch.vllm_argv(typed({**PLAN, "nodes": [node], "serve": serve}))
     assert argv[-5:] == ["--max-num-seqs=8", "--moe-backend", "triton", "--moe-backend", "marlin"]
 
 
@@ -145,7 +146,7 @@ def test_ranks_meet_without_ray() -> None:
     head, worker = ({**plan, "executor": "mp", "nodes": nodes} for plan in (PLAN, WORKER))
     both = ["--tensor-parallel-size=2", "--pipeline-parallel-size=1", "--distributed-executor-backend=mp", "--nnodes=2"]
     meet = ["--master-addr=10.110.0.1", "--master-port=29501"]
-    assert launch.vllm_argv(head)[3:] == [
+    assert launch.vllm_argv(typed(head))[3:] == [
         "--served-model-name=tiny",
         "--host=127.0.0.1",
         "--port=8000",
@@ -153,8 +154,14 @@ def test_ranks_meet_without_ray() -> None:
         "--node-rank=0",
         *meet,
     ]
-    assert launch.vllm_argv(worker)[3:] == ["--served-model-name=tiny", "--headless", *both, "--node-rank=1", *meet]
-    started = launch.start_argv(worker)
+    assert launch.vllm_argv(typed(worker))[3:] == [
+        "--served-model-name=tiny",
+        "--headless",
+        *both,
+        "--node-rank=1",
+        *meet,
+    ]
+    started = launch.start_argv(typed(worker))
     assert started[:5] == [
         "/usr/bin/python3",
         "-B",
@@ -162,14 +169,16 @@ def test_ranks_meet_without_ray() -> None:
         "--address=10.110.0.1",
         "--port=29502",
     ]
-    assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch.vllm_argv(worker)]
-    assert launch.start_digest(worker) == launch.start_digest(head), "the same group"
-    assert launch.start_digest(head)[:16] not in " ".join(started), "every user can read arguments"
+    assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch.vllm_argv(typed(worker))]
+    assert launch.start_digest(typed(worker)) == launch.start_digest(typed(head)), "the same group"
+    assert launch.start_digest(typed(head))[:16] not in " ".join(started), "every user can read arguments"
 
 
 def test_a_single_node_meets_nobody() -> None:
     argv = launch.vllm_argv(
-        {**PLAN, "executor": "mp", "nodes": [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]}
+        typed(
+            {**PLAN, "executor": "mp", "nodes": [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]}
+        )
     )
     assert argv[-1] == "--distributed-executor-backend=mp"
 
@@ -181,14 +190,18 @@ def test_replicas_meet_at_the_heads_address() -> None:
     common = {"nodes": nodes, "tensor_parallel_size": 1, "data_parallel_size": 2}
     meet = ["--data-parallel-size=2", "--data-parallel-size-local=1", "--data-parallel-address=10.110.0.1"]
     head, worker = ({**plan, **common, "executor": "mp"} for plan in (PLAN, WORKER))
-    assert launch.vllm_argv(head)[-4:] == [*meet, "--data-parallel-rpc-port=29501"]
-    assert launch.vllm_argv(worker)[-5:] == [*meet, "--data-parallel-rpc-port=29501", "--data-parallel-start-rank=1"]
-    assert launch.vllm_argv({**PLAN, **common})[-4:] == [*meet, "--data-parallel-backend=ray"]
-    assert not any(word.startswith("--nnodes") for word in launch.vllm_argv(worker))
+    assert launch.vllm_argv(typed(head))[-4:] == [*meet, "--data-parallel-rpc-port=29501"]
+    assert launch.vllm_argv(typed(worker))[-5:] == [
+        *meet,
+        "--data-parallel-rpc-port=29501",
+        "--data-parallel-start-rank=1",
+    ]
+    assert launch.vllm_argv(typed({**PLAN, **common}))[-4:] == [*meet, "--data-parallel-backend=ray"]
+    assert not any(word.startswith("--nnodes") for word in launch.vllm_argv(typed(worker)))
 
 
 def test_a_container_gets_what_it_needs_and_no_more() -> None:
-    assert launch.contained(INSIDE, launch.RAY, ["ray", "start"], "990:980") == [
+    assert launch.contained(typed(INSIDE), launch.RAY, ["ray", "start"], "990:980") == [
         "docker",
         "run",
         "--rm",
@@ -227,14 +240,14 @@ def test_the_entry_point_of_nvidias_images_starts_the_program() -> None:
     image = "nvcr.io/nvidia/vllm:26.10-py3"
     for name in (image, "localhost/gb10-layers:1"):
         runtime = {**INSIDE["runtime"], "image": name, "base": image}
-        argv = launch.contained({**INSIDE, "runtime": runtime}, launch.RAY, ["ray", "start"])
+        argv = launch.contained(typed({**INSIDE, "runtime": runtime}), launch.RAY, ["ray", "start"])
         assert argv[-3:] == [name, "ray", "start"]
         assert option(argv, "entrypoint") is None
 
 
 def contained(unit: str = launch.VLLM, **changes: Any) -> list[str]:
     """Return the argv of a container, with changes to its plan."""
-    return launch.contained({**INSIDE, **changes}, unit, ["vllm", "serve", "x"], "990:980")
+    return launch.contained(typed({**INSIDE, **changes}), unit, ["vllm", "serve", "x"], "990:980")
 
 
 def test_podman_has_its_own_words_for_gpus_and_cgroups() -> None:
@@ -289,13 +302,13 @@ def test_a_model_of_a_hub_is_not_mounted() -> None:
 
 
 def test_no_container_runs_as_root() -> None:
-    assert option(launch.contained(INSIDE, launch.VLLM, ["vllm"]), "user") == "65534:65534"
-    assert option(launch.look_argv(INSIDE, ["python3"]), "user") == "65534:65534"
+    assert option(launch.contained(typed(INSIDE), launch.VLLM, ["vllm"]), "user") == "65534:65534"
+    assert option(launch.look_argv(typed(INSIDE), ["python3"]), "user") == "65534:65534"
 
 
 def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
     given = ["--user=root", "--network=host", "--env=HOME=/root"]
-    argv = launch.look_argv({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}}, ["python3"])
+    argv = launch.look_argv(typed({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}}), ["python3"])
     assert set(given) <= set(argv)
     assert (option(argv, "user"), option(argv, "network"), option(argv, "env")) == (
         "65534:65534",
@@ -320,7 +333,7 @@ def test_the_plan_names_the_image() -> None:
     node = {**INSIDE["node"], "foreseen": {}, "capability": "", "interface": "", "secrets": [], "packages": {}}
     parts = {"nccl": {"build": False, "why": []}, "build": {"state": "off", "why": []}}
     said = plan_text.lines(
-        {**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "label": "", **parts}, 1
+        typed({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "label": "", **parts}), 1
     )
     assert f"in containers of {IMAGE}, run by docker" in said
 
@@ -329,18 +342,18 @@ def test_ranks_in_containers_start_and_end_together() -> None:
     nodes = [{**INSIDE["node"], "name": name, "head": name == "spark1"} for name in ("spark1", "spark2")]
     plan = {**INSIDE, "executor": "mp", "nodes": nodes, "node": nodes[1]}
     native = {**plan, "runtime": PLAN["runtime"]}
-    argv = launch.start_argv(plan, "990:980")
+    argv = launch.start_argv(typed(plan), "990:980")
     inner = argv[argv.index("--") + 1 :]
-    assert inner == launch.contained(plan, launch.VLLM, launch.vllm_argv(plan), "990:980")
-    assert launch.vllm_argv(plan)[0] == "vllm"
-    assert launch.start_digest(plan) != launch.start_digest(native), "ranks of two runtimes never meet"
+    assert inner == launch.contained(typed(plan), launch.VLLM, launch.vllm_argv(typed(plan)), "990:980")
+    assert launch.vllm_argv(typed(plan))[0] == "vllm"
+    assert launch.start_digest(typed(plan)) != launch.start_digest(typed(native)), "ranks of two runtimes never meet"
 
 
 @pytest.mark.parametrize(
     "argv",
     [
-        launch.ray_argv(PLAN, 1, ["--num-gpus=4"]),
-        launch.vllm_argv({**PLAN, "serve": {"args": ["--num-gpus=2"], "user_args": ["--num-gpus=4"]}}),
+        launch.ray_argv(typed(PLAN), 1, ["--num-gpus=4"]),
+        launch.vllm_argv(typed({**PLAN, "serve": {"args": ["--num-gpus=2"], "user_args": ["--num-gpus=4"]}})),
     ],
     ids=["ray", "vllm"],
 )
@@ -542,7 +555,7 @@ def test_all_bad_variables_are_named() -> None:
 
 
 def test_a_client_in_a_container() -> None:
-    argv = launch.client_argv(INSIDE, "gb10-smoke", ["KEY"], ["vllm", "bench"], "990:980")
+    argv = launch.client_argv(typed(INSIDE), "gb10-smoke", ["KEY"], ["vllm", "bench"], "990:980")
     assert argv[:6] == ["docker", "run", "--rm", "--pull=never", "--name=gb10-smoke", "--cap-drop=ALL"]
     assert (option(argv, "user"), option(argv, "network"), option(argv, "gpus"), option(argv, "entrypoint")) == (
         "990:980",
@@ -556,15 +569,15 @@ def test_a_client_in_a_container() -> None:
         "--mount=type=bind,source=/srv/models/tiny,target=/srv/models/tiny,readonly",
         "--mount=type=bind,source=/var/lib/gb10,target=/var/lib/gb10",
     ]
-    without = launch.client_argv({**INSIDE, "stack": {"device": "cpu"}, "model": "org/model"}, "x", [], ["vllm"])
+    without = launch.client_argv(typed({**INSIDE, "stack": {"device": "cpu"}, "model": "org/model"}), "x", [], ["vllm"])
     assert (option(without, "gpus"), option(without, "user")) == (None, "65534:65534")
     assert len([word for word in without if word.startswith("--mount=")]) == 1
-    assert launch.client_argv(PLAN, "x", [], ["vllm"]) == ["vllm"]
+    assert launch.client_argv(typed(PLAN), "x", [], ["vllm"]) == ["vllm"]
 
 
 def test_only_a_look_that_needs_the_gpu_gets_it() -> None:
-    assert option(launch.look_argv(INSIDE, ["python3"], gpu=True), "gpus") == "all"
-    assert option(launch.look_argv(INSIDE, ["python3"]), "gpus") is None
+    assert option(launch.look_argv(typed(INSIDE), ["python3"], gpu=True), "gpus") == "all"
+    assert option(launch.look_argv(typed(INSIDE), ["python3"]), "gpus") is None
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from filters import FILTERS
 from packed import install
 from repository import ROOT, load_yaml, read
 from run_module import program
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -39,18 +40,18 @@ def found(**changes: Any) -> gates.Found:
     """Return an observation of the plan's head with all gates open."""
     interfaces = {
         link["interface"]: {"mtu": link["mtu"], "addresses": [f"{link['address']}/24"]}
-        for link in gates.settings(plan(0), True)["links"]
+        for link in gates.settings(typed(plan(0)), True)["links"]
     }
     return replace(gates.Found(interfaces, (), "", (), 120 * GIB, 128 * GIB, 0.0), **changes)
 
 
 def places(**changes: Any) -> list[str]:
-    given = {**gates.settings(plan(0), True), "memory": 100 * GIB}
+    given = {**gates.settings(typed(plan(0)), True), "memory": 100 * GIB}
     return [problem.path for problem in gates.problems(given, found(**changes))]
 
 
 def test_the_settings_follow_the_plan() -> None:
-    head, worker = (gates.settings(plan(index), True) for index in (0, 1))
+    head, worker = (gates.settings(typed(plan(index)), True) for index in (0, 1))
     assert head["links"] == [
         {"interface": "enp1s0f1np1", "address": "10.110.0.1", "mtu": 9000},
         {"interface": "enP2p1s0f1np1", "address": "10.110.1.1", "mtu": 9000},
@@ -70,21 +71,21 @@ def test_the_settings_follow_the_plan() -> None:
 
 def test_a_single_node_waits_for_no_link() -> None:
     node = {**PLAN["nodes"][0], "rails": [], "interface": "enP7s7", "address": "192.168.1.11"}
-    assert gates.settings(plan(0, node=node, nodes=[node]), True)["links"] == []
+    assert gates.settings(typed(plan(0, node=node, nodes=[node])), True)["links"] == []
     beside = {**node, "name": "spark2", "address": "192.168.1.12", "head": False}
-    links = gates.settings(plan(0, node=node, nodes=[node, beside]), True)["links"]
+    links = gates.settings(typed(plan(0, node=node, nodes=[node, beside])), True)["links"]
     assert links == [{"interface": "enP7s7", "address": "192.168.1.11", "mtu": 0}]
 
 
 def test_without_ray_each_rank_waits_for_the_kernel_of_its_peers_only() -> None:
-    worker = gates.settings(plan(1, executor="mp", stack={**PLAN["stack"], "device": "cpu"}), False)
+    worker = gates.settings(typed(plan(1, executor="mp", stack={**PLAN["stack"], "device": "cpu"})), False)
     assert {(peer["port"], peer["listens"]) for peer in worker["peers"]["gb10-vllm"]} == {(29501, False)}
     assert (worker["gpu"], worker["drop_caches"]) == (False, False)
 
 
 def test_a_worker_waits_for_the_head_and_not_for_other_workers() -> None:
     third = {**PLAN["nodes"][1], "name": "spark3", "address": "10.110.0.3"}
-    worker = gates.settings({**plan(1), "nodes": [*PLAN["nodes"], third]}, True)
+    worker = gates.settings(typed({**plan(1), "nodes": [*PLAN["nodes"], third]}), True)
     assert {peer["name"] for peer in worker["peers"]["gb10-ray"]} == {"spark1"}
 
 
@@ -92,7 +93,7 @@ def test_libraries_of_the_ranks_are_gates() -> None:
     library = "/opt/gb10/nccl/a/libnccl.so.2"
     addition = {"files": {library: "0" * 64, "vllm/config.py": "1" * 64}, "environment": {}, "flags": []}
     node = {**PLAN["nodes"][0], "additions": {"nccl_sm121_build": addition}}
-    assert gates.settings({**PLAN, "node": node}, True)["libraries"] == [library]
+    assert gates.settings(typed({**PLAN, "node": node}), True)["libraries"] == [library]
 
 
 def test_open_gates_have_no_problem() -> None:
@@ -129,7 +130,7 @@ def test_open_gates_have_no_problem() -> None:
     ids=["interface", "mtu", "address", "gpu", "nccl", "peer", "memory"],
 )
 def test_each_closed_gate_is_named_with_the_fix(changes: dict[str, Any], place: str, text: str) -> None:
-    given = {**gates.settings(plan(0), True), "memory": 100 * GIB}
+    given = {**gates.settings(typed(plan(0)), True), "memory": 100 * GIB}
     problem = gates.problems(given, found(**changes))[0]
     assert problem.path == place
     assert text in str(problem)
@@ -329,7 +330,13 @@ def test_it_waits_for_a_peer_that_boots(
 ) -> None:
     port = listener.getsockname()[1]
     peer = {"name": "spark2", "address": "127.0.0.1", "port": port, "listens": True}
-    given = {**gates.settings(plan(0), True), "links": [], "gpu": False, "peers": {"gb10-vllm": [peer]}, "memory": 0}
+    given = {
+        **gates.settings(typed(plan(0)), True),
+        "links": [],
+        "gpu": False,
+        "peers": {"gb10-vllm": [peer]},
+        "memory": 0,
+    }
     answered = iter([False, False, True])
     monkeypatch.setattr(io_gates, "answers", lambda _peer: next(answered))
     assert io_gates.wait(given, "gb10-vllm", pause=0) == ""

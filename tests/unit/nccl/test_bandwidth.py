@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from repository import ROOT
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth as nccl_bandwidth
 
@@ -44,7 +45,7 @@ def result(*numbers: float, collective: str = "all_reduce") -> Data:
 
 
 def test_together_and_each_device_alone_with_every_nodes_own_name_of_it() -> None:
-    runs = nccl_bandwidth.runs(plan("pair", node=1), "nccl", 8471)
+    runs = nccl_bandwidth.runs(typed(plan("pair", node=1)), "nccl", 8471)
     assert [run["name"] for run in runs] == ["together", "rocep1s0f0", "roceP2p1s0f0"]
     assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == [
         "rocep1s0f1,roceP2p1s0f1",
@@ -65,13 +66,13 @@ def test_together_and_each_device_alone_with_every_nodes_own_name_of_it() -> Non
 
 
 def test_whole_names_stay_whole_and_exclusions_together() -> None:
-    runs = nccl_bandwidth.runs(plan("pair", ("=a,b", "=c,d"), node=1), "nccl", 8471)
+    runs = nccl_bandwidth.runs(typed(plan("pair", ("=a,b", "=c,d"), node=1)), "nccl", 8471)
     assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == ["=c,d", "=c", "=d"]
-    assert len(nccl_bandwidth.runs(plan("pair", ("^a,b", "^a,b")), "nccl", 8471)) == 1
+    assert len(nccl_bandwidth.runs(typed(plan("pair", ("^a,b", "^a,b"))), "nccl", 8471)) == 1
 
 
 def test_what_no_library_reads_is_not_shown() -> None:
-    assert "secret" not in str(nccl_bandwidth.runs(plan("pair"), "nccl", 8471))
+    assert "secret" not in str(nccl_bandwidth.runs(typed(plan("pair")), "nccl", 8471))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_what_no_library_reads_is_not_shown() -> None:
     ],
 )
 def test_only_together_where_a_device_alone_says_nothing(given: Data, backend: str) -> None:
-    assert [run["name"] for run in nccl_bandwidth.runs(given, backend, 8471)] == ["together"]
+    assert [run["name"] for run in nccl_bandwidth.runs(typed(given), backend, 8471)] == ["together"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,7 @@ def test_only_together_where_a_device_alone_says_nothing(given: Data, backend: s
     ],
 )
 def test_what_is_expected(shape: str, devices: str, backend: str, wanted: float, least: float) -> None:
-    assert nccl_bandwidth.expected(plan(shape, (devices, devices)), backend, wanted) == least
+    assert nccl_bandwidth.expected(typed(plan(shape, (devices, devices))), backend, wanted) == least
 
 
 def test_the_largest_message_is_judged() -> None:

@@ -13,6 +13,7 @@ import pytest
 from cluster_nodes import cluster_plan, spark
 from rendered_units import rendered
 from repository import ROOT, read
+from typed_plans import typed, typed_node
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
@@ -105,7 +106,7 @@ def test_no_unit_names_a_variable_of_a_user_or_its_value(units: dict[str, str]) 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_each_rank_gets_its_variables_from_the_gates(units: dict[str, str], variant: str) -> None:
     for plan in planned(variant):
-        assert overrides.rank_environment(plan["node"]).items() >= ATTACK.items()
+        assert overrides.rank_environment(typed_node(plan["node"])).items() >= ATTACK.items()
         for unit in ("gb10-ray", "gb10-vllm"):
             text = units[f"{variant} {plan['node']['name']} {unit}"]
             (start,) = values(text, "ExecStart")
@@ -123,12 +124,12 @@ def test_each_rank_gets_its_variables_from_the_gates(units: dict[str, str], vari
 def test_a_command_of_a_transient_unit_has_the_ranks_file_only_as_their_user() -> None:
     (plan, _worker) = planned("native mp")
     settings = benchmark.Settings("quick", [1], [1], 1, 1, 60)
-    words = benchmark.command(plan, benchmark.Run(1, 1, 1, 1), settings)
+    words = benchmark.command(typed(plan), benchmark.Run(1, 1, 1, 1), settings)
     assert "--uid=gb10" in words and any("EnvironmentFile" in word for word in words)
     (plan, _worker) = planned("docker mp")
     assert not [
         word
-        for word in benchmark.command(plan, benchmark.Run(1, 1, 1, 1), settings)
+        for word in benchmark.command(typed(plan), benchmark.Run(1, 1, 1, 1), settings)
         if "EnvironmentFile" in word or "--setenv" in word
     ]
 

@@ -13,6 +13,7 @@ import pytest
 import start_logs
 from launches import PLAN, UNIT, put, record, runtime, with_arguments
 from run_module import program, run_module
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import API_KEY
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
@@ -186,7 +187,8 @@ def earlier(folder: str) -> Path:
     path = Path(folder).parent / "last_good.json"
     path.parent.mkdir(parents=True)
     path.write_text(
-        json.dumps({"start": records.start(PLAN), "files": {**launches.files("unit\n"), **SECRETS}}), encoding="utf-8"
+        json.dumps({"start": records.start(typed(PLAN)), "files": {**launches.files("unit\n"), **SECRETS}}),
+        encoding="utf-8",
     )
     return path
 
@@ -194,7 +196,7 @@ def earlier(folder: str) -> Path:
 def test_the_record_of_an_earlier_release_is_read_and_converted(folder: str) -> None:
     old = earlier(folder)
     store = io_record.read(folder)
-    assert store.of_current is not None and store.of_current.content["start"] == records.start(PLAN)
+    assert store.of_current is not None and store.of_current.content["start"] == records.start(typed(PLAN))
     assert io_record.wanted(store, store.of_current)[KEY] == SECRETS[KEY]
     assert not Path(folder).exists()
     save(folder, NEW)
@@ -269,7 +271,7 @@ def test_a_patched_file_that_changed_is_missing(tmp_path: Path) -> None:
 def content(folder: str) -> dict[str, Any]:
     """Return the content of a launch on this machine, as the role makes it."""
     launch = run_module("launch_record_info", {"folder": folder})["launch"]
-    return records.content(PLAN, {"spark1": launch, "spark2": launch})
+    return records.content(typed(PLAN), {"spark1": launch, "spark2": launch})
 
 
 def test_the_modules_record_select_and_compare(folder: str) -> None:

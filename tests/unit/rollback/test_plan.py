@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from filters import FILTERS
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
-GOOD = record.start(PLAN)
+GOOD = record.start(typed(PLAN))
 
 
 def test_a_start_is_the_same_on_every_node() -> None:
@@ -39,7 +40,7 @@ def test_a_start_is_the_same_on_every_node() -> None:
 def test_a_start_from_anything_else_is_another(change: Any) -> None:
     plan = copy.deepcopy(PLAN)
     change(plan)
-    assert record.start(plan)["id"] != GOOD["id"]
+    assert record.start(typed(plan))["id"] != GOOD["id"]
 
 
 def node(

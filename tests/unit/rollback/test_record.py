@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
 from launches import PLAN, UNIT, record, with_arguments
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
@@ -167,7 +168,7 @@ def test_no_value_raises_anything_but_the_records_own_error(
 
 def test_the_record_of_an_earlier_release_loses_its_secrets() -> None:
     files = {**launches.files("unit\n"), "/etc/gb10/tls/api.key": {"text": "SECRET", "mode": 0o600}}
-    start = records.start(PLAN)
+    start = records.start(typed(PLAN))
     found = records.earlier({"start": start, "files": files})
     assert (found.content["start"], found.content["plan"], list(found.files)) == (start, {}, list(launches.files("")))
     assert "SECRET" not in records.text(found)
@@ -292,11 +293,12 @@ LAUNCH: dict[str, Any] = {"files": {}, "secret_files": [], "driver": "580.95", "
 )
 def test_the_launch_of_a_node_has_its_form_before_it_is_part_of_every_record(changes: dict[str, Any]) -> None:
     with pytest.raises(RecordError):
-        records.content(PLAN, {"spark1": LAUNCH, "spark2": {**LAUNCH, **changes}})
+        records.content(typed(PLAN), {"spark1": LAUNCH, "spark2": {**LAUNCH, **changes}})
 
 
 def test_the_launch_of_a_node_replaces_no_other_part() -> None:
     found = records.content(
-        PLAN, {"spark1": LAUNCH, "spark2": {**LAUNCH, "head": True, "additions": {"x": 1}, "address": "198.51.100.9"}}
+        typed(PLAN),
+        {"spark1": LAUNCH, "spark2": {**LAUNCH, "head": True, "additions": {"x": 1}, "address": "198.51.100.9"}},
     )
-    assert found == records.content(PLAN, dict.fromkeys(("spark1", "spark2"), LAUNCH))
+    assert found == records.content(typed(PLAN), dict.fromkeys(("spark1", "spark2"), LAUNCH))

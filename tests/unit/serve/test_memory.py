@@ -10,6 +10,7 @@ import pytest
 from cluster_nodes import Node, cluster_plan, mistakes, spark
 from repository import ROOT
 from snapshot import assert_recorded
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES
@@ -86,7 +87,7 @@ def test_the_table_of_the_documentation_is_the_plans() -> None:
 def test_a_knob_lowers_the_planned_memory(model: str, count: int, knob: str) -> None:
     default, changed = planned(model, count), planned(model, count, **KNOBS[knob][count - 1])
     assert needed(changed) < needed(default)
-    argv = launch.vllm_argv({**changed, "node": changed["nodes"][0]})
+    argv = launch.vllm_argv(typed({**changed, "node": changed["nodes"][0]}))
     shares = [word.partition("=")[2] for word in argv if "utilization" in word]
     # One share is passed, and it is not below the planned memory, which must be free at the start.
     assert [float(share) * MEMORY >= needed(changed) for share in shares] == [True]

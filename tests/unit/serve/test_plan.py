@@ -12,6 +12,7 @@ from cluster_nodes import Node, cluster_plan, mistakes, spark
 from plans import MEMORY, SHAPES, argv, inputs, without_own_arguments
 from repository import ROOT
 from snapshot import assert_recorded
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -72,7 +73,7 @@ def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shap
 def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     plan, problems = cluster_plan(sparks(2, gb10_model="openai/gpt-oss-120b"), LOCKS["current"])
     assert problems == []
-    text = "\n".join(plan_text.lines(plan, 1 << 30)) + "\n"
+    text = "\n".join(plan_text.lines(typed(plan), 1 << 30)) + "\n"
     assert_recorded(SNAPSHOT, text)
     # The findings come before the commands, and the answer last.
     assert (
@@ -87,7 +88,7 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     script = commands.replace("\n  /opt/gb10/runtime", "\necho /opt")
     ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[1] for line in ran] == ["start", "serve"]
-    assert ran[1].split()[2:] == launch.vllm_argv({**plan, "node": plan["nodes"][0]})[2:]
+    assert ran[1].split()[2:] == launch.vllm_argv(typed({**plan, "node": plan["nodes"][0]}))[2:]
 
 
 FASTER = (

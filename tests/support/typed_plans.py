@@ -1,0 +1,45 @@
+"""The recorded plan of two Sparks with changes, as the core reads it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
+    Container,
+    Environment,
+    Plan,
+    PlannedNode,
+)
+
+_RECORDED = json.loads((Path(__file__).parents[1] / "unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
+_NODE = _RECORDED["nodes"][0]
+
+
+def typed(changes: Mapping[str, Any]) -> Plan:
+    """Return the plan with changes. Parts without a change are those of two Sparks."""
+    return load.plan(_merged(Plan, {**_RECORDED, "node": _NODE}, changes))
+
+
+def typed_node(changes: Mapping[str, Any]) -> PlannedNode:
+    """Return the first node with changes."""
+    return load.load(PlannedNode, _merged(PlannedNode, _NODE, changes), "node")
+
+
+def _merged(kind: Any, recorded: Any, changes: Any) -> Any:
+    if kind == Container | Environment:
+        kind = Environment if changes.get("kind", recorded["kind"]) == "native" else Container
+    for each in get_args(kind):
+        if is_dataclass(each) and changes:
+            kind = each
+    if isinstance(changes, list | tuple) and get_args(kind)[:1] == (PlannedNode,):
+        return [_merged(PlannedNode, _NODE, each) for each in changes]
+    if not is_dataclass(kind) or not isinstance(changes, Mapping):
+        return changes
+    hints, recorded = get_type_hints(kind), recorded or {}
+    known = {each.name: recorded[each.name] for each in fields(kind) if each.name in recorded}
+    return known | {name: _merged(hints.get(name), recorded.get(name), value) for name, value in changes.items()}
