@@ -29,13 +29,14 @@ from typing import Any
 
 from adhoc import ROOT, URL, conclude, gpus, server
 
-sys.path.insert(0, str(ROOT / ".collections"))
+sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests/support")]
+
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_golden, parse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Bounds, Identity
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
-from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 #: The defaults of the role golden.
 BOUNDS = Bounds(tie=0.5, distance=0.25, perplexity_change=0.1, perplexity=100.0, strict=False)
@@ -132,11 +133,11 @@ def benchmark(python: str, model: Path, run: plan.Run) -> dict[str, Any]:
         "api": {"url": URL},
         "served_model_name": "moe",
         "model": str(model),
-        "api_tls": False,
+        "api_tls": {},
         "serve": {"args": [], "user_args": []},
         "runtime": {"kind": "native", "path": "."},
     }
-    _vllm, *client = plan.client(load.plan(given), run, 1)
+    _vllm, *client = plan.client(typed(given), run, 1)
     script = 'folder=$(mktemp -d) && "$@" --result-dir=$folder >&2 && cat $folder/result.json'
     command = ["sh", "-c", script, "sh", python, "-m", "vllm.entrypoints.cli.main", *client]
 

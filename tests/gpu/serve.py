@@ -43,7 +43,7 @@ sys.path.insert(0, str(ROOT / ".collections"))
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan, PlannedNode
 
 #: Tokens of a measured answer, the number of measurements, and Ray's object store in bytes.
 DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
@@ -260,8 +260,10 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
     result = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         sys.exit(f"the plan of {case.name} failed:\n{result.stdout}{result.stderr}")
-    plan: dict[str, Any] = json.loads(target.read_text(encoding="utf-8"))
-    runtime = Path(plan["runtime"]["path"])
+    plan = load.plan(json.loads(target.read_text(encoding="utf-8")))
+    if not isinstance(plan.runtime, Environment):
+        sys.exit(f"the plan of {case.name} has no environment")
+    runtime = Path(plan.runtime.path)
     runtime.parent.mkdir(parents=True, exist_ok=True)
     if not runtime.exists():
         runtime.symlink_to(options.runtime.resolve())
@@ -270,17 +272,13 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
         ("nccl_sm121_build", nccl.get("addition", {})),
     ):
         if "flags" in addition:
-            plan = overrides.merge(
-                load.plan(plan), role, {entry.name: {"runtime": str(runtime), **addition} for entry in there}
-            )
+            plan = overrides.merge(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
     return plan
 
 
-def server(plan: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
+def server(plan: Plan, node: PlannedNode) -> list[str]:
     """Return vLLM's argv without the check of the API key, whose files the role vllm_serve installs."""
-    return [
-        word for word in launch.vllm_argv(load.plan({**plan, "node": node})) if not word.startswith("--middleware=")
-    ]
+    return [word for word in launch.vllm_argv(plan.at(node)) if not word.startswith("--middleware=")]
 
 
 def serve(
@@ -292,7 +290,7 @@ def serve(
 ) -> None:
     """Launch the plan's processes on each host, query the model, and stop them."""
     plan = planned(case, there, options, nccl)
-    names = {entry["name"]: entry for entry in plan["nodes"]}
+    names = {entry.name: entry for entry in plan.nodes}
     token = options.folder / "ray.token"
     token.write_text("0" * 64, encoding="ascii")
     token.chmod(0o600)
@@ -300,22 +298,17 @@ def serve(
     def environment(host: Host) -> dict[str, str]:
         # The same as in the units.
         ray = (
-            {"RAY_ADDRESS": f"{plan['head']['address']}:{plan['ray_port']}", "RAY_AUTH_TOKEN_PATH": str(token)}
-            if plan["executor"] == "ray"
+            {"RAY_ADDRESS": f"{plan.head.address}:{plan.ray_port}", "RAY_AUTH_TOKEN_PATH": str(token)}
+            if plan.executor == "ray"
             else {}
         )
         cache = {"VLLM_CACHE_ROOT": str(options.folder / "cache"), "HOME": str(options.folder / "home")}
-        return (
-            host.environment()
-            | cache
-            | overrides.rank_environment(load.load(PlannedNode, names[host.name], "node"))
-            | ray
-        )
+        return host.environment() | cache | overrides.rank_environment(names[host.name]) | ray
 
     began, logs = time.monotonic(), []
     head = there[0]
     case.argv = [word.replace(str(options.folder), "FOLDER") for word in server(plan, names[head.name])]
-    case.environment = overrides.rank_environment(load.load(PlannedNode, names[head.name], "node"))
+    case.environment = overrides.rank_environment(names[head.name])
     with contextlib.ExitStack() as stack:
 
         def start(host: Host, argv: list[str], what: str) -> subprocess.Popen[bytes]:
@@ -323,17 +316,14 @@ def serve(
             return stack.enter_context(running(host, argv, environment(host), logs[-1]))
 
         processes = []
-        if plan["executor"] == "ray":
-            processes = [
-                start(host, launch.ray_argv(load.plan({**plan, "node": names[host.name]}), OBJECT_STORE), "ray")
-                for host in there
-            ]
-            expected = [f"--expect={entry['name']}={entry['address']}" for entry in plan["nodes"]]
+        if plan.executor == "ray":
+            processes = [start(host, launch.ray_argv(plan.at(names[host.name]), OBJECT_STORE), "ray") for host in there]
+            expected = [f"--expect={entry.name}={entry.address}" for entry in plan.nodes]
             waiter = [sys.executable, str(ROOT / "plugins/module_utils/launch/io_ray.py"), "--timeout=180", *expected]
             subprocess.run([*head.prefix, *waiter], env=environment(head), check=True)
-        for host in there if plan["executor"] == "mp" and len(there) > 1 else [head]:
+        for host in there if plan.executor == "mp" and len(there) > 1 else [head]:
             processes.append(start(host, server(plan, names[host.name]), "vllm"))
-        url = f"http://{plan['api_host']}:{plan['api_port']}"
+        url = f"http://{plan.api_host}:{plan.api_port}"
         try:
             while not healthy(url):
                 if ended := [str(process.args) for process in processes if process.poll() is not None]:
