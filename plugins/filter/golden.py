@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data
 
 
 def golden_path(plan: Fact, directory: str) -> str:
     """Return the path of the planned model's record on the controller."""
     from ansible_collections.gb10.cluster.plugins.module_utils.golden import record
 
-    return record.file(typed_plan(plan), str(directory))
+    return record.file(record.served(plain_data(plan)), str(directory))
 
 
 def golden_record_info(content: str | None, path: str, plan: Fact) -> dict[str, str]:
@@ -27,12 +27,12 @@ def golden_record_info(content: str | None, path: str, plan: Fact) -> dict[str, 
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, report
     from ansible_collections.gb10.cluster.plugins.module_utils.golden import checks, record
 
-    planned = typed_plan(plan)
-    found = checks.arguments(planned)
+    server = record.served(plain_data(plan))
+    found = checks.arguments(server)
     prompts = ""
     try:
         if content is not None:
-            prompts = record.prompts(record.read(str(content), str(path), record.identity(planned)))
+            prompts = record.prompts(record.read(str(content), str(path), server.identity))
     except ProblemsError as error:
         found = [*error.problems, *found]
     return {"problem": report(found) if found else "", "prompts": prompts}
@@ -58,7 +58,7 @@ def golden_verdict(
         plain_data(run),
         None if content is None else str(content),
         schema.Bounds(**limits),
-        record.identity(typed_plan(plan)),
+        record.served(plain_data(plan)).identity,
         str(date),
         str(path),
         bool(renew),

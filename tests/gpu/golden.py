@@ -29,7 +29,8 @@ from typing import Any
 
 from adhoc import ROOT, URL, conclude, gpus, server
 
-sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests/support")]
+sys.path.insert(0, str(ROOT / ".collections"))
+sys.path.insert(0, str(ROOT / "tests/support"))
 
 from typed_plans import typed
 

@@ -18,11 +18,18 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
 
 _RECORDED = json.loads((Path(__file__).parents[1] / "unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
 _NODE = _RECORDED["nodes"][0]
+#: Values that neither the recorded plan nor a test has.
+_BLANK: Mapping[Any, Any] = {str: "", int: 0, bool: False}
 
 
 def typed(changes: Mapping[str, Any]) -> Plan:
     """Return the plan with changes. Parts without a change are those of two Sparks."""
     return load.plan(_merged(Plan, {**_RECORDED, "node": _NODE}, changes))
+
+
+def fact(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fact gb10_plan with changes."""
+    return typed(changes).facts()
 
 
 def typed_node(changes: Mapping[str, Any]) -> PlannedNode:
@@ -33,13 +40,12 @@ def typed_node(changes: Mapping[str, Any]) -> PlannedNode:
 def _merged(kind: Any, recorded: Any, changes: Any) -> Any:
     if kind == Container | Environment:
         kind = Environment if changes.get("kind", recorded["kind"]) == "native" else Container
-    for each in get_args(kind):
-        if is_dataclass(each) and changes:
-            kind = each
-    if isinstance(changes, list | tuple) and get_args(kind)[:1] == (PlannedNode,):
-        return [_merged(PlannedNode, _NODE, each) for each in changes]
+    if type(None) in get_args(kind) and changes:
+        kind = next((each for each in get_args(kind) if is_dataclass(each)), kind)
+    if isinstance(changes, list | tuple) and (inner := get_args(kind)) and is_dataclass(inner[0]):
+        return [_merged(inner[0], _NODE if inner[0] is PlannedNode else {}, each) for each in changes]
     if not is_dataclass(kind) or not isinstance(changes, Mapping):
         return changes
     hints, recorded = get_type_hints(kind), recorded or {}
-    known = {each.name: recorded[each.name] for each in fields(kind) if each.name in recorded}
+    known = {each.name: recorded.get(each.name, _BLANK.get(hints[each.name], {})) for each in fields(kind)}
     return known | {name: _merged(hints.get(name), recorded.get(name), value) for name, value in changes.items()}

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import table
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Served
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 _OPTION = "--max-logprobs"
 
 
-def arguments(plan: Plan) -> list[Problem]:
+def arguments(server: Served) -> list[Problem]:
     """Return a problem if the planned server refuses the requests: it generates no tokens, or returns fewer
     log-probabilities."""
-    if plan.kind != "generate":
-        found = f"the model is of the kind {plan.kind}, which generates no tokens"
+    if server.kind != "generate":
+        found = f"the model is of the kind {server.kind}, which generates no tokens"
         fix = "remove golden_record, or use another model; the smoke test verifies its vectors or scores"
         return [
             Problem("gb10_model", found, "a model of the kind generate, because golden answers consist of tokens", fix)
         ]
-    words = [*plan.serve.args, *plan.serve.user_args]
     # The planner reports invalid arguments.
-    values, _problems = vllm_release.parse(words, plan.stack.vllm)
+    values, _problems = vllm_release.parse(server.args, server.vllm)
     given = str(values.get(_OPTION, ""))
     # vLLM's default is 20, and -1 is no limit. It refuses another text than a number.
     if not given.isdigit() or int(given) >= table.TOP:

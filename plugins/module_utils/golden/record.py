@@ -16,24 +16,25 @@ from typing import Any, NoReturn
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import parse
-from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Identity, Record
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Identity, Record, Served
 
 _FORMAT = 1
 _RENEW = "restore the file from version control, or renew it: playbooks/golden.yml -e golden_record=true"
 
 
-def identity(plan: Plan) -> Identity:
-    """Return the planned model's identity, from the fact gb10_plan."""
-    store = plan.store
-    return Identity((store and store.hub) or plan.model, store.revision if store else "", plan.quantization)
+def served(fact: Mapping[str, Any]) -> Served:
+    """Return the server of the fact gb10_plan. A rollback sets it from a launch record."""
+    store, serve = fact["store"], fact["serve"]
+    identity = Identity(store.get("hub") or fact["model"], store.get("revision", ""), fact["quantization"])
+    args = [*serve["args"], *serve["user_args"]]
+    return Served(identity, fact["kind"], fact["served_model_name"], fact["stack"]["vllm"], args)
 
 
-def file(plan: Plan, directory: str) -> str:
-    """Return the path of the planned model's record: served name and revision, or a digest of the model's path."""
-    wanted = identity(plan)
+def file(server: Served, directory: str) -> str:
+    """Return the path of a model's record: served name and revision, or a digest of the model's path."""
+    wanted = server.identity
     mark = wanted.revision or hashlib.sha256(wanted.model.encode()).hexdigest()[:12]
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{plan.served_model_name}-{mark}")
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{server.name}-{mark}")
     return f"{directory}/{name}.json"
 
 

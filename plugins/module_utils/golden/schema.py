@@ -54,6 +54,17 @@ class Identity:
 
 
 @dataclass(frozen=True)
+class Served:
+    """The server of a plan, or of a launch record, which has a part of one. ``args``: of ``vllm serve``."""
+
+    identity: Identity
+    kind: str
+    name: str
+    vllm: str
+    args: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Record:
     """The accepted run of a model. ``date``: of the record, YYYY-MM-DD."""
 

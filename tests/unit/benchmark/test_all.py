@@ -131,7 +131,13 @@ class Cluster:
     def play(self, *models: str, confirmed: bool = True, arguments: tuple[str, ...] = (), **variables: Any) -> Run:
         """Run the role for these models."""
         plan = copy.deepcopy(PLAN)
-        plan["serve"]["expected"] = {"context": 0, "max_num_seqs": 0, "tokens_per_second": 0.0, "published": []}
+        plan["serve"]["expected"] = {
+            "context": 0,
+            "max_num_seqs": 0,
+            "tokens_per_second": 0.0,
+            "speculative": False,
+            "published": [],
+        }
         plan["root"] = str(self.folder / "opt")
         given = {"plan": plan, "measured": MEASURED, "benchmark_all_file": str(self.file), **variables}
         given |= {"benchmark_all_models": list(models), "benchmark_all_confirmed": confirmed}

@@ -23,7 +23,13 @@ GIB = 1 << 30
 
 def plan(model: str = "/srv/models/a", **changes: Any) -> dict[str, Any]:
     found = copy.deepcopy(SNAPSHOT)
-    found["serve"]["expected"] = {"context": 8192, "max_num_seqs": 8, "tokens_per_second": 50.0, "published": []}
+    found["serve"]["expected"] = {
+        "context": 8192,
+        "max_num_seqs": 8,
+        "tokens_per_second": 50.0,
+        "speculative": False,
+        "published": [],
+    }
     found["serve"]["needs"] = {"spark1": 60 * GIB, "spark2": 60 * GIB}
     return {**found, "node": found["nodes"][0], "model": model, **changes}
 

@@ -85,7 +85,13 @@ def vllm() -> Iterator[Server]:
 def plan(folder: Path, url: str, keyed: bool) -> dict[str, Any]:
     """Return the plan of a single node whose runtime has the fake vLLM."""
     head = {**SNAPSHOT["nodes"][0], "name": "spark1"}
-    expected = {"context": 131072, "max_num_seqs": 8, "tokens_per_second": 54.6, "published": [57.0, 60.0]}
+    expected = {
+        "context": 131072,
+        "max_num_seqs": 8,
+        "tokens_per_second": 54.6,
+        "speculative": False,
+        "published": [57.0, 60.0],
+    }
     return {
         **SNAPSHOT,
         "nodes": [head],

@@ -912,7 +912,7 @@ def test_a_container_in_place_of_an_environment() -> None:
         "builds": [],
         "lock": "vllm.lock",
     }
-    assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl", "nodes"}
+    assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl", "nodes", "node"}
     for own, other in zip(native["nodes"], inside["nodes"], strict=True):
         # An image has its own PATH, and its vLLM, which the patches depend on, is unknown before a query.
         tools = {"PATH": f"{native['runtime']['path']}/bin:{toolchain.SYSTEM_PATH}"}

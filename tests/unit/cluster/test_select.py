@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import (
     Cluster,
@@ -12,6 +13,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import
     of_node,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 GROUPS = {
     "all": ["a1", "b1", "a2"],
@@ -77,11 +79,12 @@ def test_the_names_are_listed_for_a_wrong_one() -> None:
     ]
 
 
-def planned(topology: str, *addresses: str) -> dict[str, object]:
-    return {
+def planned(topology: str, *addresses: str) -> Plan:
+    changes = {
         "topology": topology,
         "nodes": [{"name": f"n{address[-4:]}", "rails": [{"address": address}]} for address in addresses],
     }
+    return typed(changes)
 
 
 def test_clusters_behind_switches_need_addresses_of_their_own() -> None:
@@ -95,5 +98,5 @@ def test_clusters_behind_switches_need_addresses_of_their_own() -> None:
 
 
 def test_a_cluster_without_a_plan_is_named() -> None:
-    found = conflicts({"chat": planned("none", "127.0.0.1"), "code": {}})
+    found = conflicts({"chat": planned("none", "127.0.0.1"), "code": None})
     assert [problem.path for problem in found] == ["cluster code"]

@@ -93,6 +93,10 @@ FREE += (
 KEYS = ("firmware", "packages", "cluster.env", "gb10-ray.service", "extensions", "unread")
 
 
+def document(plan: dict[str, Any], *rest: Any) -> dict[str, Any]:
+    return report.document(typed(plan) if plan else None, *rest)
+
+
 def planted(value: Any, key: str = "") -> Any:
     """Add the planted text to each text."""
     if isinstance(value, dict):
@@ -209,7 +213,7 @@ def unplanned() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
 def test_no_planted_text_is_in_the_report(
     make: Callable[[], tuple[dict[str, Any], list[Facts], dict[str, str]]],
 ) -> None:
-    found = report.document(*make(), RECORDS, "2026-11-22", SITE)
+    found = document(*make(), RECORDS, "2026-11-22", SITE)
     text = json.dumps(found)
     assert [each for each in (*PLANTED, *NAMES, "acme", "labs") if each.lower() in text.lower()] == []
     ids = {each["id"] for each in found["verification"]["findings"]}
@@ -219,7 +223,7 @@ def test_no_planted_text_is_in_the_report(
 
 
 def test_the_figures_are_in_the_report() -> None:
-    found = report.document(*site(), RECORDS, "2026-11-22")
+    found = document(*site(), RECORDS, "2026-11-22")
     assert (found["model"], found["stack"]["vllm"], found["runtime"]) == ("MODEL", SNAPSHOT["stack"]["vllm"], "native")
     head = found["nodes"][0]
     assert [node["driver"] for node in found["nodes"]] == ["580.142", "580.142"]
@@ -253,7 +257,7 @@ def test_findings_and_differences_name_the_nodes_by_number() -> None:
     plan, nodes, hosts = site()
     nodes[1]["facts"]["interfaces"]["enp1s0f1np1"]["mtu"] = 1500
     nodes[1]["facts"]["packages"]["vllm"] = "0.31.0"
-    found = report.document(typed(plan), nodes, hosts, report.Records(), "2026-11-22")["verification"]
+    found = document(plan, nodes, hosts, report.Records(), "2026-11-22")["verification"]
     (mtu,) = (each for each in found["findings"] if each["id"] == "rail-mtu")
     assert (mtu["severity"], mtu["node"], mtu["expected"]) == ("error", "node2", "the MTU of the netplan file")
     assert mtu["found"] == "enp1s0f1np1 has MTU 1500, but /etc/netplan/60-gb10-qsfp.yaml sets 9000"
@@ -269,14 +273,11 @@ def test_texts_of_the_checks_stay() -> None:
 def test_a_catalog_model_keeps_its_name() -> None:
     plan, nodes, hosts = site()
     plan["store"] = {"hub": "openai/gpt-oss-120b", "revision": "1"}
-    assert report.document(typed(plan), nodes, hosts, report.Records(), "2026-11-22")["model"] == "gpt-oss-120b"
+    assert document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "gpt-oss-120b"
     plan["store"] = {"hub": "nvidia/Qwen3.8-27B-NVFP4", "revision": "1"}
-    assert report.document(typed(plan), nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4"
+    assert document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4"
     plan["drafts"] = [{"hub": "z-lab/Qwen3.8-27B-DFlash2"}]
-    assert (
-        report.document(typed(plan), nodes, hosts, report.Records(), "2026-11-22")["model"]
-        == "qwen3.8-27b-nvfp4-dflash2"
-    )
+    assert document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4-dflash2"
 
 
 def test_ordinary_text_stays() -> None:
@@ -307,7 +308,7 @@ def test_left_text_is_found(planted: str) -> None:
 def test_a_report_with_left_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redact, "redacted", lambda value, _known: value)
     with pytest.raises(ValueError, match="so it was not written") as error:
-        report.document(*site(), report.Records(), "2026-11-22")
+        document(*site(), report.Records(), "2026-11-22")
     assert not any(planted in str(error.value) for planted in PLANTED)
 
 
@@ -315,7 +316,7 @@ def test_a_report_with_left_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     ("text", "reason"), [("[]", "it is not an object"), ("7", "it is not an object"), ("{", "Expecting property name")]
 )
 def test_another_file_is_reported(text: str, reason: str) -> None:
-    found = report.document(*site(), report.Records(text, text, text), "2026-11-22")
+    found = document(*site(), report.Records(text, text, text), "2026-11-22")
     assert reason in found["benchmark"]["unread"] and reason in found["golden"]["unread"]
     assert found["nccl"]["bandwidth"] == {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from typed_plans import typed, typed_node
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_report
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 
 Data = dict[str, Any]
 
@@ -19,8 +21,8 @@ def addition(**changes: Any) -> Data:
     return {"runtime": "/opt/gb10/runtime/abc", "environment": {}, "flags": [], "files": {}, **changes}
 
 
-def node(environment: dict[str, str], **roles: Data) -> Data:
-    return {"name": "spark1", "environment": environment, "additions": roles}
+def node(environment: dict[str, str], **roles: Data) -> PlannedNode:
+    return typed_node({"name": "spark1", "environment": environment, "additions": roles})
 
 
 def test_only_what_was_found_out_for_this_runtime_counts() -> None:
@@ -37,7 +39,7 @@ def test_the_users_variables_win_and_lists_are_joined() -> None:
         }
     )
     own = {"VLLM_HOST_IP": "10.110.0.1", "VLLM_DISABLED_KERNELS": "C, A", "TRITON_PTXAS_PATH": "/mine"}
-    assert overrides.rank_environment(typed_node(node(own, vllm_patch=patch))) == {
+    assert overrides.rank_environment(node(own, vllm_patch=patch)) == {
         "VLLM_HOST_IP": "10.110.0.1",
         "VLLM_DISABLED_KERNELS": "C,A,B",
         "TRITON_PTXAS_PATH": "/mine",
@@ -46,7 +48,7 @@ def test_the_users_variables_win_and_lists_are_joined() -> None:
 
 
 def test_without_additions_the_environment_is_the_nodes_own() -> None:
-    assert overrides.rank_environment(typed_node(node({"A": "1"}))) == {"A": "1"}
+    assert overrides.rank_environment(node({"A": "1"})) == {"A": "1"}
 
 
 def test_flags_of_all_nodes_come_once() -> None:
@@ -57,12 +59,12 @@ def test_flags_of_all_nodes_come_once() -> None:
 
 
 def test_a_role_replaces_what_it_added_on_all_nodes() -> None:
-    first, second = node({}, vllm_patch=addition(flags=["--old"]), nccl=addition()), {**node({}), "name": "spark2"}
-    plan = {"nodes": [first, second], "node": second, "model": "m"}
-    new = overrides.merge(typed(plan), "vllm_patch", {"spark1": None, "spark2": addition(flags=["--new"])})
-    assert [list(each["additions"]) for each in new["nodes"]] == [["nccl"], ["vllm_patch"]]
-    assert (new["node"], new["model"]) == (new["nodes"][1], "m")
-    assert list(first["additions"]) == ["vllm_patch", "nccl"]
+    first, second = node({}, vllm_patch=addition(flags=["--old"]), nccl=addition()), replace(node({}), name="spark2")
+    plan = replace(typed({"model": "m"}), nodes=(first, second), node=second)
+    new = overrides.merge(plan, "vllm_patch", {"spark1": None, "spark2": addition(flags=["--new"])})
+    assert [list(each.additions) for each in new.nodes] == [["nccl"], ["vllm_patch"]]
+    assert (new.node, new.model) == (new.nodes[1], "m")
+    assert list(first.additions) == ["vllm_patch", "nccl"]
 
 
 FLOAT8, FLOAT4, INT8 = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
 from run_module import program, run_module
+from typed_plans import fact, typed_node
 
 from ansible_collections.gb10.cluster.plugins.action import model_store_wait
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
 
 GB = 10**9
@@ -209,12 +212,11 @@ def test_what_still_has_to_come(there: dict[str, int], expected: int) -> None:
     assert model_store.missing([file("a", 10), file("b", 20)], there) == expected
 
 
-def nodes(count: int, **settings: Any) -> list[dict[str, Any]]:
+def nodes(count: int, **settings: Any) -> Sequence[PlannedNode]:
     given = [spark(number, "head" if number == 1 else "worker", **settings) for number in range(1, count + 1)]
     plan, problems = cluster_plan(given)
     assert problems == []
-    found: list[dict[str, Any]] = plan["nodes"]
-    return found
+    return load.plan(plan).nodes
 
 
 def test_each_node_sends_to_the_next() -> None:
@@ -238,15 +240,16 @@ def test_in_a_ring_the_copy_goes_over_the_cables() -> None:
     ring = nodes(3, gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])
     chain = model_store.chain(ring, ["spark2", "spark3"])
     for sender, receiver in ((ring[0], ring[1]), (ring[1], ring[2])):
-        address = chain[receiver["name"]]["upstream_address"]
-        assert chain[sender["name"]]["listen"] == address
-        assert any(
-            rail["address"].split("/")[0] == address and receiver["name"] in rail["peers"] for rail in sender["rails"]
-        )
+        address = chain[receiver.name]["upstream_address"]
+        assert chain[sender.name]["listen"] == address
+        assert any(rail.address.split("/")[0] == address and receiver.name in rail.peers for rail in sender.rails)
 
 
 def test_without_rails_the_cluster_s_addresses_are_used() -> None:
-    plain = [{"name": name, "address": f"192.168.1.{number}", "rails": []} for number, name in enumerate(("a", "b"), 1)]
+    plain = [
+        typed_node({"name": name, "address": f"192.168.1.{number}", "rails": []})
+        for number, name in enumerate(("a", "b"), 1)
+    ]
     assert model_store.chain(plain, ["b"])["b"]["upstream_address"] == "192.168.1.1"
 
 
@@ -267,10 +270,12 @@ STORE = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "so
 def judged(
     found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False
 ) -> dict[str, Any]:
-    plan = {
-        "store": {**STORE, "source": source},
-        "nodes": [{"name": name, "address": name, "rails": []} for name in found],
-    }
+    plan = fact(
+        {
+            "store": {**STORE, "source": source},
+            "nodes": [{"name": name, "address": name, "rails": []} for name in found],
+        }
+    )
     answer: dict[str, Any] = PLAN_FILTER(plan, plan["store"], found, listing or {}, 10 * GB, verify)
     return answer
 

@@ -84,7 +84,7 @@ def test_node_plan_has_the_nodes_own_part() -> None:
         "10.110.0.2",
         False,
     )
-    assert {name: value for name, value in WORKER.items() if name != "node"} == PLAN
+    assert {**WORKER, "node": PLAN["node"]} == PLAN
 
 
 def test_node_plan_refuses_a_stranger() -> None:
@@ -120,7 +120,7 @@ def test_cluster_plan_reports_problems() -> None:
 def test_ray_and_vllm_are_quoted_for_systemd() -> None:
     assert " --address=10.110.0.1:6379 " in FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}'])
     assert FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}']).endswith(' "--labels={\\"a\\": \\"b\\"}"')
-    own = {**WORKER, "serve": {"args": [], "user_args": ["--max-model-len", "1024"]}}
+    own = {**WORKER, "serve": {**WORKER["serve"], "user_args": ["--max-model-len", "1024"]}}
     assert FILTERS["vllm_exec_start"](own).endswith(" --max-model-len 1024")
 
 
@@ -136,8 +136,8 @@ def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
 
 def test_templates_hand_over_lazy_containers() -> None:
     """Templates pass Ansible's own lists and mappings, which neither json nor dataclasses accept."""
-    template = "{{ ('@inputs@' | gb10.cluster.unit_with_digest(nodes)).inputs }} "
-    template += "{{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec_start(1) }}"
+    template = "{{ ('@inputs@' | gb10.cluster.unit_with_digest(recorded.nodes)).inputs }} "
+    template += "{{ recorded | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec_start(1) }}"
     answer = subprocess.run(
         [
             Path(sys.executable).parent / "ansible",
@@ -147,7 +147,7 @@ def test_templates_hand_over_lazy_containers() -> None:
             "-a",
             f'msg="{template}"',
             "-e",
-            f"@{SNAPSHOT}",
+            json.dumps({"recorded": PLAN}),
         ],
         cwd=ROOT,
         capture_output=True,

@@ -1,0 +1,97 @@
+"""The plan as plain data and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_nodes import cluster_plan, spark
+
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Environment, Store
+
+RECORDED: dict[str, Any] = json.loads(
+    (Path(__file__).parents[1] / "data/plan_two_spark.json").read_text(encoding="utf-8")
+)
+CONTAINER = {"gb10_runtime": "container", "gb10_container_image": f"vllm/vllm-openai@sha256:{'1' * 64}"}
+
+
+@pytest.mark.parametrize("settings", [{}, CONTAINER, {"gb10_distributed_executor_backend": "mp"}])
+def test_a_loaded_plan_is_the_planned_one(settings: dict[str, Any]) -> None:
+    facts, problems = cluster_plan([spark(1, "head", **settings), spark(2, "worker", **settings)])
+    assert problems == []
+    plan = load.plan(facts)
+    assert plan.facts() == facts
+    assert isinstance(plan.runtime, Environment) is not bool(settings.get("gb10_runtime"))
+    assert isinstance(plan.runtime, Container) and plan.store is None and plan.api_tls is None
+    assert plan.node == plan.nodes[0] and plan.at(plan.nodes[1]).node.name == "spark2"
+
+
+def test_parts_that_a_plan_can_lack() -> None:
+    store = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "source": ""}
+    assert load.plan({**RECORDED, "store": store}).store == Store(**store)
+    assert load.plan({**RECORDED, "store": {}}).store is load.plan({**RECORDED, "store": None}).store is None
+
+
+def places(data: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each key, except in mappings of any name."""
+    if isinstance(data, list):
+        for index, each in enumerate(data):
+            yield from places(each, *path, index)
+    elif isinstance(data, dict) and path[-1:] not in (("netplan",), ("environment",), ("foreseen",), ("peers",)):
+        for name, each in data.items():
+            yield (*path, name)
+            yield from places(each, *path, name)
+
+
+def shown(path: tuple[Any, ...]) -> str:
+    return "gb10_plan" + "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path)
+
+
+def changed(path: tuple[Any, ...], value: Any = None) -> dict[str, Any]:
+    """Return the plan with another value in a place; without one, the place is missing."""
+    plan = deepcopy(RECORDED)
+    inner: Any = plan
+    for each in path[:-1]:
+        inner = inner[each]
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return plan
+
+
+@pytest.mark.parametrize("path", [("mtu",), ("nodes", 1, "rails", 0, "hca"), ("runtime", "path"), ("serve", "args")])
+def test_a_missing_value_is_named(path: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match="is 'missing'") as error:
+        load.plan(changed(path))
+    assert str(error.value).startswith(f"{shown(path)} ")
+
+
+@pytest.mark.parametrize("path", [("more",), ("nodes", 0, "more"), ("serve", "expected", "more")])
+def test_an_unknown_value_is_named(path: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match="is 'unknown'") as error:
+        load.plan(changed(path, 1))
+    assert str(error.value).startswith(f"{shown(path)} ")
+
+
+def test_no_value_of_another_type_is_loaded() -> None:
+    wrong = object()
+    paths = list(places(RECORDED))
+    assert len(paths) > 200
+    for path in paths:
+        with pytest.raises(TypeError) as error:
+            load.plan(changed(path, wrong))
+        # An inventory may have any mapping under these names, and the runtime is one of two types.
+        if path[-1] not in ("netplan", "additions", "foreseen") and path != ("runtime",):
+            assert str(error.value).startswith(f"{shown(path)} ")
+
+
+@pytest.mark.parametrize(("path", "value"), [(("mtu",), True), (("api_key",), 1), (("serve", "args"), "--x")])
+def test_types_that_python_takes_for_each_other_are_not_mixed(path: tuple[Any, ...], value: Any) -> None:
+    with pytest.raises(TypeError, match=shown(path).replace(".", r"\.")):
+        load.plan(changed(path, value))
