@@ -6,19 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
-
-
-def unit_with_digest(text: str, inputs: Sequence[Any], programs: Sequence[str] = ()) -> dict[str, str]:
-    """Return {text, inputs}: the unit with the digest of all launch inputs in place of its placeholder."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
-
-    sources = [value for name in programs for value in program.source(str(name)).values()]
-    return systemd.unit_with_digest(str(text), [*plain_data(inputs), *sources])
 
 
 def program_file(name: str) -> dict[str, str]:
@@ -44,7 +35,6 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
-            "unit_with_digest": unit_with_digest,
             "program_file": program_file,
             "secret_environment": secret_environment,
         }

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
 
 
 def gateway_plan(
@@ -34,6 +34,20 @@ def gateway_plan(
     )
 
 
+def gateway_service(
+    planned: Mapping[str, Any], environment: str, port: int, start_timeout: int, secrets: str
+) -> dict[str, Any]:
+    """Return {unit: {text, inputs}, files, directories, written} of the gateway.
+
+    ``planned``: of the filter gateway_plan. ``secrets``: the version of the models' keys.
+    """
+    from ansible_collections.gb10.cluster.plugins.module_utils.gateway import service
+    from ansible_collections.gb10.cluster.plugins.plugin_utils import program
+
+    given = plain_data(planned)
+    return program.service(service.service(given, str(environment), int(port), int(start_timeout), str(secrets)))
+
+
 def gateway_cluster_models(
     heads: Mapping[str, str], plans: Mapping[str, Any], cas: Mapping[str, str], host: str
 ) -> list[dict[str, Any]]:
@@ -41,8 +55,9 @@ def gateway_cluster_models(
     from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
     from ansible_collections.gb10.cluster.plugins.module_utils.gateway import plan
 
+    planned = {str(head): typed_plan(each) for head, each in plans.items()}
     try:
-        return plan.of_clusters(plain_data(heads), plain_data(plans), plain_data(cas), str(host))
+        return plan.of_clusters(plain_data(heads), planned, plain_data(cas), str(host))
     except ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
 
@@ -95,4 +110,5 @@ class FilterModule:
             "gateway_example": gateway_example,
             "gateway_lines": gateway_lines,
             "gateway_plan": gateway_plan,
+            "gateway_service": gateway_service,
         }

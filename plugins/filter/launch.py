@@ -38,48 +38,6 @@ def rank_env(node: Mapping[str, Any]) -> dict[str, str]:
     return overrides.rank_environment(load.load(PlannedNode, node, "gb10_plan.node"))
 
 
-def ray_exec_start(plan: Fact, object_store_memory: int, args: Sequence[str] = ()) -> str:
-    """Return the ExecStart= of Ray on the plan's node."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
-    from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-    from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
-
-    given = typed_plan(plan)
-    argv = launch.contained(
-        given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), given.node.state.service_user
-    )
-    return systemd.exec_line([*gates.argv(launch.RAY, launch.engine_file(given, launch.RAY)), *argv])
-
-
-def vllm_exec_start(plan: Fact) -> str:
-    """Return the ExecStart= of vLLM on the plan's node."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
-    from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-    from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
-
-    given = typed_plan(plan)
-    return systemd.exec_line(
-        [
-            *gates.argv(launch.VLLM, launch.engine_file(given, launch.VLLM)),
-            *launch.start_argv(given, given.node.state.service_user),
-        ]
-    )
-
-
-def gate_settings(plan: Fact, drop_caches: bool) -> dict[str, Any]:
-    """Return the settings of the gates before each start on the plan's node; see module_utils/launch/gates.py."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
-
-    return gates.settings(typed_plan(plan), bool(drop_caches))
-
-
-def confinement(user: str, writable: Sequence[str]) -> list[str]:
-    """Return the properties that confine a unit of the service user; see module_utils/launch/confinement.py."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.launch.confinement import properties
-
-    return properties(str(user), plain_data(writable))
-
-
 def confined_query(user: str, writable: Sequence[str]) -> list[str]:
     """Return the command prefix of a confined query without network; see module_utils/launch/confinement.py."""
     from ansible_collections.gb10.cluster.plugins.module_utils.launch.confinement import query
@@ -101,11 +59,7 @@ class FilterModule:
         """Return name -> function."""
         return {
             "confined_query": confined_query,
-            "confinement": confinement,
-            "gate_settings": gate_settings,
             "merge_overrides": merge_overrides,
             "rank_env": rank_env,
-            "ray_exec_start": ray_exec_start,
-            "vllm_exec_start": vllm_exec_start,
             "image_probe_argv": image_probe_argv,
         }

@@ -23,7 +23,7 @@ options:
     type: bool
     default: false
   unit:
-    description: The planned unit, from the filter P(gb10.cluster.unit_with_digest#filter).
+    description: The planned unit, from the filter P(gb10.cluster.service#filter).
     type: dict
     suboptions:
       text:

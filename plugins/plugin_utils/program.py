@@ -10,9 +10,12 @@ import base64
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleActionFail
+
+if TYPE_CHECKING:
+    from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Service
 
 _CORE = Path(__file__).resolve().parents[1] / "module_utils"
 
@@ -39,6 +42,24 @@ def source(program: str) -> dict[str, str]:
 def _read(name: str) -> bytes | None:
     path = (_CORE / name).resolve()
     return path.read_bytes() if _CORE in path.parents and path.is_file() else None
+
+
+def service(planned: Service) -> dict[str, Any]:
+    """Return {unit: {text, inputs}, files, directories, written} of a planned service.
+
+    ``inputs`` is the digest of its launch inputs. ``written``: its files with the unit.
+    """
+    # Ansible loads this file in nearly every task's process.
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd  # noqa: PLC0415
+
+    files = [dict(each) for each in planned.files]
+    result = {"unit": {}, "files": files, "directories": list(planned.directories), "written": files}
+    if not planned.text:
+        return result
+    watched = [value for each in planned.watched for value in source(each).values()]
+    unit = systemd.unit_with_digest(planned.text, [*planned.inputs, *watched])
+    written = [*files, {"path": f"{paths.UNIT_FOLDER}/{planned.name}", "content": unit["text"]}]
+    return {**result, "unit": unit, "written": written}
 
 
 def with_contents(files: Any) -> list[dict[str, Any]]:

@@ -40,6 +40,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     Head,
     Installed,
     Nccl,
+    NcclInputs,
     Plan,
     PlannedNode,
     Rail,
@@ -235,7 +236,7 @@ def _transport(ranks: Sequence[serve.Node]) -> str:
 def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> tuple[Nccl, nccl_choice.Loaded]:
     """Return whether to build NCCL, as far as the nodes' facts decide it, and the library that the ranks load."""
     head = inputs.head
-    cluster = nccl_choice.Cluster(
+    cluster = NcclInputs(
         cuda=stack.device == stacks.CUDA,
         container=stack.runtime == stacks.CONTAINER,
         ring=(fabric.topology, transport) == ("ring", "roce"),

@@ -68,6 +68,11 @@ def program(name: str) -> str:
     return f"{PROGRAM_FOLDER}/gb10-{name}"
 
 
+def program_file(name: str) -> dict[str, str]:
+    """Return {path, program}: the entry of the module root_files that installs a packed program."""
+    return {"path": program(name), "program": PROGRAMS[name]}
+
+
 def home(user: str) -> str:
     """Return the service user's folder. Root must not read, write or run anything in it (docs/security.md)."""
     return f"/var/lib/{user}"

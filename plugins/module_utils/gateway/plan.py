@@ -15,6 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import CLIENTS, Model, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 
 def models_of(entries: Sequence[Mapping[str, Any]]) -> list[Model]:
@@ -27,7 +28,7 @@ def models_of(entries: Sequence[Mapping[str, Any]]) -> list[Model]:
 
 
 def of_clusters(
-    heads: Mapping[str, str], plans: Mapping[str, Mapping[str, Any]], cas: Mapping[str, str], host: str
+    heads: Mapping[str, str], plans: Mapping[str, Plan], cas: Mapping[str, str], host: str
 ) -> list[dict[str, Any]]:
     """Return the entries of gateway_models for planned clusters: cluster -> head, and head -> gb10_plan and the text of
     its CA.
@@ -37,7 +38,7 @@ def of_clusters(
     problems, found = [], []
     for cluster, head in heads.items():
         planned = plans[head]
-        local = access.loopback(planned["api_host"])
+        local = access.loopback(planned.api_host)
         if local and head != host:
             expected = f"an address that {host} reaches"
             problems.append(
@@ -50,12 +51,12 @@ def of_clusters(
             )
         found.append(
             {
-                "name": planned["served_model_name"],
-                "url": f"{planned['api']['url']}/v1" if local else planned["api"]["endpoint"],
+                "name": planned.served_model_name,
+                "url": f"{planned.api.url}/v1" if local else planned.api.endpoint,
                 "cluster": cluster,
                 "ca": cas.get(head, ""),
-                "kind": planned["kind"],
-                "context": planned["serve"]["expected"]["context"],
+                "kind": planned.kind,
+                "context": planned.serve.expected.context,
             }
         )
     refuse(problems)

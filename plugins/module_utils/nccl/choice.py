@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import NcclInputs
 
 AUTO, TRUE, FALSE = WANTED = ("auto", "true", "false")
 #: The first release whose proxy retries a weak compare-and-swap, which can fail spuriously on ARM. In older releases
@@ -28,20 +29,6 @@ HANG_COMPILER = 10
 #: Source: eugr/spark-vllm-docker (2026-05-18); NVIDIA/dgx-spark-playbooks, nccl.
 RING = (2, 30)
 _ARM = "aarch64"
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """Inputs of the choice besides the libraries.
-
-    ``cuda``: vLLM is a CUDA build; ``container``: ranks run in containers; ``ring``: the cables are a ring with RoCE;
-    ``release``: the NCCL release in the lock or the image, "" if it is unknown.
-    """
-
-    cuda: bool
-    container: bool
-    ring: bool
-    release: str
 
 
 @dataclass(frozen=True)
@@ -125,7 +112,7 @@ def reasons(node: Node, ring: bool) -> list[str]:
     return [reason for reason in found if reason]
 
 
-def choose(wanted: str, cluster: Cluster, nodes: Sequence[Node]) -> Choice:
+def choose(wanted: str, cluster: NcclInputs, nodes: Sequence[Node]) -> Choice:
     """Return whether to build NCCL. ``wanted`` is nccl_sm121_build_enabled: auto, true or false."""
     if len(nodes) == 1:
         return Choice(build=False, final=True, why=("a single node does not need NCCL",))
@@ -153,7 +140,7 @@ def _good(nodes: Sequence[Node]) -> str:
     return f"{' and '.join(releases)} of the runtime has no known hang on ARM, and {code}"
 
 
-def _by_release(cluster: Cluster, final: bool, why: str) -> Choice:
+def _by_release(cluster: NcclInputs, final: bool, why: str) -> Choice:
     """Decide by the release in the lock or the image: build if it is unknown or too old."""
     release = numbers(cluster.release)
     if release is None:

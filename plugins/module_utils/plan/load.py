@@ -28,6 +28,11 @@ def load(kind: Callable[..., T], data: Any, path: str) -> T:
     return cast("T", _reader(kind)(data, path))
 
 
+def chosen(kind: Callable[..., T], data: Mapping[str, Any], path: str) -> T:
+    """Return those values of data that a dataclass has. Raises TypeError as load() does."""
+    return load(kind, {each.name: data[each.name] for each in fields(cast("Any", kind)) if each.name in data}, path)
+
+
 @cache
 def _reader(kind: Any) -> _Reader:
     """Return the function that reads a value of a type."""

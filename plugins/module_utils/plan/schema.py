@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice
@@ -167,6 +166,20 @@ class Environment(Container):
 
 
 @dataclass(frozen=True)
+class NcclInputs:
+    """Inputs of the choice of NCCL besides the libraries.
+
+    ``cuda``: vLLM is a CUDA build; ``container``: ranks run in containers; ``ring``: the cables are a ring with RoCE;
+    ``release``: the NCCL release in the lock or the image, "" if it is unknown.
+    """
+
+    cuda: bool
+    container: bool
+    ring: bool
+    release: str
+
+
+@dataclass(frozen=True)
 class Nccl:
     """Whether NCCL is built; see nccl/choice.py."""
 
@@ -174,7 +187,7 @@ class Nccl:
     final: bool
     why: Sequence[str]
     wanted: str
-    cluster: nccl_choice.Cluster
+    cluster: NcclInputs
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ import root_file_system
 from cluster_nodes import cluster_plan, spark
 from live_cluster import Cluster
 from packed import packed
-from rendered_units import rendered
+from rendered_units import units as units_of
 from repository import read
 from testinfra.host import Host
 
@@ -224,7 +224,7 @@ LAB = ["--cgroups=disabled", "--ulimit=memlock=65536:65536", "--ulimit=nofile=40
 
 
 @pytest.fixture(scope="module")
-def units(host: Host, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def units(host: Host) -> dict[str, str]:
     """Return the unit of vLLM in each variant, and put the native runtime's vLLM on the node."""
     owner = host.check_output("id --user gb10") + ":" + host.check_output("id --group gb10")
     image = json.loads(host.check_output(f"podman image inspect {TAG}"))[0]["Id"]
@@ -259,7 +259,7 @@ def units(host: Host, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
             f"mkdir -p {' '.join(mount['source'] for mount in launch.mounts(load.plan(plans[name]), UNIT))}"
         )
     put(host, f"{plans['native']['runtime']['path']}/bin/vllm", RANK, "755")
-    return {name: texts[UNIT] for name, texts in rendered(plans, tmp_path_factory.mktemp("units")).items()}
+    return {name: units_of(plan)[UNIT] for name, plan in plans.items()}
 
 
 def marks(host: Host) -> set[str]:

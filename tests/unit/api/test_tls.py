@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,10 +13,10 @@ from typing import Any
 
 import certificates
 import pytest
+import rendered_units
 from ansible.errors import AnsibleFilterError
 from cluster_nodes import LOCK, cluster_plan, mistakes, spark
 from filters import FILTERS
-from repository import ROOT
 from run_module import run_module
 from run_playbook import Run, run
 from typed_plans import typed
@@ -226,52 +224,25 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
     ]
 
 
-def unit(planned: dict[str, Any], folder: Path) -> list[str]:
-    """The unit of vLLM from the role, without comments."""
-    variables = folder / "plan.json"
-    given = {
-        "gb10_plan": planned,
-        "vllm_serve_ray_timeout": 600,
-    }
-    variables.write_text(json.dumps(given), encoding="utf-8")
-    role = ROOT / "roles" / "vllm_serve"
-    template = {"src": str(role / "templates" / "gb10-vllm.service.j2"), "dest": str(folder / "unit"), "mode": "0644"}
-    play = [
-        {
-            "hosts": "localhost",
-            "gather_facts": False,
-            "vars_files": [
-                str(variables),
-                *(str(ROOT / "roles" / name / "vars" / "main.yml") for name in ("gb10", "vllm_serve")),
-            ],
-            "vars": {"role_path": str(role)},
-            "tasks": [{"name": "Render", "ansible.builtin.template": template}],
-        }
-    ]
-    (folder / "play.yml").write_text(json.dumps(play), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(folder / "play.yml")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [
-        line for line in (folder / "unit").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")
-    ]
+def unit(planned: dict[str, Any]) -> list[str]:
+    """The unit of vLLM, without comments."""
+    lines = rendered_units.planned(planned, "gb10-vllm")["unit"]["text"].splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 @pytest.mark.parametrize("executor", ["ray", "mp"])
 @pytest.mark.parametrize("runtime", ["native", "container"])
-def test_the_unit_gets_credentials(tmp_path: Path, runtime: str, executor: str) -> None:
+def test_the_unit_gets_credentials(runtime: str, executor: str) -> None:
     settings = {"gb10_distributed_executor_backend": executor} | (
         {"gb10_runtime": "container", "gb10_container_image": "sha256:" + "1" * 64} if runtime == "container" else {}
     )
     planned = plan(**settings)
     planned["node"]["secrets"] = ["HF_TOKEN"]
-    alone = unit(planned, tmp_path)
+    alone = unit(planned)
     assert not [line for line in alone if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], (
         "nothing starts with a single rank"
     )
-    lines = unit(
-        {**planned, "nodes": [planned["node"], {**planned["node"], "name": "spark2", "head": False}]}, tmp_path
-    )
+    lines = unit({**planned, "nodes": [planned["node"], {**planned["node"], "name": "spark2", "head": False}]})
     assert {"LoadCredential=api.cert:/etc/gb10/tls/api.crt", "LoadCredential=api.key:/etc/gb10/tls/api.key"} <= set(
         lines
     )
@@ -285,9 +256,9 @@ def test_the_unit_gets_credentials(tmp_path: Path, runtime: str, executor: str) 
     assert "Restart=always" in lines
 
 
-def test_a_unit_without_tls_has_no_credentials_of_it(tmp_path: Path) -> None:
+def test_a_unit_without_tls_has_no_credentials_of_it() -> None:
     planned = plan()
-    lines = unit({**planned, "api_tls": {}}, tmp_path)
+    lines = unit({**planned, "api_tls": {}})
     assert not [line for line in lines if "api.key:" in line or "secret.env" in line]
 
 

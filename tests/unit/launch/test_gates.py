@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 from filters import FILTERS
 from packed import install
-from repository import ROOT, load_yaml, read
+from rendered_units import SETTINGS, planned
+from repository import ROOT
 from run_module import program
-from typed_plans import typed
+from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -362,26 +363,25 @@ def test_the_page_cache_is_dropped_only_on_request(tmp_path: Path, monkeypatch: 
 @pytest.mark.parametrize("executor", ["ray", "mp"])
 def test_both_services_start_behind_the_gates(executor: str) -> None:
     given = plan(0, executor=executor)
-    lines = [FILTERS["vllm_exec_start"](given), FILTERS["ray_exec_start"](given, 1)]
-    assert [line.partition(" -- ")[0] for line in lines] == [
-        f"/usr/bin/python3 -I -B /usr/local/lib/gb10-gates {unit}" for unit in ("gb10-vllm", "gb10-ray")
-    ]
+    for unit in ("gb10-vllm", "gb10-ray"):
+        text = planned(fact(given), unit)["unit"]["text"]
+        assert f"\nExecStart=/usr/bin/python3 -I -B /usr/local/lib/gb10-gates {unit} -- " in text
 
 
 def test_the_role_installs_where_the_units_look() -> None:
-    files = load_yaml(read("roles/gb10/vars/main.yml"))["_gb10_gate_files"]
-    assert f"'path': '{paths.GATES_SETTINGS}'" in files and "'gates' | gb10.cluster.program_file" in files
+    found = FILTERS["service"](fact(plan(0)), "gates", {**SETTINGS, "vllm_serve_drop_caches": False})
+    settings, program = found["written"]
+    assert (settings["path"], program) == (paths.GATES_SETTINGS, paths.program_file("gates"))
+    assert json.loads(settings["content"]) == gates.settings(typed(plan(0)), False)
 
 
-@pytest.mark.parametrize("unit", ["ray_cluster/templates/gb10-ray", "vllm_serve/templates/gb10-vllm"])
+@pytest.mark.parametrize("unit", ["gb10-ray", "gb10-vllm"])
 def test_restarts_are_bounded_by_the_plan(unit: str) -> None:
-    lines = read(f"roles/{unit}.service.j2").splitlines()
-    assert {
-        "StartLimitIntervalSec={{ gb10_plan.restart.interval }}",
-        "StartLimitBurst={{ gb10_plan.restart.attempts }}",
-        "Restart=always",
-    } <= set(lines)
-    assert {"OOMScoreAdjust={{ gb10_plan.oom_score }}", "MemoryMax={{ gb10_plan.memory_max }}%"} <= set(lines)
+    restart = {"attempts": 7, "interval": 5000, "delay": 11, "max_delay": 99, "gate_timeout": 600}
+    given = fact({**plan(0), "restart": restart, "oom_score": 801, "memory_max": 71})
+    lines = planned(given, unit)["unit"]["text"].splitlines()
+    assert {"StartLimitIntervalSec=5000", "StartLimitBurst=7", "Restart=always", "RestartSec=11"} <= set(lines)
+    assert {"OOMScoreAdjust=801", "MemoryMax=71%", "RestartSteps=7", "RestartMaxDelaySec=99"} <= set(lines)
     assert f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.program('gates')} --drop-caches" in lines
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rendered_units import planned
 from repository import read
+from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard
@@ -216,9 +218,9 @@ def test_a_floor_of_zero_only_records(node: dict[str, Any], tmp_path: Path) -> N
     assert [(each["minimum"], each["end"]) for each in recorded(tmp_path, "STARTS")] == [(0, "ended")]
 
 
-@pytest.mark.parametrize("unit", ["ray_cluster/templates/gb10-ray", "vllm_serve/templates/gb10-vllm"])
+@pytest.mark.parametrize("unit", ["gb10-ray", "gb10-vllm"])
 def test_the_record_of_a_stop_keeps_the_units_stopped(unit: str) -> None:
-    assert f"\nConditionPathExists=!{paths.MEMORY_GUARD_STOP}\n" in read(f"roles/{unit}.service.j2")
+    assert f"\nConditionPathExists=!{paths.MEMORY_GUARD_STOP}\n" in planned(fact({}), unit)["unit"]["text"]
 
 
 @pytest.mark.parametrize("tasks", ["common/tasks/service_start", "vllm_serve/tasks/restore"])

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleFilterError
 from filters import FILTERS, TESTS
+from rendered_units import SETTINGS, planned
 from repository import ROOT, files, load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
@@ -118,10 +119,10 @@ def test_cluster_plan_reports_problems() -> None:
 
 
 def test_ray_and_vllm_are_quoted_for_systemd() -> None:
-    assert " --address=10.110.0.1:6379 " in FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}'])
-    assert FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}']).endswith(' "--labels={\\"a\\": \\"b\\"}"')
+    text = planned(WORKER, "gb10-ray", ray_cluster_args=['--labels={"a": "b"}'])["unit"]["text"]
+    assert " --address=10.110.0.1:6379 " in text and ' "--labels={\\"a\\": \\"b\\"}"\n' in text
     own = {**WORKER, "serve": {**WORKER["serve"], "user_args": ["--max-model-len", "1024"]}}
-    assert FILTERS["vllm_exec_start"](own).endswith(" --max-model-len 1024")
+    assert " --max-model-len 1024\n" in planned(own, "gb10-vllm")["unit"]["text"]
 
 
 def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
@@ -136,8 +137,7 @@ def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
 
 def test_templates_hand_over_lazy_containers() -> None:
     """Templates pass Ansible's own lists and mappings, which neither json nor dataclasses accept."""
-    template = "{{ ('@inputs@' | gb10.cluster.unit_with_digest(recorded.nodes)).inputs }} "
-    template += "{{ recorded | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec_start(1) }}"
+    template = "{{ (recorded | gb10.cluster.node_plan('spark2') | gb10.cluster.service('ray', settings)).unit.inputs }}"
     answer = subprocess.run(
         [
             Path(sys.executable).parent / "ansible",
@@ -147,7 +147,7 @@ def test_templates_hand_over_lazy_containers() -> None:
             "-a",
             f'msg="{template}"',
             "-e",
-            json.dumps({"recorded": PLAN}),
+            json.dumps({"recorded": PLAN, "settings": SETTINGS}),
         ],
         cwd=ROOT,
         capture_output=True,
@@ -155,8 +155,7 @@ def test_templates_hand_over_lazy_containers() -> None:
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert FILTERS["unit_with_digest"]("@inputs@", PLAN["nodes"])["inputs"] in answer.stdout
-    assert FILTERS["ray_exec_start"](WORKER, 1) in answer.stdout
+    assert planned(WORKER, "gb10-ray")["unit"]["inputs"] in answer.stdout
 
 
 def test_the_bandwidth_of_a_planned_pair() -> None:

@@ -13,7 +13,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from rendered_units import SERVICES, planned
 from repository import ROOT, files, load_yaml, read, tasks_of, tracked_files
+from typed_plans import fact
 from who_can_write import changeable
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
@@ -30,6 +32,8 @@ NAMED = {
     "roles/qsfp_netplan/README.md": "documentation",
     "roles/vllm_runtime/README.md": "documentation",
 }
+
+IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
 
 
 def naming() -> set[str]:
@@ -79,10 +83,8 @@ def test_roots_state_is_not_below_it() -> None:
         ("gb10", "_gb10_tls_folder", paths.CERTIFICATE),
         ("ray_cluster", "_ray_cluster_token_path", paths.RAY_TOKEN),
         ("ray_cluster", "_ray_cluster_unit", paths.RAY_UNIT),
-        ("vllm_serve", "_vllm_serve_api_environment", paths.API_KEY[1]),
         ("vllm_serve", "_vllm_serve_key_file", paths.API_KEY[0]),
         ("vllm_serve", "_vllm_serve_memory_guard_unit", paths.MEMORY_GUARD_UNIT),
-        ("vllm_serve", "_vllm_serve_token_path", paths.RAY_TOKEN),
         ("vllm_serve", "_vllm_serve_unit", paths.VLLM_UNIT),
     ],
 )
@@ -96,18 +98,18 @@ def test_the_folder_is_the_users_alone() -> None:
     assert (made["path"], made["owner"], made["mode"]) == ("{{ gb10_plan.home }}", "{{ gb10_plan.user }}", "0700")
 
 
-@pytest.mark.parametrize(
-    "path", ["roles/ray_cluster/templates/gb10-ray.service.j2", "roles/vllm_serve/templates/gb10-vllm.service.j2"]
-)
-def test_a_unit_of_root_touches_nothing_in_it_as_root(path: str) -> None:
+@pytest.mark.parametrize("unit", SERVICES)
+def test_a_unit_of_root_touches_nothing_in_it_as_root(unit: str) -> None:
     """A container's unit runs as root, because the engine does."""
-    for line in read(path).splitlines():
-        if re.match(r"Exec\w+=", line) and "gb10_plan.home" in line:
-            assert line.startswith(
-                "ExecStartPre=/usr/bin/setpriv --reuid={{ gb10_plan.user }} --regid={{ gb10_plan.user }} "
-                "--clear-groups "
-            )
-        assert not re.search(r"/var/lib/{{", line)
+    plan = fact({"runtime": {"kind": "container", "image": IMAGE, "base": IMAGE, "name": IMAGE}})
+    touching = [
+        line
+        for line in planned(plan, unit)["unit"]["text"].splitlines()
+        if re.match(r"Exec(?!Start=)\w+=", line) and plan["home"] in line
+    ]
+    assert len(touching) == (unit == "gb10-ray")
+    for line in touching:
+        assert line.startswith("ExecStartPre=/usr/bin/setpriv --reuid=gb10 --regid=gb10 --clear-groups ")
 
 
 # --- the program of tests/integration/model/test_who_can_write.py ---

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, spark
-from rendered_units import rendered
+from rendered_units import units as units_of
 from repository import ROOT, read
 from typed_plans import typed, typed_node
 
@@ -61,11 +61,10 @@ def planned(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def units(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Render every template of a unit, for each variant and node. Return {variant node unit: text}."""
+def units() -> dict[str, str]:
+    """Return {variant node unit: text} of every unit, for each variant and node."""
     plans = {f"{variant} {plan['node']['name']}": plan for variant in VARIANTS for plan in planned(variant)}
-    texts = rendered(plans, tmp_path_factory.mktemp("units"))
-    found = {f"{name} {unit}": text for name, units in texts.items() for unit, text in units.items()}
+    found = {f"{name} {unit}": text for name, plan in plans.items() for unit, text in units_of(plan).items()}
     return {
         **found,
         "firewall": firewall.unit("/usr/sbin/nft", "/etc/x"),
@@ -151,7 +150,7 @@ def test_no_other_file_loads_variables_into_a_unit() -> None:
         "plugins/module_utils/vllm_build/plan.py",
         "plugins/modules/vllm_gpu_probe.py",
         "roles/common/tasks/query_runtime.yml",
-        "roles/gateway/templates/gb10-gateway.service.j2",
+        "plugins/module_utils/gateway/service.py",
         "roles/nccl_sm121_build/vars/main.yml",
         # Root's own downloads: variables of the role model_store, which no recipe sets.
         "roles/model_store/tasks/list.yml",

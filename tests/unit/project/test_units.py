@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, spark
-from rendered_units import rendered
+from rendered_units import units as units_of
 
 CASES = list(itertools.product(("native", "container"), ("ray", "mp"), (True, False)))
 UNITS = ("gb10-ray", "gb10-vllm")
@@ -25,12 +25,10 @@ def planned(runtime: str, executor: str, key: bool) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def units(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[Any, ...], list[str]]:
+def units() -> Mapping[tuple[Any, ...], list[str]]:
     """Return the lines of each unit."""
-    found = rendered(
-        {str(number): planned(*case) for number, case in enumerate(CASES)}, tmp_path_factory.mktemp("units")
-    )
-    return {(unit, *case): found[str(number)][unit].splitlines() for number, case in enumerate(CASES) for unit in UNITS}
+    found = {case: units_of(planned(*case)) for case in CASES}
+    return {(unit, *case): found[case][unit].splitlines() for case in CASES for unit in UNITS}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

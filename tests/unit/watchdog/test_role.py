@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from filters import FILTERS
 from packed import packed
+from rendered_units import SETTINGS
 from repository import ROOT
 from run_module import program
 from run_playbook import Run, run
+from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_watch
@@ -29,11 +31,12 @@ PLAY = """\
     PATH: "{{ playbook_dir }}/{{ inventory_hostname }}/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"
   vars:
     gb10_plan: "{{ plan | combine({'node': plan.nodes[groups['all'].index(inventory_hostname)]}) }}"
+    gb10_inputs: {settings: "{{ settings }}"}
   tasks:
     - ansible.builtin.include_role: {name: gb10.cluster.vllm_watchdog, public: true}
     - ansible.builtin.copy:
         dest: "{{ playbook_dir }}/{{ inventory_hostname }}.json"
-        content: "{{ _vllm_watchdog_files[0].content }}"
+        content: "{{ _vllm_watchdog_service.files[0].content }}"
       check_mode: false
       when: _vllm_watchdog_mode != 'off'
 """
@@ -66,7 +69,13 @@ def play(folder: Path, *arguments: str, **variables: Any) -> Run:
     (folder / "play.yml").write_text(PLAY, encoding="utf-8")
     host = f"ansible_become=false ansible_python_interpreter={sys.executable}"
     (folder / "hosts").write_text("".join(f"{name} {host}\n" for name in HOSTS), encoding="utf-8")
-    given = ["-i", str(folder / "hosts"), "-e", json.dumps({"plan": PLAN, **variables}), *arguments]
+    given = [
+        "-i",
+        str(folder / "hosts"),
+        "-e",
+        json.dumps({"plan": PLAN, "settings": {**SETTINGS, **variables}, **variables}),
+        *arguments,
+    ]
     return run(str(folder / "play.yml"), given).assert_ok()
 
 
@@ -94,6 +103,12 @@ def test_the_settings_are_those_of_the_program(tmp_path: Path, monkeypatch: pyte
 
 PLACES = ("settings", "token_path", "webhook_path", "unit_file")
 START = "Start the service, or restart it when its inputs changed"
+#: The planned service, with its files in a folder of each host.
+MOVED = (
+    "{{ gb10_plan | gb10.cluster.service('watchdog', settings, {'token': _vllm_watchdog_token_digest}) | to_json "
+    "| replace('/etc/gb10/watchdog.json', etc ~ 'settings') | replace('/usr/local/lib/gb10-watchdog', etc ~ 'program') "
+    "| replace('/etc/systemd/system/gb10-watchdog.service', etc ~ 'unit_file') | from_json }}"
+)
 
 
 @pytest.fixture
@@ -101,14 +116,9 @@ def places(tmp_path: Path) -> dict[str, Any]:
     """Variables of the role that replace its paths by ones in a folder of each host."""
     for name in HOSTS:
         (tmp_path / name / "etc").mkdir(parents=True)
-    found: dict[str, Any] = {
-        f"_vllm_watchdog_{place}": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/{place}" for place in PLACES
-    }
-    program_file = {
-        "path": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/program",
-        "program": paths.PROGRAMS["watchdog"],
-    }
-    return {**found, "_vllm_watchdog_program": program_file}
+    folder = f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/"
+    found = {f"_vllm_watchdog_{place}": f"{folder}{place}" for place in PLACES}
+    return {**found, "etc": folder, "_vllm_watchdog_service": MOVED}
 
 
 def inputs(folder: Path) -> str:
@@ -141,17 +151,12 @@ def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path, places: 
     # A run was killed between the files and the restart: the files are new, and the process has the former inputs.
     show(tmp_path / HOSTS[1], "loaded", "activating", "0" * 64)
     assert play(tmp_path, **places).changed_tasks() == {START}
-    # Another program alone is another input.
-    other = {"path": places["_vllm_watchdog_program"]["path"], "program": paths.PROGRAMS["gates"]}
-    assert START in play(tmp_path, "--check", **{**places, "_vllm_watchdog_program": other}).changed_tasks()
 
 
-def test_another_program_needs_a_restart() -> None:
-    names = list(paths.PROGRAMS.values())
-    digests = {FILTERS["unit_with_digest"]("@inputs@", [], programs)["inputs"] for programs in ([], names, names[1:])}
-    assert len(digests) == 3
-    with pytest.raises(ValueError, match="is not a file of this collection"):
-        FILTERS["unit_with_digest"]("@inputs@", [], ["../filter/common.py"])
+def test_another_program_needs_a_restart(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = FILTERS["service"](fact({}), "watchdog", SETTINGS)["unit"]["inputs"]
+    monkeypatch.setitem(paths.PROGRAMS, "watchdog", paths.PROGRAMS["gates"])
+    assert FILTERS["service"](fact({}), "watchdog", SETTINGS)["unit"]["inputs"] != before
 
 
 @pytest.mark.parametrize("mode", ["off", False], ids=["quoted", "unquoted"])

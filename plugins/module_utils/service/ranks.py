@@ -1,0 +1,232 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The services of the ranks: gates, Ray and vLLM."""
+
+from __future__ import annotations
+
+import json
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement, gates, overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, Settings
+
+_WAIT_PROGRAM = "/usr/local/lib/gb10-wait-for-ray.py"
+#: Ray must not pass the API key on to its workers.
+_KEPT_BACK = {
+    "path": f"{access.CONFIG_FOLDER}/ray_non_carry_over_env_vars.json",
+    "content": json.dumps([access.KEY_VARIABLE]),
+}
+_BEFORE_START = (
+    "# Only root can drop the page cache. The settings of the gates may turn it off.",
+    f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.program('gates')} --drop-caches",
+)
+
+
+def gate_files(plan: Plan, settings: Settings) -> Service:
+    """Return the gates before each start. Both services read them at their next start, so they have no unit."""
+    content = json.dumps(gates.settings(plan, settings.vllm_serve_drop_caches), indent=4, sort_keys=True)
+    return Service("", "", files=({"path": paths.GATES_SETTINGS, "content": content}, paths.program_file("gates")))
+
+
+def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
+    """Return the service of Ray on the plan's node."""
+    argv = launch.ray_argv(plan, settings.ray_cluster_object_store_memory, settings.ray_cluster_args)
+    argv = launch.contained(plan, launch.RAY, argv, plan.node.state.service_user)
+    folder, user, native = f"/run/{launch.RAY}", plan.user, plan.runtime.kind == stacks.NATIVE
+    own = f"/usr/bin/setpriv --reuid={user} --regid={user} --clear-groups"
+    service = [
+        *_user(plan),
+        unit.INPUTS,
+        "# Ray would first drain the node through the GCS, for Ray Serve. On the head that wastes half a minute, "
+        "because systemd also stops the GCS.",
+        "Environment=RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S=0",
+        f"LoadCredential=ray.token:{paths.RAY_TOKEN}",
+    ]
+    if native:
+        service += ["Environment=RAY_AUTH_TOKEN_PATH=%d/ray.token"]
+    else:
+        service += [
+            f"# The engine runs as root. The container's processes run as {user} and cannot read root's credentials.",
+            f"RuntimeDirectory={launch.RAY}",
+            f"Environment=RAY_AUTH_TOKEN_PATH={folder}/ray.token",
+            f"ExecStartPre=/usr/bin/install --owner={user} --mode=0400 %d/ray.token {folder}/ray.token",
+            "# As the user: root must not touch files in the user's home.",
+            f"ExecStartPre={own} /usr/bin/rm -rf {plan.home}/ray",
+            "# A killed client leaves its container.",
+            *_removed_container(plan, launch.RAY),
+            "Delegate=yes",
+        ]
+    service += [
+        *_BEFORE_START,
+        "# The gates are in the main process: a closed gate must not fail the start job, on which gb10-vllm depends.",
+        f"ExecStart={_exec_line(plan, launch.RAY, argv)}",
+        *_restarts(plan),
+        "# The main process stops the others in order. systemd then kills the remaining processes, of which Ray's "
+        "agents ignore",
+        "# SIGTERM for a minute.",
+        *_limits(plan, "LimitNOFILE=1048576", "# RDMA registers memory."),
+    ]
+    text = unit.text(
+        "Ray node of the GB10 cluster",
+        [
+            "Wants=network-online.target",
+            f"After=network-online.target{_engine(plan)}",
+            "# Each start waits for the peers at its gates. After these starts the unit stays failed, until site.yml "
+            "starts it.",
+            *_starts(plan),
+        ],
+        service,
+    )
+    inputs = [overrides.rank_environment(plan.node), *learned.secrets, learned.token]
+    return Service(paths.RAY_UNIT, text, inputs)
+
+
+def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
+    """Return the service of vLLM on the plan's node."""
+    native, by_ray = plan.runtime.kind == stacks.NATIVE, plan.executor == "ray"
+    keyed, secured = plan.node.head and plan.api_key, plan.node.head and plan.api_tls is not None
+    grouped = not by_ray and len(plan.nodes) > 1
+    folder, copy = f"/run/{launch.VLLM}", f"ExecStartPre=/usr/bin/install --owner={plan.user} --mode=0400"
+    service = [
+        *_user(plan),
+        *([f"LoadCredential=api.env:{paths.API_KEY[1]}"] if keyed else []),
+        unit.INPUTS,
+        "WorkingDirectory=~",
+    ]
+    if not native:
+        service += [
+            f"# The engine runs as root, the container's processes as {plan.user}. A killed client leaves its "
+            "container.",
+            *_removed_container(plan, launch.VLLM),
+            "Delegate=yes",
+            f"RuntimeDirectory={launch.VLLM}",
+        ]
+    if secured:
+        service += [f"LoadCredential=api.cert:{tls.FILES['certificate']}", f"LoadCredential=api.key:{tls.FILES['key']}"]
+        service += [] if native else [f"{copy} %d/api.cert %d/api.key {folder}"]
+    if grouped:
+        service += [
+            "# Ranks with the same launch inputs find each other by this ID.",
+            f"Environment=GB10_RANK_GROUP={launch.start_digest(plan)[:16]}",
+        ]
+    if by_ray:
+        token = "%d/ray.token" if native else f"{folder}/ray.token"
+        expected = "".join(f" --expect={node.name}={node.address}" for node in plan.nodes)
+        service += [
+            f"Environment=RAY_ADDRESS={plan.head.address}:{plan.ray_port}",
+            f"LoadCredential=ray.token:{paths.RAY_TOKEN}",
+            f"Environment=RAY_AUTH_TOKEN_PATH={token}",
+            *([] if native else [f"{copy} %d/ray.token {folder}/ray.token"]),
+            f"ExecStartPre=/usr/bin/python3 -B {_WAIT_PROGRAM} --timeout={settings.vllm_serve_ray_timeout}{expected}",
+            f"TimeoutStartSec={settings.vllm_serve_ray_timeout + 60}",
+        ]
+    service += [
+        *_BEFORE_START,
+        "# The gates precede the server in one process: as in gb10-ray.service.",
+        f"ExecStart={_exec_line(plan, launch.VLLM, launch.start_argv(plan, plan.node.state.service_user))}",
+        "# vLLM exits with status 0 even when its engine has died.",
+        *_restarts(plan),
+        "# The main process stops the others in order. systemd then kills the remaining processes, such as a hanging "
+        "rank.",
+        *_limits(plan, "LimitNOFILE=1048576"),
+    ]
+    of_ray = [
+        "# A restarted Ray on this host has no processes of the old one.",
+        f"Requires={paths.RAY_UNIT}",
+        f"PartOf={paths.RAY_UNIT}",
+        "# Ray's sockets are in /tmp/ray.",
+        f"JoinsNamespaceOf={paths.RAY_UNIT}",
+    ]
+    text = unit.text(
+        "vLLM on the GB10 cluster",
+        [
+            "Wants=network-online.target",
+            f"After=network-online.target {paths.RAY_UNIT}{_engine(plan)}",
+            *(of_ray if by_ray else []),
+            "# After these starts the unit stays failed, until site.yml starts it.",
+            *_starts(plan),
+        ],
+        service,
+    )
+    # Every rank inherits its node's environment and runs the files that were changed there.
+    inputs = [
+        *map(overrides.rank_environment, plan.nodes),
+        *(node.additions for node in plan.nodes),
+        learned.api_key,
+        plan.api_tls.digest if plan.api_tls else "",
+        *learned.secrets,
+    ]
+    # The guard, because vLLM checks the key only for paths below /v1; and the program that waits for Ray's nodes, or
+    # starts and stops the ranks together.
+    files = [{"path": f"{access.GUARD_FOLDER}/gb10_api_guard.py", "program": "api/io_guard.py"}, _KEPT_BACK] * keyed
+    files += [{"path": launch.RANK_PROGRAM, "program": "launch/io_rank.py"}] * grouped
+    files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray.py"}] * by_ray
+    directories = (access.GUARD_FOLDER, access.CONFIG_FOLDER) if keyed else ()
+    return Service(paths.VLLM_UNIT, text, inputs, files, directories)
+
+
+def _exec_line(plan: Plan, name: str, argv: list[str]) -> str:
+    return systemd.exec_line([*gates.argv(name, launch.engine_file(plan, name)), *argv])
+
+
+def _engine(plan: Plan) -> str:
+    return " docker.service" if plan.runtime.kind != stacks.NATIVE and plan.runtime.engine == "docker" else ""
+
+
+def _starts(plan: Plan) -> list[str]:
+    return [
+        f"StartLimitIntervalSec={plan.restart.interval}",
+        f"StartLimitBurst={plan.restart.attempts}",
+        f"# After a stop by {paths.MEMORY_GUARD_UNIT} too.",
+        f"ConditionPathExists=!{paths.MEMORY_GUARD_STOP}",
+    ]
+
+
+def _user(plan: Plan) -> list[str]:
+    secret = [f"LoadCredential=secret.env:{paths.SECRET_ENVIRONMENT}"] if plan.node.secrets else []
+    return [
+        f"User={plan.user if plan.runtime.kind == stacks.NATIVE else 'root'}",
+        "# The gates load the ranks' variables. Here they would also reach root's commands.",
+        *secret,
+    ]
+
+
+def _removed_container(plan: Plan, name: str) -> list[str]:
+    return [f"{when}=-{plan.runtime.engine} rm --force {name}" for when in ("ExecStartPre", "ExecStopPost")]
+
+
+def _restarts(plan: Plan) -> list[str]:
+    return [
+        "Restart=always",
+        f"RestartSec={plan.restart.delay}",
+        "# Older releases than systemd 254 ignore these two.",
+        f"RestartSteps={plan.restart.attempts}",
+        f"RestartMaxDelaySec={plan.restart.max_delay}",
+    ]
+
+
+def _limits(plan: Plan, *files: str) -> list[str]:
+    """Return how a service ends, and what its processes may use."""
+    modprobe = [
+        "# Only root can create NVIDIA's device files, and after a boot the first use of the driver may need them.",
+        "ExecStartPre=-+/usr/bin/nvidia-modprobe -c 0 -u",
+        *confinement.properties(plan.user, plan.writable),
+    ]
+    return [
+        "KillMode=mixed",
+        "TimeoutStopSec=60",
+        "# The host outlives the service: the kernel ends the ranks first, and they cannot use all memory.",
+        f"OOMScoreAdjust={plan.oom_score}",
+        f"MemoryMax={plan.memory_max}%",
+        *files,
+        "LimitMEMLOCK=infinity",
+        "TasksMax=infinity",
+        *(modprobe if plan.runtime.kind == stacks.NATIVE else []),
+    ]

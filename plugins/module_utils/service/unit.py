@@ -1,0 +1,30 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The text of a unit. Its comments are for people who read it on a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+
+#: The digest of the launch inputs replaces the placeholder.
+INPUTS = f"Environment={systemd.INPUTS_VARIABLE}={systemd.PLACEHOLDER}"
+#: The confinement that root's own programs have in common.
+CONFINED = (
+    "ProtectHostname=yes",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "LockPersonality=yes",
+    "SystemCallArchitectures=native",
+    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
+)
+
+
+def text(description: str, unit: Sequence[str], service: Sequence[str]) -> str:
+    """Return a unit that starts with the host. ``unit`` and ``service``: the lines of these sections."""
+    head = ["#", "# Ansible managed", "#", "[Unit]", f"Description={description}"]
+    return "\n".join([*head, *unit, "", "[Service]", *service, "", "[Install]", "WantedBy=multi-user.target", ""])

@@ -1,0 +1,82 @@
+"""The services of a node: their units are recorded, and each launch input changes the digest."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filters import FILTERS
+from rendered_units import SERVICES, SETTINGS, planned, units
+from snapshot import assert_recorded
+from typed_plans import fact
+
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Settings
+
+IMAGE = f"vllm/vllm-openai@sha256:{'1' * 64}"
+CONTAINER = {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "engine": "docker"}
+PLANS: dict[str, dict[str, Any]] = {
+    "native-ray": {"api_tls": {"digest": "ab", "until": "2027-01-01"}},
+    "container-mp": {"runtime": CONTAINER, "executor": "mp", "ranks_unit": "gb10-vllm.service"},
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_units_are_the_recorded_ones(name: str) -> None:
+    found = units(fact(PLANS[name]))
+    text = "\n".join(f"==> {unit} <==\n{re.sub('[0-9a-f]{64}', '...', text)}" for unit, text in found.items())
+    assert_recorded(Path(__file__).parents[1] / f"data/units_{name}.txt", text)
+
+
+def test_every_setting_is_a_variable_of_a_role() -> None:
+    assert {each.name for each in fields(Settings)} <= SETTINGS.keys()
+
+
+def inputs(unit: str, changes: dict[str, Any] | None = None, **learned: Any) -> str:
+    """Return the digest of a unit's launch inputs."""
+    service = FILTERS["service"](fact(changes or {}), SERVICES[unit], SETTINGS, learned)
+    return str(service["unit"]["inputs"])
+
+
+OTHER_NODE = {"environment": {"A": "other"}}
+#: Changes that need a restart, and the units that they restart.
+CHANGES: list[tuple[set[str], dict[str, Any], dict[str, Any]]] = [
+    ({"gb10-ray", "gb10-watchdog"}, {}, {"token": "other"}),
+    ({"gb10-ray", "gb10-vllm"}, {}, {"secrets": ["other"]}),
+    ({"gb10-vllm"}, {}, {"api_key": "other"}),
+    # The watchdog verifies the server's certificate.
+    ({"gb10-vllm", "gb10-watchdog"}, {"api_tls": {"digest": "other", "until": ""}}, {}),
+    ({"gb10-vllm"}, {"nodes": [{"name": "spark1"}, {"name": "spark2", "environment": {"A": "other"}}]}, {}),
+    ({"gb10-ray"}, {"node": OTHER_NODE}, {}),
+    ({"gb10-memory-guard", "gb10-watchdog"}, {"api": {"url": "http://127.0.0.1:8001"}}, {}),
+]
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+@pytest.mark.parametrize(("expected", "changes", "learned"), CHANGES)
+def test_a_launch_input_changes_the_digest_of_its_units(
+    unit: str, expected: set[str], changes: dict[str, Any], learned: dict[str, Any]
+) -> None:
+    base = {"nodes": [{"name": "spark1"}, {"name": "spark2"}]} if "nodes" in changes else {}
+    assert (inputs(unit, changes, **learned) != inputs(unit, base)) is (unit in expected)
+
+
+def test_the_files_of_a_unit_are_written_with_it() -> None:
+    service = planned(fact({}), "gb10-vllm")
+    assert service["written"] == [
+        *service["files"],
+        {"path": "/etc/systemd/system/gb10-vllm.service", "content": service["unit"]["text"]},
+    ]
+    assert [each["path"] for each in service["files"]] == [
+        "/usr/local/lib/gb10/gb10_api_guard.py",
+        "/etc/gb10/vllm/ray_non_carry_over_env_vars.json",
+        "/usr/local/lib/gb10-wait-for-ray.py",
+    ]
+    assert service["directories"] == ["/usr/local/lib/gb10", "/etc/gb10/vllm"]
+
+
+def test_settings_of_another_type_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"gb10_inputs\.settings\.vllm_serve_ray_timeout is 'x', not a int"):
+        FILTERS["service"](fact({}), "vllm", {**SETTINGS, "vllm_serve_ray_timeout": "x"})
