@@ -10,6 +10,7 @@ from ansible.errors import AnsibleFilterError
 from cluster_nodes import cluster_plan, spark
 from filters import FILTERS
 from repository import files, read
+from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import table
@@ -118,7 +119,7 @@ def test_anything_else_is_a_problem_before_any_change(role: str, key: str, value
     assert [problem.path.startswith(f"spark2.additions.{role}.{key}") for problem in problems] == [True], problems
     assert f"remove /etc/gb10/overrides.d/{role}.json on spark2" in problems[0].fix and len(str(problems[0])) < 900
     # The same while a run records overrides.
-    given = {"root": ROOT, "nodes": [{"name": "spark2", "additions": {}}]}
+    given = fact({"root": ROOT, "nodes": [{"name": "spark2", "additions": {}}]})
     with pytest.raises(AnsibleFilterError, match=f"spark2.additions.{role}.{key}"):
         FILTERS["merge_overrides"](given, role, {"spark2": changed})
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from filters import FILTERS
 from run_module import program, run_module
+from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 
@@ -106,7 +107,7 @@ def test_a_container(tmp_path: Path) -> None:
         "runtime": {"kind": "container", "engine": "podman", "engine_args": [], "image": "vllm"},
         "node": {"additions": {"vllm_runtime": {"files": {"vllm": "abc"}}}},
     }
-    prefix = FILTERS["image_probe_argv"](plan, ["python3"], True)
+    prefix = FILTERS["image_probe_argv"](fact(plan), ["python3"], True)
     answer = run(tmp_path, f"cat <<'X'\n{printed()}\nX", container=prefix)
     assert len(answer["checks"]) == 6
     argv = (tmp_path / "argv").read_text().splitlines()
