@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.errors import AnsibleUndefinedVariable
+from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
-from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, sources
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 #: Types whose values the command line passes as text.
 _SCALARS = ("bool", "float", "int", "list", "str")
@@ -28,11 +30,13 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         self.validate_argument_spec(argument_spec={})
         variables = task_vars or {}
+        values: dict[str, Any] = {}
         settings, refused = {}, []
         for name, option in argument_specs.options().items():
             value, error = argument_specs.default(option), None
             if name in variables:
                 value, error = self._value(name, option, variables)
+            values[name] = value
             if not option.get("no_log"):
                 settings[name] = value
             # Ansible has validated the variables of the role that runs.
@@ -41,7 +45,33 @@ class ActionModule(ActionBase):
         names = sorted(variables["hostvars"][variables["inventory_hostname"]])
         needed = sorted({name for each in packages.of_roles(settings).values() for name in each})
         found = {"settings": settings, "refused": refused, "variables": names, "packages": needed}
+        found |= self._sources(plain_data(values), settings, variables)
         return {"changed": False, **found, "_ansible_verbose_override": True}
+
+    def _sources(self, values: Mapping[str, Any], settings: dict[str, Any], variables: Mapping[str, Any]) -> Any:
+        """Return what the settings refer to on the controller. The lock is a setting without a default."""
+        host, inventory = variables["inventory_hostname"], variables.get("inventory_dir") or ""
+        head = host in variables.get("gb10_heads", ())
+        address = self._templar.template(variables.get("ansible_host", host))
+
+        def read(path: str) -> str:
+            try:
+                return str(
+                    lookup_loader.get("ansible.builtin.file", self._loader, self._templar).run([path], variables)[0]
+                )
+            except AnsibleError:
+                # The planner reports it with the other problems.
+                return ""
+
+        settings["gb10_runtime_lock"] = sources.lock(values)
+        found = sources.recipe(values, inventory, read)
+        return {
+            **found,
+            **sources.model(found["model"], values),
+            "known_release": sources.known_release(read(settings["gb10_runtime_lock"])),
+            "build": sources.build(values, head, inventory),
+            **sources.secrets(values, head, str(address), read),
+        }
 
     def _value(
         self, name: str, option: Mapping[str, Any], variables: Mapping[str, Any]

@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, pl
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run, static
 
 if TYPE_CHECKING:
-    from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe
+    pass
 
 
 def cluster_plan(
@@ -122,33 +122,6 @@ def cluster_conflicts(clusters: Mapping[str, Any], plans: Mapping[str, Any]) -> 
     return {"problems": [str(problem) for problem in problems], "report": report(problems)}
 
 
-def recipe_path(recipe: str, folder: str, inventory: str) -> str:
-    """Return the file of gb10_recipe on the controller, "" without one."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse
-
-    return parse.place(str(recipe), str(folder), str(inventory)) if recipe else ""
-
-
-def recipe_model(text: str) -> str:
-    """Return the model of a recipe's text, "" if it has a problem, which the plan reports."""
-    found = _recipe(text)
-    return found.model if found else ""
-
-
-def recipe_mods(text: str) -> list[str]:
-    """Return the mods of a recipe's text, [] if it has a problem, which the plan reports."""
-    found = _recipe(text)
-    return list(found.mods) if found else []
-
-
-def _recipe(text: str) -> Recipe | None:
-    from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse
-    from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
-
-    data, problems = recipe_yaml.load(str(text), "")
-    return None if problems else parse.parse(data)[0]
-
-
 def node_plan(plan: Fact, name: str) -> dict[str, Any]:
     """Return the plan of one node: the cluster's plan, with the node's own part under `node`."""
     for node in plan["nodes"]:
@@ -176,8 +149,5 @@ class FilterModule:
             "node_cluster": node_cluster,
             "node_plan": node_plan,
             "plan_text": plan_text,
-            "recipe_model": recipe_model,
-            "recipe_mods": recipe_mods,
-            "recipe_path": recipe_path,
             "selected_clusters": selected_clusters,
         }

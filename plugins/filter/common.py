@@ -6,10 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
-
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 def program_file(name: str) -> dict[str, str]:
@@ -22,13 +20,6 @@ def program_file(name: str) -> dict[str, str]:
     return {"path": paths.program(name), "program": paths.PROGRAMS[name]}
 
 
-def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return secret variables' names and problems, without values; see module_utils/common/secret_environment.py."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.common.secret_environment import verdict
-
-    return verdict(plain_data(variables), plain_data(plain))
-
-
 class FilterModule:
     """Register the filters."""
 
@@ -36,5 +27,4 @@ class FilterModule:
         """Return name -> function."""
         return {
             "program_file": program_file,
-            "secret_environment": secret_environment,
         }

@@ -26,34 +26,6 @@ def model_entry(name: str, user_models: Mapping[str, Any] = MappingProxyType({})
         raise AnsibleFilterError(str(error)) from error
 
 
-def model_path(name: str, user_models: Mapping[str, Any], root: str = "") -> str:
-    """Return a model's folder on the nodes; for a Hugging Face Hub model the store's folder with ``root``, else "".
-
-    cluster_plan reports errors in the name and in ``user_models``.
-    """
-    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-    from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
-    from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan
-
-    try:
-        model = catalog.find(str(name), plain_data(user_models))
-    except ProblemsError:
-        return str(name) if str(name).startswith("/") else ""
-    return model.path or (plan.folder(str(root), model.hub, model.revision) if root and model.hub else "")
-
-
-def hub_model(name: str, user_models: Mapping[str, Any]) -> dict[str, str]:
-    """Return {name, revision} of a model on Hugging Face Hub, {} for one with a folder. cluster_plan reports errors."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-    from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
-
-    try:
-        model = catalog.find(str(name), plain_data(user_models))
-    except ProblemsError:
-        return {}
-    return {"name": model.hub, "revision": model.revision or "main"} if model.hub and not model.path else {}
-
-
 class FilterModule:
     """Register the filters."""
 
@@ -61,6 +33,4 @@ class FilterModule:
         """Return name -> function."""
         return {
             "model_entry": model_entry,
-            "model_path": model_path,
-            "hub_model": hub_model,
         }

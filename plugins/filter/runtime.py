@@ -12,14 +12,6 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 
 
-def stack_lock(name: str) -> str:
-    """Return the name of a stack's lock file in the role gb10, "" without a lock or for an unknown stack."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
-
-    stack = stacks.STACKS.get(str(name))
-    return stack.lock if stack else ""
-
-
 def runtime_digest(lock: str, build: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
     """Return the digest of the environment for a lock's text, or for a build of vLLM with that lock.
 
@@ -64,7 +56,6 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
-            "stack_lock": stack_lock,
             "runtime_digest": runtime_digest,
             "build_requirements": build_requirements,
             "build_text": build_text,

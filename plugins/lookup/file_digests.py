@@ -38,12 +38,11 @@ _raw:
   elements: dict
 """
 
-import os
 from typing import Any
 
 from ansible.plugins.lookup import LookupBase
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.plugin_utils import sources
 
 
 class LookupModule(LookupBase):
@@ -53,12 +52,4 @@ class LookupModule(LookupBase):
         """Return the digests in the order of the paths."""
         self.set_options(var_options=variables, direct=kwargs)
         inventory = str(self.get_option("inventory"))
-        return [_digest(os.path.join(inventory, os.path.expanduser(str(term)))) for term in terms]
-
-
-def _digest(path: str) -> dict[str, str]:
-    try:
-        return {"path": path, "sha256": io_file.sha256(path)}
-    except OSError:
-        # The planner reports it with the other problems.
-        return {"path": path, "sha256": ""}
+        return sources.digests(terms, inventory)

@@ -1,4 +1,4 @@
-"""All filters and tests of the collection, from the files that Ansible loads them from."""
+"""All filters of the collection, from the files that Ansible loads them from."""
 
 from __future__ import annotations
 
@@ -9,16 +9,9 @@ from typing import Any
 
 from repository import files
 
-
-def _plugins(kind: str) -> dict[str, Callable[..., Any]]:
-    found: dict[str, Callable[..., Any]] = {}
-    for path in files(f"plugins/{kind}/*.py"):
-        module = import_module(f"ansible_collections.gb10.cluster.plugins.{kind}.{PurePosixPath(path).stem}")
-        plugins = getattr(getattr(module, f"{kind.title()}Module")(), f"{kind}s")()
-        assert not found.keys() & plugins.keys(), f"{path} defines a {kind} again: {found.keys() & plugins.keys()}"
-        found |= plugins
-    return found
-
-
-FILTERS = _plugins("filter")
-TESTS = _plugins("test")
+FILTERS: dict[str, Callable[..., Any]] = {}
+for _path in files("plugins/filter/*.py"):
+    _module = import_module(f"ansible_collections.gb10.cluster.plugins.filter.{PurePosixPath(_path).stem}")
+    _found = _module.FilterModule().filters()
+    assert not FILTERS.keys() & _found.keys(), f"{_path} defines a filter again: {FILTERS.keys() & _found.keys()}"
+    FILTERS |= _found

@@ -43,7 +43,7 @@ def texts(pair: certificates.Pair = GOOD, **changes: str) -> dict[str, str]:
 
 def found(given: dict[str, str], name: str = NAME) -> dict[str, str]:
     """Return the problem of each variable; none may contain the key."""
-    verdict = FILTERS["api_tls"](given, name)
+    verdict = certificate.verdict(given, name)
     said = json.dumps(verdict)
     assert not [line for line in given["key"].splitlines()[1:-1] if line in said]
     return {problem["path"].removeprefix("gb10_api_tls_"): problem["found"] for problem in verdict["problems"]}
@@ -65,12 +65,12 @@ def found(given: dict[str, str], name: str = NAME) -> dict[str, str]:
     ids=["name", "case", "address", "no CA", "two CAs", "star", "IPv6", "chain", "CA in between"],
 )
 def test_a_certificate_that_fits(given: dict[str, str], name: str) -> None:
-    verdict = FILTERS["api_tls"](given, name)
+    verdict = certificate.verdict(given, name)
     assert (verdict["problems"], verdict["warnings"], len(verdict["digest"])) == ([], [], 64)
 
 
 def test_without_tls_there_is_no_verdict() -> None:
-    assert FILTERS["api_tls"]({"certificate": "", "key": "", "ca": ""}, NAME) == {}
+    assert certificate.verdict({"certificate": "", "key": "", "ca": ""}, NAME) == {}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_an_address_is_no_name() -> None:
 def test_all_of_it_is_told_together() -> None:
     bad = OTHER.issue("elsewhere.example.com", days=-0.5)
     assert list(found(texts(bad, key=GOOD.key_text))) == ["key", "ca", "certificate"]
-    assert len(FILTERS["api_tls"](texts(bad, key=GOOD.key_text), NAME)["problems"]) == 4
+    assert len(certificate.verdict(texts(bad, key=GOOD.key_text), NAME)["problems"]) == 4
 
 
 @pytest.mark.parametrize(
@@ -122,31 +122,31 @@ def test_all_of_it_is_told_together() -> None:
     [texts(CA.issue(NAME, days=20)), texts(BELOW, certificate=BELOW.text + CA.issue(ca=True, days=20).text, ca="")],
 )
 def test_the_end_is_warned_of(given: dict[str, str]) -> None:
-    (warning,) = FILTERS["api_tls"](given, NAME)["warnings"]
+    (warning,) = certificate.verdict(given, NAME)["warnings"]
     assert "gb10_api_tls_certificate expires on" in warning
 
 
 def test_a_renewed_certificate_has_another_digest_and_new_line_ends_do_not() -> None:
     given = (texts(), texts(CA.issue(NAME)), texts(certificate=GOOD.text.replace("\n", "\r\n")))
-    digests = [FILTERS["api_tls"](each, NAME)["digest"] for each in given]
+    digests = [certificate.verdict(each, NAME)["digest"] for each in given]
     assert (digests[0] == digests[2], digests[0] == digests[1]) == (True, False)
 
 
 def test_an_old_cryptography_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificate, "MISSING", "No module named 'cryptography'")
     with pytest.raises(AnsibleFilterError, match="cryptography 42 or newer on the controller: No module"):
-        FILTERS["api_tls"](texts(), NAME)
+        certificate.verdict(texts(), NAME)
 
 
 def secured(**settings: Any) -> dict[str, Any]:
     """A single node with TLS, as the role gb10 describes it."""
-    return {**spark(1, "head", **settings), "tls": FILTERS["api_tls"](texts(), "192.168.1.11")}
+    return {**spark(1, "head", **settings), "tls": certificate.verdict(texts(), "192.168.1.11")}
 
 
 def test_the_planner_lists_it_with_the_rest() -> None:
     node = {
         **spark(1, "head", gb10_api_port=1),
-        "tls": FILTERS["api_tls"](texts(CA.issue(NAME, days=-0.5)), "192.168.1.11"),
+        "tls": certificate.verdict(texts(CA.issue(NAME, days=-0.5)), "192.168.1.11"),
     }
     assert [problem.path for problem in mistakes([node])] == [
         "gb10_api_port",
@@ -156,7 +156,7 @@ def test_the_planner_lists_it_with_the_rest() -> None:
 
 
 def test_the_end_is_a_warning_of_the_plan() -> None:
-    node = {**spark(1, "head"), "tls": FILTERS["api_tls"](texts(CA.issue("192.168.1.11", days=20)), "192.168.1.11")}
+    node = {**spark(1, "head"), "tls": certificate.verdict(texts(CA.issue("192.168.1.11", days=20)), "192.168.1.11")}
     answer = FILTERS["cluster_plan"]([node], LOCK)
     assert answer["problems"] == []
     assert "gb10_api_tls_certificate expires on" in answer["warnings"][0]

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, mistakes, spark
-from filters import FILTERS
 from run_module import run_module
 from typed_plans import typed
 
@@ -133,20 +132,20 @@ def test_no_secret_is_in_a_model_of_ones_own() -> None:
     ],
 )
 def test_secret_variables_are_judged_without_being_shown(variables: dict[str, Any], path: str) -> None:
-    verdict = FILTERS["secret_environment"](variables, {"NCCL_DEBUG": "INFO"})
+    verdict = secret_environment.verdict(variables, {"NCCL_DEBUG": "INFO"})
     assert SECRET not in json.dumps(verdict)
     assert verdict["names"] == sorted(variables)
     assert [problem["path"] for problem in verdict["problems"]] == ([f"gb10_secret_env{path.rstrip()}"] if path else [])
 
 
 def test_the_planner_lists_them_once() -> None:
-    verdict = FILTERS["secret_environment"]({"VLLM_API_KEY": SECRET}, {})
+    verdict = secret_environment.verdict({"VLLM_API_KEY": SECRET}, {})
     nodes = [{**spark(number, group), "secrets": verdict} for number, group in ((1, "head"), (2, "worker"))]
     assert [problem.path for problem in mistakes(nodes)] == ["gb10_secret_env.VLLM_API_KEY"]
 
 
 def test_the_plan_has_their_names_alone() -> None:
-    verdict = FILTERS["secret_environment"]({"HF_TOKEN": SECRET}, {})
+    verdict = secret_environment.verdict({"HF_TOKEN": SECRET}, {})
     plan, problems = cluster_plan([{**spark(1, "head"), "secrets": verdict}])
     assert problems == []
     assert "  HF_TOKEN (secret)" in plan_text.lines(typed(plan), 1)

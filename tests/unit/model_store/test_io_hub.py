@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from cluster_nodes import Node, cluster_plan, spark
 from fake_hub import COMMIT, NAME, Hub
-from filters import FILTERS
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
@@ -414,19 +413,6 @@ def test_node_info_reads_the_folder_that_counts(tmp_path: Path) -> None:
     answer = run_module("node_info", {"model": str(tmp_path / "none"), "source": str(source)}, tmp_path / "bin")
     assert (answer["model"], answer["model_at"], answer["model_complete"]) == ({}, str(source), False)
     assert run_module("node_info", {}, tmp_path / "bin")["model_at"] == ""
-
-
-def test_only_models_of_the_hub_are_asked_for() -> None:
-    hub_model = FILTERS["hub_model"]
-    assert hub_model("org/mine", {}) == {"name": "org/mine", "revision": "main"}
-    assert hub_model("mine", {"mine": {"hub": "org/mine", "revision": "v1"}}) == {"name": "org/mine", "revision": "v1"}
-    for name, own in (
-        ("/srv/mine", {}),
-        ("mine", {"mine": {"path": "/srv/mine"}}),
-        ("no such", {}),
-        ("mine", {"mine": {"hubb": "a/b"}}),
-    ):
-        assert hub_model(name, own) == {}
 
 
 class Planner:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from filters import FILTERS, TESTS
+from filters import FILTERS
 from rendered_units import SETTINGS, planned
 from repository import ROOT, files, load_yaml, read
 
@@ -25,12 +25,12 @@ PLAN = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
 WORKER = FILTERS["node_plan"](PLAN, "spark2")
 
 
-@pytest.mark.parametrize("path", files("plugins/filter/*.py", "plugins/test/*.py"))
+@pytest.mark.parametrize("path", files("plugins/filter/*.py"))
 def test_a_file_is_named_like_its_package(path: str) -> None:
     assert (ROOT / "plugins" / "module_utils" / PurePosixPath(path).stem).is_dir()
 
 
-@pytest.mark.parametrize("name", [*FILTERS, *TESTS])
+@pytest.mark.parametrize("name", FILTERS)
 def test_a_role_or_playbook_uses_each_filter(name: str) -> None:
     paths = files("roles/*/*/*", "playbooks/**/*.yml")
     assert any(re.search(rf"gb10\.cluster\.{name}\b", read(path)) for path in paths if not path.endswith(".lock"))
@@ -56,7 +56,7 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
 
 
 @pytest.mark.parametrize(
-    ("call", "found"), [("", ""), ("filters.FILTERS['api_key_error']('key')", "module_utils.api.access")]
+    ("call", "found"), [("", ""), ("filters.FILTERS['benchmark_stem']('key')", "module_utils.benchmark.report")]
 )
 def test_only_a_call_imports_the_core(call: str, found: str) -> None:
     """Nearly every task's process loads all these files. The callback first checks Ansible's release."""
@@ -95,15 +95,6 @@ def test_node_plan_refuses_a_stranger() -> None:
 
 def test_what_the_core_knows_is_there_for_templates() -> None:
     assert FILTERS["model_entry"]("gpt-oss-20b")["reference"]
-    assert not TESTS["known_release"]("vllm==99.0.0")
-    assert TESTS["known_release"]("vllm==0.32.0")
-    assert TESTS["known_release"]("ray==2.60.0")
-    assert FILTERS["model_path"]("mine", {"mine": {"path": "/srv/mine"}}) == "/srv/mine"
-    assert FILTERS["model_path"]("/srv/mine", {"mine": {"pathh": "/srv/mine"}}) == "/srv/mine"
-    assert FILTERS["model_path"]("org/mine", {}) == ""
-    assert FILTERS["model_path"]("org/mine", {}, "/opt/gb10") == "/opt/gb10/models/org--mine/main"
-    assert FILTERS["model_path"]("no such", {}, "/opt/gb10") == ""
-    assert FILTERS["stack_lock"]("curent") == ""
 
 
 def test_an_unknown_model_is_an_error() -> None:

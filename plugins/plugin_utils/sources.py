@@ -1,0 +1,121 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the settings of a node refer to on the controller: lock, recipe, layers, certificate, patches and archives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.secret_environment import verdict
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_layers, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
+from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, recipe_yaml
+
+_LOCKS = Path(__file__).parents[2] / "roles" / "gb10" / "files"
+_BUILD = ("source", "version", "commit", "checksum", "capabilities", "separate", "environment", "dependencies")
+
+
+def digests(paths: Sequence[Any], inventory: str) -> list[dict[str, str]]:
+    """Return {path, sha256} of files. The digest of an unreadable file is "", which the planner reports."""
+    return [_digest(str(Path(inventory) / Path(str(path)).expanduser())) for path in paths]
+
+
+def _digest(path: str) -> dict[str, str]:
+    try:
+        return {"path": path, "sha256": io_file.sha256(path)}
+    except OSError:
+        return {"path": path, "sha256": ""}
+
+
+def lock(settings: Mapping[str, Any]) -> str:
+    """Return the path of the lock: that of gb10_runtime_lock, else of the stack, "" for an unknown stack."""
+    stack = stacks.STACKS.get(str(settings["gb10_stack"]))
+    own = str(_LOCKS / stack.lock) if stack and stack.lock else ""
+    return str(settings["gb10_runtime_lock"] or own)
+
+
+def recipe(settings: Mapping[str, Any], inventory: str, read: Callable[[str], str]) -> dict[str, Any]:
+    """Return {recipe: {name, path, text}, layers, model} of gb10_recipe, gb10_image_layers and gb10_model.
+
+    ``read`` returns the text of a file, "" if there is none. The text is untrusted. A recipe with a problem, which the
+    planner reports, has no mods and no model.
+    """
+    name, folder = str(settings["gb10_recipe"]), str(settings["gb10_recipe_folder"])
+    path = str(Path(parse.place(name, folder, inventory)).expanduser()) if name else ""
+    text = read(path) if path else ""
+    data, problems = recipe_yaml.load(text, "") if name else (None, [])
+    found = None if problems or data is None else parse.parse(data)[0]
+    given = settings["gb10_image_layers"]
+    layers = [io_layers.of_inventory(layer, inventory) for layer in (given if isinstance(given, list) else ())]
+    return {
+        "recipe": {"name": name, "path": path, "text": text},
+        "layers": layers + [io_layers.of_recipe(str(mod), path) for mod in (found.mods if found else ())],
+        "model": str(settings["gb10_model"] or (found.model if found else "")),
+    }
+
+
+def model(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {model_path, hub_model}: its folder on the nodes, "" without one, and {name, revision} on the Hub, or {}.
+
+    The planner reports errors in the name and in gb10_models.
+    """
+    try:
+        entry = catalog.find(name, settings["gb10_models"])
+    except ProblemsError:
+        return {"model_path": name if name.startswith("/") else "", "hub_model": {}}
+    hub = {"name": entry.hub, "revision": entry.revision or "main"} if entry.hub and not entry.path else {}
+    root = str(settings["gb10_install_dir"])
+    stored = model_store.folder(root, entry.hub, entry.revision) if settings["model_store_enabled"] and hub else ""
+    return {"model_path": entry.path or stored, "hub_model": hub}
+
+
+def known_release(text: str) -> bool:
+    """Whether the table of arguments has the vLLM of a lock. Also true for a lock without vLLM."""
+    release = stacks.locked(text).get("vllm", "")
+    return not release or checks.known(release)
+
+
+def build(settings: Mapping[str, Any], head: bool, inventory: str) -> dict[str, Any]:
+    """Return the variables of the role vllm_build with the digests of its patches; see vllm_build/parse.py.
+
+    Archives are large, so only the head, which decides, has their digests.
+    """
+    enabled, patches = str(settings["vllm_build_enabled"]).lower(), settings["vllm_build_patches"]
+    found = {name: settings[f"vllm_build_{name}"] for name in _BUILD}
+    result = {
+        **found,
+        "enabled": enabled,
+        "patches": digests(patches, inventory) if isinstance(patches, list) else patches,
+    }
+    if not head:
+        return result
+    given = found["dependencies"] if isinstance(found["dependencies"], list) else []
+    archives = [found["source"], *(each.get("archive", "") for each in given if isinstance(each, Mapping))]
+    known = {} if enabled == "false" else zip(archives, digests(archives, inventory), strict=True)
+    return {**result, "archives": {str(name): each["sha256"] for name, each in dict(known).items()}}
+
+
+def secrets(settings: Mapping[str, Any], head: bool, address: str, read: Callable[[str], str]) -> dict[str, Any]:
+    """Return {key_problem, tls, secrets}: verdicts about the API key, the head's certificate and secret variables.
+
+    ``settings``: also those that no result has. ``address``: the host's in the inventory.
+    """
+    texts = {name: str(settings[f"gb10_api_tls_{name}"]) for name in ("certificate", "key", "ca")}
+    texts = {name: text if not text or "-----BEGIN" in text else read(text) or text for name, text in texts.items()}
+    host, port, name = (settings[f"gb10_api_{part}"] for part in ("host", "port", "name"))
+    client = access.place(str(host), int(port), str(name), address, bool(texts["certificate"]))["client"]
+    return {
+        "key_problem": access.key_problem(str(settings["gb10_api_key"])),
+        "tls": certificate.verdict(texts, client) if head else {},
+        "secrets": verdict(settings["gb10_secret_env"], settings["gb10_extra_env"]),
+    }

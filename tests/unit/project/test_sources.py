@@ -1,0 +1,102 @@
+"""What settings refer to on the controller: models, locks, builds, recipes, layers and secrets."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rendered_units import SETTINGS
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils import sources
+
+KEY = "a-secret-key-of-32-characters-abc"
+
+
+def settings(**changes: Any) -> dict[str, Any]:
+    secret = {"gb10_api_key": "", "gb10_api_tls_key": "", "gb10_secret_env": {}}
+    return {**SETTINGS, **secret, "gb10_install_dir": "/opt/gb10", **changes}
+
+
+@pytest.mark.parametrize(
+    ("name", "models", "store", "path", "hub"),
+    [
+        ("mine", {"mine": {"path": "/srv/mine"}}, True, "/srv/mine", {}),
+        ("/srv/mine", {"mine": {"pathh": "/srv/mine"}}, True, "/srv/mine", {}),
+        ("org/mine", {}, False, "", {"name": "org/mine", "revision": "main"}),
+        ("org/mine", {}, True, "/opt/gb10/models/org--mine/main", {"name": "org/mine", "revision": "main"}),
+        ("mine", {"mine": {"hub": "a/b", "revision": "v1"}}, False, "", {"name": "a/b", "revision": "v1"}),
+        ("no such", {}, True, "", {}),
+        ("mine", {"mine": {"hubb": "a/b"}}, True, "", {}),
+    ],
+)
+def test_a_model_is_in_a_folder_or_on_the_hub(
+    name: str, models: dict[str, Any], store: bool, path: str, hub: dict[str, str]
+) -> None:
+    found = sources.model(name, settings(gb10_models=models, model_store_enabled=store))
+    assert found == {"model_path": path, "hub_model": hub}
+
+
+def test_the_lock_is_the_owners_or_the_stacks() -> None:
+    assert Path(sources.lock(settings())).is_file()
+    assert sources.lock(settings(gb10_stack="curent")) == ""
+    assert sources.lock(settings(gb10_stack="curent", gb10_runtime_lock="mine.lock")) == "mine.lock"
+
+
+@pytest.mark.parametrize(
+    ("lock", "known"), [("vllm==99.0.0", False), ("vllm==0.32.0", True), ("ray==2.60.0", True), ("", True)]
+)
+def test_releases_of_the_table_are_known(lock: str, known: bool) -> None:
+    assert sources.known_release(lock) is known
+
+
+def test_only_the_head_reads_the_archives_of_a_build(tmp_path: Path) -> None:
+    for name in ("fix.patch", "vllm.tar.gz"):
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    digest = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("fix.patch", "vllm.tar.gz")}
+    given = settings(
+        vllm_build_enabled=True,
+        vllm_build_source="vllm.tar.gz",
+        vllm_build_patches=["fix.patch", "none.patch"],
+        vllm_build_dependencies=[{"archive": "none.zip"}, "text"],
+    )
+    worker, head = (sources.build(given, head, str(tmp_path)) for head in (False, True))
+    assert worker["patches"] == [
+        {"path": f"{tmp_path}/fix.patch", "sha256": digest["fix.patch"]},
+        {"path": f"{tmp_path}/none.patch", "sha256": ""},
+    ]
+    assert worker["enabled"] == "true" and "archives" not in worker
+    assert head == {**worker, "archives": {"vllm.tar.gz": digest["vllm.tar.gz"], "none.zip": ""}}
+    assert sources.build({**given, "vllm_build_enabled": False}, True, str(tmp_path))["archives"] == {}
+    assert sources.build({**given, "vllm_build_patches": "text"}, False, "")["patches"] == "text"
+
+
+RECIPE = (
+    "recipe_version: '1'\nname: x\nmodel: org/mine\ncontainer: vllm\ncommand: vllm serve org/mine\nmods: [mods/fix]\n"
+)
+
+
+def test_a_recipe_brings_its_model_and_its_mods(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(RECIPE, encoding="utf-8")
+    given = settings(gb10_recipe=str(path), gb10_image_layers=[{"packages": ["a==1"]}])
+    found = sources.recipe(given, str(tmp_path), lambda name: Path(name).read_text(encoding="utf-8"))
+    assert found["recipe"] == {"name": str(path), "path": str(path), "text": RECIPE}
+    assert found["model"] == "org/mine"
+    assert [layer["packages"] for layer in found["layers"]] == [["a==1"], []]
+    assert sources.recipe({**given, "gb10_model": "other"}, "", lambda _name: RECIPE)["model"] == "other"
+
+
+def test_a_recipe_that_cannot_be_read_brings_nothing() -> None:
+    found = sources.recipe(settings(gb10_recipe="/none.yaml", gb10_image_layers="text"), "", lambda _name: "")
+    assert found == {"recipe": {"name": "/none.yaml", "path": "/none.yaml", "text": ""}, "layers": [], "model": ""}
+    assert sources.recipe(settings(), "", lambda _name: "x")["recipe"] == {"name": "", "path": "", "text": ""}
+
+
+def test_no_verdict_has_a_secret() -> None:
+    given = settings(gb10_api_key=f"{KEY} ", gb10_secret_env={"HF_TOKEN": KEY}, gb10_api_tls_certificate="/none.pem")
+    found = sources.secrets(given, True, "192.168.1.11", lambda _path: "")
+    assert found["key_problem"] and found["secrets"]["names"] == ["HF_TOKEN"]
+    assert found["tls"]["problems"] and KEY not in str(found)
+    assert sources.secrets(given, False, "192.168.1.11", lambda _path: "")["tls"] == {}
