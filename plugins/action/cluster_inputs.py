@@ -51,7 +51,8 @@ class ActionModule(ActionBase):
     def _sources(self, values: Mapping[str, Any], settings: dict[str, Any], variables: Mapping[str, Any]) -> Any:
         """Return what the settings refer to on the controller. The lock is a setting without a default."""
         host, inventory = variables["inventory_hostname"], variables.get("inventory_dir") or ""
-        head = host in variables.get("gb10_heads", ())
+        # Variables of a play are templates here.
+        head = host in self._templar.template(variables.get("gb10_heads", []))
         address = self._templar.template(variables.get("ansible_host", host))
 
         def read(path: str) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: cluster_inputs
-short_description: The values of all variables of this collection on a host
+short_description: The values of all variables of this collection on a host, and what they refer to
 version_added: 0.1.0
 description:
   - Reads the names, types and defaults of all variables from C(meta/argument_specs.yml) of the roles, and their values
     from Ansible.
   - Variables of the inventory, of the play, of C(--extra-vars) and of facts count. Parameters of a later role do not,
     because the plan is made before.
+  - Reads the files on the controller that variables name, such as a recipe, a certificate or a patch.
   - Runs on the controller. The action plugin of this name does the work.
 options: {}
 seealso:
@@ -57,4 +58,48 @@ packages:
   returned: success
   type: list
   elements: str
+recipe:
+  description: C(name), C(path) and C(text) of the file of C(gb10_recipe), empty without one. The text is untrusted.
+  returned: success
+  type: dict
+layers:
+  description:
+    - The layers of C(gb10_image_layers), then the recipe's mods, each with C(name), C(folder), C(digest), C(packages),
+      C(network) and C(problem).
+  returned: success
+  type: list
+  elements: dict
+model:
+  description: The value of C(gb10_model), otherwise the recipe's model.
+  returned: success
+  type: str
+model_path:
+  description: The model's folder on the nodes, empty without one.
+  returned: success
+  type: str
+hub_model:
+  description: C(name) and C(revision) of a model on Hugging Face Hub, empty for a model with a folder.
+  returned: success
+  type: dict
+known_release:
+  description: Whether this release knows the arguments of the vLLM in the lock.
+  returned: success
+  type: bool
+build:
+  description:
+    - The variables of the role vllm_build, with the SHA-256 of its patches. On the head also that of its C(archives).
+  returned: success
+  type: dict
+key_problem:
+  description: The error in C(gb10_api_key), without the key.
+  returned: success
+  type: str
+tls:
+  description: The problems, digest and end of validity of the head's certificate, without its key.
+  returned: success
+  type: dict
+secrets:
+  description: The names and problems of C(gb10_secret_env), without a value.
+  returned: success
+  type: dict
 """
