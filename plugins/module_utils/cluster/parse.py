@@ -49,8 +49,8 @@ def parse(
     """Parse the nodes of the role gb10, the text of the runtime's lock file, "" if there is none, and a recipe's data.
 
     ``recipe`` is the plain data of its YAML, or the Problems that prevented reading it; None without a recipe. Its
-    values replace the defaults of variables that the inventory does not set. ``layers`` are the results of the lookup
-    image_layers: those of gb10_image_layers, then the recipe's mods. A node is a mapping::
+    values replace the defaults of variables that the inventory does not set. ``layers`` are those of the module
+    cluster_inputs: of gb10_image_layers, then the recipe's mods. A node is a mapping::
 
         {"name": str, "address": str,          # inventory name and management address
          "user": str,                           # the login user, "" if ssh chooses it
