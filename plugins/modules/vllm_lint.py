@@ -196,7 +196,7 @@ def main() -> None:
     except (ProblemsError, ValueError) as error:
         module.fail_json(msg=str(error))
     answer: dict[str, Any] = {
-        "findings": [finding.facts() for finding in findings],
+        "findings": [serve_rules.facts(finding) for finding in findings],
         "report": serve_rules.report(findings),
         "release": release,
     }

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import WARNING
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions as node_additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import foreseen, node_checks, packages
@@ -51,7 +52,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     Store,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan

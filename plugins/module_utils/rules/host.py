@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import re
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
-    ERROR,
-    INFO,
     LINT,
     MIXED_NOTES,
     SPARK,
     THOR,
     VERIFY,
-    WARNING,
-    Found,
-    Rule,
     View,
+    rule,
     version,
     when,
 )
@@ -153,11 +150,11 @@ def _open(view: View) -> list[Found]:
 
 
 RULES = (
-    Rule(
+    rule(
         "driver-590",
         WARNING,
-        when="a GB10 with driver 590 or newer",
-        check=_new_driver,
+        shows="a GB10 with driver 590 or newer",
+        detect=_new_driver,
         why="590 reportedly hangs while it captures CUDA graphs; DGX OS ships 580 up to 7.6 (580.178.04)",
         fix="install DGX OS's driver (580) on all nodes, and hold the package",
         source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker; for 7.6 the notes of two owners",
@@ -168,41 +165,41 @@ RULES = (
             "mattered more than the driver: keep a working driver, the same on all nodes"
         ),
     ),
-    Rule(
+    rule(
         "driver-old",
         WARNING,
-        when="a GB10 with a driver older than 580.95",
-        check=_old_driver,
+        shows="a GB10 with a driver older than 580.95",
+        detect=_old_driver,
         why="NVIDIA's playbooks for CUDA 13.0 require 580.95.05 or newer",
         fix="install DGX OS's driver",
         source="NVIDIA/dgx-spark-playbooks, vss",
         evidence="2026-07",
     ),
-    Rule(
+    rule(
         "driver-differs",
         WARNING,
-        when="nodes with the same GPU have different drivers",
-        check=lambda view: _differs(view, "driver"),
+        shows="nodes with the same GPU have different drivers",
+        detect=lambda view: _differs(view, "driver"),
         why="updates reach each machine on a different day, and ranks on different drivers are untested",
         fix="install the same driver on all nodes, and hold the package",
         source="TechPreacher's checks; NVIDIA/open-gpu-kernel-modules#1358",
         evidence="2026-09",
     ),
-    Rule(
+    rule(
         "kernel-differs",
         WARNING,
-        when="Sparks run different kernels",
-        check=lambda view: _differs(view, "kernel"),
+        shows="Sparks run different kernels",
+        detect=lambda view: _differs(view, "kernel"),
         why="updates reach each machine on a different day; one node then fails or slows all",
         fix="install the same kernel on all nodes, and hold the package",
         source="eugr/spark-vllm-docker#392",
         evidence="2026-09",
     ),
-    Rule(
+    rule(
         "kernel-cma",
         ERROR,
-        when="RoCE, and /proc/meminfo has more CmaFree than CmaTotal",
-        check=_cma,
+        shows="RoCE, and /proc/meminfo has more CmaFree than CmaTotal",
+        detect=_cma,
         why=(
             "the kernel keeps memory for its own hand-over (KHO), 9.3 GiB on most Sparks and 919 MiB on one pair. "
             "This memory cannot be pinned: ibv_reg_mr_iova2 fails with 'Cannot allocate memory' when NCCL starts"
@@ -214,14 +211,14 @@ RULES = (
         ),
         evidence="2026-09-16",
     ),
-    Rule(
+    rule(
         "kernel-7-0-0-1019",
         WARNING,
-        when=(
+        shows=(
             "RoCE with kernel 7.0.0-1019 (DGX OS 7.6) or Ubuntu's 7.0.0-31, unless /proc/meminfo already shows it "
             "(kernel-cma)"
         ),
-        check=_bad_kernel,
+        detect=_bad_kernel,
         why="unless it was booted with kho=off, NCCL cannot register memory: ibv_reg_mr_iova2 'Cannot allocate memory'",
         fix="boot 6.17.0-1031 or -1032 and hold it, or add kho=off to the kernel's command line",
         source=(
@@ -234,11 +231,11 @@ RULES = (
             "was off"
         ),
     ),
-    Rule(
+    rule(
         "kernel-6-17-0-1008",
         WARNING,
-        when="kernel 6.17.0-1008",
-        check=lambda view: _kernel(view, _PANICKING_KERNEL),
+        shows="kernel 6.17.0-1008",
+        detect=lambda view: _kernel(view, _PANICKING_KERNEL),
         why=(
             "it panics under memory pressure. On one machine the firmware was then in a state in which the driver "
             "failed at every boot"
@@ -247,11 +244,11 @@ RULES = (
         source="pytorch/pytorch#174358; NVIDIA developer forum, thread 366026",
         evidence="2026-04-11",
     ),
-    Rule(
+    rule(
         "ray-memory-monitor",
         WARNING,
-        when="Ray without `RAY_memory_monitor_refresh_ms=0`",
-        check=_monitor,
+        shows="Ray without `RAY_memory_monitor_refresh_ms=0`",
+        detect=_monitor,
         why=(
             "Ray counts the weights as host memory: at 95 % it kills the worker that loads them, and the head's log "
             "does not report it"
@@ -265,37 +262,37 @@ RULES = (
         ),
         gpus=(SPARK, THOR),
     ),
-    Rule(
+    rule(
         "ray-missing",
         ERROR,
-        when=(
+        shows=(
             "Ray in an image that the stack lists as having no Ray, in NGC's 26.05 or newer, or in vllm/vllm-openai "
             "0.27.1 or newer"
         ),
-        check=_no_ray,
+        detect=_no_ray,
         why="the image does not contain Ray (removed in these releases): ray: command not found",
         fix="set gb10_distributed_executor_backend: mp, or use an image with a layer that installs Ray",
         source="NVIDIA/dgx-spark-playbooks, vllm; getainode/ainode#84; docs/stacks.md",
         evidence="2026-09-14",
         gpus=(),
     ),
-    Rule(
+    rule(
         "nnodes-ray",
         ERROR,
-        when="`--nnodes` above 1 with Ray",
-        check=_nnodes,
+        shows="`--nnodes` above 1 with Ray",
+        detect=_nnodes,
         why="vLLM raises ValueError: these options belong to the executor mp",
         fix="remove --nnodes, or set gb10_distributed_executor_backend: mp",
         source="vLLM 0.11.2 to 0.32.0, config/parallel.py",
         evidence="2026-11",
         gpus=(),
-        exercised="condition: unit tests; code: read in vLLM 0.32.0; effect: not tested here",
+        tested="condition: unit tests; code: read in vLLM 0.32.0; effect: not tested here",
     ),
-    Rule(
+    rule(
         "image-not-pinned",
         INFO,
-        when="an image with a moving tag (latest, main, nightly, none) that is not pinned yet",
-        check=_moving,
+        shows="an image with a moving tag (latest, main, nightly, none) that is not pinned yet",
+        detect=_moving,
         why=(
             "the same tag is another vLLM tomorrow, so the first pull decides which one this cluster serves with. "
             "Registries delete nightlies"
@@ -305,43 +302,43 @@ RULES = (
         evidence="2026-08",
         gpus=(),
     ),
-    Rule(
+    rule(
         "triton-ptxas",
         WARNING,
-        when="NGC's image 26.03 or 26.04 without `TRITON_PTXAS_PATH`",
-        check=_ptxas,
+        shows="NGC's image 26.03 or 26.04 without `TRITON_PTXAS_PATH`",
+        detect=_ptxas,
         why="its Triton does not find an assembler that supports sm_121a, and the first request fails",
         fix="use the stack ngc-26.04, which sets it, or set TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
         source=CONSELARA,
         evidence="2026-05",
     ),
-    Rule(
+    rule(
         "thor-ptxas",
         WARNING,
-        when="a Thor, vLLM before 0.27, neither `TRITON_PTXAS_PATH` nor `--enforce-eager`",
-        check=_thor_ptxas,
+        shows="a Thor, vLLM before 0.27, neither `TRITON_PTXAS_PATH` nor `--enforce-eager`",
+        detect=_thor_ptxas,
         why="Triton before 3.7 ships an assembler without support for sm_110a: ptxas fatal",
         fix="set TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas from CUDA 13, or use --enforce-eager",
         source=f"vllm-project/vllm#34470; {MIXED_NOTES}",
         evidence="2026-03",
         gpus=(THOR,),
     ),
-    Rule(
+    rule(
         "thor-kernels",
         WARNING,
-        when="a Thor with vLLM before 0.20",
-        check=lambda view: when(view.before(0, 20), ("release", view.situation.release)),
+        shows="a Thor with vLLM before 0.20",
+        detect=lambda view: when(view.before(0, 20), ("release", view.situation.release)),
         why="the published wheels and images have no kernels for 11.0: no kernel image is available for execution",
         fix="install vLLM 0.20 or newer, or build with TORCH_CUDA_ARCH_LIST=11.0a",
         source=f"vllm-project/vllm#39233; {MIXED_NOTES}",
         evidence="2026-07-18",
         gpus=(THOR,),
     ),
-    Rule(
+    rule(
         "api-without-key",
         WARNING,
-        when="the API listens beyond loopback and has no key",
-        check=_open,
+        shows="the API listens beyond loopback and has no key",
+        detect=_open,
         why="every host on the network can use it and read other users' requests",
         fix="set gb10_api_key_enabled: true, or gb10_api_host: 127.0.0.1 and use a tunnel",
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64; NVIDIA/NemoClaw#9591",
@@ -349,11 +346,11 @@ RULES = (
         gpus=(),
         found_by=VERIFY,
     ),
-    Rule(
+    rule(
         "api-key-in-argv",
         WARNING,
-        when="`--api-key`",
-        check=lambda view: when(view.argument("--api-key") != "", ("gb10_vllm_extra_args.--api-key", "given")),
+        shows="`--api-key`",
+        detect=lambda view: when(view.argument("--api-key") != "", ("gb10_vllm_extra_args.--api-key", "given")),
         why="every user of the host sees the arguments, and vLLM logs them",
         fix="set gb10_api_key: the head's server receives it in its environment",
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64",

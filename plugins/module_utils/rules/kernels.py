@@ -9,19 +9,16 @@ vllm_patch decides which FP8 kernels of a vLLM release need a patch; the rule ab
 
 from __future__ import annotations
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import build
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import HANG_FIXED, new_compilers
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
-    ERROR,
-    INFO,
     SPARK,
     SPECULATIVE,
     THOR,
-    WARNING,
-    Found,
-    Rule,
     View,
+    rule,
     version,
     when,
 )
@@ -185,11 +182,11 @@ def _parser(view: View) -> list[Found]:
 
 
 RULES = (
-    Rule(
+    rule(
         "enforce-eager",
         WARNING,
-        when=f"`{EAGER}`, or the graph mode NONE, in a cluster without a Thor",
-        check=_eager,
+        shows=f"`{EAGER}`, or the graph mode NONE, in a cluster without a Thor",
+        detect=_eager,
         why="without CUDA graphs gpt-oss-120b generated 26 instead of 59 tokens per second on one Spark",
         fix=f"remove {EAGER}, and use NCCL 2.29.3 or newer between nodes",
         source=f"{CONSELARA}; vLLM's own article about Sparks (2026-06-01): graphs by default",
@@ -203,11 +200,11 @@ RULES = (
             "eugr/spark-vllm-docker#400, 2026-09): waive this for those"
         ),
     ),
-    Rule(
+    rule(
         "nccl-arm-hang",
         WARNING,
-        when="several nodes, NCCL below 2.29.3, unless it was verified to be built by GCC 10 or newer",
-        check=_old_nccl,
+        shows="several nodes, NCCL below 2.29.3, unless it was verified to be built by GCC 10 or newer",
+        detect=_old_nccl,
         why=(
             "a build by a GCC before 10 loses slots for operations when a compare-and-swap fails spuriously, as it "
             "may on ARM. After minutes to hours one rank waits for a slot forever, its peers spin at 96 % and 20 W, "
@@ -227,11 +224,11 @@ RULES = (
             "every hang has this cause"
         ),
     ),
-    Rule(
+    rule(
         "breakable-cudagraph",
         WARNING,
-        when="several nodes and `VLLM_USE_BREAKABLE_CUDAGRAPH=1`",
-        check=_breakable,
+        shows="several nodes and `VLLM_USE_BREAKABLE_CUDAGRAPH=1`",
+        detect=_breakable,
         why=(
             "it captures the all-reduce between nodes, which has no GPUDirect on a GB10: an illegal access at "
             "capture, or a hang"
@@ -244,25 +241,25 @@ RULES = (
             "2026-08-20)"
         ),
     ),
-    Rule(
+    rule(
         "cudagraph-mode",
         INFO,
-        when="several nodes and a graph mode other than FULL_AND_PIECEWISE",
-        check=_graph_mode,
+        shows="several nodes and a graph mode other than FULL_AND_PIECEWISE",
+        detect=_graph_mode,
         why="FULL_AND_PIECEWISE was 5 to 17 % faster on four Sparks, plain PIECEWISE 19 % slower",
         fix="let vLLM choose the mode, or set FULL_AND_PIECEWISE",
         source="tonyd2wild/GLM-5.3-Flash-NVFP4-1M-KV-4x-DGX-Spark#5",
         evidence="2026-09",
         disputed="eugr/spark-vllm-docker#35 saw FULL hang and PIECEWISE work (2026-02)",
     ),
-    Rule(
+    rule(
         "flashinfer-fp8",
         WARNING,
-        when=(
+        shows=(
             "an FP8 model with FlashInfer attention, or an FP8 KV cache (requested, or the checkpoint's) without "
             "another backend"
         ),
-        check=_flashinfer_fp8,
+        detect=_flashinfer_fp8,
         why="FlashInfer returned wrong answers with FP8 on Blackwell",
         fix="set --attention-backend TRITON_ATTN, or compare fixed prompts at temperature 0 before you rely on it",
         source=f"vllm-project/vllm#35138; {CONSELARA}",
@@ -273,29 +270,29 @@ RULES = (
             "(2026-06 to 2026-09), which is newer. Keep FlashInfer if the answers to your prompts are correct"
         ),
     ),
-    Rule(
+    rule(
         "fp4-moe-path",
         WARNING,
-        when=(
+        shows=(
             f"a MoE model with FP4 weights on CUTLASS: requested, or for NVFP4 because `{MOE}` is not given (0.17 and "
             "newer)"
         ),
-        check=_fp4_path,
+        detect=_fp4_path,
         why="CUTLASS FP4 returned fluent nonsense on 12.1; only the text shows it",
         fix=f"set {MOE} marlin, or flashinfer_b12x (0.22) or b12x (0.29) if the image has it",
         source=f"{CONSELARA}; vLLM 0.32.0, fused_moe/oracle/nvfp4.py line 203",
         evidence="2026-09",
         disputed=_BACKENDS,
-        exercised=_READ,
+        tested=_READ,
     ),
-    Rule(
+    rule(
         "flashinfer-moe-fp4",
         WARNING,
-        when=(
+        shows=(
             f"an NVFP4 MoE model, no `{MOE}`, and vLLM 0.15 to 0.23 without `VLLM_USE_FLASHINFER_MOE_FP4=0`, or "
             "older with another value"
         ),
-        check=_fp4_variable,
+        detect=_fp4_variable,
         why=(
             "unless it is 0, vLLM tries FlashInfer's CUTLASS first. Its own CUTLASS is the next choice, so from 0.17 "
             "on the variable alone is not enough"
@@ -304,13 +301,13 @@ RULES = (
         source=f"{CONSELARA}; NVIDIA's nemotron playbook",
         evidence="2026-07",
         disputed=_BACKENDS,
-        exercised=_READ,
+        tested=_READ,
     ),
-    Rule(
+    rule(
         "moe-backend-datacentre",
         ERROR,
-        when=f"a MoE model with `{MOE}` {' or '.join(_DATACENTRE)}",
-        check=_datacentre,
+        shows=f"a MoE model with `{MOE}` {' or '.join(_DATACENTRE)}",
+        detect=_datacentre,
         why=(
             "these kernels exist only for compute capability 10.x, and vLLM raises ValueError for a requested backend "
             "that cannot run"
@@ -321,25 +318,25 @@ RULES = (
         ),
         evidence="2026-11",
         gpus=(SPARK, THOR),
-        exercised=_READ,
+        tested=_READ,
     ),
-    Rule(
+    rule(
         "moe-backend-triton-nvfp4",
         ERROR,
-        when=f"an NVFP4 MoE model with `{MOE} triton`",
-        check=_triton_nvfp4,
+        shows=f"an NVFP4 MoE model with `{MOE} triton`",
+        detect=_triton_nvfp4,
         why="no release has a Triton kernel for NVFP4 experts: ValueError. The flag applies to every kind of MoE",
         fix=f"use {MOE} triton only for FP8 models",
         source="vLLM 0.17.1 to 0.32.0, fused_moe/oracle/nvfp4.py map_nvfp4_backend",
         evidence="2026-11",
         gpus=(),
-        exercised=_READ,
+        tested=_READ,
     ),
-    Rule(
+    rule(
         "linear-backend-strict",
         WARNING,
-        when=f"vLLM 0.22 to 0.27 with `{LINEAR}`",
-        check=_linear,
+        shows=f"vLLM 0.22 to 0.27 with `{LINEAR}`",
+        detect=_linear,
         why=(
             "these releases raise ValueError if a layer type of the model has no kernel of that backend; from 0.28 on "
             "vLLM warns and chooses another"
@@ -348,16 +345,16 @@ RULES = (
         source="vLLM 0.22.1, model_executor/kernels/linear/__init__.py line 484",
         evidence="2026-11",
         gpus=(),
-        exercised=_READ,
+        tested=_READ,
     ),
-    Rule(
+    rule(
         "marlin-atomic-add",
         WARNING,
-        when=(
+        shows=(
             "Marlin (requested, or the default for 4-bit integer weights and MXFP4 experts) without "
             "`VLLM_MARLIN_USE_ATOMIC_ADD=1`"
         ),
-        check=_atomic_add,
+        detect=_atomic_add,
         why="without it a race in Marlin caused wrong answers on 12.1",
         fix="set VLLM_MARLIN_USE_ATOMIC_ADD=1 in gb10_extra_env, on all ranks",
         source=CONSELARA,
@@ -368,14 +365,14 @@ RULES = (
             "cost: set it, or waive this if the answers to fixed prompts are correct"
         ),
     ),
-    Rule(
+    rule(
         "mxfp4-checkpoint",
         ERROR,
-        when=(
+        shows=(
             f"`{QUANTIZATION} mxfp4` with a model other than gpt-oss whose weights are not MXFP4 (before 0.20: any "
             "model other than gpt-oss)"
         ),
-        check=_mxfp4,
+        detect=_mxfp4,
         why=(
             "the loader expects gpt-oss's packed experts; other checkpoints cause an IndexError, and vLLM cannot "
             "quantize to MXFP4 at load time"
@@ -385,14 +382,14 @@ RULES = (
         evidence="2026-05",
         gpus=(SPARK, THOR),
     ),
-    Rule(
+    rule(
         "fp8-cutlass",
         INFO,
-        when=(
+        shows=(
             "an FP8 model with vLLM before 0.20 or a build for CUDA 12, without the variable that turns the CUTLASS "
             "kernels off"
         ),
-        check=_fp8_kernels,
+        detect=_fp8_kernels,
         why=(
             "the CUTLASS FP8 kernels of these builds are for sm_120a, which 12.1 cannot run. Before 0.20 some of them "
             "need a patch, which this rule cannot detect"
@@ -405,11 +402,11 @@ RULES = (
             "from 0.20 on contain sm_120f, which 12.1 can run"
         ),
     ),
-    Rule(
+    rule(
         "speculative-decoding",
         INFO,
-        when=f"`{SPECULATIVE}`",
-        check=_speculative,
+        shows=f"`{SPECULATIVE}`",
+        detect=_speculative,
         why=(
             "it made answers slower (-54 % at 0 to 1.4 % acceptance) and, with CUDA graphs in one image, wrong "
             "(acceptance 0.000). The result depends on the acceptance rate, and the rate on the prompts"
@@ -423,22 +420,22 @@ RULES = (
             "it if the checkpoint includes a draft"
         ),
     ),
-    Rule(
+    rule(
         "max-tokens-reasoning",
         WARNING,
-        when="a reasoning model and fewer than 512 tokens for an answer",
-        check=_tokens,
+        shows="a reasoning model and fewer than 512 tokens for an answer",
+        detect=_tokens,
         why="reasoning tokens count too: they use up the budget before the answer begins, and content is null",
         fix="allow 512 tokens or more, 1024 with tools",
         source=f"{CONSELARA}; NVIDIA's vLLM playbook (finish_reason: length)",
         evidence="2026-10-07",
         gpus=(),
     ),
-    Rule(
+    rule(
         "reasoning-parser",
         INFO,
-        when="a reasoning model other than gpt-oss without `--reasoning-parser`",
-        check=_parser,
+        shows="a reasoning model other than gpt-oss without `--reasoning-parser`",
+        detect=_parser,
         why="the reasoning then appears in content, as raw <think> tags",
         fix="set --reasoning-parser to the value in the model card, such as qwen3",
         source="vllm-gb10 (vLLM 0.18.1)",

@@ -14,30 +14,38 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
+    ERROR,
+    INFO,
+    PLAN,
+    SEVERITIES,
+    Check,
+    Finding,
+    Found,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import host as serve_rules_host
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import kernels as serve_rules_kernels
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import memory as serve_rules_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as serve_rules_network
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
-    ERROR,
-    INFO,
-    PLAN,
-    SEVERITIES,
-    WARNING,
-    Finding,
-    Rule,
-    Situation,
-    View,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[Check[View], ...] = (
     serve_rules_memory.RULES + serve_rules_kernels.RULES + serve_rules_network.RULES + serve_rules_host.RULES
 )
 
-#: The variable in which a user waives rules, {id: reason}, and the id of the finding that reports an unnecessary
-#: waiver.
-WAIVERS, UNUSED = "gb10_serve_waivers", "waiver-unused"
+#: The variable in which a user waives rules, {id: reason}.
+WAIVERS = "gb10_serve_waivers"
+_UNUSED = Check[View](
+    PLAN,
+    "waiver-unused",
+    INFO,
+    why="an unnecessary waiver hides later findings of this rule",
+    fix="remove the waiver",
+    source="this configuration",
+    tested="unit tests",
+    evidence="now",
+)
 
 
 def lint(situation: Situation, waivers: Mapping[str, str]) -> list[Finding]:
@@ -48,10 +56,24 @@ def lint(situation: Situation, waivers: Mapping[str, str]) -> list[Finding]:
     """
     if problems := _wrong_waivers(waivers):
         raise ProblemsError(problems)
-    findings = [finding for rule in RULES for finding in _apply(rule, situation, waivers.get(rule.id, "").strip())]
-    found = {finding.rule for finding in findings}
-    findings += [_unused(rule, reason) for rule, reason in waivers.items() if rule not in found]
-    return sorted(findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.rule, finding.path))
+    findings = [
+        Finding(rule, path, text, waivers.get(rule.id, "").strip())
+        for rule in RULES
+        for path, text in found(rule, situation)
+    ]
+    unused = waivers.keys() - {finding.check.id for finding in findings}
+    findings += [
+        Finding(_UNUSED, f"{WAIVERS}.{rule}", f"waived ({reason.strip()}), but the rule has no finding")
+        for rule, reason in waivers.items()
+        if rule in unused
+    ]
+    return sorted(findings, key=lambda each: (SEVERITIES.index(each.check.severity), each.check.id, each.place))
+
+
+def found(rule: Check[View], situation: Situation) -> list[Found]:
+    """Return a rule's findings as (input, value), [] without a node of its GPUs."""
+    view = View(situation, rule.gpus)
+    return list(rule.detect(view)) if view.nodes else []
 
 
 def judge(
@@ -70,10 +92,10 @@ def judge(
         return [], list(error.problems)
     problems = []
     for finding in stopping(findings):
-        place, _dot, option = finding.path.partition(".")
-        path = f"{places[option]}.{option}" if place == "gb10_vllm_extra_args" and option in places else finding.path
-        fix = f"{finding.fix}; or waive it with a reason in {WAIVERS}.{finding.rule}"
-        problems.append(Problem(path, finding.found, finding.why, fix))
+        place, _dot, option = finding.place.partition(".")
+        path = f"{places[option]}.{option}" if place == "gb10_vllm_extra_args" and option in places else finding.place
+        fix = f"{finding.check.fix}; or waive it with a reason in {WAIVERS}.{finding.check.id}"
+        problems.append(Problem(path, finding.found, finding.check.why, fix))
     return findings, problems
 
 
@@ -82,14 +104,32 @@ def stopping(findings: Iterable[Finding], least: str = ERROR) -> list[Finding]:
     return [
         finding
         for finding in findings
-        if SEVERITIES.index(finding.severity) <= SEVERITIES.index(least) and not finding.waived
+        if SEVERITIES.index(finding.check.severity) <= SEVERITIES.index(least) and not finding.waived
     ]
 
 
 def on_host(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with paths for a command on one host: argv and environment instead of inventory variables."""
     names = (("gb10_vllm_extra_args.", "argv."), ("gb10_extra_env.", "environment."), (f"{WAIVERS}.", "waivers."))
-    return [replace(finding, path=_renamed(finding.path, names)) for finding in findings]
+    return [replace(finding, place=_renamed(finding.place, names)) for finding in findings]
+
+
+def facts(finding: Finding) -> dict[str, str]:
+    """Return a finding as plain data, as the module vllm_lint returns it."""
+    check = finding.check
+    return {
+        "rule": check.id,
+        "severity": check.severity,
+        "path": finding.place,
+        "found": finding.found,
+        "why": check.why,
+        "fix": check.fix,
+        "source": check.source,
+        "evidence": check.evidence,
+        "exercised": check.tested,
+        "disputed": check.disputed,
+        "waived": finding.waived,
+    }
 
 
 def report(findings: Iterable[Finding]) -> list[str]:
@@ -106,7 +146,7 @@ def document() -> str:
             f"`{rule.id}`",
             rule.severity,
             ", ".join(rule.gpus) or "any",
-            rule.when,
+            rule.shows,
             rule.why,
             rule.fix,
             linked(rule.source),
@@ -115,10 +155,10 @@ def document() -> str:
         for rule in rules
     ]
     disputes = [f"- `{rule.id}`: {linked(rule.disputed)}." for rule in rules if rule.disputed]
-    elsewhere = [f"- `{rule.id}`: {rule.found_by}." for rule in rules if rule.found_by != PLAN]
+    elsewhere = [f"- `{rule.id}`: {rule.found_by}." for rule in rules if rule.found_by]
     levels: dict[str, list[str]] = {}
     for rule in rules:
-        levels.setdefault(rule.exercised, []).append(f"`{rule.id}`")
+        levels.setdefault(rule.tested, []).append(f"`{rule.id}`")
     common = max(levels, key=lambda level: len(levels[level]))
     exercised = [
         f"- {level}: {'all others' if level == common else ', '.join(ids)}." for level, ids in sorted(levels.items())
@@ -173,49 +213,14 @@ def _wrong_waivers(waivers: Mapping[str, str]) -> list[Problem]:
     return problems
 
 
-def _apply(rule: Rule, situation: Situation, waived: str) -> list[Finding]:
-    view = View(situation, rule.gpus)
-    if not view.nodes:
-        return []
-    return [
-        Finding(
-            rule.id,
-            rule.severity,
-            path,
-            found,
-            rule.why,
-            rule.fix,
-            rule.source,
-            rule.evidence,
-            rule.exercised,
-            rule.disputed,
-            waived,
-        )
-        for path, found in rule.check(view)
-    ]
-
-
-def _unused(rule: str, reason: str) -> Finding:
-    return Finding(
-        UNUSED,
-        INFO,
-        f"{WAIVERS}.{rule}",
-        f"waived ({reason.strip()}), but the rule has no finding",
-        "an unnecessary waiver hides later findings of this rule",
-        "remove the waiver",
-        "this configuration",
-        "now",
-        "unit tests",
-    )
-
-
 def _line(finding: Finding) -> str:
+    check = finding.check
     waived = f" (waived: {finding.waived})" if finding.waived else ""
-    disputed = f" Disputed: {finding.disputed}." if finding.disputed else ""
+    disputed = f" Disputed: {check.disputed}." if check.disputed else ""
     return (
-        f"{finding.severity}{waived} {finding.rule}, {finding.path}: {finding.found}. "
-        f"{_sentence(finding.why)}. Fix: {finding.fix} ({finding.source}, {finding.evidence}; exercised: "
-        f"{finding.exercised}).{disputed}"
+        f"{check.severity}{waived} {check.id}, {finding.place}: {finding.found}. "
+        f"{_sentence(check.why)}. Fix: {check.fix} ({check.source}, {check.evidence}; exercised: {check.tested})."
+        f"{disputed}"
     )
 
 
@@ -231,22 +236,3 @@ def linked(text: str) -> str:
     """Return text for a page of docs, with owner/name#number and docs/name.md as links."""
     text = re.sub(r"\b([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", text)
     return re.sub(r"\bdocs/((\w+\.md)(?:#[\w-]+)?)", r"[\2](\1)", text)
-
-
-__all__ = [
-    "ERROR",
-    "INFO",
-    "RULES",
-    "SEVERITIES",
-    "UNUSED",
-    "WAIVERS",
-    "WARNING",
-    "Finding",
-    "Rule",
-    "document",
-    "judge",
-    "linked",
-    "lint",
-    "report",
-    "stopping",
-]

@@ -6,19 +6,16 @@
 
 from __future__ import annotations
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import ENCODERS
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
-    ERROR,
-    INFO,
     LINT,
     MIXED_NOTES,
     SPARK,
     THOR,
-    WARNING,
-    Found,
-    Rule,
     View,
+    rule,
     when,
 )
 
@@ -129,11 +126,11 @@ def _autotune(view: View) -> list[Found]:
 
 
 RULES = (
-    Rule(
+    rule(
         "memory-utilization-ceiling",
         ERROR,
-        when=f"`{UTILIZATION}` is above 0.90",
-        check=_ceiling,
+        shows=f"`{UTILIZATION}` is above 0.90",
+        detect=_ceiling,
         why=(
             "CPU and GPU share the memory, and the page cache competes with CUDA for it. Above 0.90 users reported "
             "OOM crashes and Xid 43. On this hardware exhausted memory takes the whole host down, without a trace of "
@@ -143,22 +140,22 @@ RULES = (
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#97",
         evidence="2026-08",
     ),
-    Rule(
+    rule(
         "memory-utilization-high",
         WARNING,
-        when=f"`{UTILIZATION}` is above 0.87, up to 0.90",
-        check=_high,
+        shows=f"`{UTILIZATION}` is above 0.87, up to 0.90",
+        detect=_high,
         why="0.85 to 0.87 worked for most models; CUDA graphs and profiling allocate additional memory",
         fix=f"use 0.85 or less; if the memory is planned, {_RESERVE}",
         source=CONSELARA,
         evidence="2026-05",
         disputed=_FRACTIONS,
     ),
-    Rule(
+    rule(
         "memory-utilization-default",
         WARNING,
-        when=f"`{UTILIZATION}` is not given",
-        check=_default,
+        shows=f"`{UTILIZATION}` is not given",
+        detect=_default,
         why=(
             "vLLM's default is 0.9, and 0.92 from 0.20 on. That is more than any source recommends for memory that "
             "the host shares. With --kv-cache-memory-bytes this fraction must still be free at launch"
@@ -167,17 +164,17 @@ RULES = (
         source="vLLM 0.13.0 to 0.33.0, config/cache.py, v1/worker/utils.py request_memory; conselara.dev",
         evidence="2026-11",
         disputed="NVIDIA's playbook for one Spark starts vLLM with the default (2026-06)",
-        exercised="condition: unit tests; defaults: read in vLLM's code; effect: not tested here",
+        tested="condition: unit tests; defaults: read in vLLM's code; effect: not tested here",
         found_by=LINT,
     ),
-    Rule(
+    rule(
         "memory-utilization-131k",
         WARNING,
-        when=(
+        shows=(
             f"several nodes, a context of 131072 or more (`{LENGTH}`, or the model's maximum), `{UTILIZATION}` above "
             "0.82"
         ),
-        check=_at_length,
+        detect=_at_length,
         why=(
             "with large KV caches on two nodes Xid 43 stopped only at 0.82, and a prefill of 128K tokens reset the "
             "head of a pair"
@@ -190,11 +187,11 @@ RULES = (
             "tokens (2026-08): no fraction is safe by itself"
         ),
     ),
-    Rule(
+    rule(
         "kv-cache-bytes",
         INFO,
-        when=f"`{KV_BYTES}` is not given, and the model is no encoder, which keeps no KV cache",
-        check=_kv_fraction,
+        shows=f"`{KV_BYTES}` is not given, and the model is no encoder, which keeps no KV cache",
+        detect=_kv_fraction,
         why=(
             "a fraction of the memory is not an upper bound while vLLM profiles, and it depends on the host's other "
             "memory use; bytes do not"
@@ -208,31 +205,31 @@ RULES = (
             "the plan's memory figures fit, else the fraction"
         ),
     ),
-    Rule(
+    rule(
         "fastsafetensors-ngc",
         ERROR,
-        when=f"`{LOAD} fastsafetensors` in the image nvcr.io/nvidia/vllm 26.03 or 26.04",
-        check=_ngc_loader,
+        shows=f"`{LOAD} fastsafetensors` in the image nvcr.io/nvidia/vllm 26.03 or 26.04",
+        detect=_ngc_loader,
         why="these images lack the package: ImportError",
         fix=f"remove {LOAD}",
         source=CONSELARA,
         evidence="2026-05",
     ),
-    Rule(
+    rule(
         "fastsafetensors-large",
         WARNING,
-        when=f"`{LOAD} fastsafetensors` with weights above 80 % of a node's memory",
-        check=_large_load,
+        shows=f"`{LOAD} fastsafetensors` with weights above 80 % of a node's memory",
+        detect=_large_load,
         why="it holds the files and the weights in the same memory at the same time",
         fix=f"use {LOAD} instanttensor (vLLM 0.18 or newer), or the default",
         source="eugr/spark-vllm-docker README",
         evidence="2026-09",
     ),
-    Rule(
+    rule(
         "unequal-memory",
         WARNING,
-        when="nodes differ in memory by more than a tenth",
-        check=_unequal,
+        shows="nodes differ in memory by more than a tenth",
+        detect=_unequal,
         why=(
             "every rank has the same share of the model, so the smallest node sets the limit. A fraction of the memory "
             "is a different size on each node; Sparks with 64 GB exist"
@@ -241,21 +238,23 @@ RULES = (
         source="NVIDIA, build.nvidia.com/spark/vllm-cluster",
         evidence="2026-10-20",
     ),
-    Rule(
+    rule(
         "sleep-mode",
         WARNING,
-        when="`--enable-sleep-mode`",
-        check=lambda view: when(view.argument("--enable-sleep-mode") != "", *view.given("--enable-sleep-mode")),
+        shows="`--enable-sleep-mode`",
+        detect=lambda view: when(view.argument("--enable-sleep-mode") != "", *view.given("--enable-sleep-mode")),
         why="waking up killed the engine on one Spark and took the whole host down on another",
         fix="remove it; stop and start the service instead",
         source="vllm-project/vllm#50011",
         evidence="2026-09-02",
     ),
-    Rule(
+    rule(
         "flashinfer-autotune",
         WARNING,
-        when="vLLM 0.16 or newer without `--no-enable-flashinfer-autotune`: vLLM tunes FlashInfer's kernels by default",
-        check=_autotune,
+        shows=(
+            "vLLM 0.16 or newer without `--no-enable-flashinfer-autotune`: vLLM tunes FlashInfer's kernels by default"
+        ),
+        detect=_autotune,
         why=(
             "the tuning runs next to the loaded model and its KV cache. The same configuration ran out of memory in it "
             "and started without it"
@@ -267,11 +266,11 @@ RULES = (
         ),
         evidence="2026-11",
     ),
-    Rule(
+    rule(
         "expandable-segments",
         INFO,
-        when="PyTorch's allocator has `expandable_segments:True`",
-        check=_allocator,
+        shows="PyTorch's allocator has `expandable_segments:True`",
+        detect=_allocator,
         why="a pair logged NV_ERR_NO_MEMORY at load time with True, and did not with False",
         fix="try expandable_segments:False if a launch runs out of memory",
         source="NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks)",
@@ -283,37 +282,37 @@ RULES = (
             "newest evidence is split: change it only if memory runs out"
         ),
     ),
-    Rule(
+    rule(
         "expandable-segments-connector",
         ERROR,
-        when=(
+        shows=(
             "vLLM 0.22 or newer, PyTorch's allocator has `expandable_segments:True`, and a KV connector is used "
             "without sleep mode"
         ),
-        check=_connector,
+        detect=_connector,
         why="vLLM raises ValueError: the allocator may move memory that a connector has registered",
         fix="set expandable_segments:False, or remove the connector",
         source="vLLM 0.22.1 to 0.33.0, config/vllm.py; vllm-project/vllm#42404",
         evidence="2026-11",
         gpus=(),
-        exercised="condition: unit tests; code: read in vLLM 0.22.1 to 0.33.0; effect: not tested here",
+        tested="condition: unit tests; code: read in vLLM 0.22.1 to 0.33.0; effect: not tested here",
     ),
-    Rule(
+    rule(
         "swap-space",
         WARNING,
-        when="vLLM before 0.18 without `--swap-space 0`",
-        check=lambda view: when(view.before(0, 18) and view.number("--swap-space") != 0, *view.given("--swap-space")),
+        shows="vLLM before 0.18 without `--swap-space 0`",
+        detect=lambda view: when(view.before(0, 18) and view.number("--swap-space") != 0, *view.given("--swap-space")),
         why="the default of 4 GiB per GPU comes out of the memory that the GPU itself uses",
         fix="set --swap-space 0",
         source=MIXED_NOTES,
         evidence="2026 (vLLM 0.17.1)",
         gpus=(SPARK, THOR),
     ),
-    Rule(
+    rule(
         "page-cache-counted",
         WARNING,
-        when="vLLM before 0.20, unless each launch drops the page cache",
-        check=lambda view: when(
+        shows="vLLM before 0.20, unless each launch drops the page cache",
+        detect=lambda view: when(
             view.before(0, 20) and not view.situation.drops_caches, ("release", view.situation.release)
         ),
         why=(
@@ -325,11 +324,11 @@ RULES = (
         evidence="2026-07",
         gpus=(SPARK, THOR),
     ),
-    Rule(
+    rule(
         "load-pressure",
         INFO,
-        when="vLLM 0.20 to 0.23",
-        check=lambda view: when(view.before(0, 24) and (not view.before(0, 20)), ("release", view.situation.release)),
+        shows="vLLM 0.20 to 0.23",
+        detect=lambda view: when(view.before(0, 24) and (not view.before(0, 20)), ("release", view.situation.release)),
         why=(
             "from 0.24 on vLLM frees cached device memory under pressure at load time, which reportedly avoids host "
             "failures"

@@ -9,19 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
-    ERROR,
-    INFO,
     LINT,
     MIXED_NOTES,
     SPARK,
     THOR,
-    WARNING,
-    Found,
     Node,
-    Rule,
     View,
+    rule,
     version,
     when,
 )
@@ -211,14 +208,14 @@ def _unequal(view: View) -> list[Found]:
 
 
 RULES = (
-    Rule(
+    rule(
         "bridge-network",
         ERROR,
-        when=(
+        shows=(
             "containers on several nodes that are outside the host's network, or whose shared memory, user or (with "
             "Ray) process namespace differs from the unit's"
         ),
-        check=_bridge,
+        detect=_bridge,
         why=(
             "the ranks cannot connect: NCCL and Ray publish addresses that exist only inside the container. Ray and "
             "its drivers share objects in the host's memory that the service's user must be able to read"
@@ -228,11 +225,11 @@ RULES = (
         evidence="2026-09",
         gpus=(),
     ),
-    Rule(
+    rule(
         "nccl-ib-hca-unset",
         WARNING,
-        when="RoCE between nodes without `NCCL_IB_HCA`",
-        check=_devices_unset,
+        shows="RoCE between nodes without `NCCL_IB_HCA`",
+        detect=_devices_unset,
         why="NCCL can choose the wrong devices, or only one of a port's two, and hang without a message",
         fix="keep the plan's value, or list both PCIe functions of each cabled port",
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#102",
@@ -243,11 +240,11 @@ RULES = (
             "measured"
         ),
     ),
-    Rule(
+    rule(
         "nccl-ib-hca-half",
         WARNING,
-        when="`NCCL_IB_HCA` names only one of the two devices of a port",
-        check=_one_twin,
+        shows="`NCCL_IB_HCA` names only one of the two devices of a port",
+        detect=_one_twin,
         why=(
             "each device is a separate x4 link and carries at most half of the port's traffic. Measured: 98 "
             "instead of 161 Gb/s, while the link reports 200"
@@ -262,11 +259,11 @@ RULES = (
             "(MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104, 2026-08)"
         ),
     ),
-    Rule(
+    rule(
         "nccl-gid-index",
         WARNING,
-        when="RoCE with `NCCL_IB_GID_INDEX`, also if it is empty, which means 0",
-        check=_gid,
+        shows="RoCE with `NCCL_IB_GID_INDEX`, also if it is empty, which means 0",
+        detect=_gid,
         why=(
             "the index changes when addresses come and go (3 to 4 within half an hour on one device). Then the pinned "
             "index fails on that device; 0 is link-local or RoCEv1"
@@ -280,11 +277,11 @@ RULES = (
             "no IPv6 address and their addresses do not change"
         ),
     ),
-    Rule(
+    rule(
         "roce-disabled",
         WARNING,
-        when="a RoCE fabric with `NCCL_IB_DISABLE=1` or `NCCL_NET=Socket` in the variables of the ranks",
-        check=_roce_off,
+        shows="a RoCE fabric with `NCCL_IB_DISABLE=1` or `NCCL_NET=Socket` in the variables of the ranks",
+        detect=_roce_off,
         why=(
             "NCCL uses TCP sockets instead of RoCE, at about a quarter of the throughput. The plan then "
             "chooses pipeline stages instead of tensor parallelism: two nodes generate at about half of the speed"
@@ -297,67 +294,67 @@ RULES = (
             "source supports it"
         ),
     ),
-    Rule(
+    rule(
         "tp-over-sockets",
         WARNING,
-        when="tensor parallelism between nodes without RoCE",
-        check=_tp_sockets,
+        shows="tensor parallelism between nodes without RoCE",
+        detect=_tp_sockets,
         why="every layer waits for the network twice; users call it unbearably slow",
         fix="use pipeline parallelism over Ethernet, or RoCE",
         source=f"{MIXED_NOTES}; eugr/spark-vllm-docker#252",
         evidence="2026-06",
         gpus=(),
     ),
-    Rule(
+    rule(
         "tp-thor",
         WARNING,
-        when="tensor parallelism over a Jetson Thor and other nodes",
-        check=_tp_thor,
+        shows="tensor parallelism over a Jetson Thor and other nodes",
+        detect=_tp_thor,
         why="a Thor has 25 Gb/s Ethernet and no RoCE, and every layer waits for the slowest node",
         fix="set gb10_pipeline_parallel_size: the number of nodes",
         source=f"{MIXED_NOTES}; eugr/spark-vllm-docker#216",
         evidence="2026-03",
         gpus=(THOR,),
     ),
-    Rule(
+    rule(
         "mixed-transport",
         ERROR,
-        when="Sparks and Thors together without `NCCL_IB_DISABLE=1` on the Sparks",
-        check=_mixed,
+        shows="Sparks and Thors together without `NCCL_IB_DISABLE=1` on the Sparks",
+        detect=_mixed,
         why="the Sparks would offer RoCE and the Thors sockets: NCCL stops with 'wrong type 3 != 4'",
         fix="set gb10_fabric_topology: socket, which sets the variable",
         source=MIXED_NOTES,
         evidence="2026 (vLLM 0.17.1)",
     ),
-    Rule(
+    rule(
         "tensor-parallel-size",
         WARNING,
-        when="a tensor parallel size that is not a power of two",
-        check=_odd_split,
+        shows="a tensor parallel size that is not a power of two",
+        detect=_odd_split,
         why="most models' head and expert counts are not divisible by it, and vLLM then refuses the model",
         fix="use a power of two, or pipeline parallelism over three nodes",
         source="eugr/spark-vllm-docker README and #246",
         evidence="2026-09",
         gpus=(),
     ),
-    Rule(
+    rule(
         "pipeline-speed",
         INFO,
-        when="2, 4 or 8 Sparks with RoCE and pipeline parallelism",
-        check=_stages,
+        shows="2, 4 or 8 Sparks with RoCE and pipeline parallelism",
+        detect=_stages,
         why="pipeline stages add memory, not speed: on four Sparks PP 4 generated 4.4 tokens per second, and TP 4 13.0",
         fix="set gb10_tensor_parallel_size: the number of nodes",
         source="yunwei37 (GLM-5.2, a ring of 4), unslothai/unsloth#10280",
         evidence="2026-09",
     ),
-    Rule(
+    rule(
         "ring-environment",
         WARNING,
-        when=(
+        shows=(
             "a ring whose environment lacks subnet-aware routing, unmerged devices or, from 4 nodes on, the ring "
             "algorithm"
         ),
-        check=_ring,
+        detect=_ring,
         why=(
             "not every pair of nodes in a ring has a cable; without these settings NCCL tries pairs without one: "
             "ibv_modify_qp fails with 110"
@@ -366,21 +363,21 @@ RULES = (
         source="NVIDIA/dgx-spark-playbooks, connect-three-sparks; eugr/spark-vllm-docker NETWORKING.md and #252",
         evidence="2026-09",
     ),
-    Rule(
+    rule(
         "ring-nccl",
         WARNING,
-        when="a ring with NCCL below 2.30",
-        check=_ring_nccl,
+        shows="a ring with NCCL below 2.30",
+        detect=_ring_nccl,
         why="older releases do not support NCCL_IB_SUBNET_AWARE_ROUTING",
         fix="install NCCL 2.30.4 or newer",
         source="eugr/spark-vllm-docker (2026-05-18); NVIDIA/dgx-spark-playbooks, nccl",
         evidence="2026-08-12",
     ),
-    Rule(
+    rule(
         "host-ip",
         WARNING,
-        when="several nodes and a `VLLM_HOST_IP` that is unset, loopback, or equal on two nodes",
-        check=_host_ip,
+        shows="several nodes and a `VLLM_HOST_IP` that is unset, loopback, or equal on two nodes",
+        detect=_host_ip,
         why=(
             "vLLM guesses the address from the default route, and Ray reports another one. Then the ranks do not find "
             "each other: 'Every node should have a unique IP address'"
@@ -391,14 +388,14 @@ RULES = (
         gpus=(),
         found_by=LINT,
     ),
-    Rule(
+    rule(
         "socket-interface",
         WARNING,
-        when=(
+        shows=(
             "several nodes without `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`, or with another interface than "
             "the plan's"
         ),
-        check=_interfaces,
+        detect=_interfaces,
         why=(
             "the rendezvous uses the interface that the host lists first, such as loopback or Wi-Fi, or the given one: "
             "connection refused, or the slow network. Over sockets, all data of NCCL uses it too"
@@ -408,11 +405,11 @@ RULES = (
         evidence="2026-07",
         gpus=(SPARK, THOR),
     ),
-    Rule(
+    rule(
         "gpudirect-rdma",
         WARNING,
-        when="NCCL is set to use GPUDirect RDMA (`NCCL_NET_GDR_LEVEL`, `NCCL_DMABUF_ENABLE`)",
-        check=_gdr,
+        shows="NCCL is set to use GPUDirect RDMA (`NCCL_NET_GDR_LEVEL`, `NCCL_DMABUF_ENABLE`)",
+        detect=_gdr,
         why="a GB10 does not support it, and forcing it can hang the launch",
         fix="unset both, or set NCCL_NET_GDR_LEVEL=0",
         source="NVIDIA, DGX Spark porting guide; NVIDIA/nccl#2213",
@@ -422,24 +419,24 @@ RULES = (
             "peermem, DMA-BUF and GDRCopy do not work, which is newer"
         ),
     ),
-    Rule(
+    rule(
         "nccl-net-plugin",
         INFO,
-        when="NVIDIA's image with RoCE and without `NCCL_NET_PLUGIN=none`",
-        check=_plugin,
+        shows="NVIDIA's image with RoCE and without `NCCL_NET_PLUGIN=none`",
+        detect=_plugin,
         why="NGC's images contain a plugin for another cloud's network; NCCL can load it and fall back to TCP",
         fix="set NCCL_NET_PLUGIN=none",
         source=CONSELARA,
         evidence="2026-05",
     ),
-    Rule(
+    rule(
         "environment-differs",
         WARNING,
-        when=(
+        shows=(
             "a variable differs between ranks, except per-node variables; between different GPUs, only NCCL's and "
             "Ray's variables count"
         ),
-        check=_unequal,
+        detect=_unequal,
         why=(
             "ranks that choose different kernels or transports are wrong, slow or hang, and Ray cannot give a worker "
             "the driver's environment"
@@ -449,11 +446,11 @@ RULES = (
         evidence="2026-08",
         gpus=(),
     ),
-    Rule(
+    rule(
         "idle-stall",
         WARNING,
-        when="vLLM 0.27 on four nodes or more with speculative decoding",
-        check=_idle,
+        shows="vLLM 0.27 on four nodes or more with speculative decoding",
+        detect=_idle,
         why=(
             "it stalls permanently after a minute without requests: the length of a padded slot becomes negative, and "
             "a kernel never ends. Without speculative decoding it did not. Constant API traffic does not help"
@@ -469,13 +466,13 @@ RULES = (
             "neither helped after heavy load (vllm-project/vllm#51921, both 2026-08-12). The same four Sparks also "
             "stalled in NCCL (NVIDIA/nccl#2334, 2026-08-11)"
         ),
-        exercised="condition: unit tests; fix: read in vLLM 0.28.0, and missing in 0.25.1; effect: not tested here",
+        tested="condition: unit tests; fix: read in vLLM 0.28.0, and missing in 0.25.1; effect: not tested here",
     ),
-    Rule(
+    rule(
         "nccl-cross-nic",
         WARNING,
-        when="RoCE over several devices with `NCCL_CROSS_NIC=1`",
-        check=_cross,
+        shows="RoCE over several devices with `NCCL_CROSS_NIC=1`",
+        detect=_cross,
         why=(
             "after hours at full load receivers waited for data that had already arrived. Every rank hangs, "
             "and the API stays green. This was reported with NCCL 2.28.9, 2.30.4 and 2.30.7"
@@ -484,11 +481,11 @@ RULES = (
         source="NVIDIA/nccl#2334 (open; four Sparks, two models)",
         evidence="2026-08-11",
     ),
-    Rule(
+    rule(
         "nccl-nvls",
         INFO,
-        when="`NCCL_NVLS_ENABLE=0`",
-        check=lambda view: view.variable("NCCL_NVLS_ENABLE", lambda value: value == "0"),
+        shows="`NCCL_NVLS_ENABLE=0`",
+        detect=lambda view: view.variable("NCCL_NVLS_ENABLE", lambda value: value == "0"),
         why=(
             "a Spark has no NVLink switch, so there is nothing to turn off; no report confirmed that it cures a hang "
             "at MoE load time"

@@ -2,27 +2,24 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The types of the lint rules: a rule, its findings, and its view of a situation."""
+"""The types of the lint rules: a situation, and a rule's view of it."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import PLAN, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
 
-#: An error stops the run unless it is waived. The service does not start, returns wrong answers or takes the host down.
-#: No evidence contradicts that.
-ERROR, WARNING, INFO = "error", "warning", "info"
-SEVERITIES = (ERROR, WARNING, INFO)
-
-#: Where a rule can fire. The plan sets or refuses the value of some rules, which still occurs in other launches.
-PLAN, LINT, VERIFY = "the plan", "module vllm_lint", "verify.yml and module vllm_lint"
+#: The places that find a rule whose value the plan sets or refuses, and which other launches can have.
+LINT, VERIFY = "module vllm_lint", "verify.yml and module vllm_lint"
 
 SPARK, THOR = "12.1", "11.0"
 SPECULATIVE = "--speculative-config"
@@ -34,54 +31,6 @@ _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, 
 
 #: Maximum length of a JSON argument, in characters.
 _MOST = 100_000
-
-#: The input to change and its current value.
-Found = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One lesson from a published report about serving on these machines.
-
-    ``when`` describes the condition in words. ``check`` evaluates it and returns the findings, [] if there are none.
-    ``gpus`` are the compute capabilities of the nodes that the rule applies to, () for all nodes; without such a node
-    the rule is skipped. ``evidence`` is the date of the newest source. ``disputed`` is the evidence against the rule,
-    with dates and how to choose. ``found_by``: PLAN, or the only places that can find it.
-    """
-
-    id: str
-    severity: str
-    when: str
-    check: Callable[[View], list[Found]]
-    why: str
-    fix: str
-    source: str
-    evidence: str
-    disputed: str = ""
-    gpus: tuple[str, ...] = (SPARK,)
-    exercised: str = _CONDITION
-    found_by: str = PLAN
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A rule's finding in a situation. ``waived`` is the user's reason to accept it, "" if it is not waived."""
-
-    rule: str
-    severity: str
-    path: str
-    found: str
-    why: str
-    fix: str
-    source: str
-    evidence: str
-    exercised: str
-    disputed: str = ""
-    waived: str = ""
-
-    def facts(self) -> dict[str, str]:
-        """Return the finding as plain data."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -240,6 +189,11 @@ class View:
     def given(self, name: str) -> list[Found]:
         """Return an argument and its current value as a finding."""
         return [(f"gb10_vllm_extra_args.{name}", self.argument(name) or "not given")]
+
+
+#: Creates a rule: one lesson from a published report about serving on these machines. An error stops the run unless it
+#: is waived. The service does not start, returns wrong answers or takes the host down, and no evidence contradicts it.
+rule = partial(Check[View], PLAN, gpus=(SPARK,), tested=_CONDITION)
 
 
 def when(condition: bool, *found: Found) -> list[Found]:

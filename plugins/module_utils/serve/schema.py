@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import MemoryPlan
@@ -127,7 +128,7 @@ class Decision:
     why: Sequence[str]
     compiled: Sequence[str]
     memory: MemoryPlan | None
-    findings: list[rules.Finding]
+    findings: list[Finding]
     problems: list[Problem]
     kind: Kind
     speculative: bool

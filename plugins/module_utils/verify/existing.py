@@ -10,15 +10,16 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Check as Known
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Node as RuleNode
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Rule, Situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Check, Cluster, Found, Node
 
-RULES: dict[str, Rule] = {rule.id: rule for rule in lint.RULES}
+RULES: dict[str, Known[View]] = {rule.id: rule for rule in lint.RULES}
 
 
 def of_rule(name: str, group: str, check: Callable[[Cluster], Iterable[Found]] | None = None) -> Check:
@@ -28,7 +29,7 @@ def of_rule(name: str, group: str, check: Callable[[Cluster], Iterable[Found]] |
         name,
         group,
         rule.severity,
-        f"not the case: {rule.when}",
+        f"not the case: {rule.shows}",
         rule.why,
         rule.fix,
         _source(rule),
@@ -36,7 +37,7 @@ def of_rule(name: str, group: str, check: Callable[[Cluster], Iterable[Found]] |
     )
 
 
-def _source(rule: Rule) -> str:
+def _source(rule: Known[View]) -> str:
     return f"{rule.source}; rules.md{' with opposing evidence' * bool(rule.disputed)}"
 
 
@@ -58,8 +59,7 @@ def of_state(name: str, group: str, severity: str) -> Check:
 
 def _by_rule(name: str) -> Callable[[Cluster], Iterable[Found]]:
     def check(cluster: Cluster) -> list[Found]:
-        known = situation(cluster)
-        return [("", finding.found) for finding in lint.lint(known, {}) if finding.rule == name] if known.nodes else []
+        return [("", text) for _path, text in lint.found(RULES[name], situation(cluster))]
 
     return check
 

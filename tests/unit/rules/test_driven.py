@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan a
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES, WAIVERS, lint
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import PLAN, VERIFY
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import VERIFY
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -214,8 +214,8 @@ HOST = {
 
 
 def test_every_rule_is_driven() -> None:
-    assert sorted(CASES) == sorted(rule.id for rule in RULES if rule.found_by == PLAN)
-    assert sorted(OUTSIDE) == sorted(rule.id for rule in RULES if rule.found_by != PLAN)
+    assert sorted(CASES) == sorted(rule.id for rule in RULES if not rule.found_by)
+    assert sorted(OUTSIDE) == sorted(rule.id for rule in RULES if rule.found_by)
 
 
 def test_a_plain_pair_has_no_finding() -> None:
@@ -236,7 +236,7 @@ def test_only_another_launch_has_it(rule: str) -> None:
     arguments, problems = vllm_release.parse(argv, "0.32.0", path="argv")
     assert problems == []
     situation = context.of_host(arguments, environment, "0.32.0", HOST, None)
-    assert rule in [finding.rule for finding in lint(situation, {})]
+    assert rule in [finding.check.id for finding in lint(situation, {})]
 
 
 @pytest.mark.parametrize("rule", [rule.id for rule in RULES if rule.found_by == VERIFY])

@@ -11,12 +11,19 @@ import pytest
 from repository import ROOT
 from snapshot import assert_recorded
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
+    ERROR,
+    SEVERITIES,
+    WARNING,
+    Check,
+    Finding,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, Rule, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 
 PLAN = json.loads((ROOT / "tests" / "unit" / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 PAGE = ROOT / "docs" / "rules.md"
@@ -311,7 +318,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def found(rule: str, **changes: Any) -> list[Finding]:
-    return [finding for finding in serve_rules.lint(situation(**changes), {}) if finding.rule == rule]
+    return [finding for finding in serve_rules.lint(situation(**changes), {}) if finding.check.id == rule]
 
 
 def test_a_plain_pair_passes() -> None:
@@ -327,7 +334,7 @@ def test_the_rule_fires(rule: str) -> None:
     findings = found(rule, **CASES[rule][0])
     assert findings
     for finding in findings:
-        assert re.fullmatch(r"(gb10_|vllm_)?\w+(\[\d\])?(\.[\w.-]+)?", finding.path), finding.path
+        assert re.fullmatch(r"(gb10_|vllm_)?\w+(\[\d\])?(\.[\w.-]+)?", finding.place), finding.place
         assert finding.found
 
 
@@ -488,13 +495,13 @@ def test_ids_are_unique_words() -> None:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
-def test_every_field_is_filled(rule: Rule) -> None:
-    assert rule.severity in serve_rules.SEVERITIES
-    for text in (rule.when, rule.why, rule.fix, rule.source, rule.exercised, rule.disputed or "none"):
+def test_every_field_is_filled(rule: Check[View]) -> None:
+    assert rule.severity in SEVERITIES
+    for text in (rule.shows, rule.why, rule.fix, rule.source, rule.tested, rule.disputed or "none"):
         assert text == text.strip() and not text.endswith("."), text
         assert text
     assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?|2026 \(vLLM [\d.]+\)", rule.evidence)
-    assert rule.severity != serve_rules.ERROR or not rule.disputed, "no evidence contradicts an error"
+    assert rule.severity != ERROR or not rule.disputed, "no evidence contradicts an error"
 
 
 def test_rules_are_about_their_gpus() -> None:
@@ -563,11 +570,18 @@ def test_findings_are_sorted_and_plain() -> None:
     findings = serve_rules.lint(
         situation(arguments={"--enforce-eager": True, "--gpu-memory-utilization": "0.95"}, api_host="0.0.0.0"), {}
     )
-    assert [finding.rule for finding in findings] == ["memory-utilization-ceiling", "api-without-key", "enforce-eager"]
-    assert json.loads(json.dumps(findings[0].facts()))["path"] == "gb10_vllm_extra_args.--gpu-memory-utilization"
-    assert [finding.rule for finding in serve_rules.stopping(findings)] == ["memory-utilization-ceiling"]
-    assert len(serve_rules.stopping(findings, serve_rules.WARNING)) == 3
-    assert [finding.path for finding in serve_rules.on_host(findings)][::2] == [
+    assert [finding.check.id for finding in findings] == [
+        "memory-utilization-ceiling",
+        "api-without-key",
+        "enforce-eager",
+    ]
+    assert (
+        json.loads(json.dumps(serve_rules.facts(findings[0])))["path"]
+        == "gb10_vllm_extra_args.--gpu-memory-utilization"
+    )
+    assert [finding.check.id for finding in serve_rules.stopping(findings)] == ["memory-utilization-ceiling"]
+    assert len(serve_rules.stopping(findings, WARNING)) == 3
+    assert [finding.place for finding in serve_rules.on_host(findings)][::2] == [
         "argv.--gpu-memory-utilization",
         "argv.--enforce-eager",
     ]
@@ -576,7 +590,7 @@ def test_findings_are_sorted_and_plain() -> None:
 def test_a_waiver_keeps_the_finding_and_lets_it_pass() -> None:
     high = situation(arguments={"--gpu-memory-utilization": "0.95"})
     (finding,) = serve_rules.lint(high, {"memory-utilization-ceiling": " measured here "})
-    assert (finding.severity, finding.waived) == ("error", "measured here")
+    assert (finding.check.severity, finding.waived) == ("error", "measured here")
     assert serve_rules.stopping([finding]) == []
     assert serve_rules.report([finding])[0].startswith(
         "error (waived: measured here) memory-utilization-ceiling, gb10_vllm_extra_args.--gpu-mem"
@@ -604,7 +618,7 @@ def test_a_problem_that_is_not_of_an_argument_keeps_its_place() -> None:
 
 def test_a_waiver_that_is_not_needed_is_said() -> None:
     (finding,) = serve_rules.lint(situation(), {"enforce-eager": "why not"})
-    assert (finding.rule, finding.severity, finding.path) == (
+    assert (finding.check.id, finding.check.severity, finding.place) == (
         "waiver-unused",
         "info",
         "gb10_serve_waivers.enforce-eager",
@@ -677,7 +691,7 @@ def test_a_host_and_its_command_make_a_situation() -> None:
         "kv_dtype": "bfloat16",
     }
     assert vars(seen.model) | {"name": ""} == model
-    assert [finding.rule for finding in serve_rules.lint(seen, {})] == [
+    assert [finding.check.id for finding in serve_rules.lint(seen, {})] == [
         "kernel-cma",
         "api-without-key",
         "driver-590",
@@ -690,7 +704,7 @@ def test_a_host_and_its_command_make_a_situation() -> None:
 def test_a_host_with_a_cable_shows_that_sockets_replace_roce() -> None:
     def found(host: dict[str, Any], environment: dict[str, str], size: str = "2") -> list[str]:
         seen = serve_situation.of_host({"--tensor-parallel-size": size}, environment, "0.32.0", host, None)
-        return [finding.found for finding in serve_rules.lint(seen, {}) if finding.rule == "roce-disabled"]
+        return [finding.found for finding in serve_rules.lint(seen, {}) if finding.check.id == "roce-disabled"]
 
     sockets = {"NCCL_IB_DISABLE": "1"}
     assert found(HOST, sockets) == ["'1' on spark1"]
@@ -808,11 +822,11 @@ def test_the_limits_of_a_rule(rule: str, fires: dict[str, Any], passes: dict[str
 
 def test_a_finding_about_nodes_names_the_different_one() -> None:
     (driver,) = found("driver-differs", second={"driver": "580.178.04"}, count=3)
-    assert (driver.path, driver.found) == ("nodes[1].driver", "580.178.04 on spark2, 580.142 on spark1")
+    assert (driver.place, driver.found) == ("nodes[1].driver", "580.178.04 on spark2, 580.142 on spark1")
     (memory,) = found("unequal-memory", second={"memory_bytes": 60 * GIB})
-    assert (memory.path, memory.found) == ("nodes[1].memory_bytes", "60 GiB; another node has 121 GiB")
+    assert (memory.place, memory.found) == ("nodes[1].memory_bytes", "60 GiB; another node has 121 GiB")
     cma, _second = found("kernel-cma", node={"cma_free_bytes": 9 * GIB, "cma_total_bytes": GIB // 2})
-    assert (cma.path, cma.found) == ("nodes[0].kernel", "CmaFree 9.0 GiB, CmaTotal 0.5 GiB, kernel 6.17.0-1032-nvidia")
+    assert (cma.place, cma.found) == ("nodes[0].kernel", "CmaFree 9.0 GiB, CmaTotal 0.5 GiB, kernel 6.17.0-1032-nvidia")
     (loaded,) = found("fastsafetensors-large", arguments=LOADED, model={"weights_bytes": 109 * GIB}, **ONE)
     assert loaded.found == "fastsafetensors with weights that are 90% of a node's memory"
     assert [each.found for release in ("0.19.9", "0.20.0") for each in found(
@@ -886,7 +900,7 @@ def test_a_finding_about_nodes_names_the_different_one() -> None:
 )
 def test_the_place_and_the_value_of_a_finding(rule: str, changes: dict[str, Any], path: str, text: str) -> None:
     findings = found(rule, **changes)
-    assert [finding.path for finding in findings] == ([path] if path else [])
+    assert [finding.place for finding in findings] == ([path] if path else [])
     assert all(text in finding.found for finding in findings)
 
 

@@ -52,7 +52,7 @@ def test_by_default_no_kernel_needs_a_cuda_compiler(stack: str, model: str) -> N
         pytest.skip("the release or two Sparks do not serve the model")
     assert decision.compiled == []
     assert decision.environment["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
-    assert not {finding.rule for finding in decision.findings} & {
+    assert not {finding.check.id for finding in decision.findings} & {
         "flashinfer-autotune",
         "flashinfer-fp8",
         "fp4-moe-path",
@@ -75,7 +75,7 @@ def test_experts_in_nvfp4_outside_of_the_catalog_are_named(stack: str, config: d
     quantized = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
     decision = decided(inputs("phi-4", stack, 1), {**dimensions, **config, **quantized})
     assert "--moe-backend=marlin" in decision.args
-    assert not [finding for finding in decision.findings if finding.severity != "info"]
+    assert not [finding for finding in decision.findings if finding.check.severity != "info"]
 
 
 def test_gpt_oss_is_named_whole() -> None:

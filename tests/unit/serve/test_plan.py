@@ -349,7 +349,7 @@ def test_a_model_that_the_release_does_not_have_is_named() -> None:
 
 
 def rules(decision: serve_plan.Decision) -> set[str]:
-    return {finding.rule for finding in decision.findings}
+    return {finding.check.id for finding in decision.findings}
 
 
 def warned(nodes: list[Node]) -> str:
