@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import API
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms import advice
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 
 _PAUSE_SECONDS = 2
 #: Interval of progress lines in a long silent step, so that a quiet start does not look like a hang.
@@ -54,7 +54,7 @@ class ActionModule(ActionBase):
             previous = service
             if elapsed > arguments["timeout"]:
                 late = f"not healthy after {elapsed:.0f} s; last step: {info['progress'] or 'none'}"
-                return {"failed": True, "msg": f"{late}{advice('start-timeout')}. {_hint(arguments)}"}
+                return {"failed": True, "msg": f"{late}{STATES['start-timeout'].advice()}. {_hint(arguments)}"}
             step = info["progress"] or service["sub"]
             if step != shown or time.monotonic() - shown_at > _SILENCE_SECONDS:
                 Display().display(f"  {(task_vars or {}).get('inventory_hostname')}: {elapsed:4.0f} s  {step}")
@@ -98,7 +98,7 @@ def _settled(info: dict[str, Any], url: str) -> dict[str, Any]:
         return {**info, "changed": False}
     if info["untrusted"]:
         refused = f"{url} answers, but its TLS verification failed: {info['untrusted']}"
-        return {"failed": True, "msg": f"{refused}{advice('tls-untrusted')}"}
+        return {"failed": True, "msg": f"{refused}{STATES['tls-untrusted'].advice()}"}
     return {}
 
 

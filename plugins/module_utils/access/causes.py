@@ -2,13 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why the controller cannot read a node: each cause has a fix of its own. health/symptoms_access.py has it on a
-page."""
+"""Why the controller cannot read a node: each cause has a fix of its own."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import partial
+
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import LAB, SOURCE, STATUS, Check
 
 #: Maximum characters of a message that a fix follows.
 _SHOWN = 300
@@ -17,18 +18,15 @@ _UNKNOWN = "run 'ssh USER@ADDRESS'; then check ansible_host, ansible_user and th
 _FRAME = re.compile(r"(?<!\S)@+(?!\S)")
 
 
-@dataclass(frozen=True)
-class Cause:
-    """A cause. ``pattern`` finds it in a message of ssh, sudo or Ansible, and ``shows`` is such a message.
-
-    The fix has ``USER@ADDRESS``, ``USER`` and ``ADDRESS`` for the values of a node.
-    """
-
-    id: str
-    pattern: str
-    shows: str
-    cause: str
-    fix: str
+#: Creates a cause. ``pattern`` finds it in a message of ssh, sudo or Ansible, and ``shows`` is such a message. The fix
+#: has ``USER@ADDRESS``, ``USER`` and ``ADDRESS`` for the values of a node.
+_cause = partial(
+    Check[str],
+    STATUS,
+    topic="Access to the nodes",
+    source="OpenSSH, sudo and ansible-core (messages)",
+    tested=LAB,
+)
 
 
 def filled(text: str, user: str, address: str) -> str:
@@ -40,98 +38,106 @@ def filled(text: str, user: str, address: str) -> str:
 
 #: In the order in which they are searched: ssh prints the warning about a changed key before its usual last line.
 CAUSES = (
-    Cause(
+    _cause(
         "host-key-changed",
-        r"REMOTE HOST IDENTIFICATION HAS CHANGED|has another host key than known_hosts",
-        "WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
-        "the machine was reinstalled, or another machine has its address now",
-        "if the machine at ADDRESS was reinstalled, run 'ssh-keygen -R ADDRESS', then 'ssh USER@ADDRESS', and "
+        pattern=r"REMOTE HOST IDENTIFICATION HAS CHANGED|has another host key than known_hosts",
+        shows="WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!",
+        why="the machine was reinstalled, or another machine has its address now",
+        fix="if the machine at ADDRESS was reinstalled, run 'ssh-keygen -R ADDRESS', then 'ssh USER@ADDRESS', and "
         "compare the new fingerprint; otherwise find the machine that answers at ADDRESS first",
     ),
-    Cause(
+    _cause(
         "host-key-unknown",
-        r"Host key verification failed|add this host's fingerprint to your known_hosts",
-        "Host key verification failed.",
-        "the controller has not stored the node's host key yet",
-        "run playbooks/access.yml, or 'ssh USER@ADDRESS' once; compare the fingerprint and accept it",
+        pattern=r"Host key verification failed|add this host's fingerprint to your known_hosts",
+        shows="Host key verification failed.",
+        why="the controller has not stored the node's host key yet",
+        fix="run playbooks/access.yml, or 'ssh USER@ADDRESS' once; compare the fingerprint and accept it",
     ),
-    Cause(
+    _cause(
         "login-password-wrong",
-        r"Invalid/incorrect password",
-        "Invalid/incorrect password: nvidia@192.168.1.11: Permission denied (publickey,password).",
-        "the login password is wrong, or sshd accepts no password",
-        "repeat with the login password: the one with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs "
+        pattern=r"Invalid/incorrect password",
+        shows="Invalid/incorrect password: nvidia@192.168.1.11: Permission denied (publickey,password).",
+        why="the login password is wrong, or sshd accepts no password",
+        fix="repeat with the login password: the one with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs "
         "in; if sshd accepts none, add your public key to ~/.ssh/authorized_keys of USER on its own console",
+        # Only the program sshpass, which no test uses, lets Ansible distinguish it.
+        tested=SOURCE,
     ),
-    Cause(
+    _cause(
         "login-denied",
-        r"Permission denied \(",
-        "nvidia@192.168.1.11: Permission denied (publickey,password).",
-        "the node does not have the controller's public key, or the login user is another one",
-        "run playbooks/access.yml, or 'ssh-copy-id USER@ADDRESS'; if USER is not the login user, correct ansible_user",
+        pattern=r"Permission denied \(",
+        shows="nvidia@192.168.1.11: Permission denied (publickey,password).",
+        why="the node does not have the controller's public key, or the login user is another one",
+        fix=(
+            "run playbooks/access.yml, or 'ssh-copy-id USER@ADDRESS'; if USER is not the login user, correct "
+            "ansible_user"
+        ),
     ),
-    Cause(
+    _cause(
         "sudo-password-missing",
-        r"Missing sudo password|sudo: a (?:password|terminal) is required",
-        "Missing sudo password",
-        "sudo on the node asks for a password",
-        "append -K to the command: it asks for the sudo password of USER",
+        pattern=r"Missing sudo password|sudo: a (?:password|terminal) is required",
+        shows="Missing sudo password",
+        why="sudo on the node asks for a password",
+        fix="append -K to the command: it asks for the sudo password of USER",
     ),
-    Cause(
+    _cause(
         "sudo-password-wrong",
-        r"Incorrect sudo password|incorrect password attempt",
-        "Incorrect sudo password",
-        "the sudo password is wrong",
-        "repeat the command with -K and the password with which 'ssh -t USER@ADDRESS sudo -k id' works; nodes "
+        pattern=r"Incorrect sudo password|incorrect password attempt",
+        shows="Incorrect sudo password",
+        why="the sudo password is wrong",
+        fix="repeat the command with -K and the password with which 'ssh -t USER@ADDRESS sudo -k id' works; nodes "
         "with different passwords need ansible_become_password in a vault",
     ),
-    Cause(
+    _cause(
         "sudo-denied",
-        r"is not in the sudoers file|is not allowed to (?:execute|run)|may not run sudo",
-        "nvidia is not in the sudoers file.",
-        "the login user has no administrator's rights",
-        "as an administrator, run 'usermod -aG sudo USER' on ADDRESS, or correct ansible_user",
+        pattern=r"is not in the sudoers file|is not allowed to (?:execute|run)|may not run sudo",
+        shows="nvidia is not in the sudoers file.",
+        why="the login user has no administrator's rights",
+        fix="as an administrator, run 'usermod -aG sudo USER' on ADDRESS, or correct ansible_user",
     ),
-    Cause(
+    _cause(
         "name-unknown",
-        (
+        pattern=(
             r"Could not resolve hostname|Name or service not known|Temporary failure in name resolution|nodename "
             r"nor servname"
         ),
-        "ssh: Could not resolve hostname spark1: Name or service not known",
-        "the controller cannot resolve the node's name",
-        "set ansible_host to the IP address instead of ADDRESS, which 'hostname -I' prints on the node",
+        shows="ssh: Could not resolve hostname spark1: Name or service not known",
+        why="the controller cannot resolve the node's name",
+        fix="set ansible_host to the IP address instead of ADDRESS, which 'hostname -I' prints on the node",
     ),
-    Cause(
+    _cause(
         "ssh-refused",
-        r"Connection refused",
-        "ssh: connect to host 192.168.1.11 port 22: Connection refused",
-        "the machine is on, but no sshd listens at this address and port",
-        (
+        pattern=r"Connection refused",
+        shows="ssh: connect to host 192.168.1.11 port 22: Connection refused",
+        why="the machine is on, but no sshd listens at this address and port",
+        fix=(
             "run 'sudo systemctl enable --now ssh' on the machine; then check ansible_host and ansible_port with "
             "'ssh USER@ADDRESS'"
         ),
     ),
-    Cause(
+    _cause(
         "no-route",
-        r"No route to host|Network is unreachable|Host is down",
-        "ssh: connect to host 192.168.1.11 port 22: No route to host",
-        "the node is off, or its address is not in the controller's network",
-        "run 'ping ADDRESS'; check that the node is on, and that ADDRESS is its RJ45 or Wi-Fi address",
+        pattern=r"No route to host|Network is unreachable|Host is down",
+        shows="ssh: connect to host 192.168.1.11 port 22: No route to host",
+        why="the node is off, or its address is not in the controller's network",
+        fix="run 'ping ADDRESS'; check that the node is on, and that ADDRESS is its RJ45 or Wi-Fi address",
     ),
-    Cause(
+    _cause(
         "ssh-timeout",
         # The last one: a node that lost its power less than a minute after ssh's last command.
-        r"(?:Connection|Operation) timed out|timed out during banner exchange|waiting for privilege escalation prompt",
-        "ssh: connect to host 192.168.1.11 port 22: Connection timed out",
-        "the node is off, a firewall drops the packets, or exhausted memory blocks the node",
-        "run 'ping ADDRESS'; check that ADDRESS is its RJ45 or Wi-Fi address; power-cycle a node that answers "
+        pattern=(
+            r"(?:Connection|Operation) timed out|timed out during banner exchange"
+            r"|waiting for privilege escalation prompt"
+        ),
+        shows="ssh: connect to host 192.168.1.11 port 22: Connection timed out",
+        why="the node is off, a firewall drops the packets, or exhausted memory blocks the node",
+        fix="run 'ping ADDRESS'; check that ADDRESS is its RJ45 or Wi-Fi address; power-cycle a node that answers "
         "to ping but not to 'ssh USER@ADDRESS'",
     ),
 )
 
 
-def find(message: str) -> Cause | None:
+def find(message: str) -> Check[str] | None:
     """Return the cause of an error message, None if it is unknown."""
     return next((cause for cause in CAUSES if re.search(cause.pattern, message)), None)
 

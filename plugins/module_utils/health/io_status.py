@@ -15,9 +15,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe, smoke, symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
@@ -138,7 +139,7 @@ def _memory_guard(run: Run) -> dict[str, Any]:
         "starts": [*io_guard.starts(), *([present] if present else [])],
         "stop": {
             "reason": reason,
-            "text": f"the memory guard stopped the services: {reason}{symptoms.advice('memory-floor')}",
+            "text": f"the memory guard stopped the services: {reason}{STATES['memory-floor'].advice()}",
         }
         if stop
         else {},

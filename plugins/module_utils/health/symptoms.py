@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import LOG, PAGES, Check, Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import PAGE, Symptom
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_access import ACCESS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 
@@ -26,64 +24,53 @@ _RESTARTS, _RECENT = 3, 600
 _EXHAUSTED, _HELD = 0.02, 0.5
 
 
-@dataclass(frozen=True)
-class Diagnosis:
-    """The first error of a failed start, and its symptom, None if unknown."""
-
-    error: str
-    symptom: Symptom | None
-
-    def text(self) -> str:
-        """Return the error with its cause, fix and page."""
-        error = self.error if len(self.error) <= _SHOWN else f"{self.error[:_SHOWN]}..."
-        return error + (self.symptom.advice() if self.symptom else f" (unknown cause; see {PAGE})")
-
-
-def diagnose(lines: Sequence[str]) -> Diagnosis | None:
-    """Return the first error in the log lines of a start, with its symptom if known. None if the log has no error."""
+def diagnose(lines: Sequence[str]) -> tuple[str, Check[str] | None]:
+    """Return the first error in the log lines of a start, "" without one, and its symptom, None if it is unknown."""
     error, details, others = serve_log.evidence(lines)
     near = [error, *details] if error else others
     for symptoms, texts in ((CAUSES, list(dict.fromkeys([*near, *others]))), (CONSEQUENCES, near)):
         for symptom in symptoms:
             for text in texts:
                 if re.search(symptom.pattern, text):
-                    return Diagnosis(error or text, symptom)
-    return Diagnosis(error, None) if error else None
+                    return error or text, symptom
+    return error, None
 
 
 def explain(lines: Sequence[str]) -> str:
     """Return the first error in the log lines with its cause, fix and page, "" if the log has no error."""
-    diagnosis = diagnose(lines)
-    return diagnosis.text() if diagnosis else ""
-
-
-def advice(state: str) -> str:
-    """Return cause, fix and page of a state, for the end of a message."""
-    return (STATES.get(state) or ACCESS[state]).advice()
+    error, symptom = diagnose(lines)
+    shown = error if len(error) <= _SHOWN else f"{error[:_SHOWN]}..."
+    unknown = f" (unknown cause; see {PAGES[LOG]})" if error else ""
+    return shown + (symptom.advice() if symptom else unknown)
 
 
 def states(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line for each wrong state of the nodes, with its cause, fix and page. Nodes are those of status.py."""
-    lines = []
-    for state, text, node in _wrong(nodes):
-        own = causes.filled(advice(state), node["user"], node["address"]) if state in ACCESS else advice(state)
-        lines.append(f"problem: {text}{own}")
+    known, lines = {node["name"]: node for node in nodes}, []
+    for finding in wrong_states(nodes):
+        advice, node = finding.check.advice(), known[finding.place]
+        own = causes.filled(advice, node["user"], node["address"]) if finding.check in causes.CAUSES else advice
+        lines.append(f"problem: {finding.found}{own}")
     return lines
 
 
-def wrong_states(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return (ID in STATES or ACCESS, description) of each wrong state of the nodes."""
-    return [(state, text) for state, text, _node in _wrong(nodes)]
-
-
-def _wrong(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield (ID, description, node) of each wrong state."""
+def wrong_states(nodes: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Return the findings of STATES and of the causes of no access. Their text names the node or the API."""
     heads = [node for node in nodes if node["head"] and node["status"].get("api")]
-    for node in heads:
-        yield from ((state, text, node) for state, text in _api(node["status"]["api"]))
+    found = [
+        Finding(STATES[state], node["name"], text) for node in heads for state, text in _api(node["status"]["api"])
+    ]
     healthy = any(node["status"]["api"]["healthy"] for node in heads)
     for node in nodes:
-        yield from ((state, f"{node['name']} {text}", node) for state, text in _node(node, healthy))
+        if node["unreachable"]:
+            cause = causes.find(node["unreachable"]) or STATES["node-unreachable"]
+            found.append(Finding(cause, node["name"], f"{node['name']} cannot be read"))
+        else:
+            found += [
+                Finding(STATES[state], node["name"], f"{node['name']} {text}")
+                for state, text in _node(node["status"], healthy)
+            ]
+    return found
 
 
 def _api(api: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -101,13 +88,8 @@ def _api(api: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield "engine-silent", f"{api['url']}/health returns 200, but no token arrives"
 
 
-def _node(node: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
+def _node(status: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
     """Return (state, description) of a node. ``healthy``: whether the cluster's API is healthy."""
-    if node["unreachable"]:
-        cause = causes.find(node["unreachable"])
-        yield cause.id if cause else "node-unreachable", "cannot be read"
-        return
-    status = node["status"]
     services = [service for service in status["services"] if service["load"] != "not-found"]
     yield from _services(services, status["uptime"], status.get("memory_guard") or {"active": True, "stop": {}})
     running = any(service["pid"] for service in services)

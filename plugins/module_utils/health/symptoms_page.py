@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import Symptom
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_access import ACCESS
+from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Check
+from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms_observed
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_observed import OBSERVED
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import linked
 
@@ -33,7 +33,7 @@ and the API. For an error that this page does not have they show that its cause 
 
 def document() -> str:
     """Return the page."""
-    symptoms = (*CAUSES, *CONSEQUENCES, *STATES.values(), *ACCESS.values(), *OBSERVED)
+    symptoms = (*CAUSES, *CONSEQUENCES, *STATES.values(), *causes.CAUSES, *symptoms_observed.SYMPTOMS)
     topics = list(dict.fromkeys(symptom.topic for symptom in symptoms))
     count = f"{len(symptoms)} symptoms, {len(CAUSES) + len(CONSEQUENCES)} of them with log lines."
     contents = [f"- [{topic}](#{_anchor(topic)})" for topic in topics]
@@ -48,9 +48,9 @@ def _anchor(heading: str) -> str:
     return heading.lower().replace(" ", "-").replace(".", "")
 
 
-def _entry(symptom: Symptom) -> Iterable[str]:
-    yield from ("", f"### {symptom.id}", "", *(f"    {line.strip()}" for line in symptom.shows), "")
-    yield f"- Cause: {_text(symptom.cause)}."
+def _entry(symptom: Check[str]) -> Iterable[str]:
+    yield from ("", f"### {symptom.id}", "", *(f"    {line.strip()}" for line in symptom.shows.splitlines()), "")
+    yield f"- Cause: {_text(symptom.why)}."
     yield f"- Fix: {_text(symptom.fix)}."
     if symptom.rules:
         yield f"- Rules: {', '.join(f'[{rule}](rules.md#{rule})' for rule in symptom.rules)}."

@@ -12,7 +12,6 @@ from dataclasses import replace
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import PAGE
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule, of_state
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
     ERROR,
@@ -37,7 +36,7 @@ def _unreachable(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.nodes:
         if node.unreachable:
             cause = causes.find(node.unreachable)
-            page = f"; {PAGE}#{cause.id}" if cause else ""
+            page = f"; {cause.page}" if cause else ""
             yield node.name, f"it cannot be read: {causes.short(node.unreachable)}{page}"
 
 
@@ -134,22 +133,22 @@ def _removes_ipc(cluster: Cluster) -> Iterator[Found]:
             yield node.name, f"ranks run as {', '.join(users)}, whose shared memory logind removes at logout"
 
 
-_BY_STATE = of_state("rank-missing", "serving", ERROR)
+_BY_STATE = of_state("rank-missing", "serving")
 
 CHECKS = (
-    replace(of_state("node-unreachable", "serving", ERROR), check=_unreachable),
-    of_state("engine-silent", "serving", ERROR),
+    replace(of_state("node-unreachable", "serving"), check=_unreachable),
+    of_state("engine-silent", "serving"),
     replace(_BY_STATE, check=_missing_rank),
-    of_state("service-restarts", "serving", ERROR),
-    of_state("service-stopped", "serving", ERROR),
-    of_state("gate-closed", "serving", WARNING),
-    of_state("service-down", "serving", ERROR),
-    of_state("memory-exhausted", "serving", ERROR),
-    of_state("memory-floor", "serving", ERROR),
-    of_state("memory-guard-down", "serving", WARNING),
-    of_state("memory-held", "serving", WARNING),
-    of_state("key-refused", "serving", ERROR),
-    of_state("port-taken", "serving", ERROR),
+    of_state("service-restarts", "serving"),
+    of_state("service-stopped", "serving"),
+    of_state("gate-closed", "serving"),
+    of_state("service-down", "serving"),
+    of_state("memory-exhausted", "serving"),
+    of_state("memory-floor", "serving"),
+    of_state("memory-guard-down", "serving"),
+    of_state("memory-held", "serving"),
+    of_state("key-refused", "serving"),
+    of_state("port-taken", "serving"),
     Check(
         "api-not-ready",
         "serving",
@@ -191,7 +190,7 @@ CHECKS = (
         _large,
     ),
     of_rule("api-without-key", "security"),
-    of_state("tls-untrusted", "security", ERROR),
+    of_state("tls-untrusted", "security"),
     Check(
         "tls-expires",
         "security",

@@ -41,15 +41,15 @@ def _source(rule: Known[View]) -> str:
     return f"{rule.source}; rules.md{' with opposing evidence' * bool(rule.disputed)}"
 
 
-def of_state(name: str, group: str, severity: str) -> Check:
+def of_state(name: str, group: str) -> Check:
     """Return a wrong state of status.yml as a check."""
     state = STATES[name]
     return Check(
         name,
         group,
-        severity,
-        f"not the case: {state.shows[0]}",
-        state.cause,
+        state.severity,
+        f"not the case: {state.shows}",
+        state.why,
         state.fix,
         state.source,
         _by_state(name),
@@ -66,7 +66,7 @@ def _by_rule(name: str) -> Callable[[Cluster], Iterable[Found]]:
 
 def _by_state(name: str) -> Callable[[Cluster], Iterable[Found]]:
     def check(cluster: Cluster) -> list[Found]:
-        return [("", text) for state, text in symptoms.wrong_states(states(cluster)) if state == name]
+        return [("", each.found) for each in symptoms.wrong_states(states(cluster)) if each.check.id == name]
 
     return check
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Check
 
 SSH = "Task failed: Failed to connect to the host via ssh: "
 TARGET = "nvidia@198.51.100.11"
@@ -62,7 +63,7 @@ def test_each_cause_has_its_fix_with_user_and_address(message: str, expected: st
 
 
 @pytest.mark.parametrize("cause", causes.CAUSES, ids=lambda cause: cause.id)
-def test_the_message_of_each_cause_finds_it(cause: causes.Cause) -> None:
+def test_the_message_of_each_cause_finds_it(cause: Check[str]) -> None:
     assert causes.find(cause.shows) is cause
 
 

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from repository import ROOT, files, read
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import LAB, Symptom
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_access import ACCESS
+from ansible_collections.gb10.cluster.plugins.module_utils.access.causes import CAUSES as ACCESS
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import LAB, Check
+from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms, symptoms_observed
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_observed import OBSERVED
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_page import document
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
@@ -25,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RUL
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 PAGE = ROOT / "docs" / "troubleshooting.md"
 LOGGED = (*CAUSES, *CONSEQUENCES)
-EVERY = (*LOGGED, *STATES.values(), *ACCESS.values(), *OBSERVED)
+EVERY = (*LOGGED, *STATES.values(), *ACCESS, *symptoms_observed.SYMPTOMS)
 ERROR = "(EngineCore pid=7) ERROR 11-21 00:12:38 [core.py:1512] "
 FAILED = "gb10-vllm.service: Main process exited, code=exited, status=1/FAILURE"
 TRACEBACK = "Traceback (most recent call last):"
@@ -37,8 +36,8 @@ def recorded(name: str) -> list[str]:
 
 def found(lines: list[str]) -> str:
     """Return the ID of a log's symptom, "unknown", or "" if the log has no error."""
-    diagnosis = symptoms.diagnose(lines)
-    return "" if diagnosis is None else diagnosis.symptom.id if diagnosis.symptom else "unknown"
+    error, symptom = symptoms.diagnose(lines)
+    return symptom.id if symptom else "unknown" if error else ""
 
 
 #: Recorded log -> symptom.
@@ -88,24 +87,28 @@ def test_a_long_error_is_shortened() -> None:
     assert len(text) < 600
 
 
-CASES = [(symptom, line) for symptom in LOGGED for line in symptom.shows]
+CASES = [(symptom, line) for symptom in LOGGED for line in symptom.shows.splitlines()]
 
 
 @pytest.mark.parametrize(("symptom", "line"), CASES, ids=[f"{symptom.id} {line[:30]}" for symptom, line in CASES])
-def test_each_line_finds_its_own_symptom(symptom: Symptom, line: str) -> None:
+def test_each_line_finds_its_own_symptom(symptom: Check[str], line: str) -> None:
     matching = [other.id for other in LOGGED if re.search(other.pattern, line)]
     assert matching[:1] == [symptom.id]
 
 
 @pytest.mark.parametrize("symptom", CAUSES, ids=lambda symptom: symptom.id)
 @pytest.mark.parametrize("prefix", ["", ERROR])
-def test_a_failed_process_whose_log_has_the_line(symptom: Symptom, prefix: str) -> None:
-    assert [found([prefix + line, FAILED]) for line in symptom.shows] == [symptom.id] * len(symptom.shows)
+def test_a_failed_process_whose_log_has_the_line(symptom: Check[str], prefix: str) -> None:
+    assert [found([prefix + line, FAILED]) for line in symptom.shows.splitlines()] == [symptom.id] * len(
+        symptom.shows.splitlines()
+    )
 
 
 @pytest.mark.parametrize("symptom", CONSEQUENCES, ids=lambda symptom: symptom.id)
-def test_a_log_with_a_consequence_alone(symptom: Symptom) -> None:
-    assert [found([line, FAILED]) for line in symptom.shows] == [symptom.id] * len(symptom.shows)
+def test_a_log_with_a_consequence_alone(symptom: Check[str]) -> None:
+    assert [found([line, FAILED]) for line in symptom.shows.splitlines()] == [symptom.id] * len(
+        symptom.shows.splitlines()
+    )
 
 
 def test_ray_and_pydantic_wrap_errors() -> None:
@@ -183,7 +186,7 @@ LAST = "ncclSystemError: System call (e.g. socket, malloc) or external library c
             "ptxas-sm121",
             id="Triton's reason follows",
         ),
-        pytest.param([CAUSES[0].shows[0], ERROR + DIST], CAUSES[0].id, id="an error before NCCL's"),
+        pytest.param([CAUSES[0].shows, ERROR + DIST], CAUSES[0].id, id="an error before NCCL's"),
         pytest.param(
             ["vllm.X.EngineDeadError: EngineCore encountered an issue.", PINNED],
             "rdma-pinned-memory",
@@ -199,7 +202,7 @@ def test_the_first_error_decides(lines: list[str], expected: str) -> None:
 
 
 @pytest.mark.parametrize("symptom", LOGGED, ids=lambda symptom: symptom.id)
-def test_patterns_are_bounded(symptom: Symptom) -> None:
+def test_patterns_are_bounded(symptom: Check[str]) -> None:
     # Without unlimited repetition, an untrusted line cannot make a pattern slow.
     bare = re.sub(r"\[[^\]]*\]", "C", re.sub(r"\\.", "E", symptom.pattern))
     assert not re.search(r"[*+]|\{\d*,\}", bare)
@@ -216,9 +219,8 @@ ENDINGS = (
 @given(st.lists(st.one_of(st.text(max_size=80), st.sampled_from(KNOWN))))
 @settings(max_examples=100, deadline=None)
 def test_no_log_raises(lines: list[str]) -> None:
-    diagnosis = symptoms.diagnose(lines)
     text = symptoms.explain(lines)
-    assert bool(text) == (diagnosis is not None)
+    assert bool(text) == bool(symptoms.diagnose(lines)[0])
     assert not text or text.endswith(ENDINGS)
 
 
@@ -247,7 +249,7 @@ def test_fixes_name_existing_variables_playbooks_and_roles() -> None:
     wrong = []
     for symptom in EVERY:
         for name in re.findall(
-            r"\b(?:gb10|vllm_serve|model_store|vllm_runtime|ray_cluster)_\w+", f"{symptom.cause} {symptom.fix}"
+            r"\b(?:gb10|vllm_serve|model_store|vllm_runtime|ray_cluster)_\w+", f"{symptom.why} {symptom.fix}"
         ):
             wrong += [name] * (name not in known | roles)
         wrong += [path for path in re.findall(r"playbooks/\w+\.yml", symptom.fix) if not (ROOT / path).is_file()]
@@ -261,9 +263,9 @@ def test_rules_exist() -> None:
 
 def test_each_entry_is_complete() -> None:
     for symptom in EVERY:
-        assert symptom.shows and all((symptom.cause, symptom.fix, symptom.source, symptom.tested)), symptom.id
-        assert not (symptom.cause + symptom.fix).endswith("."), symptom.id
-        assert bool(symptom.pattern) == (symptom in LOGGED), symptom.id
+        assert symptom.shows and all((symptom.why, symptom.fix, symptom.source, symptom.tested)), symptom.id
+        assert not (symptom.why + symptom.fix).endswith("."), symptom.id
+        assert bool(symptom.pattern) == (symptom in (*LOGGED, *ACCESS)), symptom.id
 
 
 def test_the_page_is_the_tables() -> None:
@@ -405,11 +407,11 @@ STATE_CASES = [
 
 def test_every_state_and_every_cause_of_no_access_is_driven() -> None:
     # The module vllm_wait reports a start that takes too long (test_vllm_wait.py).
-    assert {case.values[0] for case in STATE_CASES} - ACCESS.keys() - {""} == STATES.keys() - {"start-timeout"}
-    assert {
-        name: [state for state, _text in symptoms.wrong_states([node(unreachable=access.shows[0])])]
-        for name, access in ACCESS.items()
-    } == {name: [name] for name in ACCESS}
+    assert {case.values[0] for case in STATE_CASES} - {cause.id for cause in ACCESS} - {""} == STATES.keys() - {
+        "start-timeout"
+    }
+    for cause in ACCESS:
+        assert [each.check for each in symptoms.wrong_states([node(unreachable=cause.shows)])] == [cause]
 
 
 @pytest.mark.parametrize(("state", "wrong"), STATE_CASES)

@@ -14,7 +14,7 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_observed import OBSERVED
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_observed import SYMPTOMS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB
@@ -100,7 +100,7 @@ def test_a_knob_lowers_the_planned_memory(model: str, count: int, knob: str) -> 
     "symptom", ["compiler-out-of-memory", "gpu-out-of-memory", "host-lost", "memory-exhausted", "oom-killer", "xid-43"]
 )
 def test_a_fix_for_too_little_memory_names_only_knobs(symptom: str) -> None:
-    (fix,) = (each.fix for each in (*CAUSES, *STATES.values(), *OBSERVED) if each.id == symptom)
+    (fix,) = (each.fix for each in (*CAUSES, *STATES.values(), *SYMPTOMS) if each.id == symptom)
     knobs = {name for settings in KNOBS.values() for each in settings for name in each}
     named = set(re.findall(r"gb10_\w+", fix)) - {"gb10_extra_env"}
     assert named
