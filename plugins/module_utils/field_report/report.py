@@ -387,7 +387,7 @@ def _verification(cluster: Cluster) -> dict[str, Any]:
     shown = ("id", "severity", "node", "found", "expected")
     order = [node.name for node in cluster.nodes]
     return {
-        "findings": [{key: finding.facts()[key] for key in shown} for finding in found],
+        "findings": [{key: facts[key] for key in shown} for facts in map(verification.facts, found)],
         "passed": [check.id for check in verification.CHECKS if check.id not in ids],
         "differences": [
             {"id": row.check, "attribute": row.attribute, "values": [row.values.get(name) for name in order]}

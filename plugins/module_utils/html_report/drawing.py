@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import clean
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.checks_fabric import CONNECTX
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, Finding, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, Node
 
 #: Most nodes in the drawing. The tables have all of them.
 MOST = 16
@@ -39,7 +40,7 @@ def worst(found: Sequence[Finding]) -> str:
 
 
 def _node(node: Node, found: Sequence[Finding]) -> diagram.Node:
-    own = [finding for finding in found if finding.node == node.name]
+    own = [finding for finding in found if finding.place == node.name]
     api = node.part("api")
     model = clean(api.get("model") or "", _NAME) if api.get("healthy") else ""
     state = counted(own) or ("ok" if node.facts else "not read")
@@ -65,7 +66,7 @@ def _plain(addresses: Sequence[str]) -> list[str]:
 def _rail(node: Node, rail: str, found: Sequence[Finding]) -> diagram.Rail:
     interface = node.network.interfaces.get(rail)
     named = re.compile(rf"(?<![\w.]){re.escape(rail)}(?![\w.])")
-    own = [finding for finding in found if finding.node in ("", node.name) and _names(finding, node, named)]
+    own = [finding for finding in found if finding.place in ("", node.name) and _names(finding, node, named)]
     # The planned address draws the cable of a rail that is down.
     addresses = (interface.addresses if interface else ()) or node.rails[rail]
     *notes, state = _state(interface) if interface else ["missing"]
@@ -87,6 +88,6 @@ def _state(interface: Interface) -> list[str]:
 
 def _names(finding: Finding, node: Node, named: re.Pattern[str]) -> bool:
     """Return whether a finding names a rail of the node: one of the node itself, or one with "RAIL of NODE"."""
-    if finding.node == node.name:
+    if finding.place == node.name:
         return bool(named.search(finding.found))
     return any(finding.found[match.end() :].startswith(f" of {node.name}") for match in named.finditer(finding.found))

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing, matrix, model, runtime, sections
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, clean, join, tag, terms
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.style_data import STYLE
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Cluster, Finding
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Cluster
 
 _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = Markup(f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'")
@@ -50,7 +51,7 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     """Return the page. ``nodes``: as for verify.report.report."""
     known = verification.cluster(nodes)
     found = verification.findings(known, given.groups, given.waivers)
-    checks = {check.id for check in verification.CHECKS if check.group in given.groups}
+    checks = {check.id for check in verification.CHECKS if check.topic in given.groups}
     rows = [row for row in differences.rows(known) if row.check in checks]
     finished = max((node.finished for node in known.nodes), default=0.0)
     counting = [finding for finding in found if not finding.waived]

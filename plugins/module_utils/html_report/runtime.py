@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, join, table, tag
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.sections import MOST, SYMBOLS, Reader, compared
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.fat_binary import WAYS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence, kernels
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Finding, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Node
 
 _WAYS = ("native", "same major", "PTX", "none")
 _MESSAGES: Mapping[str, str] = {
@@ -82,7 +83,7 @@ def logs(known: Cluster, found: Sequence[Finding], groups: Sequence[str]) -> Ite
         return
     ids = {finding.check.id for finding in found}
     without = [node.name for node in known.read if node.part("evidence") and not node.part("evidence")["complete"]]
-    body = [[check.expected, _found(check.id, ids, without)] for check in evidence.CHECKS if check.group in groups]
+    body = [[check.expected, _found(check.id, ids, without)] for check in evidence.CHECKS if check.topic in groups]
     if body:
         yield tag("div", table("Checks of the log", ["expected", "result"], body), class_="sentences")
     yield compared(

@@ -10,18 +10,12 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Check, Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, join, table, tag, terms
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
-    PAGE,
-    SEVERITIES,
-    Check,
-    Cluster,
-    Finding,
-    Node,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, Node
 
 #: The documentation on the web: `repository` of galaxy.yml.
 REPOSITORY = "https://github.com/gb10-cluster/gb10.cluster"
@@ -56,10 +50,10 @@ def findings(found: Sequence[Finding]) -> Iterator[Markup]:
         yield tag("p", f"{SYMBOLS['']} No finding.", class_="good")
 
 
-def _finding(check: Check, found: Sequence[Finding]) -> Markup:
+def _finding(check: Check[Any], found: Sequence[Finding]) -> Markup:
     waived = found[0].waived
     severity = "waived" if waived else check.severity
-    entries = [tag("li", tag("b", each.node) if each.node else None, tag("bdi", each.found)) for each in found[:MOST]]
+    entries = [tag("li", tag("b", each.place) if each.place else None, tag("bdi", each.found)) for each in found[:MOST]]
     if len(found) > MOST:
         entries.append(tag("li", f"and {len(found) - MOST} more"))
     return tag(
@@ -68,7 +62,7 @@ def _finding(check: Check, found: Sequence[Finding]) -> Markup:
             "h4",
             tag("span", f"{SYMBOLS[check.severity]} {severity}", class_="badge"),
             tag("code", check.id),
-            tag("small", tag("a", "documentation", href=f"{REPOSITORY}/blob/main/{PAGE}#{check.id}")),
+            tag("small", tag("a", "documentation", href=f"{REPOSITORY}/blob/main/{check.page}")),
         ),
         tag("ul", *entries, class_="found"),
         terms(
@@ -239,7 +233,7 @@ def overview(known: Cluster, found: Sequence[Finding]) -> Iterator[Markup]:
 
 
 def _overview(node: Node, found: Sequence[Finding]) -> list[str]:
-    own = drawing.counted([each for each in found if each.node == node.name and not each.waived])
+    own = drawing.counted([each for each in found if each.place == node.name and not each.waived])
     addresses = sorted(each for each in node.addresses if not each.startswith("127."))
     return [
         node.name,

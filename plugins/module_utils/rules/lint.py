@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
@@ -71,9 +72,9 @@ def lint(situation: Situation, waivers: Mapping[str, str]) -> list[Finding]:
 
 
 def found(rule: Check[View], situation: Situation) -> list[Found]:
-    """Return a rule's findings as (input, value), [] without a node of its GPUs."""
+    """Return a rule's findings as (input, value), ordered by input, [] without a node of its GPUs."""
     view = View(situation, rule.gpus)
-    return list(rule.detect(view)) if view.nodes else []
+    return sorted(rule.detect(view), key=itemgetter(0)) if view.nodes else []
 
 
 def judge(

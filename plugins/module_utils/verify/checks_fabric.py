@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterator
+from functools import partial
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import rdma
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
-    ERROR,
-    WARNING,
-    Check,
-    Cluster,
-    Found,
-    Node,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, Node
 
 CONNECTX = "mlx5_core"
 _TWINS = {twin.interface: half for twins in SPARK_PORTS.values() for half, twin in enumerate(twins)}
@@ -157,146 +152,137 @@ def _gid(cluster: Cluster) -> Iterator[Found]:
 _SITE = "run site.yml --tags qsfp_netplan, or correct the interface by hand"
 _FIRMWARE = "run fwupdmgr refresh and fwupdmgr update, then switch the node off and on: a reboot is not enough"
 
+_fabric = partial(Check[Cluster], RUNNING, topic="fabric", tested=RECORDED)
+
 CHECKS = (
-    Check(
+    _fabric(
         "rail-down",
-        "fabric",
         ERROR,
-        "each rail exists, is up, and has carrier",
-        "NCCL uses only the other rails, or none",
-        "check the cable, the port and the other end; run ip link set dev RAIL up",
-        "Linux, sysfs-class-net (carrier)",
-        _down,
+        expected="each rail exists, is up, and has carrier",
+        why="NCCL uses only the other rails, or none",
+        fix="check the cable, the port and the other end; run ip link set dev RAIL up",
+        source="Linux, sysfs-class-net (carrier)",
+        detect=_down,
     ),
-    Check(
+    _fabric(
         "rail-mtu",
-        "fabric",
         ERROR,
-        "the MTU of the netplan file",
-        "RDMA between different MTUs ends with IBV_WC_RETRY_EXC_ERR, and large packets are lost",
-        _SITE,
-        "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104 (a firmware reboot reset one device to 1500)",
-        _mtu,
+        expected="the MTU of the netplan file",
+        why="RDMA between different MTUs ends with IBV_WC_RETRY_EXC_ERR, and large packets are lost",
+        fix=_SITE,
+        source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104 (a firmware reboot reset one device to 1500)",
+        detect=_mtu,
     ),
-    Check(
+    _fabric(
         "mtu-differs",
-        "fabric",
         ERROR,
-        "the same MTU of a rail on all nodes",
-        "RDMA between different MTUs ends with IBV_WC_RETRY_EXC_ERR, and large packets are lost",
-        _SITE,
-        "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104 (a firmware reboot reset one device to 1500)",
-        lambda cluster: differences.found("mtu-differs", cluster),
+        expected="the same MTU of a rail on all nodes",
+        why="RDMA between different MTUs ends with IBV_WC_RETRY_EXC_ERR, and large packets are lost",
+        fix=_SITE,
+        source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104 (a firmware reboot reset one device to 1500)",
+        detect=lambda cluster: differences.found("mtu-differs", cluster),
     ),
-    Check(
+    _fabric(
         "rail-address",
-        "fabric",
         ERROR,
-        "the addresses of the netplan file, and that of VLLM_HOST_IP",
-        "ranks bind to an address that does not exist, or reach another node than expected",
-        _SITE,
-        "vLLM, documentation of VLLM_HOST_IP",
-        _address,
+        expected="the addresses of the netplan file, and that of VLLM_HOST_IP",
+        why="ranks bind to an address that does not exist, or reach another node than expected",
+        fix=_SITE,
+        source="vLLM, documentation of VLLM_HOST_IP",
+        detect=_address,
     ),
-    Check(
+    _fabric(
         "address-duplicate",
-        "fabric",
         ERROR,
-        "each address on one node only",
-        "packets reach either node, so that ranks hang in turn",
-        "correct gb10_fabric_addresses or the netplan file of one node",
-        "RFC 5227",
-        _duplicate,
+        expected="each address on one node only",
+        why="packets reach either node, so that ranks hang in turn",
+        fix="correct gb10_fabric_addresses or the netplan file of one node",
+        source="RFC 5227",
+        detect=_duplicate,
     ),
-    Check(
+    _fabric(
         "rails-crossed",
-        "fabric",
         ERROR,
-        "the same PCIe half at all ends of a subnet",
-        "the addresses of two rails are swapped on a node: the cable joins equal halves, so that no peer answers",
-        "swap the two addresses in the netplan file of that node",
-        "NVIDIA dgx-spark-playbooks, connect-two-sparks (July 2026)",
-        _crossed,
+        expected="the same PCIe half at all ends of a subnet",
+        why="the addresses of two rails are swapped on a node: the cable joins equal halves, so that no peer answers",
+        fix="swap the two addresses in the netplan file of that node",
+        source="NVIDIA dgx-spark-playbooks, connect-two-sparks (July 2026)",
+        detect=_crossed,
     ),
-    Check(
+    _fabric(
         "rails-share-subnet",
-        "fabric",
         ERROR,
-        "each rail of a node in its own subnet",
-        "routing is ambiguous, and NCCL's connections fail",
-        "give both PCIe functions of a port addresses of different subnets",
-        "NVIDIA dgx-spark-playbooks, multi-sparks-through-switch (July 2026)",
-        _same_subnet,
+        expected="each rail of a node in its own subnet",
+        why="routing is ambiguous, and NCCL's connections fail",
+        fix="give both PCIe functions of a port addresses of different subnets",
+        source="NVIDIA dgx-spark-playbooks, multi-sparks-through-switch (July 2026)",
+        detect=_same_subnet,
     ),
-    Check(
+    _fabric(
         "rail-path",
-        "fabric",
         ERROR,
-        "a reply of the right device to a packet of the full MTU, on each rail from each node",
-        "NCCL hangs or fails at the first large message over this rail",
-        "check cable, MTU and addresses of both ends, and the MTU of the switch's ports",
-        "eugr/spark-vllm-docker, NETWORKING.md",
-        _paths,
+        expected="a reply of the right device to a packet of the full MTU, on each rail from each node",
+        why="NCCL hangs or fails at the first large message over this rail",
+        fix="check cable, MTU and addresses of both ends, and the MTU of the switch's ports",
+        source="eugr/spark-vllm-docker, NETWORKING.md",
+        detect=_paths,
     ),
-    Check(
+    _fabric(
         "netplan-second",
-        "fabric",
         ERROR,
-        "one file that configures each rail",
-        "netplan merges the files, so that after its next run a rail has two addresses or another MTU",
-        "remove the other file, or set gb10_fabric_replace_existing: true and run site.yml",
-        "NVIDIA Sync (99-nvidia-sync-cluster.yaml), eugr (98-spark-vllm-docker.yaml), NVIDIA's playbooks (40-cx7.yaml)",
-        _owners,
+        expected="one file that configures each rail",
+        why="netplan merges the files, so that after its next run a rail has two addresses or another MTU",
+        fix="remove the other file, or set gb10_fabric_replace_existing: true and run site.yml",
+        source=(
+            "NVIDIA Sync (99-nvidia-sync-cluster.yaml), eugr (98-spark-vllm-docker.yaml), NVIDIA's playbooks "
+            "(40-cx7.yaml)"
+        ),
+        detect=_owners,
     ),
-    Check(
+    _fabric(
         "netplan-unreadable",
-        "fabric",
         WARNING,
-        "all network configuration files can be parsed",
-        "netplan apply fails, or an unknown file configures a rail",
-        "correct the file; netplan generate shows the line",
-        "netplan(5)",
-        _unparsed,
+        expected="all network configuration files can be parsed",
+        why="netplan apply fails, or an unknown file configures a rail",
+        fix="correct the file; netplan generate shows the line",
+        source="netplan(5)",
+        detect=_unparsed,
     ),
-    Check(
+    _fabric(
         "link-slow",
-        "fabric",
         WARNING,
-        "PCIe x4 at 32 GT/s for each half, and 200000 Mb/s for each port",
-        "the rail has half of its bandwidth or less",
-        _FIRMWARE,
-        "servethehome.com; forums.developer.nvidia.com topic 367853; tonyd2wild/DeepSeek-v4-Flash issue 35",
-        _degraded,
+        expected="PCIe x4 at 32 GT/s for each half, and 200000 Mb/s for each port",
+        why="the rail has half of its bandwidth or less",
+        fix=_FIRMWARE,
+        source="servethehome.com; forums.developer.nvidia.com topic 367853; tonyd2wild/DeepSeek-v4-Flash issue 35",
+        detect=_degraded,
     ),
-    Check(
+    _fabric(
         "pcie-half-missing",
-        "fabric",
         ERROR,
-        "all four network devices of the ConnectX-7",
-        "a part of the adapter is lost, often after a warm reboot",
-        "switch the node off, disconnect its power supply for a minute, and start it",
-        "reports of lost devices after a warm reboot",
-        _half,
+        expected="all four network devices of the ConnectX-7",
+        why="a part of the adapter is lost, often after a warm reboot",
+        fix="switch the node off, disconnect its power supply for a minute, and start it",
+        source="reports of lost devices after a warm reboot",
+        detect=_half,
     ),
-    Check(
+    _fabric(
         "rdma-inactive",
-        "fabric",
         ERROR,
-        "an ACTIVE RDMA device behind each rail",
-        "NCCL uses sockets, at a third of the bandwidth or less",
-        "run modprobe mlx5_ib and modprobe ib_uverbs; check rdma link show and journalctl -k",
-        "Linux, sysfs-class-infiniband (state)",
-        _rdma,
+        expected="an ACTIVE RDMA device behind each rail",
+        why="NCCL uses sockets, at a third of the bandwidth or less",
+        fix="run modprobe mlx5_ib and modprobe ib_uverbs; check rdma link show and journalctl -k",
+        source="Linux, sysfs-class-infiniband (state)",
+        detect=_rdma,
     ),
-    Check(
+    _fabric(
         "gid-missing",
-        "fabric",
         ERROR,
-        "a RoCE v2 GID for the IPv4 address of each rail",
-        "NCCL cannot connect over this rail",
-        _SITE,
-        "NVIDIA/nccl issues 1333 and 2157",
-        _gid,
+        expected="a RoCE v2 GID for the IPv4 address of each rail",
+        why="NCCL cannot connect over this rail",
+        fix=_SITE,
+        source="NVIDIA/nccl issues 1333 and 2157",
+        detect=_gid,
     ),
     *(of_rule(name, "fabric") for name in ("nccl-ib-hca-half", "nccl-gid-index", "gpudirect-rdma")),
 )

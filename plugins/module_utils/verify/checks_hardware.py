@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, WARNING, Check, Cluster, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster
 
 _GIB = 1 << 30
 #: A stuck GB10 has 700 to 800 MHz at P0 under load. Its normal clock under load is above 2000 MHz.
@@ -95,6 +97,8 @@ def _unread(cluster: Cluster) -> Iterator[Found]:
             yield node.name, f"{part}: {reason}"
 
 
+_hardware = partial(Check[Cluster], RUNNING, topic="hardware", tested=RECORDED)
+
 CHECKS = (
     *(
         of_rule(name, "hardware")
@@ -108,104 +112,94 @@ CHECKS = (
             "kernel-6-17-0-1008",
         )
     ),
-    Check(
+    _hardware(
         "gpu-unavailable",
-        "hardware",
         ERROR,
-        "nvidia-smi lists the GPU",
-        "the driver does not work: its modules do not belong to the running kernel, or it failed",
-        "install linux-modules-nvidia of the running kernel, or boot the former kernel; read journalctl -k",
-        "eugr/spark-vllm-docker#392",
-        _gpu,
+        expected="nvidia-smi lists the GPU",
+        why="the driver does not work: its modules do not belong to the running kernel, or it failed",
+        fix="install linux-modules-nvidia of the running kernel, or boot the former kernel; read journalctl -k",
+        source="eugr/spark-vllm-docker#392",
+        detect=_gpu,
     ),
-    Check(
+    _hardware(
         "kernel-without-driver",
-        "hardware",
         ERROR,
-        "the newest installed kernel has NVIDIA's modules",
-        "after the next reboot, the node has no GPU",
-        "install the package linux-modules-nvidia of that kernel, or remove the kernel",
-        "eugr/spark-vllm-docker#392; TechPreacher/dgx-spark-vllm-cluster, preboot-check",
-        _next_boot,
+        expected="the newest installed kernel has NVIDIA's modules",
+        why="after the next reboot, the node has no GPU",
+        fix="install the package linux-modules-nvidia of that kernel, or remove the kernel",
+        source="eugr/spark-vllm-docker#392; TechPreacher/dgx-spark-vllm-cluster, preboot-check",
+        detect=_next_boot,
     ),
-    Check(
+    _hardware(
         "gpu-clock-low",
-        "hardware",
         WARNING,
-        "a clock of 1000 MHz or more under load",
-        "a stuck low-power state halves the speed; a reboot and nvidia-smi -lgc do not help",
-        "shut the node down, disconnect its power supply for a minute, and start it",
-        "eugr/spark-vllm-docker#334 (702 MHz: 24 to 28 tokens/s, 50 to 53 afterwards)",
-        _slow_clock,
+        expected="a clock of 1000 MHz or more under load",
+        why="a stuck low-power state halves the speed; a reboot and nvidia-smi -lgc do not help",
+        fix="shut the node down, disconnect its power supply for a minute, and start it",
+        source="eugr/spark-vllm-docker#334 (702 MHz: 24 to 28 tokens/s, 50 to 53 afterwards)",
+        detect=_slow_clock,
     ),
-    Check(
+    _hardware(
         "temperature-high",
-        "hardware",
         WARNING,
-        "at most 90 degrees Celsius",
-        "the node reduces its clocks, or switches off",
-        "clear its air inlet, or limit the clock: nvidia-smi -lgc 0,2000",
-        "reports of 95 degrees Celsius and sudden power-off",
-        _hot,
+        expected="at most 90 degrees Celsius",
+        why="the node reduces its clocks, or switches off",
+        fix="clear its air inlet, or limit the clock: nvidia-smi -lgc 0,2000",
+        source="reports of 95 degrees Celsius and sudden power-off",
+        detect=_hot,
     ),
-    Check(
+    _hardware(
         "firmware-differs",
-        "hardware",
         WARNING,
-        "the same ConnectX firmware on all nodes",
-        "updates reach each machine on a different day; older firmware connects a PCIe half with two lanes",
-        "run fwupdmgr refresh and fwupdmgr update on all nodes, then switch them off and on",
-        "tonyd2wild/DeepSeek-v4-Flash issue 35",
-        lambda cluster: differences.found("firmware-differs", cluster),
+        expected="the same ConnectX firmware on all nodes",
+        why="updates reach each machine on a different day; older firmware connects a PCIe half with two lanes",
+        fix="run fwupdmgr refresh and fwupdmgr update on all nodes, then switch them off and on",
+        source="tonyd2wild/DeepSeek-v4-Flash issue 35",
+        detect=lambda cluster: differences.found("firmware-differs", cluster),
     ),
-    Check(
+    _hardware(
         "bios-differs",
-        "hardware",
         WARNING,
-        "the same BIOS on all nodes of a product",
-        "updates reach each machine on a different day; the BIOS sets PCIe lanes and power limits",
-        "run fwupdmgr refresh and fwupdmgr update on all nodes, then switch them off and on",
-        "tonyd2wild/DeepSeek-v4-Flash issue 35",
-        lambda cluster: differences.found("bios-differs", cluster),
+        expected="the same BIOS on all nodes of a product",
+        why="updates reach each machine on a different day; the BIOS sets PCIe lanes and power limits",
+        fix="run fwupdmgr refresh and fwupdmgr update on all nodes, then switch them off and on",
+        source="tonyd2wild/DeepSeek-v4-Flash issue 35",
+        detect=lambda cluster: differences.found("bios-differs", cluster),
     ),
-    Check(
+    _hardware(
         "clock-wrong",
-        "hardware",
         WARNING,
-        "a difference of at most 5 s to the controller",
-        "certificates and tokens appear invalid, and the logs of the nodes cannot be compared",
-        "run timedatectl set-ntp true on the node, and check that it reaches a time server",
-        "systemd-timesyncd(8)",
-        _clock,
+        expected="a difference of at most 5 s to the controller",
+        why="certificates and tokens appear invalid, and the logs of the nodes cannot be compared",
+        fix="run timedatectl set-ntp true on the node, and check that it reaches a time server",
+        source="systemd-timesyncd(8)",
+        detect=_clock,
     ),
-    Check(
+    _hardware(
         "disk-full",
-        "hardware",
         ERROR,
-        "at least 1 GiB (5 % of a small disk), and 1 % of the files, free on each file system",
-        "logs, compiled kernels and Ray's files cannot be written, so that the next start fails",
-        "remove models or images that are not used; df -h and du -xh --max-depth=2 / list them",
-        "reports of disks that a second download of a model filled",
-        _full,
+        expected="at least 1 GiB (5 % of a small disk), and 1 % of the files, free on each file system",
+        why="logs, compiled kernels and Ray's files cannot be written, so that the next start fails",
+        fix="remove models or images that are not used; df -h and du -xh --max-depth=2 / list them",
+        source="reports of disks that a second download of a model filled",
+        detect=_full,
     ),
-    Check(
+    _hardware(
         "disk-low",
-        "hardware",
         WARNING,
-        "at least 20 GiB or 5 % free on each file system",
-        "a download, an image or a log can fill the disk",
-        "remove models or images that are not used; df -h and du -xh --max-depth=2 / list them",
-        "reports of disks that a second download of a model filled",
-        _low,
+        expected="at least 20 GiB or 5 % free on each file system",
+        why="a download, an image or a log can fill the disk",
+        fix="remove models or images that are not used; df -h and du -xh --max-depth=2 / list them",
+        source="reports of disks that a second download of a model filled",
+        detect=_low,
     ),
-    Check(
+    _hardware(
         "facts-unread",
-        "hardware",
         WARNING,
-        "all facts of the node can be read",
-        "a part of the node could not be verified",
-        "correct the reason, such as a missing command, and run the verification again",
-        "this module's own report",
-        _unread,
+        expected="all facts of the node can be read",
+        why="a part of the node could not be verified",
+        fix="correct the reason, such as a missing command, and run the verification again",
+        source="this module's own report",
+        detect=_unread,
     ),
 )

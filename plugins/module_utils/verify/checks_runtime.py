@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, WARNING, Check, Cluster, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster
 
 _FILE = "cluster.env"
 #: Files that a finding names.
@@ -78,107 +80,100 @@ def _ray_nodes(cluster: Cluster) -> Iterator[Found]:
 _RESTART = "run site.yml, which restarts the services whose inputs changed"
 _REINSTALL = "run site.yml --tags vllm_runtime,vllm_patch; reinstall the environment if the difference stays"
 
+_nccl = partial(Check[Cluster], RUNNING, topic="nccl", tested=RECORDED)
+_runtime = partial(Check[Cluster], RUNNING, topic="runtime", tested=RECORDED)
+
 CHECKS = (
     of_rule("nccl-arm-hang", "nccl"),
-    Check(
+    _nccl(
         "nccl-mapped",
-        "nccl",
         ERROR,
-        "each rank uses the library that the runtime installs or preloads",
-        "another build hangs or is slower, and its version number does not show that",
-        "restart the ranks; remove VLLM_NCCL_SO_PATH, LD_PRELOAD and LD_LIBRARY_PATH if they name another library",
-        "vllm-project/vllm#42354 (two builds of one version: one hangs)",
-        _mapped,
+        expected="each rank uses the library that the runtime installs or preloads",
+        why="another build hangs or is slower, and its version number does not show that",
+        fix="restart the ranks; remove VLLM_NCCL_SO_PATH, LD_PRELOAD and LD_LIBRARY_PATH if they name another library",
+        source="vllm-project/vllm#42354 (two builds of one version: one hangs)",
+        detect=_mapped,
     ),
-    Check(
+    _nccl(
         "nccl-differs",
-        "nccl",
         ERROR,
-        "the same NCCL in the ranks of all nodes",
-        "ranks with different builds choose different algorithms, and hang or fail at the first collective",
-        "run site.yml --tags nccl_sm121_build, then restart the ranks",
-        "NVIDIA/nccl, documentation (all ranks must use one version)",
-        lambda cluster: differences.found("nccl-differs", cluster),
+        expected="the same NCCL in the ranks of all nodes",
+        why="ranks with different builds choose different algorithms, and hang or fail at the first collective",
+        fix="run site.yml --tags nccl_sm121_build, then restart the ranks",
+        source="NVIDIA/nccl, documentation (all ranks must use one version)",
+        detect=lambda cluster: differences.found("nccl-differs", cluster),
     ),
-    Check(
+    _nccl(
         "nccl-build-changed",
-        "nccl",
         ERROR,
-        "the digest of the build that the role nccl_sm121_build installed",
-        "the library was replaced or damaged after its installation",
-        "run site.yml --tags nccl_sm121_build",
-        "the record of the role nccl_sm121_build",
-        _changed_build,
+        expected="the digest of the build that the role nccl_sm121_build installed",
+        why="the library was replaced or damaged after its installation",
+        fix="run site.yml --tags nccl_sm121_build",
+        source="the record of the role nccl_sm121_build",
+        detect=_changed_build,
     ),
-    Check(
+    _nccl(
         "libcuda-differs",
-        "nccl",
         WARNING,
-        "the same libcuda in the ranks of all nodes",
-        "a compatibility package or an old library hides the driver's own libcuda on one node",
-        "remove cuda-compat from LD_LIBRARY_PATH, and install the same driver on all nodes",
-        "NVIDIA, CUDA compatibility",
-        lambda cluster: differences.found("libcuda-differs", cluster),
+        expected="the same libcuda in the ranks of all nodes",
+        why="a compatibility package or an old library hides the driver's own libcuda on one node",
+        fix="remove cuda-compat from LD_LIBRARY_PATH, and install the same driver on all nodes",
+        source="NVIDIA, CUDA compatibility",
+        detect=lambda cluster: differences.found("libcuda-differs", cluster),
     ),
-    Check(
+    _runtime(
         "packages-differ",
-        "runtime",
         ERROR,
-        "the same releases of vLLM, PyTorch, Ray, FlashInfer and NCCL on all nodes",
-        "ranks exchange pickled objects and choose kernels by their release; they fail, or return wrong answers",
-        "run site.yml --tags vllm_runtime, which installs the lock file on all nodes",
-        "vLLM, documentation of distributed serving (the same environment on all nodes)",
-        lambda cluster: differences.found("packages-differ", cluster),
+        expected="the same releases of vLLM, PyTorch, Ray, FlashInfer and NCCL on all nodes",
+        why="ranks exchange pickled objects and choose kernels by their release; they fail, or return wrong answers",
+        fix="run site.yml --tags vllm_runtime, which installs the lock file on all nodes",
+        source="vLLM, documentation of distributed serving (the same environment on all nodes)",
+        detect=lambda cluster: differences.found("packages-differ", cluster),
     ),
-    Check(
+    _runtime(
         "files-changed",
-        "runtime",
         ERROR,
-        "vLLM's Python files as in the wheel, or as the role vllm_patch wrote them",
-        "a file was edited by hand or damaged, so that the rank runs unknown code",
-        _REINSTALL,
-        "the RECORD of the wheel",
-        _changed_files,
+        expected="vLLM's Python files as in the wheel, or as the role vllm_patch wrote them",
+        why="a file was edited by hand or damaged, so that the rank runs unknown code",
+        fix=_REINSTALL,
+        source="the RECORD of the wheel",
+        detect=_changed_files,
     ),
-    Check(
+    _runtime(
         "patches-differ",
-        "runtime",
         ERROR,
-        "the same patched files of vLLM on all nodes",
-        "ranks choose different kernels, and hang or return wrong answers",
-        _REINSTALL,
-        "the records of the role vllm_patch",
-        lambda cluster: differences.found("patches-differ", cluster),
+        expected="the same patched files of vLLM on all nodes",
+        why="ranks choose different kernels, and hang or return wrong answers",
+        fix=_REINSTALL,
+        source="the records of the role vllm_patch",
+        detect=lambda cluster: differences.found("patches-differ", cluster),
     ),
-    Check(
+    _runtime(
         "image-differs",
-        "runtime",
         ERROR,
-        "the same image ID on all nodes",
-        "nodes that pull one tag at different times run different software",
-        "run site.yml --tags vllm_runtime, which copies the head's image",
-        "eugr/spark-vllm-docker#226, #296",
-        lambda cluster: differences.found("image-differs", cluster),
+        expected="the same image ID on all nodes",
+        why="nodes that pull one tag at different times run different software",
+        fix="run site.yml --tags vllm_runtime, which copies the head's image",
+        source="eugr/spark-vllm-docker#226, #296",
+        detect=lambda cluster: differences.found("image-differs", cluster),
     ),
     of_rule("environment-differs", "runtime", lambda cluster: differences.found("environment-differs", cluster)),
-    Check(
+    _runtime(
         "environment-stale",
-        "runtime",
         WARNING,
-        "each service runs with the variables of /etc/gb10/cluster.env",
-        "the file was changed after the start, so that the next start differs from the running one",
-        _RESTART,
-        "module_utils/launch/io_gates.py",
-        _stale,
+        expected="each service runs with the variables of /etc/gb10/cluster.env",
+        why="the file was changed after the start, so that the next start differs from the running one",
+        fix=_RESTART,
+        source="module_utils/launch/io_gates.py",
+        detect=_stale,
     ),
-    Check(
+    _runtime(
         "ray-node-missing",
-        "runtime",
         ERROR,
-        "Ray lists each node of the inventory, and no other, as alive",
-        "the next start waits for the missing node, or runs ranks on an unknown one",
-        "run site.yml --tags ray_cluster; read journalctl -u gb10-ray on the node",
-        "Ray, State API",
-        _ray_nodes,
+        expected="Ray lists each node of the inventory, and no other, as alive",
+        why="the next start waits for the missing node, or runs ranks on an unknown one",
+        fix="run site.yml --tags ray_cluster; read journalctl -u gb10-ray on the node",
+        source="Ray, State API",
+        detect=_ray_nodes,
     ),
 )

@@ -7,20 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from functools import partial
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule, of_state
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
-    ERROR,
-    WARNING,
-    Check,
-    Cluster,
-    Found,
-    Node,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import by_state, of_rule, of_state
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, Node
 
 _GIB, _DAY = 1 << 30, 86400
 #: Names of the processes of vLLM and Ray, for clusters whose processes are in no unit of this collection.
@@ -49,7 +43,7 @@ def _not_ready(cluster: Cluster) -> Iterator[Found]:
 
 def _missing_rank(cluster: Cluster) -> Iterator[Found]:
     """Find nodes without a rank: those of this collection by their services, others by the ranks of the other nodes."""
-    yield from _BY_STATE.check(cluster)
+    yield from by_state("rank-missing")(cluster)
     healthy = any(node.part("api").get("healthy") for node in cluster.read if node.head)
     if healthy and any(_ranks(node) for node in cluster.read):
         yield from ((node.name, "it has no rank") for node in cluster.read if not _ours(node) and not _ranks(node))
@@ -133,12 +127,13 @@ def _removes_ipc(cluster: Cluster) -> Iterator[Found]:
             yield node.name, f"ranks run as {', '.join(users)}, whose shared memory logind removes at logout"
 
 
-_BY_STATE = of_state("rank-missing", "serving")
+_serving = partial(Check[Cluster], RUNNING, topic="serving", tested=RECORDED)
+_security = partial(Check[Cluster], RUNNING, topic="security", tested=RECORDED)
 
 CHECKS = (
-    replace(of_state("node-unreachable", "serving"), check=_unreachable),
+    of_state("node-unreachable", "serving", _unreachable),
     of_state("engine-silent", "serving"),
-    replace(_BY_STATE, check=_missing_rank),
+    of_state("rank-missing", "serving", _missing_rank),
     of_state("service-restarts", "serving"),
     of_state("service-stopped", "serving"),
     of_state("gate-closed", "serving"),
@@ -149,86 +144,78 @@ CHECKS = (
     of_state("memory-held", "serving"),
     of_state("key-refused", "serving"),
     of_state("port-taken", "serving"),
-    Check(
+    _serving(
         "api-not-ready",
-        "serving",
         WARNING,
-        "/health returns 200",
-        "no model is served: it is loading, its start failed, or the services were stopped",
-        "wait for the end of the load, or read the last error with playbooks/status.yml",
-        "vLLM, documentation of /health",
-        _not_ready,
+        expected="/health returns 200",
+        why="no model is served: it is loading, its start failed, or the services were stopped",
+        fix="wait for the end of the load, or read the last error with playbooks/status.yml",
+        source="vLLM, documentation of /health",
+        detect=_not_ready,
     ),
-    Check(
+    _serving(
         "watchdog-down",
-        "serving",
         WARNING,
-        "gb10-watchdog.service runs on each node that has it",
-        "a hang stays until vLLM's time-out of 300 s, and clients wait while /health returns 200",
-        "read journalctl -u gb10-watchdog, then run site.yml --tags vllm_watchdog; mode off removes it",
-        "measured in the lab: 339 s from a stopped rank to the next answer",
-        _unwatched,
+        expected="gb10-watchdog.service runs on each node that has it",
+        why="a hang stays until vLLM's time-out of 300 s, and clients wait while /health returns 200",
+        fix="read journalctl -u gb10-watchdog, then run site.yml --tags vllm_watchdog; mode off removes it",
+        source="measured in the lab: 339 s from a stopped rank to the next answer",
+        detect=_unwatched,
     ),
-    Check(
+    _serving(
         "rank-stale",
-        "serving",
         ERROR,
-        "each rank belongs to gb10-ray or gb10-vllm",
-        "a rank of a former start holds memory and devices, so that the next start fails",
-        "end the process, then run site.yml",
-        "eugr/spark-vllm-docker#257",
-        _stale_rank,
+        expected="each rank belongs to gb10-ray or gb10-vllm",
+        why="a rank of a former start holds memory and devices, so that the next start fails",
+        fix="end the process, then run site.yml",
+        source="eugr/spark-vllm-docker#257",
+        detect=_stale_rank,
     ),
-    Check(
+    _serving(
         "process-memory",
-        "serving",
         WARNING,
-        "less than 1 GiB of resident memory in each process that serves no model",
-        "CPU and GPU share the memory, so that the model has less, and the host can fail without a trace",
-        "end the process, or disable its service; a desktop session counts too",
-        "reports of hosts that unified memory exhausted",
-        _large,
+        expected="less than 1 GiB of resident memory in each process that serves no model",
+        why="CPU and GPU share the memory, so that the model has less, and the host can fail without a trace",
+        fix="end the process, or disable its service; a desktop session counts too",
+        source="reports of hosts that unified memory exhausted",
+        detect=_large,
     ),
     of_rule("api-without-key", "security"),
     of_state("tls-untrusted", "security"),
-    Check(
+    _security(
         "tls-expires",
-        "security",
         WARNING,
-        f"a certificate that is valid for {tls.SOON.days} days or more",
-        "clients reject the API after its expiry",
-        "renew it, and run site.yml",
-        "RFC 5280, validity",
-        _expires,
+        expected=f"a certificate that is valid for {tls.SOON.days} days or more",
+        why="clients reject the API after its expiry",
+        fix="renew it, and run site.yml",
+        source="RFC 5280, validity",
+        detect=_expires,
     ),
-    Check(
+    _security(
         "ray-open",
-        "security",
         ERROR,
-        "Ray responds with 401 or 403 to a request without its token",
-        "any host that reaches Ray's ports can run code on every node",
-        "run site.yml --tags ray_cluster; for another tool, set RAY_AUTH_MODE=token",
-        "Ray, documentation of token authentication",
-        _open_ray,
+        expected="Ray responds with 401 or 403 to a request without its token",
+        why="any host that reaches Ray's ports can run code on every node",
+        fix="run site.yml --tags ray_cluster; for another tool, set RAY_AUTH_MODE=token",
+        source="Ray, documentation of token authentication",
+        detect=_open_ray,
     ),
-    Check(
+    _security(
         "ports-exposed",
-        "security",
         WARNING,
-        "a firewall, or listeners on loopback and on the rails only",
-        "other hosts can connect to the ranks and to Ray, which trust each message",
-        "set peer_firewall_enabled: true and run site.yml --tags peer_firewall",
-        "Ray, documentation of security; PyTorch, security policy of torch.distributed",
-        _exposed,
+        expected="a firewall, or listeners on loopback and on the rails only",
+        why="other hosts can connect to the ranks and to Ray, which trust each message",
+        fix="set peer_firewall_enabled: true and run site.yml --tags peer_firewall",
+        source="Ray, documentation of security; PyTorch, security policy of torch.distributed",
+        detect=_exposed,
     ),
-    Check(
+    _security(
         "remove-ipc",
-        "security",
         ERROR,
-        "ranks run as a system user, or RemoveIPC=no",
-        "when the user logs out, NCCL and Ray lose their shared memory, and all ranks fail",
-        "run the ranks as a system user, or set RemoveIPC=no in /etc/systemd/logind.conf",
-        "logind.conf(5)",
-        _removes_ipc,
+        expected="ranks run as a system user, or RemoveIPC=no",
+        why="when the user logs out, NCCL and Ray lose their shared memory, and all ranks fail",
+        fix="run the ranks as a system user, or set RemoveIPC=no in /etc/systemd/logind.conf",
+        source="logind.conf(5)",
+        detect=_removes_ipc,
     ),
 )

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as network_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Found, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Node
 
 _SHORT = 12
 _NONE = "none"

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES, Process
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, ROWS
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
-    ERROR,
-    WARNING,
-    Check,
-    Cluster,
-    Found,
-    Node,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 #: The releases whose messages were read, as (major, minor). In others, a missing message means nothing.
@@ -234,181 +229,134 @@ _WORDS = f"vLLM, log messages of {choices.ALL}; vllm-project/vllm#53392 (GB10 wi
 _REQUEST = "vLLM 0.33.0, utils/flashinfer.py (each rank asks a web server whether it may use FlashInfer with sinks)"
 _NAMED = "name the backend in the arguments, so that no rank chooses at run time; then run site.yml"
 _TESTED = "log lines of vLLM's source code, read in ten releases; a recorded log of the lab has no finding"
-
-
-def _check(
-    name: str, group: str, severity: str, texts: tuple[str, str, str], found: Any, source: str = _WORDS
-) -> Check:
-    expected, why, fix = texts
-    return Check(name, group, severity, expected, why, fix, source, found, _TESTED)
-
+_runtime = partial(Check[Cluster], RUNNING, topic="runtime", source=_WORDS, tested=_TESTED)
+_serving = partial(Check[Cluster], RUNNING, topic="serving", source=_WORDS, tested=_TESTED)
 
 CHECKS = (
-    _check(
+    _serving(
         "log-incomplete",
-        "serving",
         WARNING,
-        (
-            "the journal has all messages since the start of gb10-vllm",
-            "journald removed the oldest messages, so that missing ones prove nothing",
-            "raise SystemMaxUse= in /etc/systemd/journald.conf, and restart the model when convenient",
-        ),
-        _incomplete,
+        expected="the journal has all messages since the start of gb10-vllm",
+        why="journald removed the oldest messages, so that missing ones prove nothing",
+        fix="raise SystemMaxUse= in /etc/systemd/journald.conf, and restart the model when convenient",
+        detect=_incomplete,
     ),
-    _check(
+    _runtime(
         "log-ranks-differ",
-        "runtime",
         ERROR,
-        (
-            "all ranks that log a choice make the same one",
-            (
-                "each rank chooses by itself, for FlashInfer's attention even by a web request; two kernels in one "
-                "model may return wrong answers"
-            ),
-            _NAMED,
+        expected="all ranks that log a choice make the same one",
+        why=(
+            "each rank chooses by itself, for FlashInfer's attention even by a web request; two kernels in one "
+            "model may return wrong answers"
         ),
-        _disagree,
-        _REQUEST,
+        fix=_NAMED,
+        source=_REQUEST,
+        detect=_disagree,
     ),
-    _check(
+    _runtime(
         "log-choice-changed",
-        "runtime",
         WARNING,
-        (
-            "the running start logs the choices of the first start with these launch inputs",
-            "another kernel computes other answers and another speed than those of the golden record",
-            _NAMED,
-        ),
-        _changed,
-        _REQUEST,
+        expected="the running start logs the choices of the first start with these launch inputs",
+        why="another kernel computes other answers and another speed than those of the golden record",
+        fix=_NAMED,
+        source=_REQUEST,
+        detect=_changed,
     ),
-    _check(
+    _runtime(
         "log-attention-backend",
-        "runtime",
         ERROR,
-        (
-            "each rank that logs an attention backend logs that of the command line",
-            "another backend may be slower, or wrong for the KV cache's type",
-            _RESTART,
-        ),
-        _planned("attention", _same),
+        expected="each rank that logs an attention backend logs that of the command line",
+        why="another backend may be slower, or wrong for the KV cache's type",
+        fix=_RESTART,
+        detect=_planned("attention", _same),
     ),
-    _check(
+    _runtime(
         "log-moe-backend",
-        "runtime",
         ERROR,
-        (
-            "each rank that logs a MoE backend logs that of the command line",
-            "some FP4 and FP8 kernels return fluent nonsense on a GB10, and the plan avoids them",
-            _RESTART,
-        ),
-        _planned("moe_backend", _same_backend),
+        expected="each rank that logs a MoE backend logs that of the command line",
+        why="some FP4 and FP8 kernels return fluent nonsense on a GB10, and the plan avoids them",
+        fix=_RESTART,
+        detect=_planned("moe_backend", _same_backend),
     ),
-    _check(
+    _runtime(
         "log-sampler",
-        "runtime",
         ERROR,
-        (
-            "no rank logs FlashInfer's sampler if VLLM_USE_FLASHINFER_SAMPLER is 0",
-            "FlashInfer compiles its sampler in the start, beside the loaded model",
-            _RESTART,
-        ),
-        _planned("sampler", _same),
+        expected="no rank logs FlashInfer's sampler if VLLM_USE_FLASHINFER_SAMPLER is 0",
+        why="FlashInfer compiles its sampler in the start, beside the loaded model",
+        fix=_RESTART,
+        detect=_planned("sampler", _same),
     ),
-    _check(
+    _runtime(
         "log-autotune",
-        "runtime",
         ERROR,
-        (
-            "FlashInfer's autotuning is off or on as in the command line",
-            "autotuning needs memory after the KV cache is allocated, and has taken hosts down",
-            _RESTART,
-        ),
-        _planned("autotune", _same),
-        "NVIDIA/dgx-spark-playbooks#97, eugr/spark-vllm-docker#389 (out of memory); vllm-project/vllm#40887",
+        expected="FlashInfer's autotuning is off or on as in the command line",
+        why="autotuning needs memory after the KV cache is allocated, and has taken hosts down",
+        fix=_RESTART,
+        source="NVIDIA/dgx-spark-playbooks#97, eugr/spark-vllm-docker#389 (out of memory); vllm-project/vllm#40887",
+        detect=_planned("autotune", _same),
     ),
-    _check(
+    _runtime(
         "log-kernel-disabled",
-        "runtime",
         ERROR,
-        (
-            "the log names no kernel that VLLM_DISABLED_KERNELS or a patch turns off",
-            "the patch or the variable is not in effect, so that the ranks run kernels without code for this GPU",
-            "run site.yml --tags vllm_patch,vllm_serve, which restarts the ranks",
-        ),
-        _disabled,
+        expected="the log names no kernel that VLLM_DISABLED_KERNELS or a patch turns off",
+        why="the patch or the variable is not in effect, so that the ranks run kernels without code for this GPU",
+        fix="run site.yml --tags vllm_patch,vllm_serve, which restarts the ranks",
+        detect=_disabled,
     ),
-    _check(
+    _runtime(
         "log-default-tables",
-        "runtime",
         WARNING,
-        (
-            "vLLM found a tuned table for each of its Triton kernels",
-            "vLLM has no table for this GPU and these shapes; the default block sizes are slower",
-            "keep moe_config in vllm_patch_patches, or tune a table with vLLM's benchmark_moe.py",
-        ),
-        _tables,
+        expected="vLLM found a tuned table for each of its Triton kernels",
+        why="vLLM has no table for this GPU and these shapes; the default block sizes are slower",
+        fix="keep moe_config in vllm_patch_patches, or tune a table with vLLM's benchmark_moe.py",
+        detect=_tables,
     ),
-    _check(
+    _runtime(
         "log-fallback",
-        "runtime",
         WARNING,
-        (
-            "no warning about a replaced kernel",
-            "vLLM replaced a faster or more exact path, because this GPU or build does not support it",
-            "compare the message with the rules, and choose a backend that the build supports",
-        ),
-        _fallbacks,
+        expected="no warning about a replaced kernel",
+        why="vLLM replaced a faster or more exact path, because this GPU or build does not support it",
+        fix="compare the message with the rules, and choose a backend that the build supports",
+        detect=_fallbacks,
     ),
-    _check(
+    _runtime(
         "log-nccl-socket",
-        "runtime",
         ERROR,
-        (
-            "NCCL uses IB between the nodes, if RDMA is planned; NCCL logs it only with NCCL_DEBUG=INFO",
-            "sockets have a fraction of the bandwidth, and a higher latency in every layer",
-            "check NCCL_IB_HCA and /dev/infiniband, and run verify.yml --tags fabric",
-        ),
-        _sockets,
+        expected="NCCL uses IB between the nodes, if RDMA is planned; NCCL logs it only with NCCL_DEBUG=INFO",
+        why="sockets have a fraction of the bandwidth, and a higher latency in every layer",
+        fix="check NCCL_IB_HCA and /dev/infiniband, and run verify.yml --tags fabric",
+        detect=_sockets,
     ),
-    _check(
+    _serving(
         "log-graphs",
-        "serving",
         WARNING,
-        (
-            "the log reports captured CUDA graphs, unless the command line turns them off",
-            "without graphs, each token waits for the launch of every kernel",
-            _RESTART,
-        ),
-        _graphs,
+        expected="the log reports captured CUDA graphs, unless the command line turns them off",
+        why="without graphs, each token waits for the launch of every kernel",
+        fix=_RESTART,
+        detect=_graphs,
     ),
-    _check(
+    _serving(
         "log-kv-cache",
-        "serving",
         WARNING,
-        ("the log reports the size of the KV cache", "the start did not allocate the KV cache", _RESTART),
-        _kv_cache,
+        expected="the log reports the size of the KV cache",
+        why="the start did not allocate the KV cache",
+        fix=_RESTART,
+        detect=_kv_cache,
     ),
-    _check(
+    _serving(
         "log-prefix-caching",
-        "serving",
         WARNING,
-        (
-            "prefix caching is on, if the command line requests it",
-            "vLLM turned it off for this model, so that each request reads its whole prompt",
-            "remove --enable-prefix-caching, or use another model",
-        ),
-        _without("prefix_caching", "False", "the engine's configuration has enable_prefix_caching=False"),
+        expected="prefix caching is on, if the command line requests it",
+        why="vLLM turned it off for this model, so that each request reads its whole prompt",
+        fix="remove --enable-prefix-caching, or use another model",
+        detect=_without("prefix_caching", "False", "the engine's configuration has enable_prefix_caching=False"),
     ),
-    _check(
+    _serving(
         "log-speculative",
-        "serving",
         WARNING,
-        (
-            "speculative decoding is on, if the command line requests it",
-            "without draft tokens, decoding is slower",
-            _RESTART,
-        ),
-        _without("speculative", "None", "the engine's configuration has speculative_config=None"),
+        expected="speculative decoding is on, if the command line requests it",
+        why="without draft tokens, decoding is slower",
+        fix=_RESTART,
+        detect=_without("speculative", "None", "the engine's configuration has speculative_config=None"),
     ),
 )

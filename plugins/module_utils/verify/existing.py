@@ -7,68 +7,48 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
-from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Check as Known
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import RUNNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Node as RuleNode
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Check, Cluster, Found, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, Node
 
-RULES: dict[str, Known[View]] = {rule.id: rule for rule in lint.RULES}
+RULES: dict[str, Check[View]] = {rule.id: rule for rule in lint.RULES}
+Detect = Callable[[Cluster], Iterable[Found]]
 
 
-def of_rule(name: str, group: str, check: Callable[[Cluster], Iterable[Found]] | None = None) -> Check:
-    """Return a rule as a check. ``check`` replaces its condition where the nodes show more than a configuration."""
+def of_rule(name: str, topic: str, detect: Detect | None = None) -> Check[Cluster]:
+    """Return a rule as a check. ``detect`` replaces its condition where the nodes show more than a configuration."""
     rule = RULES[name]
-    return Check(
-        name,
-        group,
-        rule.severity,
-        f"not the case: {rule.shows}",
-        rule.why,
-        rule.fix,
-        _source(rule),
-        check or _by_rule(name),
-    )
+    source = f"{rule.source}; rules.md{' with opposing evidence' if rule.disputed else ''}"
+    return replace(_running(rule, topic, detect or _by_rule(rule)), source=source, tested=RECORDED)
 
 
-def _source(rule: Known[View]) -> str:
-    return f"{rule.source}; rules.md{' with opposing evidence' * bool(rule.disputed)}"
+def of_state(name: str, topic: str, detect: Detect | None = None) -> Check[Cluster]:
+    """Return a wrong state of status.yml as a check. ``detect`` replaces its condition."""
+    return _running(STATES[name], topic, detect or by_state(name))
 
 
-def of_state(name: str, group: str) -> Check:
-    """Return a wrong state of status.yml as a check."""
-    state = STATES[name]
-    return Check(
-        name,
-        group,
-        state.severity,
-        f"not the case: {state.shows}",
-        state.why,
-        state.fix,
-        state.source,
-        _by_state(name),
-        state.tested,
-    )
+def by_state(name: str) -> Detect:
+    """Return the condition of a wrong state of status.yml."""
+    return lambda cluster: [
+        ("", each.found) for each in symptoms.wrong_states(states(cluster)) if each.check.id == name
+    ]
 
 
-def _by_rule(name: str) -> Callable[[Cluster], Iterable[Found]]:
-    def check(cluster: Cluster) -> list[Found]:
-        return [("", text) for _path, text in lint.found(RULES[name], situation(cluster))]
-
-    return check
+def _by_rule(rule: Check[View]) -> Detect:
+    return lambda cluster: [("", text) for _path, text in lint.found(rule, situation(cluster))]
 
 
-def _by_state(name: str) -> Callable[[Cluster], Iterable[Found]]:
-    def check(cluster: Cluster) -> list[Found]:
-        return [("", each.found) for each in symptoms.wrong_states(states(cluster)) if each.check.id == name]
-
-    return check
+def _running(check: Check[Any], topic: str, detect: Detect) -> Check[Cluster]:
+    return replace(check, phase=RUNNING, topic=topic, expected=f"not the case: {check.shows}", detect=detect)
 
 
 def states(cluster: Cluster) -> list[dict[str, Any]]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PROBED
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, Check, Cluster, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster
 
 _ENVIRONMENT = re.compile(r"(/(?!proc/).+)/lib/python3[^/]*/site-packages")
 #: The containers of this collection's ranks.
@@ -95,29 +97,29 @@ def _failed(cluster: Cluster) -> Iterator[Found]:
         yield from ((node.name, problem.found) for problem in gpu_probe.problems(used))
 
 
+_runtime = partial(Check[Cluster], RUNNING, topic="runtime", tested=RECORDED)
+
 CHECKS = (
-    Check(
+    _runtime(
         "kernel-missing",
-        "runtime",
         ERROR,
-        "each extension that vLLM or the planned backend needs has code for the node's GPU",
-        "the start fails with no kernel image after the model is loaded, up to 13 minutes later",
-        "choose another backend, or install a build with code for the GPU; "
+        expected="each extension that vLLM or the planned backend needs has code for the node's GPU",
+        why="the start fails with no kernel image after the model is loaded, up to 13 minutes later",
+        fix="choose another backend, or install a build with code for the GPU; "
         "docs/troubleshooting.md#kernel-image-missing",
-        "; ".join(dict.fromkeys(need.source for need in coverage.NEEDS)),
-        _missing,
-        "unit tests; the counts on the wheels of three locks for aarch64 (tests/locks)",
+        source="; ".join(dict.fromkeys(need.source for need in coverage.NEEDS)),
+        detect=_missing,
+        tested="unit tests; the counts on the wheels of three locks for aarch64 (tests/locks)",
     ),
-    Check(
+    _runtime(
         "gpu-probe-failed",
-        "runtime",
         ERROR,
-        "kernels of PyTorch and vLLM that are not turned off return the CPU's results",
-        "vLLM fails, or returns fluent but wrong text",
-        "no code for this GPU: install a build with it, docs/troubleshooting.md#kernel-image-missing; "
+        expected="kernels of PyTorch and vLLM that are not turned off return the CPU's results",
+        why="vLLM fails, or returns fluent but wrong text",
+        fix="no code for this GPU: install a build with it, docs/troubleshooting.md#kernel-image-missing; "
         "wrong result: use another backend or build, and compare the golden answers",
-        "vLLM 0.18.1, 0.24.0 and 0.33.0, _custom_ops.py; vllm-project/vllm#43367",
-        _failed,
-        "unit tests; the program on an NVIDIA H200, as shipped and with wrong kernels (tests/gpu)",
+        source="vLLM 0.18.1, 0.24.0 and 0.33.0, _custom_ops.py; vllm-project/vllm#43367",
+        detect=_failed,
+        tested="unit tests; the program on an NVIDIA H200, as shipped and with wrong kernels (tests/gpu)",
     ),
 )

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, Check
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import linked
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, GROUPS, Check
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
 
 _HEAD = """\
 # Verification
@@ -84,14 +85,14 @@ def document() -> str:
     count = f"{len(CHECKS)} checks: {errors} for errors, {len(CHECKS) - errors} for warnings."
     lines = [_HEAD, count, "", *(f"- [{group}](#{group})" for group in GROUPS), _REPORT]
     for group in GROUPS:
-        lines += ["", f"## {group}", *(line for check in CHECKS if check.group == group for line in _entry(check))]
+        lines += ["", f"## {group}", *(line for check in CHECKS if check.topic == group for line in _entry(check))]
     lines.append(_MESSAGES)
     for name, each in MESSAGES.items():
         lines.append(f"| {name} | {each.by} | {'yes' if each.compared else ''} | {each.releases} |")
     return "\n".join(lines) + "\n"
 
 
-def _entry(check: Check) -> Iterable[str]:
+def _entry(check: Check[Cluster]) -> Iterable[str]:
     yield from ("", f"### {check.id}", "")
     yield f"- Severity: {check.severity}."
     yield f"- Expected: {_text(check.expected)}."

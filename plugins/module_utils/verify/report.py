@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Check, Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import (
     checks_fabric,
     checks_hardware,
@@ -20,17 +21,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import (
     evidence,
     kernels,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
-    GROUPS,
-    PAGE,
-    SEVERITIES,
-    Check,
-    Cluster,
-    Finding,
-    Node,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Cluster, Node
 
-CHECKS: tuple[Check, ...] = (
+CHECKS: tuple[Check[Cluster], ...] = (
     checks_hardware.CHECKS
     + checks_fabric.CHECKS
     + checks_runtime.CHECKS
@@ -74,17 +67,17 @@ def findings(known: Cluster, groups: Sequence[str], waivers: Mapping[str, str]) 
     found = [
         Finding(check, node, text, (waivers.get(check.id) or "").strip())
         for check in CHECKS
-        if check.group in groups
-        for node, text in check.check(known)
+        if check.topic in groups
+        for node, text in check.detect(known)
     ]
     order = [check.id for check in CHECKS]
     return sorted(
         found,
         key=lambda each: (
             SEVERITIES.index(each.check.severity),
-            GROUPS.index(each.check.group),
+            GROUPS.index(each.check.topic),
             order.index(each.check.id),
-            each.node,
+            each.place,
         ),
     )
 
@@ -99,12 +92,12 @@ def report(
     """
     known = cluster(nodes)
     found = findings(known, groups, waivers)
-    ids = {check.id for check in CHECKS if check.group in groups}
+    ids = {check.id for check in CHECKS if check.topic in groups}
     rows = [row for row in differences.rows(known) if row.check in ids]
     summary = _summary(known, found, len(ids), groups)
     worst = summary["worst"]
     with_kernels = known if "kernel-missing" in ids else Cluster([])
-    documents = [summary, *(each.facts() for each in found), *(row.facts() for row in rows)]
+    documents = [summary, *map(facts, found), *(row.facts() for row in rows)]
     failed = fail_on != _NEVER and worst != "" and SEVERITIES.index(worst) <= SEVERITIES.index(fail_on)
     return {
         "lines": [
@@ -118,6 +111,24 @@ def report(
         ],
         "worst": worst,
         "failed": failed,
+    }
+
+
+def facts(finding: Finding) -> dict[str, str]:
+    """Return a finding as plain data, as in a JSON line."""
+    check = finding.check
+    return {
+        "kind": "finding",
+        "id": check.id,
+        "group": check.topic,
+        "severity": check.severity,
+        "node": finding.place,
+        "found": finding.found,
+        "expected": check.expected,
+        "why": check.why,
+        "fix": check.fix,
+        "page": check.page,
+        "waived": finding.waived,
     }
 
 
@@ -141,11 +152,11 @@ def _lines(found: Sequence[Finding]) -> Iterator[str]:
     """Yield a line for each finding, and after those of a check the expected state, the reason and the fix."""
     for check, group in itertools.groupby(found, key=lambda finding: finding.check):
         for finding in group:
-            place = f" {finding.node}" if finding.node else ""
+            place = f" {finding.place}" if finding.place else ""
             waived = f" (waived: {finding.waived})" if finding.waived else ""
             yield f"{check.severity}{waived} {check.id}{place}: {finding.found}"
         yield f"  expected: {check.expected}; {check.why}"
-        yield f"  fix: {check.fix}; {PAGE}#{check.id}"
+        yield f"  fix: {check.fix}; {check.page}"
 
 
 def _table(rows: Sequence[differences.Row], names: Sequence[str]) -> list[str]:

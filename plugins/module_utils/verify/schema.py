@@ -2,29 +2,25 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The types of a verification: a check, its findings, and the nodes as the checks see them."""
+"""The types of a verification: the nodes as the checks see them."""
 
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, WARNING
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 GROUPS = ("hardware", "fabric", "nccl", "runtime", "serving", "security")
-#: An error stops the service, slows it by half or more, or returns wrong answers. A warning may do so later.
-ERROR, WARNING = "error", "warning"
+#: A check of a running cluster has no others.
 SEVERITIES = (ERROR, WARNING)
-PAGE = "docs/verification.md"
 #: How a check was tested.
 RECORDED = "unit tests of recorded facts; effect reported by others"
-
-#: The node's name, "" for the whole cluster, and the found state.
-Found = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -124,52 +120,4 @@ class Cluster:
             for name, addresses in other.rails.items()
             for address in addresses
             if ipaddress.IPv4Interface(address).network in own
-        }
-
-
-@dataclass(frozen=True)
-class Check:
-    """One check. ``id`` is its anchor on the page. ``check`` returns the findings, [] if all is as expected.
-
-    ``expected``, ``why`` and ``fix`` are sentences without a full stop.
-    """
-
-    id: str
-    group: str
-    severity: str
-    expected: str
-    why: str
-    fix: str
-    source: str
-    check: Callable[[Cluster], Iterable[Found]]
-    tested: str = RECORDED
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A deviation from a check's expectation. ``node`` is "" if it concerns the whole cluster.
-
-    ``waived`` is the user's reason to accept it, "" if it is not waived.
-    """
-
-    check: Check
-    node: str
-    found: str
-    waived: str = ""
-
-    def facts(self) -> dict[str, str]:
-        """Return the finding as plain data, as in a JSON line."""
-        check = self.check
-        return {
-            "kind": "finding",
-            "id": check.id,
-            "group": check.group,
-            "severity": check.severity,
-            "node": self.node,
-            "found": self.found,
-            "expected": check.expected,
-            "why": check.why,
-            "fix": check.fix,
-            "page": f"{PAGE}#{check.id}",
-            "waived": self.waived,
         }

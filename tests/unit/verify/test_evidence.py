@@ -180,7 +180,7 @@ def test_ranks_are_named_with_their_nodes() -> None:
     found = [
         each for each in report.findings(report.cluster(nodes), GROUPS, {}) if each.check.id == "log-attention-backend"
     ]
-    assert [(each.node, each.found) for each in found] == [
+    assert [(each.place, each.found) for each in found] == [
         ("spark2", "Worker_TP1 logs FLASHINFER instead of TRITON_ATTN")
     ]
 

@@ -26,7 +26,7 @@ def found(nodes: Nodes, groups: tuple[str, ...] = GROUPS) -> dict[str, list[str]
     """Return {ID: the findings as "node: text"}."""
     result: dict[str, list[str]] = {}
     for finding in report.findings(report.cluster(nodes), groups, {}):
-        result.setdefault(finding.check.id, []).append(f"{finding.node}: {finding.found}")
+        result.setdefault(finding.check.id, []).append(f"{finding.place}: {finding.found}")
     return result
 
 

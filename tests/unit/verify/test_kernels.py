@@ -23,7 +23,7 @@ NONE = {"native": 0, "same_major": 0, "ptx": 0, "none": 53}
 def found(nodes: list[dict[str, Any]]) -> dict[str, list[str]]:
     result: dict[str, list[str]] = {}
     for finding in report.findings(report.cluster(nodes), GROUPS, {}):
-        result.setdefault(finding.check.id, []).append(f"{finding.node}: {finding.found}")
+        result.setdefault(finding.check.id, []).append(f"{finding.place}: {finding.found}")
     return result
 
 

@@ -8,9 +8,10 @@ import pytest
 from repository import ROOT, load_yaml, read
 from snapshot import assert_recorded
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Check
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.page import document
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Check
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Cluster
 
 
 def test_the_page_equals_the_table() -> None:
@@ -18,9 +19,9 @@ def test_the_page_equals_the_table() -> None:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.id)
-def test_texts_of_a_check(check: Check) -> None:
+def test_texts_of_a_check(check: Check[Cluster]) -> None:
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", check.id)
-    assert check.group in GROUPS
+    assert check.topic in GROUPS
     assert check.severity in SEVERITIES
     for text in (check.expected, check.why, check.fix, check.source):
         assert text.strip() == text != ""
@@ -33,5 +34,5 @@ def test_each_check_has_its_own_id() -> None:
 
 
 def test_each_group_has_a_check_and_is_a_tag() -> None:
-    assert {check.group for check in CHECKS} == set(GROUPS)
+    assert {check.topic for check in CHECKS} == set(GROUPS)
     assert load_yaml(read("roles/verify/vars/main.yml"))["_verify_all_groups"] == list(GROUPS)
