@@ -9,8 +9,7 @@ Each rule has its source, its date and the evidence against it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from operator import itemgetter
 from typing import Any
@@ -138,65 +137,6 @@ def report(findings: Iterable[Finding]) -> list[str]:
     return [_line(finding) for finding in findings]
 
 
-def document() -> str:
-    """Return all rules as a Markdown page."""
-    rules = sorted(RULES, key=lambda rule: rule.id)
-    counts = ", ".join(f"{sum(rule.severity == severity for rule in rules)} {severity}" for severity in SEVERITIES)
-    rows = [
-        [
-            f"`{rule.id}`",
-            rule.severity,
-            ", ".join(rule.gpus) or "any",
-            rule.shows,
-            rule.why,
-            rule.fix,
-            linked(rule.source),
-            rule.evidence,
-        ]
-        for rule in rules
-    ]
-    disputes = [f"- `{rule.id}`: {linked(rule.disputed)}." for rule in rules if rule.disputed]
-    elsewhere = [f"- `{rule.id}`: {rule.found_by}." for rule in rules if rule.found_by]
-    levels: dict[str, list[str]] = {}
-    for rule in rules:
-        levels.setdefault(rule.tested, []).append(f"`{rule.id}`")
-    common = max(levels, key=lambda level: len(levels[level]))
-    exercised = [
-        f"- {level}: {'all others' if level == common else ', '.join(ids)}." for level, ids in sorted(levels.items())
-    ]
-    head = [*_HEAD, f"{len(rules)} rules: {counts}.", ""]
-    return "\n".join(
-        [*head, *_TABLE, *map(_row, rows), *_DISPUTED, *disputes, *_ELSEWHERE, *elsewhere, *_EXERCISED, *exercised, ""]
-    )
-
-
-_HEAD = (
-    "# Rules for serving",
-    "",
-    (
-        "<!-- Written by plugins/module_utils/rules/lint.py; GB10_RENEW=1 pytest tests/unit/rules/test_rules.py "
-        "renews it. -->"
-    ),
-    "",
-    "Lint rules for vLLM on DGX Sparks (compute capability 12.1) and Jetson Thors (11.0), from published reports.",
-    "An error marks a configuration that fails to start, returns wrong answers or takes the host down, with no",
-    "evidence to the contrary. A warning marks a configuration that may do so. Info marks a choice. A finding can be",
-    f"waived with a reason, `{WAIVERS}: {{id: reason}}`, and the report then shows that reason. This project has no",
-    "Spark: unit tests cover the rules, but other users reported the effects, at the given date.",
-    "",
-)
-_TABLE = ("| id | severity | GPU | when | why | fix | source | date |", "|---|---|---|---|---|---|---|---|")
-_DISPUTED = ("", "## Conflicting evidence", "")
-_ELSEWHERE = (
-    "",
-    "## Rules outside the plan",
-    "",
-    "The plan finds every other rule. It sets or refuses the values of these, so only other launches can have them.",
-    "",
-)
-_EXERCISED = ("", "## Test coverage", "")
-
-
 def _renamed(path: str, names: Iterable[tuple[str, str]]) -> str:
     return next((new + path.removeprefix(old) for old, new in names if path.startswith(old)), path)
 
@@ -227,13 +167,3 @@ def _line(finding: Finding) -> str:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace('<', '&lt;') for cell in cells)} |"
-
-
-def linked(text: str) -> str:
-    """Return text for a page of docs, with owner/name#number and docs/name.md as links."""
-    text = re.sub(r"\b([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", text)
-    return re.sub(r"\bdocs/((\w+\.md)(?:#[\w-]+)?)", r"[\2](\1)", text)

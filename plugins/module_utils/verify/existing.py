@@ -27,7 +27,7 @@ Detect = Callable[[Cluster], Iterable[Found]]
 def of_rule(name: str, topic: str, detect: Detect | None = None) -> Check[Cluster]:
     """Return a rule as a check. ``detect`` replaces its condition where the nodes show more than a configuration."""
     rule = RULES[name]
-    source = f"{rule.source}; rules.md{' with opposing evidence' if rule.disputed else ''}"
+    source = f"{rule.source}; {rule.page}{' with opposing evidence' if rule.disputed else ''}"
     return replace(_running(rule, topic, detect or _by_rule(rule)), source=source, tested=RECORDED)
 
 

@@ -7,24 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from repository import ROOT, files, read
-from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access.causes import CAUSES as ACCESS
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import LAB, Check
-from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms, symptoms_observed
+from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_page import document
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
-PAGE = ROOT / "docs" / "troubleshooting.md"
 LOGGED = (*CAUSES, *CONSEQUENCES)
-EVERY = (*LOGGED, *STATES.values(), *ACCESS, *symptoms_observed.SYMPTOMS)
 ERROR = "(EngineCore pid=7) ERROR 11-21 00:12:38 [core.py:1512] "
 FAILED = "gb10-vllm.service: Main process exited, code=exited, status=1/FAILURE"
 TRACEBACK = "Traceback (most recent call last):"
@@ -58,7 +51,7 @@ def test_recorded_logs(name: str) -> None:
 
 
 def test_the_symptoms_of_recorded_logs_are_marked_as_seen() -> None:
-    assert {symptom.id for symptom in EVERY if symptom.tested == LAB} >= set(RECORDED.values()) - {""}
+    assert {symptom.id for symptom in LOGGED if symptom.tested == LAB} >= set(RECORDED.values()) - {""}
 
 
 def test_a_known_error_has_its_cause_fix_and_page() -> None:
@@ -227,55 +220,6 @@ def test_no_log_raises(lines: list[str]) -> None:
 def test_a_huge_line() -> None:
     line = "A worker died or was killed" + " Worker IP address: 1 Worker PID: 1 Worker exit detail:" * 20000
     assert found([line, "(pid=" * 50000, FAILED]) == "rank-died"
-
-
-# --- The tables.
-
-
-def options() -> set[str]:
-    """Return every role variable."""
-    specs = [yaml.safe_load(read(path))["argument_specs"] for path in files("roles/*/meta/argument_specs.yml")]
-    return {name for spec in specs for entry in spec.values() for name in entry.get("options", {})}
-
-
-def test_ids_are_unique_anchors() -> None:
-    ids = [symptom.id for symptom in EVERY]
-    assert len(ids) == len(set(ids))
-    assert [name for name in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)] == []
-
-
-def test_fixes_name_existing_variables_playbooks_and_roles() -> None:
-    known, roles = options(), {path.split("/")[1] for path in files("roles/*/meta/main.yml")}
-    wrong = []
-    for symptom in EVERY:
-        for name in re.findall(
-            r"\b(?:gb10|vllm_serve|model_store|vllm_runtime|ray_cluster)_\w+", f"{symptom.why} {symptom.fix}"
-        ):
-            wrong += [name] * (name not in known | roles)
-        wrong += [path for path in re.findall(r"playbooks/\w+\.yml", symptom.fix) if not (ROOT / path).is_file()]
-        wrong += [tag for tag in re.findall(r"--tags (\w+)", symptom.fix) if tag not in roles]
-    assert wrong == []
-
-
-def test_rules_exist() -> None:
-    assert {rule for symptom in EVERY for rule in symptom.rules} <= {rule.id for rule in RULES}
-
-
-def test_each_entry_is_complete() -> None:
-    for symptom in EVERY:
-        assert symptom.shows and all((symptom.why, symptom.fix, symptom.source, symptom.tested)), symptom.id
-        assert not (symptom.why + symptom.fix).endswith("."), symptom.id
-        assert bool(symptom.pattern) == (symptom in (*LOGGED, *ACCESS)), symptom.id
-
-
-def test_the_page_is_the_tables() -> None:
-    text = document()
-    assert_recorded(PAGE, text)
-    assert [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")] == [
-        symptom.id for symptom in EVERY
-    ]
-    assert len(LOGGED) >= 40
-    assert "rules.md" in text
 
 
 # --- States.

@@ -12,9 +12,9 @@ from repository import ROOT
 from snapshot import assert_recorded
 from typed_plans import typed
 
+from ansible_collections.gb10.cluster.plugins.module_utils.check_pages.observed import SYMPTOMS
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_observed import SYMPTOMS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB

@@ -1,0 +1,97 @@
+"""The three pages equal the registry of checks, whose texts are complete."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import yaml
+from repository import ROOT, files, load_yaml, read
+from snapshot import assert_recorded
+
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
+    ERROR,
+    LOG,
+    PLAN,
+    RUNNING,
+    SEVERITIES,
+    Check,
+)
+from ansible_collections.gb10.cluster.plugins.module_utils.check_pages import pages
+from ansible_collections.gb10.cluster.plugins.module_utils.check_pages.registry import CHECKS
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
+
+RULES = {check.id for check in CHECKS if check.phase == PLAN}
+EACH = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.page)
+
+
+@pytest.mark.parametrize(
+    "document", [pages.rules, pages.troubleshooting, pages.verification], ids=lambda each: each.__name__
+)
+def test_a_page_equals_the_registry(document: Callable[[], str]) -> None:
+    page, text = f"docs/{document.__name__}.md", document()
+    assert_recorded(ROOT / page, text)
+    entries = re.findall(r"^(?:### |\| `)([a-z0-9-]+)(?:` \|.*)?$", text, re.MULTILINE)
+    assert sorted(f"{page}#{entry}" for entry in entries) == sorted(
+        check.page for check in CHECKS if check.page.startswith(f"{page}#")
+    )
+
+
+def test_each_rule_is_one_row() -> None:
+    rows = [line for line in pages.rules().splitlines() if line.startswith("| `")]
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
+
+
+def test_ids_are_unique_on_their_page() -> None:
+    assert len({check.page for check in CHECKS}) == len(CHECKS)
+
+
+@EACH
+def test_texts(check: Check[Any]) -> None:
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", check.id)
+    assert check.expected or check.shows
+    for text in (check.why, check.fix, check.source, check.tested):
+        assert text.strip() == text != ""
+    for text in (check.expected, check.why, check.fix, check.source, check.disputed):
+        assert not text.endswith(".")
+    assert bool(check.severity) == (check.severity in SEVERITIES)
+    assert set(check.rules) <= RULES
+
+
+@EACH
+def test_each_phase_has_its_fields(check: Check[Any]) -> None:
+    assert bool(check.expected) == (check.phase == RUNNING)
+    assert bool(check.pattern) == (check.phase == LOG or check.topic == "Access to the nodes")
+    if check.phase == PLAN:
+        assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?|2026 \(vLLM [\d.]+\)", check.evidence)
+        assert check.severity != ERROR or not check.disputed, "no evidence contradicts an error"
+    if check.phase in (PLAN, RUNNING):
+        assert check.severity
+    if check.phase == RUNNING:
+        assert check.topic in GROUPS
+
+
+def test_each_group_has_a_check_and_is_a_tag() -> None:
+    assert {check.topic for check in CHECKS if check.phase == RUNNING} == set(GROUPS)
+    assert load_yaml(read("roles/verify/vars/main.yml"))["_verify_all_groups"] == list(GROUPS)
+
+
+def options() -> set[str]:
+    """Return every role variable."""
+    specs = [yaml.safe_load(read(path))["argument_specs"] for path in files("roles/*/meta/argument_specs.yml")]
+    return {name for spec in specs for entry in spec.values() for name in entry.get("options", {})}
+
+
+def test_fixes_name_existing_variables_playbooks_and_roles() -> None:
+    known, roles = options(), {path.split("/")[1] for path in files("roles/*/meta/main.yml")}
+    wrong = []
+    for check in CHECKS:
+        names = re.findall(
+            r"\b(?:gb10|vllm_serve|model_store|vllm_runtime|ray_cluster)_\w+", f"{check.why} {check.fix}"
+        )
+        wrong += [name for name in names if name not in known | roles]
+        wrong += [path for path in re.findall(r"playbooks/\w+\.yml", check.fix) if not (ROOT / path).is_file()]
+        wrong += [tag for tag in re.findall(r"--tags (\w+)", check.fix) if tag not in roles | set(GROUPS)]
+    assert wrong == []
