@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The types of every check: one known problem, and its findings."""
+"""The types of every check: one known problem, and its findings.
+
+A table creates its checks with a functools.partial, which has their phase and topic.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +52,9 @@ class Check(Generic[Subject]):
     ``topic`` is its heading on the page, "" without one. ``shows`` are log lines, or the problem in words; ``expected``
     is the right state in words, for checks of a running cluster. ``why`` is the cause or effect.
 
-    ``detect`` returns the findings in what its phase inspects, none if all is as expected. A log is searched for
-    ``pattern`` instead, which has only bounded repetitions, because log lines are untrusted. Other code detects the
-    states of a status.
+    ``detect`` returns the findings in what its phase inspects, none if all is as expected. Logs and messages of ssh are
+    searched for ``pattern`` instead. It has only bounded repetitions for log lines, which are untrusted. The states of
+    a status are found together (health/symptoms.py).
 
     ``rules`` are the IDs of the rules about the same problem. The others belong to rules: ``gpus`` are the compute
     capabilities of the nodes that it applies to, () for all nodes. ``evidence`` is the date of the newest source.

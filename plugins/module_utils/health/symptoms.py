@@ -39,9 +39,10 @@ def diagnose(lines: Sequence[str]) -> tuple[str, Check[str] | None]:
 def explain(lines: Sequence[str]) -> str:
     """Return the first error in the log lines with its cause, fix and page, "" if the log has no error."""
     error, symptom = diagnose(lines)
+    if not error:
+        return ""
     shown = error if len(error) <= _SHOWN else f"{error[:_SHOWN]}..."
-    unknown = f" (unknown cause; see {PAGES[LOG]})" if error else ""
-    return shown + (symptom.advice() if symptom else unknown)
+    return shown + (symptom.advice() if symptom else f" (unknown cause; see {PAGES[LOG]})")
 
 
 def states(nodes: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -10,10 +10,7 @@ from typing import Any
 import pytest
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
-    WARNING,
-    Finding,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import WARNING, Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
