@@ -23,7 +23,8 @@ def cluster_plan(
 ) -> dict[str, Any]:
     """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node.
 
-    ``recipe``: {name, path, text} of gb10_recipe; without a name there is none. ``layers``: of the module cluster_inputs.
+    ``recipe``: {name, path, text} of gb10_recipe; without a name there is none. ``layers``: of the module
+    cluster_inputs.
     """
     # For playbooks of others, with the role gb10.
     require_run()

@@ -20,11 +20,22 @@ def program_file(name: str) -> dict[str, str]:
     return {"path": paths.program(name), "program": paths.PROGRAMS[name]}
 
 
+def node_path(name: str) -> str:
+    """Return a file or folder of this collection on a node.
+
+    Raises KeyError for a name that is not in OF_ROLES of module_utils/common/paths.py.
+    """
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+
+    return paths.OF_ROLES[name]
+
+
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
+            "node_path": node_path,
             "program_file": program_file,
         }

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 #: Per-node overrides: one file per role, named after the role.
 OVERRIDES = "/etc/gb10/overrides.d"
@@ -35,7 +36,7 @@ WATCHDOG_WEBHOOK = "/etc/gb10/watchdog.webhook"
 WATCHDOG_STATE = "/var/lib/gb10-watchdog"
 WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
 #: The guard of the memory during a start: its unit; the last starts, the present one in memory, and the stop,
-#: while which the units do not start. Keep it equal to the conditions of the units.
+#: while which the units do not start.
 MEMORY_GUARD_UNIT = "gb10-memory-guard.service"
 MEMORY_GUARD_STATE = "/var/lib/gb10-memory-guard"
 MEMORY_GUARD_STARTS, MEMORY_GUARD_STOP = f"{MEMORY_GUARD_STATE}/starts.json", f"{MEMORY_GUARD_STATE}/stop.json"
@@ -53,6 +54,26 @@ PROGRAMS = {
     "memory-guard": "memory/io_guard",
     "model": "model_store/io_copy",
     "watchdog": "watchdog/io_watch",
+}
+#: The former network, and what restores it.
+NETWORK_STATE = "/var/lib/gb10-netplan"
+#: The files and folders that roles name.
+OF_ROLES: Mapping[str, str] = {
+    "api_key": API_KEY[0],
+    "ca": f"{CERTIFICATE}/ca.crt",
+    "certificate": CERTIFICATE,
+    "gateway": GATEWAY_FOLDER,
+    "gateway_environment": GATEWAY_ENVIRONMENT,
+    "image_options": IMAGE_OPTIONS,
+    "image_pins": IMAGE_PINS,
+    "memory_guard_stop": MEMORY_GUARD_STOP,
+    "network_state": NETWORK_STATE,
+    "overrides": OVERRIDES,
+    "ray_token": RAY_TOKEN,
+    "users": USERS,
+    "watchdog_settings": WATCHDOG_SETTINGS,
+    "watchdog_token": WATCHDOG_TOKEN,
+    "watchdog_webhook": WATCHDOG_WEBHOOK,
 }
 #: systemd's folder for the administrator's units.
 UNIT_FOLDER = "/etc/systemd/system"

@@ -29,8 +29,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_recl
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts, parse
 
 _PAUSE_SECONDS, _CONNECT_SECONDS = 3.0, 2.0
-#: Keep equal to argv.RAY, which imports too much for a node.
-_RAY = "gb10-ray"
 #: A driver that initializes takes seconds. One that hangs never answers.
 _GPU_SECONDS = 30
 #: Report gates that stay closed again after this time.
@@ -186,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         closed = str(error)
     if not closed:
         _clean()
-        if options.unit == _RAY:
+        if options.unit == paths.RAY_UNIT.removesuffix(".service"):
             return io_ray_node.run(command, f"{options.unit}.service", next(listening, None))
         os.execvp(command[0], command)
     say(f"{gates.REFUSED}{closed}")

@@ -25,8 +25,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 Kind = Literal["file", "tree", "program"]
 RUNTIME_RECORD = f"{paths.OVERRIDES}/vllm_runtime.json"
 CONFIGURATION = "/etc/gb10"
-#: Keep equal to STATE in fabric/io_rollback.py, which is I/O.
-NETWORK_STATE = "/var/lib/gb10-netplan"
+NETWORK_STATE = paths.NETWORK_STATE
 FIREWALL_UNIT = "gb10-firewall.service"
 _NETPLAN_UNITS = ("gb10-netplan-restore.timer", "gb10-netplan-restore.service")
 #: Units to stop, in this order. The transient units may be left from a killed run; the last two have former names.

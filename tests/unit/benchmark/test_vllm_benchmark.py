@@ -307,4 +307,3 @@ def test_a_busy_server_can_be_measured(tmp_path: Path, vllm: Server) -> None:
 def test_the_role_names_the_unit_and_the_key_of_the_core() -> None:
     variables = yaml.safe_load((ROOT / "roles/benchmark_model/vars/main.yml").read_text(encoding="utf-8"))
     assert variables["_benchmark_model_unit"] == f"{plans.UNIT}.service"
-    assert variables["_benchmark_model_key_file"] == plans.paths.API_KEY[0]

@@ -272,9 +272,7 @@ def test_the_program_connects_to_its_models_only() -> None:
 
 def test_the_role_writes_where_the_core_reads() -> None:
     variables = load_yaml(read("roles/gateway/vars/main.yml"))
-    names = ("unit", "user", "folder", "secrets")
-    expected = [paths.GATEWAY_UNIT, paths.GATEWAY_USER, paths.GATEWAY_FOLDER, paths.GATEWAY_ENVIRONMENT]
-    assert [variables[f"_gateway_{name}"] for name in names] == expected
+    assert [variables[f"_gateway_{name}"] for name in ("unit", "user")] == [paths.GATEWAY_UNIT, paths.GATEWAY_USER]
     folder = paths.GATEWAY_FOLDER
     places = {schema.SETTINGS: "settings.json", schema.CLIENTS: "clients.json"}
     places |= {schema.CERTIFICATE: "tls.crt", schema.OPERATOR_KEY: "operator.key"}

@@ -70,25 +70,19 @@ def test_the_search_for_its_name_passes_others_over(text: str) -> None:
 
 
 def test_roots_state_is_not_below_it() -> None:
-    variables = load_yaml(read("roles/common/vars/main.yml"))
-    assert variables["_common_netplan_state"] == io_netplan.STATE
+    assert paths.NETWORK_STATE == io_netplan.STATE
     assert not f"{io_netplan.STATE}/".startswith(f"{paths.home('gb10')}/")
 
 
 @pytest.mark.parametrize(
     ("role", "name", "path"),
     [
-        ("common", "_common_overrides_dir", paths.OVERRIDES),
-        ("gb10", "_gb10_api_key_file", paths.API_KEY[0]),
-        ("gb10", "_gb10_tls_folder", paths.CERTIFICATE),
-        ("ray_cluster", "_ray_cluster_token_path", paths.RAY_TOKEN),
         ("ray_cluster", "_ray_cluster_unit", paths.RAY_UNIT),
-        ("vllm_serve", "_vllm_serve_key_file", paths.API_KEY[0]),
         ("vllm_serve", "_vllm_serve_memory_guard_unit", paths.MEMORY_GUARD_UNIT),
         ("vllm_serve", "_vllm_serve_unit", paths.VLLM_UNIT),
     ],
 )
-def test_a_role_writes_where_the_core_reads(role: str, name: str, path: str) -> None:
+def test_a_unit_has_the_name_that_the_core_knows(role: str, name: str, path: str) -> None:
     assert load_yaml(read(f"roles/{role}/vars/main.yml"))[name] == path
 
 

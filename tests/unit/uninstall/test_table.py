@@ -124,14 +124,17 @@ def test_the_folders_below_the_installation_folder_are_all() -> None:
 def test_the_network_is_where_the_role_writes() -> None:
     variables = load_yaml(read("roles/qsfp_netplan/vars/main.yml"))
     assert set(variables["_qsfp_netplan_own_files"]) == {topology.SYSCTL_FILE, topology.NETWORK_MANAGER_FILE}
-    assert variables["_qsfp_netplan_original"] == io_rollback.ORIGINAL
+    assert f"{paths.NETWORK_STATE}/original.json" == io_rollback.ORIGINAL
     assert table.NETWORK_STATE == io_rollback.STATE
     assert {io_rollback.ORIGINAL, io_rollback.PENDING} <= {place.path for place in table.NETWORK}
     assert io_rollback.APPLIED in {place.path for place in table.STATE}
 
 
 def test_a_created_user_is_recorded_where_the_core_reads() -> None:
-    assert load_yaml(read("roles/common/vars/main.yml"))["_common_users_dir"] == paths.USERS == table.USERS.path
+    assert paths.OF_ROLES["users"] == paths.USERS == table.USERS.path
     record, created = load_yaml(read("roles/common/tasks/user.yml"))[:2]
-    assert record["gb10.cluster.root_files"]["files"][0]["path"] == "{{ _common_users_dir }}/{{ gb10_plan.user }}"
+    assert (
+        record["gb10.cluster.root_files"]["files"][0]["path"]
+        == "{{ 'users' | gb10.cluster.node_path }}/{{ gb10_plan.user }}"
+    )
     assert "ansible.builtin.user" in created, "a run that is killed in between must not leave a user without a record"
