@@ -38,14 +38,22 @@ def typed_node(changes: Mapping[str, Any]) -> PlannedNode:
 
 
 def _merged(kind: Any, recorded: Any, changes: Any) -> Any:
-    if kind == Container | Environment:
-        kind = Environment if changes.get("kind", recorded["kind"]) == "native" else Container
-    if type(None) in get_args(kind) and changes:
-        kind = next((each for each in get_args(kind) if is_dataclass(each)), kind)
-    if isinstance(changes, list | tuple) and (inner := get_args(kind)) and is_dataclass(inner[0]):
-        return [_merged(inner[0], _NODE if inner[0] is PlannedNode else {}, each) for each in changes]
+    """Return changes with what they lack: of the recorded plan, otherwise a blank value."""
+    kind = _chosen(kind, recorded, changes)
+    if isinstance(changes, list | tuple) and is_dataclass(next(iter(get_args(kind)), None)):
+        inner = get_args(kind)[0]
+        return [_merged(inner, _NODE if inner is PlannedNode else {}, each) for each in changes]
     if not is_dataclass(kind) or not isinstance(changes, Mapping):
         return changes
     hints, recorded = get_type_hints(kind), recorded or {}
     known = {each.name: recorded.get(each.name, _BLANK.get(hints[each.name], {})) for each in fields(kind)}
     return known | {name: _merged(hints.get(name), recorded.get(name), value) for name, value in changes.items()}
+
+
+def _chosen(kind: Any, recorded: Any, changes: Any) -> Any:
+    """Return the type of a value that can have several."""
+    if kind == Container | Environment:
+        return Environment if changes.get("kind", recorded["kind"]) == "native" else Container
+    if type(None) in get_args(kind) and changes:
+        return next((each for each in get_args(kind) if is_dataclass(each)), kind)
+    return kind

@@ -65,7 +65,7 @@ class Check(Generic[Subject]):
     phase: str
     id: str
     severity: str = ""
-    _: KW_ONLY
+    _rest: KW_ONLY
     topic: str = ""
     shows: str = ""
     expected: str = ""

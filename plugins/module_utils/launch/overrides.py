@@ -28,12 +28,10 @@ class Overridden(Protocol):
     @property
     def environment(self) -> Mapping[str, str]:
         """The variables of every rank."""
-        ...
 
     @property
     def additions(self) -> Mapping[str, Mapping[str, Any]]:
         """The launch overrides."""
-        ...
 
 
 def for_runtime(recorded: Mapping[str, Mapping[str, Any]], runtime: str) -> dict[str, dict[str, Any]]:

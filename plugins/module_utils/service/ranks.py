@@ -23,6 +23,13 @@ _KEPT_BACK = {
     "path": f"{access.CONFIG_FOLDER}/ray_non_carry_over_env_vars.json",
     "content": json.dumps([access.KEY_VARIABLE]),
 }
+_WITH_RAY = (
+    "# A restarted Ray on this host has no processes of the old one.",
+    f"Requires={paths.RAY_UNIT}",
+    f"PartOf={paths.RAY_UNIT}",
+    "# Ray's sockets are in /tmp/ray.",
+    f"JoinsNamespaceOf={paths.RAY_UNIT}",
+)
 _BEFORE_START = (
     "# Only root can drop the page cache. The settings of the gates may turn it off.",
     f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.program('gates')} --drop-caches",
@@ -56,7 +63,7 @@ def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
             f"# The engine runs as root. The container's processes run as {user} and cannot read root's credentials.",
             f"RuntimeDirectory={launch.RAY}",
             f"Environment=RAY_AUTH_TOKEN_PATH={folder}/ray.token",
-            f"ExecStartPre=/usr/bin/install --owner={user} --mode=0400 %d/ray.token {folder}/ray.token",
+            f"{_copy(plan)} %d/ray.token {folder}/ray.token",
             "# As the user: root must not touch files in the user's home.",
             f"ExecStartPre={own} /usr/bin/rm -rf {plan.home}/ray",
             "# A killed client leaves its container.",
@@ -91,9 +98,7 @@ def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
 def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
     """Return the service of vLLM on the plan's node."""
     native, by_ray = plan.runtime.kind == stacks.NATIVE, plan.executor == "ray"
-    keyed, secured = plan.node.head and plan.api_key, plan.node.head and plan.api_tls is not None
-    grouped = not by_ray and len(plan.nodes) > 1
-    folder, copy = f"/run/{launch.VLLM}", f"ExecStartPre=/usr/bin/install --owner={plan.user} --mode=0400"
+    keyed, grouped = plan.node.head and plan.api_key, not by_ray and len(plan.nodes) > 1
     service = [
         *_user(plan),
         *([f"LoadCredential=api.env:{paths.API_KEY[1]}"] if keyed else []),
@@ -108,25 +113,13 @@ def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
             "Delegate=yes",
             f"RuntimeDirectory={launch.VLLM}",
         ]
-    if secured:
-        service += [f"LoadCredential=api.cert:{tls.FILES['certificate']}", f"LoadCredential=api.key:{tls.FILES['key']}"]
-        service += [] if native else [f"{copy} %d/api.cert %d/api.key {folder}"]
+    service += _credentials(plan)
     if grouped:
         service += [
             "# Ranks with the same launch inputs find each other by this ID.",
             f"Environment=GB10_RANK_GROUP={launch.start_digest(plan)[:16]}",
         ]
-    if by_ray:
-        token = "%d/ray.token" if native else f"{folder}/ray.token"
-        expected = "".join(f" --expect={node.name}={node.address}" for node in plan.nodes)
-        service += [
-            f"Environment=RAY_ADDRESS={plan.head.address}:{plan.ray_port}",
-            f"LoadCredential=ray.token:{paths.RAY_TOKEN}",
-            f"Environment=RAY_AUTH_TOKEN_PATH={token}",
-            *([] if native else [f"{copy} %d/ray.token {folder}/ray.token"]),
-            f"ExecStartPre=/usr/bin/python3 -B {_WAIT_PROGRAM} --timeout={settings.vllm_serve_ray_timeout}{expected}",
-            f"TimeoutStartSec={settings.vllm_serve_ray_timeout + 60}",
-        ]
+    service += _of_ray(plan, settings) if by_ray else []
     service += [
         *_BEFORE_START,
         "# The gates precede the server in one process: as in gb10-ray.service.",
@@ -137,19 +130,12 @@ def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
         "rank.",
         *_limits(plan, "LimitNOFILE=1048576"),
     ]
-    of_ray = [
-        "# A restarted Ray on this host has no processes of the old one.",
-        f"Requires={paths.RAY_UNIT}",
-        f"PartOf={paths.RAY_UNIT}",
-        "# Ray's sockets are in /tmp/ray.",
-        f"JoinsNamespaceOf={paths.RAY_UNIT}",
-    ]
     text = unit.text(
         "vLLM on the GB10 cluster",
         [
             "Wants=network-online.target",
             f"After=network-online.target {paths.RAY_UNIT}{_engine(plan)}",
-            *(of_ray if by_ray else []),
+            *(_WITH_RAY if by_ray else ()),
             "# After these starts the unit stays failed, until site.yml starts it.",
             *_starts(plan),
         ],
@@ -170,6 +156,36 @@ def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
     files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray.py"}] * by_ray
     directories = (access.GUARD_FOLDER, access.CONFIG_FOLDER) if keyed else ()
     return Service(paths.VLLM_UNIT, text, inputs, files, directories)
+
+
+def _credentials(plan: Plan) -> list[str]:
+    """Return the certificate and its key, which a container's user gets as copies."""
+    if not plan.node.head or plan.api_tls is None:
+        return []
+    copies = f"{_copy(plan)} %d/api.cert %d/api.key /run/{launch.VLLM}"
+    return [
+        f"LoadCredential=api.cert:{tls.FILES['certificate']}",
+        f"LoadCredential=api.key:{tls.FILES['key']}",
+        *([] if plan.runtime.kind == stacks.NATIVE else [copies]),
+    ]
+
+
+def _of_ray(plan: Plan, settings: Settings) -> list[str]:
+    """Return how the server finds Ray, and what waits for Ray's nodes."""
+    native, copied = plan.runtime.kind == stacks.NATIVE, f"/run/{launch.VLLM}/ray.token"
+    expected = "".join(f" --expect={node.name}={node.address}" for node in plan.nodes)
+    return [
+        f"Environment=RAY_ADDRESS={plan.head.address}:{plan.ray_port}",
+        f"LoadCredential=ray.token:{paths.RAY_TOKEN}",
+        f"Environment=RAY_AUTH_TOKEN_PATH={'%d/ray.token' if native else copied}",
+        *([] if native else [f"{_copy(plan)} %d/ray.token {copied}"]),
+        f"ExecStartPre=/usr/bin/python3 -B {_WAIT_PROGRAM} --timeout={settings.vllm_serve_ray_timeout}{expected}",
+        f"TimeoutStartSec={settings.vllm_serve_ray_timeout + 60}",
+    ]
+
+
+def _copy(plan: Plan) -> str:
+    return f"ExecStartPre=/usr/bin/install --owner={plan.user} --mode=0400"
 
 
 def _exec_line(plan: Plan, name: str, argv: list[str]) -> str:
