@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, io_gates, io_ray_node
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray_node
 
 PARENT = r"""
 import re, sys
@@ -115,10 +115,6 @@ def test_a_head_that_does_not_answer_may_be_cut_off_for_a_moment(
 
 def test_a_raylet_of_another_unit_does_not_count() -> None:
     assert io_ray_node.raylet("no-such.service") == ""
-
-
-def test_the_gates_know_the_unit_of_ray() -> None:
-    assert io_gates._RAY == argv.RAY
 
 
 class Child:

@@ -225,7 +225,7 @@ def test_the_record_of_a_stop_keeps_the_units_stopped(unit: str) -> None:
 
 @pytest.mark.parametrize("tasks", ["common/tasks/service_start", "vllm_serve/tasks/restore"])
 def test_a_requested_start_removes_the_record(tasks: str) -> None:
-    assert f"path: {paths.MEMORY_GUARD_STOP}\n" in read(f"roles/{tasks}.yml")
+    assert "path: \"{{ 'memory_guard_stop' | gb10.cluster.node_path }}\"\n" in read(f"roles/{tasks}.yml")
 
 
 def test_every_cgroup_of_a_service_is_killed(tmp_path: Path) -> None:

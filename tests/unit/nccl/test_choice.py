@@ -13,14 +13,14 @@ from gpu_libraries import libnccl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import (
     Choice,
-    Cluster,
     Node,
     choose,
     hang,
     reasons,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import NcclInputs
 
-CLUSTER = Cluster(cuda=True, container=False, ring=False, release="2.30.7")
+CLUSTER = NcclInputs(cuda=True, container=False, ring=False, release="2.30.7")
 
 
 def facts(*architectures: str, machine: int = 183, **options: Any) -> dict[str, Any]:
