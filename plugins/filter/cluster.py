@@ -7,15 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run, static
-
-if TYPE_CHECKING:
-    pass
 
 
 def cluster_plan(

@@ -17,7 +17,7 @@ def program_file(name: str) -> dict[str, str]:
     """
     from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 
-    return {"path": paths.program(name), "program": paths.PROGRAMS[name]}
+    return paths.program_file(name)
 
 
 def node_path(name: str) -> str:

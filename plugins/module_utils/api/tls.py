@@ -19,8 +19,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 CERTIFICATE, KEY, CA = "gb10_api_tls_certificate", "gb10_api_tls_key", "gb10_api_tls_ca"
 #: The role gb10 writes these on the head: certificate, key (readable by root alone) and the CA that clients trust.
 FILES: Mapping[str, str] = {
-    name: f"{paths.CERTIFICATE}/{file}"
-    for name, file in (("certificate", "api.crt"), ("key", "api.key"), ("ca", "ca.crt"))
+    "certificate": f"{paths.CERTIFICATE}/api.crt",
+    "key": f"{paths.CERTIFICATE}/api.key",
+    "ca": paths.CA,
 }
 #: A certificate that expires sooner causes a warning.
 SOON = timedelta(days=30)

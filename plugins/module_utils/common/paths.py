@@ -24,6 +24,7 @@ GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
 API_KEY = ("/etc/gb10/api.key", "/etc/gb10/api.env")
 #: The API's certificate, its key and its CA, on the head.
 CERTIFICATE = "/etc/gb10/tls"
+CA = f"{CERTIFICATE}/ca.crt"
 #: The variables of the ranks, and the secret ones, which only root can read.
 RANK_ENVIRONMENT, SECRET_ENVIRONMENT = "/etc/gb10/cluster.env", "/etc/gb10/secret.env"
 #: The credentials of a unit with further variables of its ranks; a later one wins.
@@ -60,7 +61,7 @@ NETWORK_STATE = "/var/lib/gb10-netplan"
 #: The files and folders that roles name.
 OF_ROLES: Mapping[str, str] = {
     "api_key": API_KEY[0],
-    "ca": f"{CERTIFICATE}/ca.crt",
+    "ca": CA,
     "certificate": CERTIFICATE,
     "gateway": GATEWAY_FOLDER,
     "gateway_environment": GATEWAY_ENVIRONMENT,

@@ -110,8 +110,7 @@ def watchdog(plan: Plan, settings: Settings, learned: Learned) -> Service:
     )
     content = json.dumps(given, indent=4, sort_keys=True)
     files = ({"path": paths.WATCHDOG_SETTINGS, "content": content}, program)
-    token = learned.token if len(plan.nodes) > 1 else ""
-    return Service(paths.WATCHDOG_UNIT, text, [given, token], files, watched=(program["program"],))
+    return Service(paths.WATCHDOG_UNIT, text, [given, learned.token], files, watched=(program["program"],))
 
 
 def _folders(name: str) -> list[str]:

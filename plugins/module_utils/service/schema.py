@@ -33,7 +33,8 @@ class Settings:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a run learns before it writes services: ``token``, the SHA-256 of the service's token; versions of secrets.
+    """What a run learns before it writes services: the SHA-256 of the service's ``token``, "" without one, and versions
+    of secrets.
 
     Versions, because a short key could be guessed from its digest. ``secrets``: those of the secret variables of the
     nodes that matter.
