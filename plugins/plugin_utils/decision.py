@@ -1,0 +1,57 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Actions that decide on the controller with the core, from the plan and the results of all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
+
+if TYPE_CHECKING:
+    from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+
+
+class Decision(ActionBase):
+    """A base for actions whose result a task registers in place of facts and filters.
+
+    Nothing that it returns is changed on a node, unless a module that it calls does so.
+    """
+
+    _supports_check_mode = True
+
+    def arguments(self, **options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the task's arguments as plain values of the types in ``options``, an argument_spec."""
+        _result, found = self.validate_argument_spec(argument_spec=options)
+        return plain_data(found)
+
+    def plan(self, variables: Mapping[str, Any]) -> Plan:
+        """Return the fact gb10_plan of the task's host. Raises TypeError with the path of a wrong value."""
+        return typed_plan(self._templar.template(variables["gb10_plan"]))
+
+    def of_nodes(self, variables: Mapping[str, Any], nodes: Iterable[str], name: str, default: Any) -> dict[str, Any]:
+        """Return node -> its variable ``name``, such as a registered result; ``default`` where it is not defined."""
+        hosts = variables["hostvars"]
+        found = {node: hosts[node].get(name, default) if node in hosts else default for node in nodes}
+        return plain_data(found)
+
+    def read(self, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, str]:
+        """Return a module's result and "", or {} and the reason why it could not be read.
+
+        An unreachable node stays in the play, as with ignore_unreachable.
+        """
+        try:
+            result = self._execute_module(module_name=module, module_args=dict(arguments), task_vars=dict(variables))
+        except AnsibleConnectionFailure as error:
+            return {}, str(error) or "no answer"
+        if not result.get("failed"):
+            return result, ""
+        # What sudo prints when it refuses the user is not in the message.
+        parts = (str(result.get(name) or "") for name in ("msg", "module_stderr", "module_stdout"))
+        return {}, " ".join(part for part in parts if part) or "no reason given"
