@@ -29,7 +29,8 @@ class Decision(ActionBase):
     def arguments(self, **options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's arguments as plain values of the types in ``options``, an argument_spec."""
         _result, found = self.validate_argument_spec(argument_spec=options)
-        return plain_data(found)
+        plain: dict[str, Any] = plain_data(found)
+        return plain
 
     def plan(self, variables: Mapping[str, Any]) -> Plan:
         """Return the fact gb10_plan of the task's host. Raises TypeError with the path of a wrong value."""
