@@ -40,28 +40,6 @@ def launch_findings(plan: Fact) -> list[str]:
     return record.findings(typed_plan(plan))
 
 
-def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> dict[str, Any]:
-    """Return {lines, problem}: the list of the records, or the difference between two, and the problem of an unknown
-    ID."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history, record
-
-    given = plain_data(nodes)
-    try:
-        return {
-            "lines": history.compared(given, str(old), str(new)) if old or new else history.lines(given),
-            "problem": "",
-        }
-    except record.RecordError as error:
-        return {"lines": [], "problem": str(error)}
-
-
-def rollback_target(nodes: Sequence[Any], wanted: str = "") -> dict[str, Any]:
-    """Return {problems, id, former, former_start, plan, start, due, lines}; see module_utils/rollback/history.py."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
-
-    return history.target(plain_data(nodes), str(wanted))
-
-
 def rollback_decision(nodes: Sequence[Any]) -> dict[str, Any]:
     """Return {failed, start, why_not} of a launch on all nodes; see module_utils/rollback/plan.py for its nodes."""
     from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan
@@ -76,13 +54,6 @@ def rollback_message(verdict: Mapping[str, Any], model: str, allowed: bool, back
     return plan.message(plain_data(verdict), str(model), bool(allowed), str(back))
 
 
-def upgrade_announcement(nodes: Sequence[Any], plan: Fact, prepared: bool = False) -> dict[str, Any]:
-    """Return {problems, lines, same_runtime} of an upgrade to the plan; see module_utils/rollback/upgrade.py."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.rollback import upgrade
-
-    return upgrade.announce(plain_data(nodes), typed_plan(plan), bool(prepared))
-
-
 class FilterModule:
     """Register the filters."""
 
@@ -92,10 +63,7 @@ class FilterModule:
             "launch_content": launch_content,
             "launch_findings": launch_findings,
             "launch_id": launch_id,
-            "launch_history": launch_history,
             "launch_start": launch_start,
             "rollback_decision": rollback_decision,
             "rollback_message": rollback_message,
-            "rollback_target": rollback_target,
-            "upgrade_announcement": upgrade_announcement,
         }

@@ -7,7 +7,6 @@ import dataclasses
 from typing import Any
 
 import pytest
-from filters import FILTERS
 from launches import UNIT, node, record, with_arguments
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
@@ -67,11 +66,11 @@ def with_missing(of: dict[str, Any], name: str, item: str) -> dict[str, Any]:
 
 
 def test_the_difference_between_any_two() -> None:
-    shown = FILTERS["launch_history"](PAIR, NEW.id[:6], OLD.id[:12])["lines"]
+    shown = history.compared(PAIR, NEW.id[:6], OLD.id[:12])
     assert shown[0] == f"from {NEW.id[:12]} to {OLD.id[:12]}:"
     added = ["--gpu-memory-utilization=0.79", "--max-num-seqs=64", "--no-enable-flashinfer-autotune"]
     assert shown[1:5] == ["  serve args: - --max-model-len=4096", *(f"  serve args: + {word}" for word in added)]
-    assert FILTERS["launch_history"](PAIR, OLD.id, OLD.id)["lines"][1:] == ["  no difference"]
+    assert history.compared(PAIR, OLD.id, OLD.id)[1:] == ["  no difference"]
     driver = record(driver="590.1")
     assert history.difference(record().content, driver.content) == [
         f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")
@@ -84,13 +83,12 @@ def test_the_difference_between_any_two() -> None:
 
 @pytest.mark.parametrize("wanted", ["ffff0000ffff", "", OLD.id[:3], "../x"])
 def test_an_id_of_no_record_is_an_error(wanted: str) -> None:
-    found = FILTERS["launch_history"](PAIR, wanted, NEW.id)
-    assert found["lines"] == []
-    assert "no record with the ID" in found["problem"]
+    with pytest.raises(records.RecordError, match="no record with the ID"):
+        history.compared(PAIR, wanted, NEW.id)
 
 
 def test_the_default_target_is_the_record_before() -> None:
-    target = FILTERS["rollback_target"](PAIR)
+    target = history.target(PAIR, "")
     assert (target["problems"], target["id"], target["former"], target["due"]) == ([], OLD.id, NEW.id, True)
     assert target["lines"][0] == f"rollback from {NEW.id[:12]} (/srv/models/tiny) to {OLD.id[:12]} (/srv/models/tiny)"
     assert "  serve args: - --max-model-len=4096" in target["lines"]
@@ -158,13 +156,13 @@ def forged(of: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_worker_cannot_replace_the_content_of_a_record(order: int) -> None:
     pair = [PAIR[0], forged(PAIR[1], OLD.id)][::order]
-    target = FILTERS["rollback_target"](pair)
+    target = history.target(pair, "")
     reason = f"the record {OLD.id} is left out: its content does not have the SHA-256 of its name."
     assert target.keys() == {"problems"}
     assert target["problems"][0] == f"spark2: the record {OLD.id[:12]} is missing"
     assert target["problems"][-1].startswith(f"warning: spark2: {reason} Fix: ")
-    assert any(reason in line for line in FILTERS["launch_history"](pair)["lines"])
-    assert FORGED not in str(FILTERS["launch_history"](pair))
+    assert any(reason in line for line in history.lines(pair))
+    assert FORGED not in str(history.lines(pair))
 
 
 def test_a_record_that_only_one_node_has_is_no_target() -> None:

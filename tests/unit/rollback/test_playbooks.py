@@ -76,6 +76,12 @@ def test_the_history_lists_both_launches_and_their_difference(pair: Pair) -> Non
     ]
 
 
+def test_a_node_that_is_not_read_is_a_warning(pair: Pair) -> None:
+    given = ["--limit", "spark1", "-e", json.dumps({"history_nodes": list(NODES)})]
+    shown = pair.play("history", *given).assert_unchanged().shown("Show the launch records")
+    assert shown[0] == "warning: not read: spark2" and shown[1].startswith(pair.new.id[:SHORT])
+
+
 def test_one_id_alone_is_refused(pair: Pair) -> None:
     refused = pair.play("history", "-e", f"history_from={pair.old.id}")
     assert refused.status != 0 and "Only one of history_from and history_to is set." in refused.output

@@ -15,7 +15,8 @@ from launches import NODES, PLAN, files, node, record, with_arguments
 from repository import load_yaml, read
 from run_playbook import Run, run
 
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record, upgrade
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record
 
@@ -50,8 +51,7 @@ def upgraded(**stack: str) -> dict[str, Any]:
 
 
 def announce(plan: dict[str, Any], nodes: list[dict[str, Any]] | None = None, prepared: bool = False) -> dict[str, Any]:
-    found: dict[str, Any] = FILTERS["upgrade_announcement"](nodes or running(), plan, prepared)
-    return found
+    return upgrade.announce(nodes or running(), load.plan(plan), prepared)
 
 
 def test_the_differences_of_another_stack_are_announced() -> None:
