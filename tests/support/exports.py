@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 from cluster_nodes import Node, cluster_plan, spark
-from filters import FILTERS
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.export import schema
+from ansible_collections.gb10.cluster.plugins.action import lws_export
+from ansible_collections.gb10.cluster.plugins.module_utils.export import checks, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
@@ -119,9 +119,8 @@ def settings(**changes: Any) -> schema.Settings:
 
 def exported(plan: Mapping[str, Any], **changes: Any) -> list[dict[str, Any]]:
     """Return the objects of a plan as a reader of its YAML gets them."""
-    answer = FILTERS["lws_export"](plan, {**SETTINGS, **changes})
-    assert answer["problems"] == []
-    return list(yaml.safe_load_all(answer["text"]))
+    assert checks.problems(typed(plan), settings(**changes)) == []
+    return list(yaml.safe_load_all(lws_export.exported(typed(plan), settings(**changes))[0]))
 
 
 def of_kind(objects: Sequence[Mapping[str, Any]], kind: str) -> dict[str, Any]:

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 from exports import OWNER, PLANS, nodes, planned, settings
-from filters import FILTERS
 from typed_plans import typed
 
+from ansible_collections.gb10.cluster.plugins.action.lws_export import exported
 from ansible_collections.gb10.cluster.plugins.module_utils.export import checks, report
 
 PAIR = PLANS["pair"]
-DEFAULTS = vars(settings())
 
 
 def refused(plan: dict[str, Any], **changes: Any) -> dict[str, str]:
@@ -107,14 +106,8 @@ def test_workers_that_one_template_cannot_express_are_refused() -> None:
     assert refused(plan) == {}
 
 
-def test_the_filter_reports_all_problems_and_no_text() -> None:
-    answer = FILTERS["lws_export"]({**PAIR, "executor": "ray"}, {**DEFAULTS, "name": "X"})
-    assert (len(answer["problems"]), answer["text"], answer["lines"]) == (2, "", [])
-    assert answer["report"].startswith("2 problems found; nothing was changed.")
-
-
 def test_lines_name_objects_secrets_and_warnings() -> None:
-    lines = FILTERS["lws_export"](PLANS["tls"], DEFAULTS)["lines"]
+    _text, lines = exported(typed(PLANS["tls"]), settings())
     assert lines[:3] == ["ConfigMap gb10-vllm-files", "Service gb10-vllm-api", "LeaderWorkerSet gb10-vllm"]
     assert lines[3:6] == [
         "needs the Secret gb10-vllm-api with VLLM_API_KEY (docs/kubernetes.md)",
