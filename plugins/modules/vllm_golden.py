@@ -8,21 +8,60 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_golden
-short_description: Send fixed requests at temperature 0 to a model, and return its answers with log-probabilities
+short_description: Send fixed requests at temperature 0 to a model, and compare its answers with a record
 version_added: 0.1.0
 description:
-  - Sends completions, chats, a long prompt and a known text. Does not judge the answers; the filter
-    P(gb10.cluster.golden_verdict#filter) does.
-  - A request without a valid answer is a problem in the result, not an error of the module.
+  - Sends completions, chats, a long prompt and a known text to the server of the fact C(gb10_plan).
+  - The action plugin reads the record on the controller, and judges the answers that the module collects. It writes no
+    file.
+  - Refuses a server that generates no tokens or returns too few log-probabilities. Without O(bounds), also refuses an
+    invalid record.
+  - Answers that fail are in RV(problem), not an error of the task.
 options:
-  url:
-    description: The API's address, without path.
-    type: str
+  directory:
+    description: The folder on the controller with one record for each model.
+    type: path
     required: true
+  result_file:
+    description: The file on the controller for the last result, empty for none.
+    type: path
+    default: ""
+  renew:
+    description: Whether the answers become the new record, also if they differ.
+    type: bool
+    default: false
+  bounds:
+    description: The accepted differences. Without them, the task verifies the record, and sends no request.
+    type: dict
+    suboptions:
+      tie:
+        description: The largest difference of two candidates' log-probabilities that counts as a tie.
+        type: float
+        required: true
+      distance:
+        description: The largest accepted mean distance of an answer's log-probabilities from the record.
+        type: float
+        required: true
+      perplexity_change:
+        description: The accepted relative change of the known text's perplexity.
+        type: float
+        required: true
+      perplexity:
+        description: Without a record, a higher perplexity of the known text is a warning.
+        type: float
+        required: true
+      strict:
+        description: Whether warnings are failures too.
+        type: bool
+        required: true
+  url:
+    description: The API's address, without path. The action plugin sets it and the following options from the plan.
+    type: str
+    default: ""
   model:
     description: The served model's name.
     type: str
-    required: true
+    default: ""
   root:
     description: The path or Hub name that the server must report for the model, empty for any.
     type: str
@@ -53,45 +92,50 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Collect golden answers
+- name: Compare the golden answers with the record
   gb10.cluster.vllm_golden:
-    url: http://127.0.0.1:8000
-    model: gpt-oss-120b
+    directory: /srv/inventory/.gb10/golden
+    bounds:
+      tie: 0.5
+      distance: 0.25
+      perplexity_change: 0.1
+      perplexity: 100.0
+      strict: false
   become: true
+  register: golden
+
+- name: Show the result
+  gb10.cluster.show:
+    lines: "{{ golden.lines }}"
 """
 
 RETURN = r"""
-run:
-  description: The answers and figures.
-  returned: success
-  type: dict
-  contains:
-    answers:
-      description: By request, text, and the token IDs of prompt and answer with log-probabilities and candidates.
-      type: dict
-    perplexity:
-      description: Perplexity of the known text, null if unknown.
-      type: float
-    acceptance:
-      description: Accepted share of the drafted tokens, null without speculative decoding.
-      type: float
-    vllm:
-      description: The release of vLLM.
-      type: str
-    problems:
-      description: Requests without a valid answer.
-      type: list
-      elements: str
-    notes:
-      description: Requests that this server does not support, or that used a recorded prompt.
-      type: list
-      elements: str
+outcome:
+  description: The result in one line, empty for an invalid record or run.
+  returned: success, with O(bounds)
+  type: str
+lines:
+  description: The result as text.
+  returned: success, with O(bounds)
+  type: list
+  elements: str
+problem:
+  description: Why the answers fail, empty if they do not.
+  returned: success, with O(bounds)
+  type: str
+files:
+  description: The files to write on the controller, O(result_file) and a renewed record, each with C(path) and
+    C(content).
+  returned: success, with O(bounds)
+  type: list
+  elements: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_golden, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import ARGUMENTS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import AnswerError
 
@@ -100,8 +144,9 @@ def main() -> None:
     """Send the requests."""
     module = AnsibleModule(
         argument_spec={
-            "url": {"type": "str", "required": True},
-            "model": {"type": "str", "required": True},
+            **ARGUMENTS,
+            "url": {"type": "str", "default": ""},
+            "model": {"type": "str", "default": ""},
             "root": {"type": "str", "default": ""},
             "tools": {"type": "bool", "default": False},
             # Long, and of no use in the host's journal.
@@ -112,7 +157,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    given = dict(module.params)
+    given = {name: value for name, value in module.params.items() if name not in ARGUMENTS}
     server = Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
     try:
         found = io_golden.run(server, prompts=parse.prompts(given.pop("prompts")), **given)

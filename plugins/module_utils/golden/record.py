@@ -14,8 +14,8 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.golden import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, report
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import checks, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Identity, Record, Served
 
 _FORMAT = 1
@@ -26,8 +26,31 @@ def served(fact: Mapping[str, Any]) -> Served:
     """Return the server of the fact gb10_plan. A rollback sets it from a launch record."""
     store, serve = fact["store"], fact["serve"]
     identity = Identity(store.get("hub") or fact["model"], store.get("revision", ""), fact["quantization"])
-    args = [*serve["args"], *serve["user_args"]]
-    return Served(identity, fact["kind"], fact["served_model_name"], fact["stack"]["vllm"], args)
+    api, args = fact["api"], [*serve["args"], *serve["user_args"]]
+    return Served(
+        identity=identity,
+        kind=fact["kind"],
+        name=fact["served_model_name"],
+        root=fact["model"],
+        vllm=fact["stack"]["vllm"],
+        args=args,
+        url=api["url"],
+        server_name=api["server_name"],
+    )
+
+
+def inputs(content: str | None, path: str, server: Served) -> tuple[str, str]:
+    """Return the problems of a record and of the server's arguments as text, and the record's prompts as JSON.
+
+    Both are "" if there are none. ``content`` is None without a record.
+    """
+    found, known = checks.arguments(server), ""
+    try:
+        if content is not None:
+            known = prompts(read(content, path, server.identity))
+    except ProblemsError as error:
+        found = [*error.problems, *found]
+    return report(found) if found else "", known
 
 
 def file(server: Served, directory: str) -> str:

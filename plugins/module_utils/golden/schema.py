@@ -8,7 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+#: Options of the action vllm_golden that its module only documents.
+ARGUMENTS: Mapping[str, Any] = {
+    "directory": {"type": "path", "required": True},
+    "result_file": {"type": "path", "default": ""},
+    "renew": {"type": "bool", "default": False},
+    "bounds": {
+        "type": "dict",
+        "options": {
+            "tie": {"type": "float", "required": True},
+            "distance": {"type": "float", "required": True},
+            "perplexity_change": {"type": "float", "required": True},
+            "perplexity": {"type": "float", "required": True},
+            "strict": {"type": "bool", "required": True},
+        },
+    },
+}
 #: Relations of an answer to its record.
 EQUAL, NEAR, DIFFERENT = "equal", "near", "different"
 
@@ -55,13 +72,24 @@ class Identity:
 
 @dataclass(frozen=True)
 class Served:
-    """The server of a plan, or of a launch record, which has a part of one. ``args``: of ``vllm serve``."""
+    """The server of a plan, or of a launch record, which has a part of one. ``args``: of ``vllm serve``.
+
+    ``root``: what the server reports as the origin of the model ``name``.
+    """
 
     identity: Identity
     kind: str
     name: str
+    root: str
     vllm: str
     args: Sequence[str]
+    url: str
+    server_name: str
+
+    @property
+    def tools(self) -> bool:
+        """Whether the server parses tool calls."""
+        return "--enable-auto-tool-choice" in self.args
 
 
 @dataclass(frozen=True)

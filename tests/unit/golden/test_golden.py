@@ -12,10 +12,16 @@ from typing import Any
 
 import pytest
 from fake_openai import Model, serve
-from filters import FILTERS
 from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.golden import compare, io_golden, parse, table
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import (
+    compare,
+    io_golden,
+    parse,
+    record,
+    report,
+    table,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Answer, Bounds
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
@@ -25,6 +31,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as 
 UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 SERVED = {"kind": "generate", "stack": {"vllm": "0.33.0"}, "serve": {"args": ["--max-logprobs", "5"], "user_args": []}}
 PLAN = {"model": "/srv/models/tiny", "served_model_name": "tiny", "quantization": "bf16", "store": {}, **SERVED}
+PLAN |= {"api": {"url": "http://127.0.0.1:8000", "server_name": ""}}
 BOUNDS = {"tie": 0.5, "distance": 0.25, "perplexity_change": 0.1, "perplexity": 1000.0, "strict": False}
 PATH = "golden/tiny.json"
 TODAY = "2026-11-22"
@@ -49,12 +56,18 @@ def collect(url: str, prompts: str = "") -> dict[str, Any]:
 
 
 def module(url: str, **arguments: Any) -> dict[str, Any]:
-    return run_module("vllm_golden", {"url": url, "model": "tiny", "unit": UNIT, **arguments}, check=True)
+    given = {"directory": "/x", "url": url, "model": "tiny", "unit": UNIT, **arguments}
+    return run_module("vllm_golden", given, check=True)
 
 
 def verdict(run: Mapping[str, Any], content: str | None = None, renew: bool = False, **bounds: Any) -> dict[str, Any]:
-    found: dict[str, Any] = FILTERS["golden_verdict"](run, content, PATH, PLAN, {**BOUNDS, **bounds}, TODAY, renew)
-    return found
+    given: dict[str, Any] = {**BOUNDS, **bounds}
+    return report.result(run, content, Bounds(**given), record.served(PLAN).identity, TODAY, PATH, renew)
+
+
+def refusal(content: str | None, plan: Mapping[str, Any] = PLAN) -> str:
+    """Return the problems of a record and of a plan as text."""
+    return record.inputs(content, PATH, record.served(plan))[0]
 
 
 def refused(run: Mapping[str, Any], content: str | None = None) -> str:
@@ -85,9 +98,9 @@ def content() -> str:
 
 
 def prompts(content: str) -> str:
-    info = FILTERS["golden_record_info"](content, PATH, PLAN)
-    assert info["problem"] == ""
-    return str(info["prompts"])
+    problem, found = record.inputs(content, PATH, record.served(PLAN))
+    assert problem == ""
+    return found
 
 
 def again(url: str, content: str, **bounds: Any) -> dict[str, Any]:
@@ -138,7 +151,7 @@ def test_a_record_is_the_answers_with_candidates(url: str) -> None:
     assert all(len(position) == table.TOP for position in answer["top"])
     assert answer["tokens"] == [int(max(position, key=position.get)) for position in answer["top"]]
     assert len(content.splitlines()) < 60, "a list is one line, for short diffs"
-    assert FILTERS["golden_record_info"](content, PATH, PLAN)["problem"] == ""
+    assert refusal(content) == ""
 
 
 def test_rounding_is_near(model: Model, url: str, content: str) -> None:
@@ -467,7 +480,7 @@ def test_invalid_records_are_refused_with_their_location(
     content: str, change: Callable[[str], str], expected: str
 ) -> None:
     invalid = change(content)
-    problem = FILTERS["golden_record_info"](invalid, PATH, PLAN)["problem"]
+    problem = refusal(invalid)
     assert (
         f"{PATH}: " in problem and expected in problem and problem.count("1 problem found; nothing was changed.") == 1
     )
@@ -475,7 +488,7 @@ def test_invalid_records_are_refused_with_their_location(
 
 
 def test_no_record_is_no_problem() -> None:
-    assert FILTERS["golden_record_info"](None, PATH, PLAN) == {"problem": "", "prompts": ""}
+    assert record.inputs(None, PATH, record.served(PLAN)) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -491,9 +504,9 @@ def test_no_record_is_no_problem() -> None:
 )
 def test_too_few_log_probabilities_are_refused_together_with_the_record(words: list[str], found: str) -> None:
     plan = {**PLAN, "serve": {"args": [], "user_args": words}}
-    problem = FILTERS["golden_record_info"]("", PATH, plan)["problem"]
+    problem = refusal("", plan)
     assert f"{PATH}: the record is empty. " in problem
-    assert FILTERS["golden_record_info"](None, PATH, plan)["problem"].startswith("1 problem found" if found else "")
+    assert refusal(None, plan).startswith("1 problem found" if found else "")
     reported = f"  2. gb10_vllm_extra_args: --max-logprobs is {found}. Expected: 5 or more, or -1, because"
     assert (
         reported in problem and problem.endswith("Fix: remove --max-logprobs, or set golden_enabled: false.")
@@ -512,7 +525,7 @@ def test_too_few_log_probabilities_are_refused_together_with_the_record(words: l
     ],
 )
 def test_path_of_a_record(plan: dict[str, Any], expected: str) -> None:
-    assert FILTERS["golden_path"](plan, "/x") == expected
+    assert record.file(record.served(plan), "/x") == expected
 
 
 @pytest.mark.parametrize(
