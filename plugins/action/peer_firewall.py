@@ -11,8 +11,10 @@ import time
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: Extra seconds after the timer's own, within which the host must be reachable again.
 _GRACE_SECONDS = 30
@@ -21,21 +23,20 @@ _PAUSE_SECONDS = 3
 _CONNECTION = re.compile(r"^(\S+) (\d+) \S+ \d+\s*$", re.MULTILINE)
 
 
-class ActionModule(ActionBase):
+class ActionModule(Decision):
     """Run the module. If it loaded new rules, run it again over a new connection, which confirms them."""
-
-    _supports_check_mode = True
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result, failed if the new rules cut the host off. Raises AnsibleConnectionFailure."""
         super().run(tmp, task_vars)
         begin = time.monotonic()
         first = self._connected()
-        answer = dict(self._execute_module(module_args={**self._task.args, "client": first[0]}, task_vars=task_vars))
+        given = {**self._planned(task_vars or {}), **self._task.args}
+        answer = dict(self._execute_module(module_args={**given, "client": first[0]}, task_vars=task_vars))
         # With a witness the role confirms.
-        if not answer.get("pending") or self._task.args.get("witness"):
+        if not answer.get("pending") or given.get("witness"):
             return answer
-        timeout = int(self._task.args.get("confirm_timeout", 60))
+        timeout = int(given.get("confirm_timeout", 60))
         try:
             self._connection.reset()
             again = self._connected()
@@ -47,9 +48,7 @@ class ActionModule(ActionBase):
                 )
                 return {**answer, "changed": False, "pending": False, "failed": True, "msg": message}
             confirmed = dict(
-                self._execute_module(
-                    module_args={**self._task.args, "client": again[0], "confirm": True}, task_vars=task_vars
-                )
+                self._execute_module(module_args={**given, "client": again[0], "confirm": True}, task_vars=task_vars)
             )
         except AnsibleConnectionFailure as error:
             Display().display(
@@ -61,6 +60,16 @@ class ActionModule(ActionBase):
         if confirmed.get("failed"):
             return confirmed
         return {**answer, "pending": False}
+
+    def _planned(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the module's options that follow from the plan, {} without O(planned)."""
+        if not self._task.args.get("planned"):
+            return {}
+        plan = self.plan(variables)
+        others = [node.name for node in plan.nodes if node.name != plan.node.name]
+        # Where Ansible itself runs, no connection of this run verifies access, so another node opens one.
+        local = self._connection.transport == "local"
+        return {**firewall.of_plan(plan), "witness": others[0] if local and others else ""}
 
     def _connected(self) -> tuple[str, str]:
         """Return address and port of the SSH client of the current connection, ("", "") without SSH."""

@@ -2,24 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: problems and RDMA settings of the fabric."""
+"""Filters: RDMA settings of the fabric."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
-
-
-def fabric_report(outcomes: Sequence[Any], mtu: int) -> str:
-    """Return a report of the fabric's problems on all nodes, "" without any; see module_utils/fabric/report.py."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report
-
-    return report.report(plain_data(outcomes), mtu)
 
 
 def pinned_gid_index(plan: Fact, fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -39,4 +32,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"fabric_report": fabric_report, "pinned_gid_index": pinned_gid_index}
+        return {"pinned_gid_index": pinned_gid_index}

@@ -29,7 +29,8 @@ options:
     type: str
     required: true
   files:
-    description: Other files of the fabric, path to text. A file with an empty text is removed.
+    description: Other files of the fabric, path to text. A file with an empty text is removed. With O(state=absent),
+      by default all that the fabric may have.
     type: dict
     default: {}
   takeover:

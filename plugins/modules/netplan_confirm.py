@@ -12,7 +12,19 @@ short_description: Confirm a change of the network configuration, or roll it bac
 version_added: 0.1.0
 description:
   - Ends a change by M(gb10.cluster.netplan_apply). Without confirmation, a timer restores the old configuration.
+  - With O(changes), confirms the change only if no node of the fact C(gb10_plan) has a problem, and otherwise rolls it
+    back. The action plugin of this module decides that.
 options:
+  changes:
+    description: The variables of each node with the registered results of M(gb10.cluster.netplan_apply). O(state) and
+      O(identifier) follow from them.
+    type: list
+    elements: str
+    default: []
+  probe:
+    description: The variable of each node with the registered result of M(gb10.cluster.fabric_probe), for O(changes).
+    type: str
+    default: ""
   state:
     description: Whether to keep the change, to roll it back, or only to read its state.
     type: str
@@ -21,7 +33,7 @@ options:
   identifier:
     description: The change, from RV(gb10.cluster.netplan_apply#module:pending).
     type: str
-    required: true
+    default: ""
 seealso:
   - module: gb10.cluster.netplan_apply
 author:
@@ -35,9 +47,20 @@ EXAMPLES = r"""
   gb10.cluster.netplan_confirm:
     identifier: "{{ change.pending }}"
   become: true
+
+- name: Keep the change on all nodes, or roll it back on all
+  gb10.cluster.netplan_confirm:
+    changes: [change]
+    probe: probe
+  become: true
+  register: verdict
 """
 
 RETURN = r"""
+report:
+  description: The problems of all nodes, empty if there are none.
+  returned: with O(changes)
+  type: str
 pending:
   description: The change that still waits for confirmation, empty if none.
   returned: always
@@ -60,7 +83,9 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["confirmed", "restored", "read"], "default": "confirmed"},
-            "identifier": {"type": "str", "required": True},
+            "identifier": {"type": "str", "default": ""},
+            "changes": {"type": "list", "elements": "str", "default": []},
+            "probe": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )

@@ -27,6 +27,11 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  planned:
+    description: Whether O(peers), O(peer_ports), O(api_port), O(api_clients) and O(witness) come from the fact
+      C(gb10_plan) of this host. For the action plugin.
+    type: bool
+    default: false
   peers:
     description: The incoming interface and the address of each peer.
     type: list
@@ -155,6 +160,14 @@ pending:
   description: Whether new rules wait for confirmation.
   returned: always
   type: bool
+api_port:
+  description: The port of the API, 0 without an API.
+  returned: always
+  type: int
+witness:
+  description: The node that verifies new connections, empty without one.
+  returned: always
+  type: str
 """
 
 from typing import Any
@@ -175,6 +188,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "planned": {"type": "bool", "default": False},
             "peers": {
                 "type": "list",
                 "elements": "dict",
@@ -235,6 +249,8 @@ def outcome(module: Any) -> dict[str, Any]:
         "closed": firewall_host.closed(listeners, access, ssh, forwarded) if wanted else [],
         "published": [firewall_published.shown(port) for port in forwarded],
         "pending": False,
+        "api_port": params["api_port"],
+        "witness": params["witness"],
     }
     if not wanted:
         return {**result, **_remove(module, run, installed)}

@@ -21,7 +21,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS, is_network_manager_file
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    NETPLAN_FILE,
+    NETWORK_MANAGER_FILE,
+    SYSCTL_FILE,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 #: Files that netplan generates for its two renderers: folder, prefix of the name, and suffix after the interface.
@@ -39,8 +43,11 @@ _HEADER = "# gb10.cluster took {interfaces} out of this file; qsfp_netplan_state
 def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the wanted files and devices for io_netplan.put(), and the paths of foreign files that change."""
     original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
-    ours = {NETPLAN_FILE: params["content"], **params["files"]}
-    return _original(original, ours) if params["state"] == "absent" else _planned(original, ours, params)
+    absent = params["state"] == "absent"
+    # A removal may have no plan, which lists the fabric's other files.
+    removed = dict.fromkeys((SYSCTL_FILE, NETWORK_MANAGER_FILE), "") if absent else {}
+    ours = {NETPLAN_FILE: params["content"], **removed, **params["files"]}
+    return _original(original, ours) if absent else _planned(original, ours, params)
 
 
 def _original(original: Mapping[str, Any], ours: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:

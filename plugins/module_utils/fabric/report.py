@@ -18,6 +18,12 @@ def lines(unverified: Sequence[Mapping[str, Any]], node: str = "") -> list[str]:
     ]
 
 
+def outcome(node: str, changes: Sequence[Mapping[str, Any]], probe: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node's outcome for report(). Of its results of netplan_apply at most one is of a task that ran."""
+    first = {key: next((each[key] for each in changes if each.get(key)), "") for key in ("problem", "pending")}
+    return {"node": node, **first, "unverified": list(probe.get("unverified", ()))}
+
+
 def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
     """Return the problems of all nodes, with the node or the kind of fault that explains them; "" if there are none.
 

@@ -9,18 +9,20 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import jinja2
 import pytest
 import yaml
 from repository import load_yaml, read
+from typed_plans import fact
 
+from ansible_collections.gb10.cluster.plugins.action import netplan_confirm
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan as io_netplan_files
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
 from ansible_collections.gb10.cluster.plugins.modules import netplan_apply
 
@@ -434,6 +436,12 @@ def test_netplan_warns_of_a_file_that_others_can_read(folders: Host) -> None:
         "/etc/sysctl.d/60.conf": ["theirs", 0o644],
         "/etc/NetworkManager/60.conf": None,
     }
+
+
+def test_a_removal_without_a_plan_removes_all_files_of_the_fabric(folders: Host) -> None:
+    target, _others = io_netplan_files.target({**PARAMS, "state": "absent", "content": ""})
+    wanted = [folders.path("60-gb10.yaml"), topology.SYSCTL_FILE, topology.NETWORK_MANAGER_FILE]
+    assert target["files"] == dict.fromkeys(wanted)
 
 
 def test_the_difference_is_between_the_host_and_the_plan(folders: Host) -> None:
@@ -983,11 +991,55 @@ def test_what_was_put_back_is_told() -> None:
     assert text.endswith("The configuration from before this run is restored on a, c.")
 
 
-@pytest.mark.parametrize(("reported", "state"), [("spark2: it was cut off.", "restored"), ("", "confirmed")])
-def test_the_role_confirms_only_without_an_error_and_then_ends_the_run(reported: str, state: str) -> None:
+def verdict(monkeypatch: pytest.MonkeyPatch, node: str, nodes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any]]:
+    """Run the action on a node of the recorded pair. Return its result and the arguments of each module call."""
+    calls: list[Any] = []
+
+    def module(module_args: dict[str, Any], **_variables: Any) -> dict[str, Any]:
+        calls.append(module_args)
+        return {"changed": True, "pending": "", "last": {}}
+
+    monkeypatch.setattr(netplan_confirm.Decision, "run", lambda *_arguments: {})
+    action = object.__new__(netplan_confirm.ActionModule)
+    arguments = {"changes": ["worker_change", "head_change"], "probe": "probe"}
+    action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
+    monkeypatch.setattr(action, "_execute_module", module, raising=False)
+    plan = fact({})
+    plan["node"] = next(each for each in plan["nodes"] if each["name"] == node)
+    return action.run(None, {"gb10_plan": plan, "hostvars": nodes}), calls
+
+
+SKIPPED = {"changed": False, "skipped": True}
+APPLIED = {"changed": True, "differences": ["x"], "pending": "12", "problem": ""}
+CUT_OFF = {"changed": False, "differences": [], "pending": "", "problem": "it was cut off"}
+
+
+def test_a_change_of_all_nodes_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = {
+        "spark1": {"worker_change": SKIPPED, "head_change": {**APPLIED, "pending": "11"}, "probe": {"unverified": []}},
+        "spark2": {"worker_change": APPLIED, "head_change": SKIPPED, "probe": {"unverified": []}},
+    }
+    answer, calls = verdict(monkeypatch, "spark2", nodes)
+    assert (answer["report"], calls) == ("", [{"identifier": "12", "state": "confirmed"}])
+    assert verdict(monkeypatch, "spark1", nodes)[1] == [{"identifier": "11", "state": "confirmed"}]
+
+
+@pytest.mark.parametrize(
+    "fault", [{"worker_change": CUT_OFF}, {"probe": {"unverified": [path("spark1")]}}, {"worker_change": SKIPPED}]
+)
+def test_a_problem_of_one_node_restores_all(monkeypatch: pytest.MonkeyPatch, fault: dict[str, Any]) -> None:
+    nodes = {"spark1": {"head_change": APPLIED, "probe": SKIPPED}, "spark2": {"probe": SKIPPED, **fault}}
+    answer, calls = verdict(monkeypatch, "spark1", nodes)
+    wrong = fault != {"worker_change": SKIPPED}
+    assert calls == [{"identifier": "12", "state": "restored" if wrong else "confirmed"}]
+    assert answer["report"].startswith("The fabric is not as planned.") is wrong
+    answer, calls = verdict(monkeypatch, "spark2", nodes)
+    assert (bool(answer["report"]), answer["pending"], calls) == (wrong, "", []), "nothing to confirm here"
+
+
+def test_the_role_confirms_or_restores_and_then_ends_the_run() -> None:
     tasks = load_yaml(read("roles/qsfp_netplan/tasks/verdict.yml"))
     (confirm,) = [index for index, task in enumerate(tasks) if "gb10.cluster.netplan_confirm" in task]
     (stop,) = [index for index, task in enumerate(tasks) if "ansible.builtin.fail" in task]
-    template = jinja2.Template(tasks[confirm]["gb10.cluster.netplan_confirm"]["state"])
-    assert template.render(_qsfp_netplan_report=reported) == state
-    assert (confirm < stop, tasks[stop]["when"]) == (True, "_qsfp_netplan_report | length > 0")
+    registered = tasks[confirm]["register"]
+    assert (confirm < stop, tasks[stop]["when"]) == (True, f"{registered}.report | length > 0")

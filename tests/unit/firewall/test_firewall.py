@@ -1203,6 +1203,7 @@ class Connection:
 
     def __init__(self, answers: list[Any], clients: list[str]) -> None:
         self.answers, self.clients, self.resets, self.asked = answers, clients, 0, []
+        self.arguments: dict[str, Any] = {}
 
     def reset(self) -> None:
         self.resets += 1
@@ -1221,6 +1222,7 @@ class Connection:
         """Simulate the module on the host."""
         given = module_args or {}
         self.asked.append((module_name, given.get("confirm", False), given.get("client", "")))
+        self.arguments = given
         found = self.answers.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -1231,19 +1233,24 @@ FIRST, SECOND = "192.168.1.200 50000 192.168.1.11 22", "192.168.1.200 50002 192.
 
 
 def act(
-    monkeypatch: pytest.MonkeyPatch, *answers: Any, clients: tuple[str, ...] = (FIRST, SECOND), transport: str = "ssh"
+    monkeypatch: pytest.MonkeyPatch,
+    *answers: Any,
+    clients: tuple[str, ...] = (FIRST, SECOND),
+    transport: str = "ssh",
+    plan: Any = None,
 ) -> tuple[dict[str, Any], Connection]:
     """Run the action on a host that returns these results."""
     connection, clock = Connection(list(answers), list(clients)), iter(range(0, 1000, 3))
     connection.transport = transport
-    monkeypatch.setattr(action_plugin.ActionBase, "run", lambda *_arguments: {})
+    monkeypatch.setattr(action_plugin.Decision, "run", lambda *_arguments: {})
     monkeypatch.setattr(action_plugin.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(action_plugin.time, "monotonic", lambda: next(clock))
     action = object.__new__(action_plugin.ActionModule)
-    action._connection, action._task = connection, SimpleNamespace(args={"confirm_timeout": 60})
+    action._connection, action._task = connection, SimpleNamespace(args={"confirm_timeout": 60, "planned": bool(plan)})
+    action._templar = SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(action, "_execute_module", connection.answer, raising=False)
     monkeypatch.setattr(action, "_low_level_execute_command", connection.shell, raising=False)
-    return action.run(None, {}), connection
+    return action.run(None, {"gb10_plan": plan}), connection
 
 
 LOADED = {"changed": True, "pending": True}
@@ -1254,6 +1261,18 @@ def test_the_action_confirms_over_a_new_connection(monkeypatch: pytest.MonkeyPat
     answer, connection = act(monkeypatch, LOADED, {"changed": True, "pending": False})
     assert (answer["pending"], answer["changed"], connection.resets) == (False, True, 1)
     assert connection.asked == [("peer_firewall", False, "192.168.1.200"), ("peer_firewall", True, "192.168.1.200")]
+
+
+@pytest.mark.parametrize(("transport", "witness"), [("ssh", ""), ("local", "spark2")])
+def test_the_action_takes_the_access_from_the_plan(
+    monkeypatch: pytest.MonkeyPatch, transport: str, witness: str
+) -> None:
+    """Another node is the witness where Ansible itself runs, and then the role confirms."""
+    plan = planned("spark1", spark(1, "head"), spark(2, "worker"))
+    answer, connection = act(monkeypatch, LOADED, {"pending": False}, transport=transport, plan=plan)
+    options = firewall.of_plan(typed(plan))
+    assert options["peers"] and connection.arguments.items() >= options.items()
+    assert (connection.arguments["witness"], answer["pending"]) == (witness, bool(witness))
 
 
 def test_the_action_confirms_nothing_over_an_old_connection(monkeypatch: pytest.MonkeyPatch) -> None:
