@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.errors import AnsibleError, AnsibleUndefinedVariable
+from ansible.errors import AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.action import ActionBase
-from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, sources
@@ -55,15 +54,7 @@ class ActionModule(ActionBase):
         head = host in self._templar.template(variables.get("gb10_heads", []))
         address = self._templar.template(variables.get("ansible_host", host))
 
-        def read(path: str) -> str:
-            try:
-                return str(
-                    lookup_loader.get("ansible.builtin.file", self._loader, self._templar).run([path], variables)[0]
-                )
-            except AnsibleError:
-                # The planner reports it with the other problems.
-                return ""
-
+        read = sources.reader(self._loader, self._templar, variables)
         settings["gb10_runtime_lock"] = sources.lock(values)
         found = sources.recipe(values, inventory, read)
         return {

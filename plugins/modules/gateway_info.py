@@ -14,13 +14,14 @@ description:
   - Reads the gateway's report with the key of the host, which only root can read. Returns no key and no digest of a
     key.
   - Can send one short request to each healthy model.
+  - The action plugin of this name takes the gateway's address from the variables of the role gateway, and adds texts.
 options:
   url:
-    description: The gateway on this host, without path.
+    description: The gateway on this host, without path. Empty for that of the role's variables.
     type: str
-    required: true
+    default: ""
   server_name:
-    description: The name in the gateway's certificate, empty without TLS.
+    description: The name in the gateway's certificate, empty without TLS. The default is that of the role's variables.
     type: str
     default: ""
   ca_file:
@@ -52,6 +53,15 @@ options:
     description: Seconds for each of these requests.
     type: int
     default: 120
+  new_client:
+    description: A client that a later task creates, for RV(refusal). Empty for none.
+    type: str
+    default: ""
+  new_client_models:
+    description: The models that O(new_client) may use; empty for all.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: gb10.cluster.gateway_key
 author:
@@ -63,7 +73,6 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Read the state of the gateway
   gb10.cluster.gateway_info:
-    url: http://127.0.0.1:4000
   become: true
   register: gateway
 """
@@ -91,6 +100,25 @@ unanswered:
   description: The models whose test request failed, each with the reason.
   returned: always
   type: dict
+lines:
+  description: The models and the clients, for people.
+  returned: success
+  type: list
+  elements: str
+example:
+  description: How clients reach the gateway, with a request, and the models without an answer.
+  returned: success
+  type: list
+  elements: str
+client_settings:
+  description: The settings of common clients, with a placeholder for the key.
+  returned: success
+  type: list
+  elements: str
+refusal:
+  description: Why O(new_client) cannot be created, empty if it can.
+  returned: success
+  type: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
@@ -103,7 +131,7 @@ def main() -> None:
     """Return the state."""
     module = AnsibleModule(
         argument_spec={
-            "url": {"type": "str", "required": True},
+            "url": {"type": "str", "default": ""},
             "server_name": {"type": "str", "default": ""},
             "ca_file": {"type": "path", "default": schema.CERTIFICATE},
             "key_file": {"type": "path", "default": schema.OPERATOR_KEY, "no_log": False},
@@ -112,6 +140,9 @@ def main() -> None:
             "timeout": {"type": "int", "default": 0},
             "test": {"type": "bool", "default": False},
             "test_timeout": {"type": "int", "default": 120},
+            # Only the action uses them.
+            "new_client": {"type": "str", "default": ""},
+            "new_client_models": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )

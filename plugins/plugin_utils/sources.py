@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
+
+from ansible.errors import AnsibleError
+from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -21,8 +24,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_lay
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
 from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, recipe_yaml
 
-_LOCKS = Path(__file__).parents[2] / "roles" / "gb10" / "files"
+_ROLES = Path(__file__).parents[2] / "roles"
+_LOCKS = _ROLES / "gb10" / "files"
 _BUILD = ("source", "version", "commit", "checksum", "capabilities", "separate", "environment", "dependencies")
+#: Returns the text of a file on the controller, "" if there is none.
+Read: TypeAlias = Callable[[str], str]
 
 
 def digests(paths: Sequence[Any], inventory: str) -> list[dict[str, str]]:
@@ -44,7 +50,7 @@ def lock(settings: Mapping[str, Any]) -> str:
     return str(settings["gb10_runtime_lock"] or own)
 
 
-def recipe(settings: Mapping[str, Any], inventory: str, read: Callable[[str], str]) -> dict[str, Any]:
+def recipe(settings: Mapping[str, Any], inventory: str, read: Read) -> dict[str, Any]:
     """Return {recipe: {name, path, text}, layers, model} of gb10_recipe, gb10_image_layers and gb10_model.
 
     ``read`` returns the text of a file, "" if there is none. The text is untrusted. A recipe with a problem, which the
@@ -105,13 +111,36 @@ def build(settings: Mapping[str, Any], head: bool, inventory: str) -> dict[str, 
     return {**result, "archives": {str(name): each["sha256"] for name, each in dict(known).items()}}
 
 
-def secrets(settings: Mapping[str, Any], head: bool, address: str, read: Callable[[str], str]) -> dict[str, Any]:
+def reader(loader: Any, templar: Any, variables: Mapping[str, Any]) -> Read:
+    """Return a function that reads a file on the controller, also an encrypted one, and returns "" without one."""
+
+    def read(path: str) -> str:
+        try:
+            return str(lookup_loader.get("ansible.builtin.file", loader, templar).run([path], variables)[0])
+        except AnsibleError:
+            # The planner reports it with the other problems.
+            return ""
+
+    return read
+
+
+def pem(value: str, read: Read) -> str:
+    """Return the text of a certificate or key that is given as text or as a file. Any other value stays unchanged, and
+    the plan refuses it."""
+    return value if not value or "-----BEGIN" in value else read(value) or value
+
+
+def gateway_lock() -> str:
+    """Return the text of the lock of the gateway's packages."""
+    return (_ROLES / "gateway" / "files" / "gateway.lock").read_text(encoding="utf-8").rstrip()
+
+
+def secrets(settings: Mapping[str, Any], head: bool, address: str, read: Read) -> dict[str, Any]:
     """Return {key_problem, tls, secrets}: verdicts about the API key, the head's certificate and secret variables.
 
     ``settings``: also those that no result has. ``address``: the host's in the inventory.
     """
-    texts = {name: str(settings[f"gb10_api_tls_{name}"]) for name in ("certificate", "key", "ca")}
-    texts = {name: text if not text or "-----BEGIN" in text else read(text) or text for name, text in texts.items()}
+    texts = {name: pem(str(settings[f"gb10_api_tls_{name}"]), read) for name in ("certificate", "key", "ca")}
     host, port, name = (settings[f"gb10_api_{part}"] for part in ("host", "port", "name"))
     client = access.place(str(host), int(port), str(name), address, bool(texts["certificate"]))["client"]
     return {

@@ -24,9 +24,10 @@ from typing import Any
 from certificates import authority
 from clients import raw
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
-from filters import FILTERS
 from gateway import proxy
 from repository import ROOT
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.gateway import planned as planned_gateway
 
 HERE = ROOT / "tests/clients"
 PACKAGES = ROOT / ".venv-clients"
@@ -222,7 +223,7 @@ def gateway(folder: Path, origin: str, behind: Door, secured: Tls | None = None)
     models = [{"name": behind.model, "url": f"{behind.url}/v1", "cluster": "north", "ca": ca}]
     given = proxy.settings(proxy.free_port(), origins=[origin])
     keys = {"north": behind.key}
-    planned = FILTERS["gateway_plan"](models, given, keys, {"certificate": certificate, "key": key})
+    planned = planned_gateway(models, given, keys, {"certificate": certificate, "key": key})
     assert planned["report"] == ""
     with (
         proxy.started(planned, keys, folder, secured and secured.pair, behind.ca) as started,

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from clients.doors import PACKAGES, Door
-from filters import FILTERS
 from repository import load_yaml, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.report import client_settings
 
 URL, MODEL = "http://192.168.1.11:8000", "gpt-oss-120b"
 
@@ -85,7 +86,7 @@ def test_the_settings_that_no_test_runs() -> None:
 
 
 def test_the_settings_are_those_that_the_gateway_shows() -> None:
-    shown = "\n".join(FILTERS["gateway_client_settings"]([{"name": MODEL}], f"{URL}/v1")).replace("YOUR_KEY", "KEY")
+    shown = "\n".join(client_settings(f"{URL}/v1", [{"name": MODEL}])).replace("YOUR_KEY", "KEY")
     code = json.loads(section("Claude Code"))["env"]
     for name, value in code.items():
         assert f"{name}={value}" in shown

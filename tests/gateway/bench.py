@@ -190,14 +190,13 @@ def yours(url: str, key_file: Path, model: str) -> Iterator[Target]:
 
 
 def report(target: Target, python: Path) -> str:
-    from filters import FILTERS  # noqa: PLC0415
     from gateway import proxy  # noqa: PLC0415
+
+    from ansible_collections.gb10.cluster.plugins.plugin_utils.gateway import planned as planned_gateway  # noqa: PLC0415
 
     keys = {"south": target.key} if target.key else {}
     models = [{"name": target.model, "url": f"http://{target.host}:{target.port}/v1", "cluster": "south"}]
-    planned = FILTERS["gateway_plan"](
-        models, proxy.settings(port := proxy.free_port()), keys, {"certificate": "", "key": ""}
-    )
+    planned = planned_gateway(models, proxy.settings(port := proxy.free_port()), keys, {"certificate": "", "key": ""})
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         with proxy.started(planned, keys, Path(folder), own=python) as running:

@@ -7,12 +7,13 @@ from typing import Any
 
 from filters import FILTERS
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import service
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, program
 
 #: The defaults of all roles, as the module cluster_inputs returns them.
 SETTINGS = {name: argument_specs.default(option) for name, option in argument_specs.options().items()}
 SERVICES = {"gb10-ray": "ray", "gb10-vllm": "vllm", "gb10-memory-guard": "memory_guard", "gb10-watchdog": "watchdog"}
-_GATEWAY = {"variables": {"GB10_KEY_A": "x"}, "certificate": "", "settings": ""}
+_GATEWAY = {"variables": {"a": "GB10_KEY_A"}, "certificate": "", "settings": ""}
 
 
 def planned(plan: Mapping[str, Any], unit: str, **settings: Any) -> dict[str, Any]:
@@ -23,6 +24,6 @@ def planned(plan: Mapping[str, Any], unit: str, **settings: Any) -> dict[str, An
 
 def units(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return unit -> text: the services of the plan's node, and a gateway."""
-    gateway = FILTERS["gateway_service"](_GATEWAY, "/opt/gb10/gateway/x", 8080, 60, "")
+    gateway = program.service(service.service(_GATEWAY, "/opt/gb10/gateway/x", 8080, 60, ""))
     found = {unit: planned(plan, unit)["unit"]["text"] for unit in SERVICES}
     return {**found, "gb10-gateway": gateway["unit"]["text"]}

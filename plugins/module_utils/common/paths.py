@@ -58,6 +58,8 @@ PROGRAMS = {
 }
 #: The former network, and what restores it.
 NETWORK_STATE = "/var/lib/gb10-netplan"
+#: systemd's folder for the administrator's units.
+UNIT_FOLDER = "/etc/systemd/system"
 #: The files and folders that roles name.
 OF_ROLES: Mapping[str, str] = {
     "api_key": API_KEY[0],
@@ -65,6 +67,8 @@ OF_ROLES: Mapping[str, str] = {
     "certificate": CERTIFICATE,
     "gateway": GATEWAY_FOLDER,
     "gateway_environment": GATEWAY_ENVIRONMENT,
+    "gateway_home": f"/var/lib/{GATEWAY_USER}",
+    "gateway_unit": f"{UNIT_FOLDER}/{GATEWAY_UNIT}",
     "image_options": IMAGE_OPTIONS,
     "image_pins": IMAGE_PINS,
     "memory_guard_stop": MEMORY_GUARD_STOP,
@@ -76,8 +80,6 @@ OF_ROLES: Mapping[str, str] = {
     "watchdog_token": WATCHDOG_TOKEN,
     "watchdog_webhook": WATCHDOG_WEBHOOK,
 }
-#: systemd's folder for the administrator's units.
-UNIT_FOLDER = "/etc/systemd/system"
 #: The services, in start order; they stop in reverse order.
 RAY_UNIT, VLLM_UNIT = UNITS = ("gb10-ray.service", "gb10-vllm.service")
 

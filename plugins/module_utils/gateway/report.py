@@ -11,7 +11,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report as problem_report
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks
 from ansible_collections.gb10.cluster.plugins.module_utils.health.example import request
 
 _PLACEHOLDER = "YOUR_KEY"
@@ -72,22 +75,22 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def example(found: Mapping[str, Any], endpoint: str, alone: str, inventories: Sequence[str]) -> list[str]:
+def example(found: Mapping[str, Any], place: Mapping[str, str], host: str, inventories: Sequence[str]) -> list[str]:
     """Return the models that answer at the endpoint, the command that creates a key, a request, and the others as
     warnings.
 
-    ``found``: as for lines(). ``alone``: the host whose clients alone reach the endpoint, "" for others.
+    ``found``: as for lines(). ``place``: of access.place. ``host``: the gateway's name in the inventory.
     ``inventories``: the files and folders of this run.
     """
-    unanswered = found["unanswered"]
+    unanswered, endpoint = found["unanswered"], place["endpoint"]
     good = {
         model["name"]: model["kind"]
         for model in found["models"]
         if model["healthy"] and model["name"] not in unanswered
     }
     verb = "answer" if len(good) > 1 else "answers"
-    place = f"{endpoint} (the gateway{f', only on {alone}' if alone else ''})"
-    result = [f"{', '.join(good) or 'no model'} {verb} at {place}"]
+    only = f", only on {host}" if access.loopback(place["client"]) else ""
+    result = [f"{', '.join(good) or 'no model'} {verb} at {endpoint} (the gateway{only})"]
     sources = [f"-i {shlex.quote(each)}" for each in inventories]
     result += shell.folded(
         ["key: ansible-playbook playbooks/gateway_keys.yml", *sources, "-e gateway_key_create=alice"]
@@ -97,9 +100,26 @@ def example(found: Mapping[str, Any], endpoint: str, alone: str, inventories: Se
     return [*result, *(f"warning: {name} does not answer: {reason}" for name, reason in unanswered.items())]
 
 
-def client_settings(endpoint: str, models: Sequence[str]) -> list[str]:
-    """Return the settings of common clients for the gateway. ``models``: the names of models that generate text."""
-    model, base = (models or ["MODEL"])[0], endpoint.removesuffix("/v1")
+def refusal(found: Mapping[str, Any], client: str, models: Sequence[str]) -> str:
+    """Return why a new client of some models, [] for all, cannot be created; "" if it can.
+
+    ``found``: as for lines().
+    """
+    if found["problem"]:
+        return f"{found['problem']}. Expected: a running gateway. Fix: run site.yml."
+    known = list(dict.fromkeys(str(model["name"]) for model in found["models"]))
+    problems = checks.of_client(client, models, known)
+    return problem_report(problems) if problems else ""
+
+
+def client_settings(endpoint: str, entries: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the settings of common clients for the gateway, with a placeholder for the key.
+
+    ``entries``: the models as for lines(). Only those that generate text count.
+    """
+    generating = (str(entry["name"]) for entry in entries if entry.get("kind", "generate") == "generate")
+    models = list(dict.fromkeys(generating)) or ["MODEL"]
+    model, base = models[0], endpoint.removesuffix("/v1")
     return [
         "OpenAI's libraries:",
         f"  export OPENAI_BASE_URL={endpoint} OPENAI_API_KEY={_PLACEHOLDER}",
@@ -109,7 +129,7 @@ def client_settings(endpoint: str, models: Sequence[str]) -> list[str]:
         "OpenCode, in opencode.json:",
         '  {"provider": {"gb10": {"npm": "@ai-sdk/openai-compatible",',
         f'    "options": {{"baseURL": "{endpoint}", "apiKey": "{_PLACEHOLDER}"}},',
-        f'    "models": {{{", ".join(f"{chr(34)}{name}{chr(34)}: {{}}" for name in (models or ["MODEL"]))}}}}}}}}}',
+        f'    "models": {{{", ".join(f"{chr(34)}{name}{chr(34)}: {{}}" for name in models)}}}}}}}}}',
         "Open WebUI:",
         f"  OPENAI_API_BASE_URL={endpoint} OPENAI_API_KEY={_PLACEHOLDER}",
     ]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from certificates import authority
-from filters import FILTERS
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks, plan, report
+from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
 
 CA = authority()
 MODELS = [
@@ -26,11 +26,13 @@ PLACE: dict[str, Any] = {
 SETTINGS = PLACE | {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
 KEY = "secret-key-0123456789"
 PLAIN = {"certificate": "", "key": ""}
+#: A result of the module gateway_info.
+FOUND = {"problem": "", "models": MODELS}
 
 
 def planned(models: Any = None, keys: Any = None, tls: Any = None, **settings: Any) -> dict[str, Any]:
     keys = {"north": KEY} if keys is None else keys
-    result: dict[str, Any] = FILTERS["gateway_plan"](
+    result: dict[str, Any] = gateway.planned(
         MODELS if models is None else models, SETTINGS | settings, keys, tls or PLAIN
     )
     assert KEY not in str(result)
@@ -172,9 +174,14 @@ def test_all_problems_come_at_once() -> None:
 
 @pytest.mark.parametrize("name", ["", "Alice", "operator", "../x", "a" * 64, "-a", "a b"])
 def test_a_clients_name_is_a_file_name(name: str) -> None:
-    assert "gateway_key_create: " in FILTERS["gateway_client_problems"](name, [], MODELS)
+    assert "gateway_key_create: " in report.refusal(FOUND, name, [])
 
 
 def test_a_clients_models_are_the_gateways() -> None:
-    assert FILTERS["gateway_client_problems"]("alice", ["small"], MODELS) == ""
-    assert "gateway_key_models[1]: 'none'" in FILTERS["gateway_client_problems"]("alice", ["small", "none"], MODELS)
+    assert report.refusal(FOUND, "alice", ["small"]) == ""
+    assert "gateway_key_models[1]: 'none'" in report.refusal(FOUND, "alice", ["small", "none"])
+
+
+def test_a_gateway_without_an_answer_gets_no_client() -> None:
+    found = report.refusal({"problem": "refused", "models": []}, "alice", [])
+    assert found == "refused. Expected: a running gateway. Fix: run site.yml."

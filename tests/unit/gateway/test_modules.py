@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import grp
 import json
 import os
@@ -11,17 +12,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
-from filters import FILTERS
-from repository import ROOT, load_yaml, read
+from certificates import authority
+from repository import ROOT
 from run_module import run_module
+from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, report, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 GROUP = grp.getgrgid(os.getegid()).gr_name
 MODELS = [
@@ -136,7 +139,7 @@ def test_the_state_of_the_gateway(tmp_path: Path) -> None:
     assert asked == ["/gb10/report", "/v1/completions"], "only the healthy model gets a request"
     (client,) = found["clients"]
     assert (client["name"], client["last"], client["usage"]) == ("alice", 1795464567, [{"model": "big", **COUNT}])
-    lines = FILTERS["gateway_lines"](found, "http://x:4000/v1")
+    lines = report.lines(found, "http://x:4000/v1")
     assert lines[0] == "Gateway http://x:4000/v1: 1 of 2 model servers healthy, 1 client"
     assert lines[3].split() == ["small", "s", "generate", "refused"]
     assert lines[-2:] == [
@@ -155,10 +158,10 @@ def test_a_client_without_use_and_one_with_some_models() -> None:
         "models": [],
         "usage": [{"model": "gpt-oss-120b", **count}],
     }
-    lines = FILTERS["gateway_lines"]({**FOUND, "clients": [busy]}, "http://x:4000/v1")
+    lines = report.lines({**FOUND, "clients": [busy]}, "http://x:4000/v1")
     # The module show indents them by two.
     assert max(map(len, lines[-2:])) <= 77
-    lines = FILTERS["gateway_lines"]({**FOUND, "clients": [new]}, "http://x:4000/v1")
+    lines = report.lines({**FOUND, "clients": [new]}, "http://x:4000/v1")
     assert lines[-2].split("  ")[-1] == "0" and "never, key of 2026-11-23" in lines[-2]
     assert lines[-1] == "bob may use only big"
 
@@ -169,7 +172,7 @@ LOOPBACK = {"endpoint": "http://127.0.0.1:4000/v1", "client": "127.0.0.1"}
 
 def test_the_end_of_a_run_has_the_gateways_models_the_command_for_a_key_and_a_request() -> None:
     place = {"endpoint": "https://llm.example.com:4000/v1", "client": "llm.example.com"}
-    assert FILTERS["gateway_example"](FOUND, place, "spark1", ["inventories/my models"]) == [
+    assert report.example(FOUND, place, "spark1", ["inventories/my models"]) == [
         "big answers at https://llm.example.com:4000/v1 (the gateway)",
         "key: ansible-playbook playbooks/gateway_keys.yml \\",
         "  -i 'inventories/my models' -e gateway_key_create=alice",
@@ -182,7 +185,7 @@ def test_the_end_of_a_run_has_the_gateways_models_the_command_for_a_key_and_a_re
 
 def test_a_gateway_on_loopback_is_for_its_host_alone() -> None:
     models = [{**model, "healthy": True, "kind": "embed"} for model in MODELS]
-    lines = FILTERS["gateway_example"]({**FOUND, "models": models}, LOOPBACK, "spark1", ["inventories/mine"])
+    lines = report.example({**FOUND, "models": models}, LOOPBACK, "spark1", ["inventories/mine"])
     assert lines[0] == "big, small answer at http://127.0.0.1:4000/v1 (the gateway, only on spark1)"
     assert lines[3:] == [
         "curl http://127.0.0.1:4000/v1/embeddings \\",
@@ -192,9 +195,7 @@ def test_a_gateway_on_loopback_is_for_its_host_alone() -> None:
 
 
 def test_a_model_that_did_not_answer_is_no_example() -> None:
-    lines = FILTERS["gateway_example"](
-        {**FOUND, "unanswered": {"big": "HTTP 500"}}, LOOPBACK, "spark1", ["inventories/mine"]
-    )
+    lines = report.example({**FOUND, "unanswered": {"big": "HTTP 500"}}, LOOPBACK, "spark1", ["inventories/mine"])
     assert lines[0] == "no model answers at http://127.0.0.1:4000/v1 (the gateway, only on spark1)"
     assert lines[-2:] == ["warning: s/small: refused", "warning: big does not answer: HTTP 500"]
     assert not any(line.startswith("curl") for line in lines)
@@ -230,7 +231,7 @@ def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
 
 def test_the_settings_of_clients_have_no_key() -> None:
     models = [{"name": "big"}, {"name": "vector", "kind": "embed"}]
-    text = "\n".join(FILTERS["gateway_client_settings"](models, "https://llm:4000/v1"))
+    text = "\n".join(report.client_settings("https://llm:4000/v1", models))
     assert "OPENAI_BASE_URL=https://llm:4000/v1 OPENAI_API_KEY=YOUR_KEY" in text
     assert "ANTHROPIC_BASE_URL=https://llm:4000 ANTHROPIC_AUTH_TOKEN=YOUR_KEY" in text
     assert "ANTHROPIC_MODEL=big" in text and "vector" not in text
@@ -271,9 +272,86 @@ def test_the_program_connects_to_its_models_only() -> None:
 
 
 def test_the_role_writes_where_the_core_reads() -> None:
-    variables = load_yaml(read("roles/gateway/vars/main.yml"))
-    assert [variables[f"_gateway_{name}"] for name in ("unit", "user")] == [paths.GATEWAY_UNIT, paths.GATEWAY_USER]
+    names = [PurePosixPath(paths.OF_ROLES[f"gateway_{name}"]).name for name in ("unit", "home")]
+    assert names == [paths.GATEWAY_UNIT, paths.GATEWAY_USER]
     folder = paths.GATEWAY_FOLDER
     places = {schema.SETTINGS: "settings.json", schema.CLIENTS: "clients.json"}
     places |= {schema.CERTIFICATE: "tls.crt", schema.OPERATOR_KEY: "operator.key"}
     assert {path: f"{folder}/{name}" for path, name in places.items()} == {path: path for path in places}
+
+
+CLUSTER_KEY, MODEL_KEY = "cluster-key-0123456789", "model-key-01234567890"
+#: The tasks of the role that read no host, with the results of those that do.
+PLAY = """
+- hosts: gateway
+  gather_facts: false
+  tasks:
+    - gb10.cluster.gateway_plan:
+      register: planned
+    - ansible.builtin.copy:
+        content: "{{ planned | to_json }}"
+        dest: "{{ result }}"
+        mode: "0600"
+"""
+
+
+def run_plan(folder: Path, **variables: Any) -> tuple[str, dict[str, Any]]:
+    """Plan a gateway for the cluster of spark1 and for one elsewhere. Return the output and the result, {} without."""
+    defaults = argument_specs.read("gateway")["main"]["options"]
+    given = {name: option.get("default") for name, option in defaults.items()}
+    given |= {
+        "gateway_install_dir": "/opt/gb10",
+        "gateway_clusters": {"first": "spark1"},
+        "ansible_connection": "local",
+    }
+    given["gateway_models"] = [{"name": "small", "url": "http://10.0.0.6:8000/v1", "cluster": "south"}]
+    given["gateway_model_keys"] = {"south": MODEL_KEY}
+    item = {"key": "first", "value": "spark1"}
+    given["__gateway_cluster_keys"] = {
+        "results": [{"item": item, "content": base64.b64encode(f"{CLUSTER_KEY}\n".encode()).decode()}]
+    }
+    given["__gateway_cluster_cas"] = {"results": [{"item": item, "skipped": True}]}
+    hosts = {"spark1": {"gb10_plan": fact({"api_host": "0.0.0.0"})}, "box": {**given, **variables}}
+    groups = {"gateway": {"hosts": {"box": {}}}}
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "children": groups}}), encoding="utf-8")
+    (folder / "play.yml").write_text(PLAY, encoding="utf-8")
+    program = Path(sys.executable).with_name("ansible-playbook")
+    words = ["-vvv", "-i", folder / "hosts.json", "-e", f"result={folder}/result.json"]
+    interpreter = ["-e", f"ansible_python_interpreter={sys.executable}"]
+    done = subprocess.run(
+        [program, folder / "play.yml", *words, *interpreter], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    result = folder / "result.json"
+    return done.stdout + done.stderr, json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+
+
+def test_the_plan_reads_clusters_and_certificate_and_returns_no_secret(tmp_path: Path) -> None:
+    pair = authority().issue("llm.example.com")
+    (tmp_path / "key.pem").write_text(pair.key_text, encoding="ascii")
+    output, found = run_plan(
+        tmp_path,
+        gateway_host="0.0.0.0",
+        gateway_port="8443",
+        gateway_name="{{ 'llm' }}.example.com",
+        gateway_tls_certificate=pair.text,
+        gateway_tls_key=str(tmp_path / "key.pem"),
+    )
+    settings = json.loads(found["settings"])
+    served = settings["models"][0]["name"]
+    assert (found["ids"], found["certificate"]) == ([f"first/{served}", "south/small"], f"{pair.text.strip()}\n")
+    assert found["variables"] == {"south": "GB10_GATEWAY_KEY_SOUTH", "first": "GB10_GATEWAY_KEY_FIRST"}
+    assert (settings["port"], [model["ca"] for model in settings["models"]]) == (8443, ["", ""])
+    lock = ROOT / "roles/gateway/files/gateway.lock"
+    assert found["environment"].startswith("/opt/gb10/gateway/") and found["lock"] == lock.read_text().rstrip()
+    secrets = [CLUSTER_KEY, MODEL_KEY, *pair.key_text.splitlines()[1:-1]]
+    assert not [secret for secret in secrets if secret in output or secret in json.dumps(found)]
+
+
+def test_the_plan_fails_with_every_problem(tmp_path: Path) -> None:
+    output, found = run_plan(
+        tmp_path, gateway_port="x", gateway_tls_certificate="/none.pem", gateway_tls_key="/none.key"
+    )
+    assert found == {}
+    for text in ("problems found; nothing was changed.", "gateway_port: 0", "gateway_tls_certificate: "):
+        assert text in output
+    assert CLUSTER_KEY not in output and MODEL_KEY not in output

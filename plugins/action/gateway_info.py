@@ -1,0 +1,42 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action of the module gateway_info: the gateway's place, and what people read about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import report
+from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+
+
+class ActionModule(gateway.GatewayDecision):
+    """Adds texts to the module's result."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the module's result and {lines, example, client_settings, refusal}."""
+        super().run(tmp, task_vars)
+        variables = task_vars or {}
+        arguments = plain_data(self._task.args)
+        client, models = str(arguments.get("new_client", "")), arguments.get("new_client_models", [])
+        place = self.place(variables)
+        given = {"url": place["url"], "server_name": place["server_name"], **arguments}
+        found: dict[str, Any] = self._execute_module(module_args=given, task_vars=variables)
+        if found.get("failed"):
+            return found
+        return {
+            **found,
+            "lines": report.lines(found, place["endpoint"]),
+            "example": report.example(found, place, str(variables["inventory_hostname"]), self._inventories(variables)),
+            "client_settings": report.client_settings(place["endpoint"], found["models"]),
+            "refusal": report.refusal(found, client, models) if client else "",
+        }
+
+    def _inventories(self, variables: Mapping[str, Any]) -> list[str]:
+        """Return the files and folders of this run's inventory."""
+        return [os.path.relpath(str(each)) for each in variables.get("ansible_inventory_sources") or ()]

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action plugin of gateway_plan, which documents it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway, sources
+
+
+class ActionModule(gateway.GatewayDecision):
+    """Checks the variables of the role gateway on the controller."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {lock, environment, ids, settings, certificate, variables, notes}, or a failure with every problem.
+
+        No result has a key.
+        """
+        super().run(tmp, task_vars)
+        variables = task_vars or {}
+        self.arguments()
+        try:
+            models = self.models(variables)
+        except ProblemsError as error:
+            return {"failed": True, "msg": str(error)}
+        found = gateway.planned(models, self.settings(variables), self.keys(variables), self.tls(variables))
+        if found["report"]:
+            return {"failed": True, "msg": found["report"]}
+        lock = sources.gateway_lock()
+        folder = f"{self.setting(variables, 'install_dir')}/gateway"
+        return {
+            "changed": False,
+            "lock": lock,
+            "environment": f"{folder}/{hashlib.sha256(lock.encode()).hexdigest()[:12]}",
+            "ids": [f"{model['cluster']}/{model['name']}" for model in models],
+            **{name: found[name] for name in ("settings", "certificate", "variables")},
+            "notes": [f"warning: {warning}" for warning in found["warnings"]],
+            "_ansible_verbose_override": True,
+        }

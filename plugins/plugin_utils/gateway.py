@@ -1,0 +1,96 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The inputs of the gateway's actions: the variables of the role gateway, and what its tasks read from the heads."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import plan, schema
+from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, sources
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
+
+#: The registered results of slurp, each with a head as value of its item.
+_KEYS, _CAS = "__gateway_cluster_keys", "__gateway_cluster_cas"
+
+
+class GatewayDecision(Decision):
+    """A base for actions that the role gateway calls. Its variables are inputs, so that no task lists them."""
+
+    def setting(self, variables: Mapping[str, Any], name: str) -> Any:
+        """Return the value of gateway_<name>."""
+        return plain_data(self._templar.template(variables[f"gateway_{name}"]))
+
+    def number(self, variables: Mapping[str, Any], name: str) -> int:
+        """Return a number. What is none counts as 0, which the plan refuses."""
+        try:
+            return int(self.setting(variables, name))
+        except (TypeError, ValueError):
+            return 0
+
+    def address(self, variables: Mapping[str, Any]) -> str:
+        """Return the host's address in the inventory."""
+        return str(self._templar.template(variables.get("ansible_host", variables["inventory_hostname"])))
+
+    def place(self, variables: Mapping[str, Any]) -> dict[str, str]:
+        """Return {url, server_name, endpoint, client} as access.place."""
+        host, name = (str(self.setting(variables, part)) for part in ("host", "name"))
+        secured = bool(self.setting(variables, "tls_certificate"))
+        return access.place(host, self.number(variables, "port"), name, self.address(variables), secured)
+
+    def settings(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the fields of schema.Settings that are variables of the role or the host's address."""
+        return {
+            **{name: self.setting(variables, name) for name in ("host", "name", "fallbacks", "origins")},
+            **{name: self.number(variables, name) for name in ("port", "silence_timeout", "health_interval")},
+            "allow_plain_http": boolean(self.setting(variables, "allow_plain_http"), strict=False),
+            "address": self.address(variables),
+        }
+
+    def tls(self, variables: Mapping[str, Any]) -> dict[str, str]:
+        """Return the texts {certificate, key} of gateway_tls_certificate and gateway_tls_key."""
+        read = sources.reader(self._loader, self._templar, variables)
+        values = {name: str(self.setting(variables, f"tls_{name}")) for name in ("certificate", "key")}
+        return {name: sources.pem(value, read) for name, value in values.items()}
+
+    def models(self, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """Return the models of the clusters of the inventory, then those of gateway_models. Raises ProblemsError."""
+        heads: dict[str, str] = self.setting(variables, "clusters")
+        facts = self.of_nodes(variables, heads.values(), "gb10_plan", {})
+        plans = {head: typed_plan(self._templar.template(fact)) for head, fact in facts.items()}
+        cas = {result["item"]["value"]: content for result, content in self._contents(variables, _CAS)}
+        own: list[dict[str, Any]] = self.setting(variables, "models")
+        return [*plan.of_clusters(heads, plans, cas, str(variables["inventory_hostname"])), *own]
+
+    def keys(self, variables: Mapping[str, Any]) -> dict[str, str]:
+        """Return the API key of each cluster. No result may have one."""
+        found = {result["item"]["key"]: content.strip() for result, content in self._contents(variables, _KEYS)}
+        return {**self.setting(variables, "model_keys"), **found}
+
+    def _contents(self, variables: Mapping[str, Any], name: str) -> list[tuple[Mapping[str, Any], str]]:
+        """Return the results that read a file, each with its text. Without a cluster, no task registers any."""
+        if not self.setting(variables, "clusters"):
+            return []
+        results = plain_data(self._templar.template(variables[name]))["results"]
+        return [(each, base64.b64decode(each["content"]).decode()) for each in results if "content" in each]
+
+
+def planned(
+    models: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], keys: Mapping[str, str], tls: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the gateway's files and place, or a report of all problems, as plan.plan. No result has a key.
+
+    ``models``: entries of gateway_models. ``tls``: the texts {certificate, key}.
+    """
+    client = access.place(settings["host"], settings["port"], settings["name"], settings["address"], True)["client"]
+    facts = certificate.verdict({**tls, "ca": ""}, client)
+    given = schema.Settings(models=plan.models_of(models), keyed=list(keys), tls=bool(facts), **settings)
+    return plan.plan(given, keys, facts, tls["certificate"])
