@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
@@ -45,11 +45,11 @@ class Decision(ActionBase):
     def read(self, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, str]:
         """Return a module's result and "", or {} and the reason why it could not be read.
 
-        An unreachable node stays in the play, as with ignore_unreachable.
+        A node stays in the play that is unreachable, as with ignore_unreachable, or whose sudo asks for a password.
         """
         try:
             result = self._execute_module(module_name=module, module_args=dict(arguments), task_vars=dict(variables))
-        except AnsibleConnectionFailure as error:
+        except AnsibleError as error:
             return {}, str(error) or "no answer"
         if not result.get("failed"):
             return result, ""
