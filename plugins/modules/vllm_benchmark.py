@@ -16,8 +16,8 @@ description:
   - Fails if the client fails, or if a value of its result is missing or impossible. A failed request is a result.
 options:
   command:
-    description: The command line for root. Its standard output is the result of C(vllm bench serve), its last
-      characters on standard error are the reason of a failure.
+    description: The command line for root, from M(gb10.cluster.benchmark_runs). Its standard output is the result of
+      C(vllm bench serve), its last characters on standard error are the reason of a failure.
     type: list
     elements: str
     required: true
@@ -49,7 +49,7 @@ attributes:
     support: none
     description: Changes nothing.
 seealso:
-  - module: gb10.cluster.vllm_smoke_test
+  - module: gb10.cluster.benchmark_runs
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -60,11 +60,11 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Measure the served model with one request at a time
   gb10.cluster.vllm_benchmark:
-    command: "{{ (gb10_plan | gb10.cluster.benchmark_plan(settings)).runs[0].command }}"
-    concurrency: 1
-    input_tokens: 1024
-    output_tokens: 256
-    requests: 6
+    command: "{{ chosen.runs[0].command }}"
+    concurrency: "{{ chosen.runs[0].concurrency }}"
+    input_tokens: "{{ chosen.runs[0].input_tokens }}"
+    output_tokens: "{{ chosen.runs[0].output_tokens }}"
+    requests: "{{ chosen.runs[0].requests }}"
     url: http://127.0.0.1:8000
   become: true
 """

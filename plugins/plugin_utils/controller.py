@@ -27,6 +27,10 @@ class Files:
         (found,) = self._lookup.run([path], self._variables)
         return str(found)
 
+    def named(self, folder: str, pattern: str) -> list[str]:
+        """Return the paths of the files in a folder whose names match, sorted; [] without a folder."""
+        return sorted(str(path) for path in Path(folder).glob(pattern) if path.is_file())
+
     def texts(self, paths: list[str]) -> dict[str, str]:
         """Return the text of each existing file by its path."""
         found = {path: self.text(path) for path in paths}

@@ -54,6 +54,35 @@ def candidate(plan: Plan | None, name: str, settings: Settings, problem: str = "
     return {"name": name, "model": plan.model, "key": key, "minutes": round(spent / 60), "problem": ""}
 
 
+def stored(known: Mapping[str, str], copies: Sequence[str]) -> list[str]:
+    """Return the models with a complete copy. ``known``: from folders(). ``copies``: the folders of complete copies."""
+    return [name for name, folder in known.items() if folder in copies]
+
+
+def problem(failures: Mapping[str, Mapping[str, Any]], part: str) -> str:
+    """Return why a part of the run failed, "" if it did not. ``failures``: the last {part, reason} of each node."""
+    ours = [str(each.get("reason") or "") for each in failures.values() if each.get("part") == part]
+    return "; ".join(dict.fromkeys(filter(None, ours))) or ("no reason given" if ours else "")
+
+
+def refusal(candidates: Sequence[Mapping[str, Any]], chosen: bool) -> str:
+    """Return why nothing can be measured, "" if it can. ``chosen``: whether the user named the models."""
+    refused = [each for each in candidates if each["problem"]]
+    if refused and chosen:
+        return "\n".join(f"{each['name']}: {each['problem']}" for each in refused)
+    if len(refused) < len(candidates):
+        return ""
+    return (
+        "No model to measure. Expected: benchmark_all_models, or a complete copy of a model that this cluster can "
+        "serve. Fix: set benchmark_all_models."
+    )
+
+
+def left_out(candidates: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each model that has no plan."""
+    return [f"{each['name']}: left out, because the planner refuses it" for each in candidates if each["problem"]]
+
+
 def begin(candidates: Sequence[Mapping[str, Any]], text: str, restart: bool, date: str) -> dict[str, Any]:
     """Return the record at the begin of a run: {format, date, finished, rows}, with the results of an interrupted run.
 

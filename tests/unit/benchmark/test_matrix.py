@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from filters import FILTERS
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, matrix
@@ -144,14 +143,24 @@ def test_the_table() -> None:
     assert matrix.lines(begun()) == ["no result"]
 
 
-def test_the_filters_return_the_matrix() -> None:
-    settings = vars(QUICK)
-    one, two = (FILTERS["benchmark_candidate"](plan(f"/srv/models/{name}"), name, settings) for name in "ab")
-    begin = FILTERS["benchmark_begin"]([one, two], "", False, DATE, "served")
-    record = FILTERS["benchmark_added"](begin["record"], one, result(), "a.json", "")
-    assert begin["due"] == [one, two]
-    assert FILTERS["benchmark_table"](record) == matrix.lines(record)
-    assert FILTERS["benchmark_folders"]({}, "/opt/gb10") == matrix.folders({}, "/opt/gb10")
+def test_the_reasons_of_a_part_are_those_of_its_last_failures() -> None:
+    failures = {
+        "spark1": {"part": "a", "reason": "no memory"},
+        "spark2": {"part": "b", "reason": "other"},
+        "spark3": {"part": "a", "reason": "no memory"},
+        "spark4": {},
+    }
+    assert matrix.problem(failures, "a") == "no memory" and matrix.problem(failures, "c") == ""
+    assert matrix.problem({"spark1": {"part": "a", "reason": ""}}, "a") == "no reason given"
+
+
+def test_models_without_a_plan_are_refused_or_left_out() -> None:
+    refused = candidate("b", "it does not fit")
+    assert matrix.refusal([candidate(), refused], chosen=True) == "b: it does not fit"
+    assert matrix.refusal([candidate(), refused], chosen=False) == matrix.refusal([candidate()], chosen=True) == ""
+    assert matrix.refusal([refused], chosen=False).startswith("No model to measure.")
+    assert matrix.left_out([candidate(), refused]) == ["b: left out, because the planner refuses it"]
+    assert matrix.stored({"a": "/x/a", "b": "/x/b"}, ["/x/b", "/y"]) == ["b"]
 
 
 def drawn(folder: Path, record: dict[str, Any]) -> str:

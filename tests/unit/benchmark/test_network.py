@@ -42,7 +42,7 @@ def measured() -> str:
 
 
 def test_figures_and_lines() -> None:
-    found = FILTERS["benchmark_network"]([RTT, SILENT], measured())
+    found = network.figures([RTT, SILENT], measured())
     gbps = {"together": {"all_reduce": 22.25, "all_gather": 21.0}, "rocep1s0f1": {"all_reduce": 11.5}}
     assert found == {
         "rtts": [RTT, SILENT],

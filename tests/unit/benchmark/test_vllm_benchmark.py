@@ -302,8 +302,3 @@ def test_a_busy_server_can_be_measured(tmp_path: Path, vllm: Server) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(output_tokens=256))
     vllm.running = 2.0
     role(tmp_path, vllm.url, "-e", "benchmark_model_busy_ok=true").assert_ok()
-
-
-def test_the_role_names_the_unit_and_the_key_of_the_core() -> None:
-    variables = yaml.safe_load((ROOT / "roles/benchmark_model/vars/main.yml").read_text(encoding="utf-8"))
-    assert variables["_benchmark_model_unit"] == f"{plans.UNIT}.service"

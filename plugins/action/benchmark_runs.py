@@ -1,0 +1,59 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action plugin of benchmark_runs, which documents it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import checks
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+
+class ActionModule(Decision):
+    """Chooses the runs on the controller. Only the state of the benchmark's unit comes from the node."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {date, seed, runs, lines}, or a failure with the reason not to measure."""
+        super().run(tmp, task_vars)
+        variables = task_vars or {}
+        arguments = self.arguments(
+            mode={"type": "str", "choices": list(plans.MODES), "required": True},
+            concurrencies={"type": "list", "elements": "int", "required": True},
+            input_tokens={"type": "list", "elements": "int", "required": True},
+            output_tokens={"type": "int", "required": True},
+            timeout={"type": "int", "required": True},
+            busy_ok={"type": "bool", "default": False},
+            api={"type": "dict", "required": True},
+        )
+        api, busy_ok = arguments.pop("api"), arguments.pop("busy_ok")
+        unit = self._execute_module(
+            module_name="gb10.cluster.systemd_unit_info",
+            module_args={"name": f"{plans.UNIT}.service"},
+            task_vars=task_vars,
+        )
+        if "service" not in unit:
+            failure: dict[str, Any] = unit
+            return failure
+        plan = self.plan(variables)
+        if reason := checks.refusal(plan, api, unit["service"]["pid"] is not None, busy_ok):
+            return {"failed": True, "msg": reason}
+        # Once, because equal prompts of an earlier benchmark would come from the prefix cache.
+        now = datetime.now(UTC)
+        settings = plans.Settings(**arguments, seed=int(now.timestamp()), context=api.get("context") or 0)
+        if problems := plans.problems(plan, settings):
+            return {"failed": True, "msg": "\n".join(map(str, problems))}
+        runs = plans.runs(plan, settings)
+        return {
+            "changed": False,
+            "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "seed": settings.seed,
+            "runs": [{**vars(run), "name": run.name, "command": plans.command(plan, run, settings)} for run in runs],
+            "lines": plans.lines(plan, runs),
+            # The commands are longer than all other output of a run with -v.
+            "_ansible_verbose_override": True,
+        }
