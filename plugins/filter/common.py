@@ -2,22 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: systemd units, programs on nodes, and secret variables."""
+"""Filters: files of this collection on nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-
-
-def program_file(name: str) -> dict[str, str]:
-    """Return {path, program}: the entry of root_files that installs a packed program.
-
-    Raises KeyError for an unknown name.
-    """
-    from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-
-    return paths.program_file(name)
 
 
 def node_path(name: str) -> str:
@@ -37,5 +27,4 @@ class FilterModule:
         """Return name -> function."""
         return {
             "node_path": node_path,
-            "program_file": program_file,
         }

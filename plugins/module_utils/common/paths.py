@@ -56,10 +56,22 @@ PROGRAMS = {
     "model": "model_store/io_copy",
     "watchdog": "watchdog/io_watch",
 }
+#: The status of a model's copy in memory, in a folder that each run removes at its end.
+MODEL_STATUS = "/run/gb10-model/status.json"
 #: The former network, and what restores it.
 NETWORK_STATE = "/var/lib/gb10-netplan"
 #: systemd's folder for the administrator's units.
 UNIT_FOLDER = "/etc/systemd/system"
+
+
+def program(name: str) -> str:
+    """Return the file of a packed program.
+
+    It has the path of its former folder, which units in records of launches name.
+    """
+    return f"{PROGRAM_FOLDER}/gb10-{name}"
+
+
 #: The files and folders that roles name.
 OF_ROLES: Mapping[str, str] = {
     "api_key": API_KEY[0],
@@ -68,10 +80,12 @@ OF_ROLES: Mapping[str, str] = {
     "gateway": GATEWAY_FOLDER,
     "gateway_environment": GATEWAY_ENVIRONMENT,
     "gateway_home": f"/var/lib/{GATEWAY_USER}",
+    "gateway_program": program("gateway"),
     "gateway_unit": f"{UNIT_FOLDER}/{GATEWAY_UNIT}",
     "image_options": IMAGE_OPTIONS,
     "image_pins": IMAGE_PINS,
     "memory_guard_stop": MEMORY_GUARD_STOP,
+    "model_status": MODEL_STATUS,
     "network_state": NETWORK_STATE,
     "overrides": OVERRIDES,
     "ray_token": RAY_TOKEN,
@@ -82,14 +96,6 @@ OF_ROLES: Mapping[str, str] = {
 }
 #: The services, in start order; they stop in reverse order.
 RAY_UNIT, VLLM_UNIT = UNITS = ("gb10-ray.service", "gb10-vllm.service")
-
-
-def program(name: str) -> str:
-    """Return the file of a packed program.
-
-    It has the path of its former folder, which units in records of launches name.
-    """
-    return f"{PROGRAM_FOLDER}/gb10-{name}"
 
 
 def program_file(name: str) -> dict[str, str]:

@@ -11,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from filters import FILTERS
 from packed import install, packed
 from repository import ROOT
 
@@ -157,6 +156,6 @@ def test_a_program_has_the_collections_files_unchanged(name: str) -> None:
 
 
 def test_a_role_installs_a_program_by_its_name() -> None:
-    assert FILTERS["program_file"]("gates") == {"path": "/usr/local/lib/gb10-gates", "program": "launch/io_gates"}
+    assert paths.program_file("gates") == {"path": "/usr/local/lib/gb10-gates", "program": "launch/io_gates"}
     with pytest.raises(KeyError):
-        FILTERS["program_file"]("gate")
+        paths.program_file("gate")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from cluster_nodes import cluster_plan, spark
-from filters import FILTERS
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
 from run_module import program, run_module
 from typed_plans import fact, typed_node
 
-from ansible_collections.gb10.cluster.plugins.action import model_store_wait
+from ansible_collections.gb10.cluster.plugins.action import model_store_plan, model_store_wait
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
@@ -26,7 +26,6 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
 
 GB = 10**9
 HASH = "a" * 64
-PLAN_FILTER = FILTERS["model_store_plan"]
 
 
 def file(path: str, size: int = 10, sha256: str = HASH) -> dict[str, Any]:
@@ -267,30 +266,62 @@ BIG = manifest(file("a", 60 * GB))
 STORE = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "source": ""}
 
 
-def judged(
-    found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False
+def decided(
+    monkeypatch: pytest.MonkeyPatch, plan: Mapping[str, Any], hosts: Mapping[str, Any], **changes: Any
 ) -> dict[str, Any]:
-    plan = fact(
-        {
-            "store": {**STORE, "source": source},
-            "nodes": [{"name": name, "address": name, "rails": []} for name in found],
-        }
-    )
-    answer: dict[str, Any] = PLAN_FILTER(plan, plan["store"], found, listing or {}, 10 * GB, verify)
+    """Return the result of the action model_store_plan on the plan's node."""
+    monkeypatch.setattr(model_store_plan.Decision, "run", lambda *_arguments: {})
+    action = object.__new__(model_store_plan.ActionModule)
+    arguments = {
+        "model": plan["store"],
+        "stored": "stored",
+        "verify": False,
+        "min_free_bytes": 10 * GB,
+        "max_connections": 4,
+        "port": 8472,
+        "timeout": 43200,
+        "exclude": ["*.gguf", "original/*"],
+        "env": {"HTTPS_PROXY": "http://proxy", "HF_HUB_DISABLE_TELEMETRY": False},
+        "token": False,
+        **changes,
+    }
+    action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
+    answer: dict[str, Any] = action.run(None, {"gb10_plan": plan, "hostvars": hosts})
     return answer
 
 
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Decide for nodes with these stored files, by name, and the head's listing."""
+
+    def judge(
+        found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False
+    ) -> dict[str, Any]:
+        plan = fact(
+            {
+                "store": {**STORE, "source": source},
+                "nodes": [{"name": name, "address": name, "rails": []} for name in found],
+            }
+        )
+        listed = {"listed": {"stdout": json.dumps(listing)}}
+        hosts = {name: {"stored": each, **listed} for name, each in found.items()}
+        return decided(monkeypatch, plan, hosts, listed="listed" if listing else "", verify=verify)
+
+    return judge
+
+
+Judge = Callable[..., dict[str, Any]]
 LISTING = {**manifest(file("a", 60 * GB, "")), "problem": None}
 
 
-def test_room_on_every_node_is_judged_at_once() -> None:
+def test_room_on_every_node_is_judged_at_once(judged: Judge) -> None:
     answer = judged({"spark1": info(60 * GB), "spark2": info(), "spark3": info(3 * GB)}, LISTING)
-    assert len(answer["problems"]) == 2
+    assert answer["report"].count(" GB free, and ") == 2
     assert (
         "spark1 has 60.0 GB free, and 60.0 GB of 60.0 are missing. Expected: 70.0 GB free, so that 10.0 GB remain"
         in answer["report"]
     )
-    assert answer["problems"][1].startswith("nodes[2]./opt/gb10/models/m: spark3 has 3.0 GB free")
+    assert "nodes[2]./opt/gb10/models/m: spark3 has 3.0 GB free" in answer["report"]
 
 
 @pytest.mark.parametrize(
@@ -305,17 +336,20 @@ def test_room_on_every_node_is_judged_at_once() -> None:
         ),
     ],
 )
-def test_where_there_is_room(found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str) -> None:
-    assert judged(found, listing, source)["problems"] == []
+def test_where_there_is_room(
+    judged: Judge, found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str
+) -> None:
+    assert judged(found, listing, source)["report"] == ""
 
 
-def test_the_problem_of_a_listing_is_the_only_one() -> None:
+def test_the_problem_of_a_listing_is_the_only_one(judged: Judge) -> None:
     problem = {"path": "model_store_hub_token", "found": "gated", "expected": "a token", "fix": "give one"}
     answer = judged({"spark1": info(0), "spark2": info(0)}, {**LISTING, "files": [], "problem": problem})
-    assert answer["problems"] == ["model_store_hub_token: gated. Expected: a token. Fix: give one."]
+    assert "model_store_hub_token: gated. Expected: a token. Fix: give one." in answer["report"]
+    assert answer["report"].count("Expected:") == 1
 
 
-def test_a_listing_of_strangers_is_not_believed() -> None:
+def test_a_listing_of_strangers_is_not_believed(judged: Judge) -> None:
     assert (
         "'../a' is not a valid relative path"
         in judged({"spark1": info()}, {**LISTING, "files": [file("../a")]})["report"]
@@ -332,8 +366,105 @@ def test_a_listing_of_strangers_is_not_believed() -> None:
         ({**info(known=BIG), "complete": False}, False, ["spark2"]),
     ],
 )
-def test_who_receives(second: dict[str, Any], verify: bool, receivers: list[str]) -> None:
-    assert judged({"spark1": info(known=BIG), "spark2": second}, None, verify=verify)["receivers"] == receivers
+def test_who_receives(judged: Judge, second: dict[str, Any], verify: bool, receivers: list[str]) -> None:
+    answer = judged({"spark1": info(known=BIG), "spark2": second}, None, verify=verify)
+    assert (answer["receivers"], answer["fetches"]) == (receivers, verify)
+    assert ("relay" in answer["argv"]) is bool(receivers)
+
+
+def test_a_list_that_is_no_json_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The role cleans up by the same result."""
+    plan = fact({"store": STORE})
+    hosts = {name: {"stored": info(), "listed": {"stdout": "Traceback"}} for name in ("spark1", "spark2")}
+    answer = decided(monkeypatch, plan, hosts, listed="listed")
+    assert answer["report"].startswith("spark1: the list of the model's files is not readable")
+    assert (answer["units"]["fetch"], answer["files"]["folder"]) == ("gb10-model-fetch.service", "/run/gb10-model")
+
+
+def test_after_the_download_the_others_get_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {"spark1": {"stored": info(), "now": info(known=BIG)}, "spark2": {"stored": info(known=manifest())}}
+    answer = decided(monkeypatch, fact({"store": STORE}), hosts, fetched="now")
+    assert (answer["receivers"], answer["fetches"], answer["report"]) == (["spark2"], True, "")
+
+
+SANDBOX = [
+    "--collect",
+    "--quiet",
+    "--property=CapabilityBoundingSet=CAP_DAC_OVERRIDE",
+    "--property=NoNewPrivileges=yes",
+    "--property=PrivateDevices=yes",
+    "--property=PrivateTmp=yes",
+    "--property=ProtectHome=read-only",
+    "--property=ProtectKernelTunables=yes",
+    "--property=ProtectSystem=strict",
+    "--property=RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX",
+    "--property=UMask=0022",
+    "--property=RuntimeMaxSec=43200",
+]
+OF_HUB = ["--setenv=HF_HUB_DISABLE_TELEMETRY=False", "--setenv=HF_HUB_DISABLE_PROGRESS_BARS=1"]
+PROXY = "--setenv=HTTPS_PROXY=http://proxy"
+TOKEN = "--property=LoadCredential=hub.token:/run/gb10-model/hub.token"
+COPYING = ["--service-type=exec", "--property=ReadWritePaths=/run/gb10-model /opt/gb10/models/m"]
+PROGRAM = ["-I", "-B", "/usr/local/lib/gb10-model"]
+
+
+@pytest.mark.parametrize("token", [False, True])
+def test_the_units_of_a_download(monkeypatch: pytest.MonkeyPatch, token: bool) -> None:
+    plan = fact({"store": STORE, "runtime": {"path": "/opt/gb10/runtime/1"}})
+    hosts = {name: {"stored": info()} for name in ("spark1", "spark2")}
+    argv = decided(monkeypatch, plan, hosts, token=token)["argv"]
+    hub = [*([TOKEN] if token else []), *OF_HUB, PROXY]
+    assert argv["list"] == [
+        *("systemd-run", "--wait", "--pipe", "--unit=gb10-model-list.service"),
+        *("--property=ReadWritePaths=/run/gb10-model", "--setenv=HF_HOME=/run/gb10-model/hub"),
+        *SANDBOX,
+        *hub,
+        *("/opt/gb10/runtime/1/bin/python", *PROGRAM, "list", "--hub=org/m", "--revision=main", "--source="),
+        *("--exclude=*.gguf", "--exclude=original/*"),
+    ]
+    assert argv["fetch"] == [
+        *("systemd-run", "--unit=gb10-model-fetch.service", "--setenv=HF_HOME=/opt/gb10/models/m/.cache/hub"),
+        *SANDBOX,
+        *COPYING,
+        *hub,
+        *("/opt/gb10/runtime/1/bin/python", *PROGRAM, "fetch", "--listing=/run/gb10-model/listing.json"),
+        *("--folder=/opt/gb10/models/m", "--source=", "--status=/run/gb10-model/status.json", "--streams=4"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "runtime", "python"),
+    [
+        ("/mnt/m", {}, "python3"),
+        ("", {"kind": "container", "image": "i", "engine": "docker"}, "/opt/gb10/hub/bin/python"),
+    ],
+)
+def test_who_runs_the_download(monkeypatch: pytest.MonkeyPatch, source: str, runtime: Any, python: str) -> None:
+    plan = fact({"store": {**STORE, "source": source}, "runtime": runtime, "root": "/opt/gb10"})
+    answer = decided(monkeypatch, plan, {name: {"stored": info()} for name in ("spark1", "spark2")}, verify=True)
+    for argv in (answer["argv"]["list"], answer["argv"]["fetch"]):
+        assert argv[argv.index("-I") - 1] == python
+    assert (answer["argv"]["fetch"][-1], answer["library"]) == ("--verify", "/opt/gb10/hub")
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_the_unit_of_the_copy_between_nodes(monkeypatch: pytest.MonkeyPatch, head: bool) -> None:
+    """The head has verified its files during the download."""
+    plan = fact({"store": STORE})
+    plan["node"] = plan["nodes"][0 if head else 1]
+    hosts = {"spark1": {"stored": info(known=BIG)}, "spark2": {"stored": info()}}
+    answer = decided(monkeypatch, plan, hosts, verify=True)
+    address = plan["nodes"][1]["rails"][0]["peers"]["spark1"]
+    listen, upstream, of_upstream = (address, "", "") if head else ("", "spark1", address)
+    assert answer["argv"]["relay"] == [
+        *("systemd-run", "--unit=gb10-model-relay.service"),
+        *SANDBOX,
+        *COPYING,
+        *("python3", *PROGRAM, "relay", "--folder=/opt/gb10/models/m", "--manifest=/run/gb10-model/manifest.json"),
+        *("--status=/run/gb10-model/status.json", "--port=8472", f"--listen={listen}", f"--upstream={upstream}"),
+        *(f"--upstream-address={of_upstream}", "--streams=4"),
+        *([] if head else ["--verify"]),
+    ]
 
 
 @pytest.mark.parametrize(

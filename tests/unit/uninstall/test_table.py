@@ -10,6 +10,7 @@ from repository import ROLES, files, load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback, topology
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import units
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import table
 
 ROOT = "/opt/gb10"
@@ -122,12 +123,15 @@ def test_the_folders_below_the_installation_folder_are_all() -> None:
 
 
 def test_the_network_is_where_the_role_writes() -> None:
-    variables = load_yaml(read("roles/qsfp_netplan/vars/main.yml"))
-    assert set(variables["_qsfp_netplan_own_files"]) == {topology.SYSCTL_FILE, topology.NETWORK_MANAGER_FILE}
+    assert {topology.SYSCTL_FILE, topology.NETWORK_MANAGER_FILE} <= {place.path for place in table.NETWORK}
     assert f"{paths.NETWORK_STATE}/original.json" == io_rollback.ORIGINAL
     assert table.NETWORK_STATE == io_rollback.STATE
     assert {io_rollback.ORIGINAL, io_rollback.PENDING} <= {place.path for place in table.NETWORK}
     assert io_rollback.APPLIED in {place.path for place in table.STATE}
+
+
+def test_a_models_copy_is_removed_with_its_folder() -> None:
+    assert units.FILES["folder"] in {place.path for place in table.NODE}
 
 
 def test_a_created_user_is_recorded_where_the_core_reads() -> None:
