@@ -19,8 +19,23 @@ description:
     for capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
 options:
   package_dir:
-    description: The folder of the package C(vllm).
+    description: The folder of the package C(vllm). Without it and O(python), the vLLM of O(image), or of the
+      environment in the fact C(gb10_plan). Then O(config_folder), O(probe) and O(toolkit) follow too. The action plugin
+      does that.
     type: path
+  image:
+    description: The image whose vLLM is patched, in the copy O(copy); empty for the environment.
+    type: str
+    default: ""
+  copy:
+    description: The result of M(gb10.cluster.vllm_image_extract) for O(image).
+    type: dict
+    default: {}
+  compared:
+    description: The variable of each node with the registered result of this module. If set, the action plugin compares
+      them, and the node is not touched.
+    type: str
+    default: ""
   python:
     description: The interpreter of vLLM's environment. It is not run; its location determines the package's folder.
     type: path
@@ -90,9 +105,26 @@ EXAMPLES = r"""
     package_dir: /opt/gb10/runtime/current/lib/python3.12/site-packages/vllm
     state: absent
   become: true
+
+- name: Decide from the results of all nodes
+  gb10.cluster.vllm_patch:
+    compared: patch
+  register: decision
 """
 
 RETURN = r"""
+report:
+  description: The problems of all nodes, empty if there are none.
+  returned: with O(compared)
+  type: str
+overrides:
+  description: The launch overrides of this node's patches, C(environment), C(flags), C(files) and C(mounts).
+  returned: with O(compared)
+  type: dict
+news:
+  description: Whether the files of the overrides differ from those in the fact C(gb10_plan).
+  returned: with O(compared)
+  type: bool
 package_dir:
   description: The package's folder, without symbolic links.
   returned: success
@@ -173,7 +205,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import G
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PATCHES, PTXAS
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TABLES, TOOLKIT
 
 
 def capability_of(run: io_command.Run, given: str | None, state: str) -> ComputeCapability:
@@ -195,6 +227,9 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "package_dir": {"type": "path"},
+            "image": {"type": "str", "default": ""},
+            "copy": {"type": "dict", "default": {}},
+            "compared": {"type": "str", "default": ""},
             "python": {"type": "path"},
             "capability": {"type": "str"},
             "patches": {"type": "list", "elements": "str", "choices": list(PATCHES)},
@@ -216,9 +251,7 @@ def main() -> None:
     try:
         capability = capability_of(run, params["capability"], params["state"])
         package = io_vllm_package.find(params["package_dir"], params["python"])
-        folder = os.path.abspath(
-            params["config_folder"] or os.path.join(os.path.dirname(package.path), "gb10_moe_configs")
-        )
+        folder = os.path.abspath(params["config_folder"] or os.path.join(os.path.dirname(package.path), TABLES))
         with io_vllm_package.locked(package):
             tree = Tree(package.path, folder)
             request = Request(

@@ -17,6 +17,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan a
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import typical
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import of_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
 
@@ -70,8 +72,7 @@ def after_the_role(plan: dict[str, Any], root: Path, version: str, **given: Any)
         assembler(package.parent / "triton/backends/nvidia/bin/ptxas-blackwell")
         (folder / "bin").mkdir()
         (folder / "bin/python").touch(0o755)
-        tables = load_yaml(read("roles/vllm_patch/vars/main.yml"))["_vllm_patch_tables"]
-        arguments = {"python": f"{folder}/bin/python", "config_folder": f"{folder}/{tables}"}
+        arguments = of_plan.options(load.plan(plan), "", {})
         mounts: list[dict[str, Any]] = []
     else:
         copy = f"{root}/images/{image_copy.short(IMAGE_ID)}"

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from typed_plans import fact
+
+from ansible_collections.gb10.cluster.plugins.action import vllm_patch
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.checks import check
 
 
@@ -36,3 +41,85 @@ def test_another_gpu_and_a_skipped_node_are_not_compared() -> None:
 def test_an_impossible_patch_is_named() -> None:
     entry = {"name": "w8a8", "status": "unsupported", "reason": "another shape"}
     assert paths(result(patches=[{**entry, "status": "applied"}]), result(patches=[entry])) == ["spark2.w8a8"]
+
+
+COPY = {
+    "package_dir": "/opt/gb10/images/1/site-packages/vllm",
+    "config_folder": "/opt/gb10/images/1/config/gb10_moe_configs",
+    "toolkit": {"path": "/opt/gb10/images/1/toolkit/ptxas", "runs_as": "/usr/local/cuda/bin/ptxas"},
+    "mounts": [{"source": "/a", "target": "/b", "read_only": True}],
+}
+
+
+def act(
+    monkeypatch: pytest.MonkeyPatch, plan: dict[str, Any], arguments: dict[str, Any], **nodes: Any
+) -> tuple[dict[str, Any], list[Any]]:
+    """Run the action with these registered results. Return its result and the module's arguments."""
+    calls: list[Any] = []
+
+    def module(module_args: dict[str, Any], **_variables: Any) -> dict[str, Any]:
+        calls.append(module_args)
+        return {"changed": True}
+
+    monkeypatch.setattr(vllm_patch.Decision, "run", lambda *_arguments: {})
+    action = object.__new__(vllm_patch.ActionModule)
+    action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
+    monkeypatch.setattr(action, "_execute_module", module, raising=False)
+    hosts = {name: {"compared": found} for name, found in nodes.items()}
+    return action.run(None, {"gb10_plan": plan, "hostvars": hosts}), calls
+
+
+def test_the_action_patches_the_environment_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = fact({"runtime": {"path": "/opt/gb10/runtime/1"}})
+    answer, calls = act(monkeypatch, plan, {"patches": ["w8a8"], "image": "", "copy": {"skipped": True}})
+    place = {
+        "python": "/opt/gb10/runtime/1/bin/python",
+        "probe": "/opt/gb10/runtime/1/gpu-probe.json",
+        "config_folder": "/opt/gb10/runtime/1/gb10_moe_configs",
+    }
+    assert (answer, calls) == ({"changed": True}, [{"patches": ["w8a8"], **place}])
+
+
+def test_the_action_patches_the_copy_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    _answer, (arguments,) = act(monkeypatch, fact({"root": "/opt/gb10"}), {"image": "sha256:12", "copy": COPY})
+    assert arguments == {
+        **{name: COPY[name] for name in ("package_dir", "config_folder", "toolkit")},
+        "probe": "/opt/gb10/images/12.gpu-probe.json",
+    }
+
+
+@pytest.mark.parametrize("arguments", [{"python": "/venv/bin/python"}, {"package_dir": "/venv/vllm"}])
+def test_the_action_leaves_the_users_place(monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]) -> None:
+    assert act(monkeypatch, {}, arguments)[1] == [arguments]
+
+
+@pytest.mark.parametrize(
+    ("state", "image", "files", "mounts", "news"),
+    [
+        ("present", "", {"a.py": "1"}, [], True),
+        ("present", "sha256:12", {"a.py": "1"}, COPY["mounts"], True),
+        ("absent", "sha256:12", {}, [], False),
+    ],
+)
+def test_the_overrides_of_a_result(
+    monkeypatch: pytest.MonkeyPatch, state: str, image: str, files: dict[str, str], mounts: Any, news: bool
+) -> None:
+    arguments = {"compared": "compared", "state": state, "image": image, "copy": COPY}
+    found = result(flags=["--x"], environment={"X": "1"})
+    answer, calls = act(monkeypatch, fact({}), arguments, spark1=found, spark2=found)
+    overrides = {"environment": {"X": "1"}, "flags": ["--x"], "files": files, "mounts": mounts}
+    assert answer == {"changed": False, "report": "", "overrides": overrides, "news": news}
+    assert calls == []
+
+
+def test_recorded_overrides_are_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded = {"environment": {}, "flags": [], "files": {"a.py": "1"}, "mounts": [], "runtime": "x"}
+    plan = fact({})
+    plan["node"]["additions"] = {"vllm_patch": recorded}
+    assert act(monkeypatch, plan, {"compared": "compared"}, spark1=result(), spark2=result())[0]["news"] is False
+
+
+def test_the_action_reports_a_difference_between_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = {"spark1": result(), "spark2": result(vllm_version="0.32.0")}
+    report = act(monkeypatch, fact({}), {"compared": "compared"}, **nodes)[0]["report"]
+    assert "spark2.vllm_version" in report and "one release on all nodes" in report
