@@ -7,27 +7,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from ansible.errors import AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, sources
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 #: Types whose values the command line passes as text.
 _SCALARS = ("bool", "float", "int", "list", "str")
 
 
-class ActionModule(ActionBase):
+class ActionModule(Decision):
     """Reads variables on the controller, without a connection."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the settings of all roles on the host, and those that a role will refuse."""
         super().run(tmp, task_vars)
-        self.validate_argument_spec(argument_spec={})
+        self.arguments()
         variables = task_vars or {}
         values: dict[str, Any] = {}
         settings, refused = {}, []
@@ -51,18 +52,20 @@ class ActionModule(ActionBase):
         """Return what the settings refer to on the controller. The lock is a setting without a default."""
         host, inventory = variables["inventory_hostname"], variables.get("inventory_dir") or ""
         # Variables of a play are templates here.
-        head = host in self._templar.template(variables.get("gb10_heads", []))
-        address = self._templar.template(variables.get("ansible_host", host))
-
-        read = sources.reader(self._loader, self._templar, variables)
+        head = host in self.variable(variables, "gb10_heads", [])
+        address = str(self.variable(variables, "ansible_host", host))
+        user = self.lookup("config", ["remote_user"], variables, plugin_type="connection", plugin_name="ssh")
+        read = partial(self.file, variables=variables)
         settings["gb10_runtime_lock"] = sources.lock(values)
         found = sources.recipe(values, inventory, read)
+        secrets = sources.secrets(values, head, address, read)
+        secrets["client"]["user"] = str(user or "")
         return {
             **found,
             **sources.model(found["model"], values),
             "known_release": sources.known_release(read(settings["gb10_runtime_lock"])),
             "build": sources.build(values, head, inventory),
-            **sources.secrets(values, head, str(address), read),
+            **secrets,
         }
 
     def _value(

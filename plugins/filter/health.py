@@ -2,21 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: show the cluster's status, and a request to its model."""
+"""Filters: a request to the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
-
-
-def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
-    """Return the cluster's status as text lines for people; see module_utils/health/status.py for a node's shape."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.health import status
-
-    return status.lines(plain_data(nodes), str(wanted))
 
 
 def client_example(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
@@ -31,4 +24,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"client_example": client_example, "status_text": status_text}
+        return {"client_example": client_example}

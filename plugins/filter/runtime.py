@@ -2,24 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: stacks, locks, the environment of a build, and kernels to compile."""
+"""Filters: the requirements of a build, and kernels to compile."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import Fact, plain_data, typed_plan
-
-
-def runtime_digest(lock: str, build: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
-    """Return the digest of the environment for a lock's text, or for a build of vLLM with that lock.
-
-    ``build`` are the variables of the role vllm_build, ``nodes`` the results of vllm_build_info, [] without a build.
-    """
-    from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice
-
-    return choice.digest_of_lock(str(lock), plain_data(build), plain_data(nodes))
 
 
 def build_requirements(lock: str, tools: str) -> str:
@@ -56,7 +46,6 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
-            "runtime_digest": runtime_digest,
             "build_requirements": build_requirements,
             "build_text": build_text,
             "kernels_to_compile": kernels_to_compile,

@@ -90,6 +90,14 @@ build:
     - The variables of the role vllm_build, with the SHA-256 of its patches. On the head also that of its C(archives).
   returned: success
   type: dict
+api:
+  description: C(url), C(server_name) and C(endpoint) of the API, and C(client), the address for its certificate.
+  returned: success
+  type: dict
+client:
+  description: How clients reach the API, by C(endpoint), C(address), C(user), C(key_file) and C(ca_file) of the node.
+  returned: success
+  type: dict
 key_problem:
   description: The error in C(gb10_api_key), without the key.
   returned: success

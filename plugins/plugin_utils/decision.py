@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
 
@@ -25,12 +26,18 @@ class Decision(ActionBase):
     """
 
     _supports_check_mode = True
+    #: The interpreter that a module found on the node: without it, the next task would look for it again.
+    interpreter: Mapping[str, Any] = {}
 
     def arguments(self, **options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's arguments as plain values of the types in ``options``, an argument_spec."""
         _result, found = self.validate_argument_spec(argument_spec=options)
         plain: dict[str, Any] = plain_data(found)
         return plain
+
+    def variable(self, variables: Mapping[str, Any], name: str, default: Any = None) -> Any:
+        """Return the value of a variable of the task's host as plain data."""
+        return plain_data(self._templar.template(variables[name])) if name in variables else default
 
     def plan(self, variables: Mapping[str, Any]) -> Plan:
         """Return the fact gb10_plan of the task's host. Raises TypeError with the path of a wrong value."""
@@ -42,6 +49,18 @@ class Decision(ActionBase):
         found = {node: hosts[node].get(name, default) if node in hosts else default for node in nodes}
         return plain_data(found)
 
+    def lookup(self, name: str, terms: list[str], variables: Mapping[str, Any], **options: Any) -> Any:
+        """Return the first result of a lookup of Ansible. Raises AnsibleError."""
+        lookup = lookup_loader.get(f"ansible.builtin.{name}", self._loader, self._templar)
+        return lookup.run(terms, variables, **options)[0]
+
+    def file(self, path: str, variables: Mapping[str, Any]) -> str:
+        """Return the text of a file on the controller, "" if it cannot be read; the planner reports that."""
+        try:
+            return str(self.lookup("file", [path], variables))
+        except AnsibleError:
+            return ""
+
     def read(self, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, str]:
         """Return a module's result and "", or {} and the reason why it could not be read.
 
@@ -51,6 +70,7 @@ class Decision(ActionBase):
             result = self._execute_module(module_name=module, module_args=dict(arguments), task_vars=dict(variables))
         except AnsibleError as error:
             return {}, str(error) or "no answer"
+        self.interpreter = result.get("ansible_facts") or self.interpreter
         if not result.get("failed"):
             return result, ""
         # What sudo prints when it refuses the user is not in the message.

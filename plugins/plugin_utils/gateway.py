@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -57,7 +58,7 @@ class GatewayDecision(Decision):
 
     def tls(self, variables: Mapping[str, Any]) -> dict[str, str]:
         """Return the texts {certificate, key} of gateway_tls_certificate and gateway_tls_key."""
-        read = sources.reader(self._loader, self._templar, variables)
+        read = partial(self.file, variables=variables)
         values = {name: str(self.setting(variables, f"tls_{name}")) for name in ("certificate", "key")}
         return {name: sources.pem(value, read) for name, value in values.items()}
 

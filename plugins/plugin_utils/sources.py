@@ -10,11 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ansible.errors import AnsibleError
-from ansible.plugins.loader import lookup_loader
-
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.secret_environment import verdict
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
@@ -111,19 +108,6 @@ def build(settings: Mapping[str, Any], head: bool, inventory: str) -> dict[str, 
     return {**result, "archives": {str(name): each["sha256"] for name, each in dict(known).items()}}
 
 
-def reader(loader: Any, templar: Any, variables: Mapping[str, Any]) -> Read:
-    """Return a function that reads a file on the controller, also an encrypted one, and returns "" without one."""
-
-    def read(path: str) -> str:
-        try:
-            return str(lookup_loader.get("ansible.builtin.file", loader, templar).run([path], variables)[0])
-        except AnsibleError:
-            # The planner reports it with the other problems.
-            return ""
-
-    return read
-
-
 def pem(value: str, read: Read) -> str:
     """Return the text of a certificate or key that is given as text or as a file. Any other value stays unchanged, and
     the plan refuses it."""
@@ -136,15 +120,24 @@ def gateway_lock() -> str:
 
 
 def secrets(settings: Mapping[str, Any], head: bool, address: str, read: Read) -> dict[str, Any]:
-    """Return {key_problem, tls, secrets}: verdicts about the API key, the head's certificate and secret variables.
+    """Return {key_problem, tls, secrets}, verdicts about the API key, the head's certificate and secret variables, and
+    {api, client}: where the API is, and how clients reach it.
 
     ``settings``: also those that no result has. ``address``: the host's in the inventory.
     """
     texts = {name: pem(str(settings[f"gb10_api_tls_{name}"]), read) for name in ("certificate", "key", "ca")}
     host, port, name = (settings[f"gb10_api_{part}"] for part in ("host", "port", "name"))
-    client = access.place(str(host), int(port), str(name), address, bool(texts["certificate"]))["client"]
+    secured = bool(texts["certificate"])
+    place = access.place(str(host), int(port), str(name), address, secured)
     return {
+        "api": place,
+        "client": {
+            "endpoint": place["endpoint"],
+            "address": address,
+            "key_file": paths.API_KEY[0] if settings["gb10_api_key_enabled"] else "",
+            "ca_file": paths.CA if secured else "",
+        },
         "key_problem": access.key_problem(str(settings["gb10_api_key"])),
-        "tls": certificate.verdict(texts, client) if head else {},
+        "tls": certificate.verdict(texts, place["client"]) if head else {},
         "secrets": verdict(settings["gb10_secret_env"], settings["gb10_extra_env"]),
     }

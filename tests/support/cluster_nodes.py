@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
@@ -148,6 +148,12 @@ def cluster_plan(
     """
     plan, problems = cluster.plan(parse(nodes, lock, recipe, layers), KNOWN)
     return plan.facts() if plan else {}, problems
+
+
+def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the fact gb10_plan of a node, as the role gb10 sets it."""
+    (node,) = (each for each in plan["nodes"] if each["name"] == name)
+    return {**plan, "node": node}
 
 
 def mistakes(nodes: list[Node], lock: str = LOCK) -> list[Problem]:

@@ -17,6 +17,8 @@ USERS = "/etc/gb10/users.d"
 IMAGE_OPTIONS = "/etc/gb10/image-options.json"
 #: The images that the tags of the inventory are pinned to, on the head.
 IMAGE_PINS = "/etc/gb10/image-pins.json"
+#: The information about a model that each node downloads by itself, on the head.
+HUB_MODEL = "/etc/gb10/hub-model.json"
 #: The role ray_cluster generates the token there: 256 bits as hexadecimal digits.
 RAY_TOKEN = "/etc/gb10/ray.token"
 GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
@@ -82,6 +84,7 @@ OF_ROLES: Mapping[str, str] = {
     "gateway_home": f"/var/lib/{GATEWAY_USER}",
     "gateway_program": program("gateway"),
     "gateway_unit": f"{UNIT_FOLDER}/{GATEWAY_UNIT}",
+    "hub_model": HUB_MODEL,
     "image_options": IMAGE_OPTIONS,
     "image_pins": IMAGE_PINS,
     "memory_guard_stop": MEMORY_GUARD_STOP,

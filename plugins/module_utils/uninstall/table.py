@@ -114,7 +114,7 @@ NODE: Sequence[Place] = (
     Place("/var/cache/private/gb10-kernels", "objects of the compilation of kernels", "tree"),
     Place(f"{CONFIGURATION}/cluster.env", "environment of the ranks", "file"),
     Place(paths.SECRET_ENVIRONMENT, "secret variables of the ranks", "file"),
-    Place(f"{CONFIGURATION}/hub-model.json", "information about the model", "file"),
+    Place(paths.HUB_MODEL, "information about the model", "file"),
     Place(paths.IMAGE_OPTIONS, "options of the container image", "file"),
     Place(paths.IMAGE_PINS, "images of tags", "file"),
     *(Place(path, "API key", "file") for path in paths.API_KEY),

@@ -15,13 +15,14 @@ import certificates
 import pytest
 import rendered_units
 from ansible.errors import AnsibleFilterError
-from cluster_nodes import LOCK, cluster_plan, mistakes, spark
-from filters import FILTERS
+from cluster_nodes import KNOWN, LOCK, cluster_plan, mistakes, spark
 from run_module import run_module
 from run_playbook import Run, run
 from typed_plans import typed
 
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, io_status, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -157,9 +158,10 @@ def test_the_planner_lists_it_with_the_rest() -> None:
 
 def test_the_end_is_a_warning_of_the_plan() -> None:
     node = {**spark(1, "head"), "tls": certificate.verdict(texts(CA.issue("192.168.1.11", days=20)), "192.168.1.11")}
-    answer = FILTERS["cluster_plan"]([node], LOCK)
-    assert answer["problems"] == []
-    assert "gb10_api_tls_certificate expires on" in answer["warnings"][0]
+    given = parse([node], LOCK)
+    plan, problems = cluster.plan(given, KNOWN)
+    assert problems == []
+    assert "gb10_api_tls_certificate expires on" in cluster.warnings(given, plan)[0]
 
 
 @pytest.mark.parametrize(

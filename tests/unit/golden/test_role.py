@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_nodes import node_plan
 from fake_openai import Model, serve
 from filters import FILTERS
 from repository import ROOT
@@ -115,7 +116,7 @@ GATE = """\
 
 def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path) -> None:
     plan = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
-    plan = FILTERS["node_plan"](plan, "spark1")
+    plan = node_plan(plan, "spark1")
     recorded = FILTERS["launch_start"](plan)["id"]
     cases = {
         "unchanged": (False, recorded, True, False, False),

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from cluster_nodes import node_plan
 from filters import FILTERS
 from rendered_units import SETTINGS, planned
 from repository import ROOT, files, load_yaml, read
@@ -22,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
 PLAN = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
-WORKER = FILTERS["node_plan"](PLAN, "spark2")
+WORKER = node_plan(PLAN, "spark2")
 
 
 @pytest.mark.parametrize("path", files("plugins/filter/*.py"))
@@ -88,27 +89,6 @@ def test_node_plan_has_the_nodes_own_part() -> None:
     assert {**WORKER, "node": PLAN["node"]} == PLAN
 
 
-def test_node_plan_refuses_a_stranger() -> None:
-    with pytest.raises(AnsibleFilterError, match="no node 'spark9'"):
-        FILTERS["node_plan"](PLAN, "spark9")
-
-
-def test_what_the_core_knows_is_there_for_templates() -> None:
-    assert FILTERS["model_entry"]("gpt-oss-20b")["reference"]
-
-
-def test_an_unknown_model_is_an_error() -> None:
-    with pytest.raises(AnsibleFilterError, match="unknown model 'gpt-oss-12b'"):
-        FILTERS["model_entry"]("gpt-oss-12b")
-
-
-def test_cluster_plan_reports_problems() -> None:
-    answer = FILTERS["cluster_plan"]([], "")
-    assert answer["plan"] == {}
-    assert len(answer["problems"]) == 1
-    assert answer["problems"][0] in answer["report"]
-
-
 def test_ray_and_vllm_are_quoted_for_systemd() -> None:
     text = planned(WORKER, "gb10-ray", ray_cluster_args=['--labels={"a": "b"}'])["unit"]["text"]
     assert " --address=10.110.0.1:6379 " in text and ' "--labels={\\"a\\": \\"b\\"}"\n' in text
@@ -128,7 +108,7 @@ def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
 
 def test_templates_hand_over_lazy_containers() -> None:
     """Templates pass Ansible's own lists and mappings, which neither json nor dataclasses accept."""
-    template = "{{ (recorded | gb10.cluster.node_plan('spark2') | gb10.cluster.service('ray', settings)).unit.inputs }}"
+    template = "{{ (recorded | gb10.cluster.service('ray', settings)).unit.inputs }}"
     answer = subprocess.run(
         [
             Path(sys.executable).parent / "ansible",
@@ -138,7 +118,7 @@ def test_templates_hand_over_lazy_containers() -> None:
             "-a",
             f'msg="{template}"',
             "-e",
-            json.dumps({"recorded": PLAN, "settings": SETTINGS}),
+            json.dumps({"recorded": WORKER, "settings": SETTINGS}),
         ],
         cwd=ROOT,
         capture_output=True,

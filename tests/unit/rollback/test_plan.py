@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cluster_nodes import node_plan
 from filters import FILTERS
 from typed_plans import typed
 
@@ -20,9 +21,7 @@ GOOD = record.start(typed(PLAN))
 
 def test_a_start_is_the_same_on_every_node() -> None:
     assert {"model", "served_model_name", "url", "server_name", "needs"} < GOOD.keys()
-    assert {FILTERS["launch_start"](FILTERS["node_plan"](PLAN, name))["id"] for name in ("spark1", "spark2")} == {
-        GOOD["id"]
-    }
+    assert {FILTERS["launch_start"](node_plan(PLAN, name))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import LOCK, Node, cluster_plan, lock_of, spark
-from filters import FILTERS
+from cluster_nodes import LOCK, Node, cluster_plan, lock_of, node_plan, spark
 from repository import ROOT
 from run_module import program
 from run_playbook import Run, run
@@ -76,7 +75,7 @@ class Head:
     def _plan(self, node: Node) -> dict[str, Any]:
         plan, problems = cluster_plan([node], LOCK + lock_of("torch==2.13.0"))
         assert problems == []
-        return dict(FILTERS["node_plan"](plan, "spark1"))
+        return dict(node_plan(plan, "spark1"))
 
     def play(self, tasks: list[dict[str, Any]], *arguments: str) -> Run:
         """Run tasks on the head with the fake engine."""

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import cluster_plan, spark
-from filters import FILTERS
+from cluster_nodes import cluster_plan, node_plan, spark
 from repository import ROOT, load_yaml, read
 from run_module import program
 from run_playbook import Run, run
@@ -59,7 +58,7 @@ class Head:
         )
         plan, problems = cluster_plan([node], "")
         assert problems == []
-        return dict(FILTERS["node_plan"](plan, "spark1"))
+        return dict(node_plan(plan, "spark1"))
 
     def tasks(self, file: str, tasks: list[dict[str, Any]], tag: str, *arguments: str, **variables: Any) -> Run:
         play = {

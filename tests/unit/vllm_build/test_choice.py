@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 from cluster_nodes import BUILD, Node, cluster_plan, lock_of, mistakes, spark
-from filters import FILTERS
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as build
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.choice import digest_of_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Patch, Request, Stored
 
@@ -530,7 +530,7 @@ def test_the_environment_before_and_in_the_plan(observed: Any, changes: dict[str
     given = nodes(observed, **changes)
     runtime = planned(given, lock)["runtime"]
     results = [node["observed"].get("vllm_build", {}) for node in given]
-    before = FILTERS["runtime_digest"](lock, given[0]["build"], results)
+    before = digest_of_lock(lock, given[0]["build"], results)
     assert runtime["path"] == f"/opt/gb10/runtime/{before[:12]}"
     assert (before == hashlib.sha256(lock.encode()).hexdigest()) is own
 
@@ -545,11 +545,8 @@ def test_two_builds_have_two_environments() -> None:
 
 def test_an_invalid_request_has_the_locks_environment() -> None:
     for changes in ({"commit": ""}, {"enabled": "maybe"}, {"capabilities": ["x"]}):
-        assert FILTERS["runtime_digest"](LOCK, {**BUILD, "enabled": True, "commit": COMMIT, **changes}, []) == OWN
-    assert (
-        FILTERS["runtime_digest"]("", {**BUILD, "enabled": True, "commit": COMMIT}, [])
-        == hashlib.sha256(b"").hexdigest()
-    )
+        assert digest_of_lock(LOCK, {**BUILD, "enabled": True, "commit": COMMIT, **changes}, []) == OWN
+    assert digest_of_lock("", {**BUILD, "enabled": True, "commit": COMMIT}, []) == hashlib.sha256(b"").hexdigest()
 
 
 def test_the_plan_of_a_missing_build() -> None:

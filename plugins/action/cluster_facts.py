@@ -1,0 +1,109 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action plugin of cluster_facts, which documents it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import collect
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+
+class ActionModule(Decision):
+    """Reads the node once for the plan, or its saved facts, and keeps an unreachable node in the play."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {node}: the planner's input about the node without its settings; or {builds, reason}."""
+        super().run(tmp, task_vars)
+        arguments = self.arguments(builds={"type": "bool", "default": False})
+        variables = task_vars or {}
+        host, nodes = variables["inventory_hostname"], self.variable(variables, "gb10_nodes")
+        if missing := [node for node in nodes if node not in variables["ansible_play_hosts_all"]]:
+            message = (
+                f"This run leaves out {', '.join(missing)}. Expected: every node of the cluster. "
+                "Fix: run without --limit. To run one role alone, use --tags."
+            )
+            return {"failed": True, "msg": message}
+        inputs = self.of_nodes(variables, nodes, "gb10_inputs", {})
+        if failed := [node for node in nodes if not inputs[node].get("settings")]:
+            return {"failed": True, "msg": f"The variables of {', '.join(failed)} could not be read: see above."}
+        heads, workers = (self.variable(variables, f"gb10_{group}") for group in ("heads", "workers"))
+        node = {
+            "name": host,
+            "address": inputs[host]["client"]["address"],
+            "user": inputs[host]["client"]["user"],
+            "group": "head" if host in heads else "worker" if host in workers else "",
+            "unreachable": "",
+            "unrecorded": "",
+            "typical": False,
+            "read": 0,
+            "observed": {},
+            "queried": {},
+        }
+        if arguments["builds"]:
+            found = self._builds(inputs[host], variables)
+        else:
+            found = {"node": {**node, **self._found(node, inputs, variables)}}
+        return {"changed": False, **found, "ansible_facts": self.interpreter, "_ansible_verbose_override": True}
+
+    def _found(self, node: Mapping[str, Any], inputs: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return what the node, its saved facts or nothing say, by the mode of the plan."""
+        own = inputs[node["name"]]
+        # Boolean values are accepted for false and true.
+        offline = str(own["settings"]["gb10_plan_offline"]).lower()
+        if offline == "false":
+            return self._read(node, inputs, variables)
+        if offline != "true":
+            return {"typical": offline == "typical"}
+        # Its default refers to the inventory.
+        folder = Path(str(self.variable(variables, "gb10_facts_dir"))).expanduser().resolve()
+        path = f"{folder}/{node['name']}.json"
+        text = self.file(path, variables)
+        return {"observed": json.loads(text or "{}"), "unrecorded": "" if text else path}
+
+    def _builds(self, own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        """Return {builds, reason}: the builds of vLLM and the published wheel, or why they could not be read."""
+        lock = self.file(own["settings"]["gb10_runtime_lock"], variables)
+        result, reason = self.read("gb10.cluster.vllm_build_info", collect.build_options(own, lock), variables)
+        return {"builds": collect.facts(result), "reason": reason}
+
+    def _read(self, node: Mapping[str, Any], inputs: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        own, head = inputs[node["name"]], node["group"] == "head"
+        read = self.of_nodes(variables, inputs, "__gb10_built", {}) if own["build"]["enabled"] != "false" else {}
+        if reason := read.get(node["name"], {}).get("reason", ""):
+            return {"unreachable": reason}
+        builds = {name: each.get("builds", {}) for name, each in read.items()}
+        lock = self.file(own["settings"]["gb10_runtime_lock"], variables)
+        runtime = collect.runtime(own, lock, list(builds.values()))
+        observed, reason = self.read("gb10.cluster.node_info", collect.options(own, runtime, head), variables)
+        found = {"read": time.time(), "unreachable": reason}
+        if reason:
+            return found
+        observed = collect.facts(observed)
+        if build := builds.get(node["name"]):
+            observed = {**observed, "vllm_build": build}
+        queried = self._queried(own, runtime, variables) if head and not own["known_release"] else {}
+        return {**found, "observed": observed, "queried": queried}
+
+    def _queried(self, own: Mapping[str, Any], runtime: str, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return {options, variables} of an installed vLLM that is newer than the table, {} without one."""
+        mark, _reason = self.read("ansible.builtin.stat", {"path": f"{runtime}/.complete"}, variables)
+        if not mark.get("stat", {}).get("exists"):
+            return {}
+        settings = own["settings"]
+        prefix = confinement.query(str(settings["gb10_service_user"]), settings["gb10_service_read_write_paths"])
+        python = [*prefix, f"{runtime}/bin/python"]
+        answer, reason = self.read("gb10.cluster.vllm_arguments_info", {"python": python}, variables)
+        if reason:
+            raise AnsibleActionFail(reason)
+        return {"options": answer["options"], "variables": answer["variables"]}

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action plugin of cluster_status, which documents it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+
+class ActionModule(Decision):
+    """Reads the status of the node and keeps an unreachable one in the play, or turns that of all nodes into text."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {node}, or {lines} of all nodes."""
+        super().run(tmp, task_vars)
+        arguments = self.arguments(nodes={"type": "list", "elements": "str", "default": []})
+        variables = task_vars or {}
+        inputs = self.variable(variables, "gb10_inputs")
+        if names := arguments["nodes"]:
+            nodes = [each["node"] for each in self.of_nodes(variables, names, "__gb10_status", {}).values()]
+            model = catalog.find(inputs["model"], inputs["settings"]["gb10_models"])
+            return {"changed": False, "lines": status.lines(nodes, model.reference)}
+        host = variables["inventory_hostname"]
+        head = host in self.variable(variables, "gb10_heads")
+        options = {
+            "url": inputs["api"]["url"] if head else "",
+            "server_name": inputs["api"]["server_name"],
+            "key_file": paths.API_KEY[0],
+        }
+        found, reason = self.read("gb10.cluster.cluster_status_info", options, variables)
+        node = {**inputs["client"], "name": host, "head": head, "unreachable": reason, "status": found}
+        return {"changed": False, "node": node, "ansible_facts": self.interpreter}

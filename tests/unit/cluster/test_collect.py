@@ -1,0 +1,68 @@
+"""What the action cluster_facts and cluster_plan read, from the inputs of nodes."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+from cluster_nodes import BUILD, LOCK
+from rendered_units import SETTINGS
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import collect
+
+OWN = hashlib.sha256(LOCK.encode()).hexdigest()[:12]
+HUB = {"name": "openai/gpt-oss-20b", "revision": "main"}
+READ = {"read": 1.0, "unreachable": "", "observed": {}}
+
+
+def inputs(build: Any = "false", **changes: Any) -> dict[str, Any]:
+    own = {"build": {**BUILD, "enabled": build}, "packages": ["g++"], "model_path": "", "hub_model": HUB}
+    settings = {name: changes.pop(name) for name in list(changes) if name in SETTINGS}
+    return {**own, "settings": {**SETTINGS, **settings}, **changes}
+
+
+def test_a_node_is_read_with_the_settings_of_all_roles() -> None:
+    given = inputs(model_path="/m", model_store_source="/nas/m", vllm_runtime_keep_releases=5, gb10_service_user="llm")
+    folder = collect.runtime(given, LOCK, [])
+    assert folder == f"/opt/gb10/runtime/{OWN}"
+    found = {"runtime": folder, "user": "llm", "keep_runtimes": 5, "packages": ["g++"], "model": "/m"}
+    found["exclude"] = SETTINGS["model_store_exclude"]
+    assert collect.options(given, folder, False) == found, "only the head copies"
+    assert collect.options(given, folder, True) == {**found, "source": "/nas/m"}
+    unstored = collect.options(inputs(model_store_source="/nas/m", model_store_enabled=False), folder, True)
+    assert "source" not in unstored and "model" not in unstored
+
+
+def test_only_auto_reads_the_published_wheel() -> None:
+    store = {"store": "/opt/gb10/build"}
+    assert collect.build_options(inputs(True), LOCK) == store
+    assert collect.build_options(inputs("auto"), LOCK) == {**store, "runtime": f"/opt/gb10/runtime/{OWN}"}
+
+
+def test_the_hub_is_asked_for_a_model_that_no_node_has() -> None:
+    options = {
+        **HUB,
+        "environment": SETTINGS["model_store_env"],
+        "exclude": SETTINGS["model_store_exclude"],
+        "record": "/etc/gb10/hub-model.json",
+    }
+    assert collect.hub_options(inputs(), READ, [READ, READ]) == options
+
+
+@pytest.mark.parametrize(
+    ("given", "head", "other"),
+    [
+        pytest.param(inputs(hub_model={}), READ, READ, id="a model in a folder"),
+        pytest.param(inputs(model_store_source="/nas/m"), READ, READ, id="a model that is copied"),
+        pytest.param(inputs(), READ, {**READ, "observed": {"model_complete": True}}, id="a worker has it"),
+        pytest.param(inputs(), {**READ, "unreachable": "timed out"}, READ, id="the head does not answer"),
+        pytest.param(inputs(), {**READ, "read": 0}, READ, id="no node was read"),
+    ],
+)
+def test_the_hub_is_not_asked(given: dict[str, Any], head: dict[str, Any], other: dict[str, Any]) -> None:
+    assert collect.hub_options(given, head, [head, other]) == {}
+
+
+def test_facts_are_what_the_module_found() -> None:
+    assert collect.facts({"gpu": {}, "changed": False, "invocation": {}, "ansible_facts": {"x": 1}}) == {"gpu": {}}
