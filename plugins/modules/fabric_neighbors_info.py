@@ -17,6 +17,21 @@ description:
     once.
   - Reads each neighbor's SSH host key over the cable. The key also shows whether two PCIe functions belong to one
     machine.
+  - The answer of a machine at the other end of a cable is untrusted. The action plugin of this name returns only the
+    fields that it validated.
+  - Does not fail if the machine cannot be queried; RV(machine) has the reason.
+requirements:
+  - netaddr on the controller
+options:
+  machine:
+    description: The machine to query, if it was found on a cable, as M(gb10.cluster.discovery_plan) returns it. The
+      default is the host, with its login settings for ssh.
+    type: dict
+    default: {}
+  direct:
+    description: Whether to verify only the login, for a host with the management address of O(machine).
+    type: bool
+    default: false
 seealso:
   - module: gb10.cluster.fabric_info
 author:
@@ -32,45 +47,64 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-hostname:
-  description: The node's name, without domain.
-  returned: success
-  type: str
-interfaces:
-  description: For each network interface its mtu, mac, up, carrier and IPv4 addresses with prefix length.
-  returned: success
+machine:
+  description: The machine, with its answer.
+  returned: always
   type: dict
-management:
-  description: The IPv4 address of the default route's interface, else of the SSH connection, else of RJ45 or Wi-Fi;
-    empty if none.
-  returned: success
-  type: str
-neighbors:
-  description:
-    - For each QSFP interface with carrier, a list of neighbors with the keys C(mac), C(address), C(source), C(name),
-      C(management) and C(host_key).
-    - C(address) reaches the neighbor from this node, with zone; it is empty if only LLDP reports the neighbor.
-      C(source) is V(ndp), V(arp) or V(lldp). C(name) and C(management) are announced values, else empty. C(host_key) is
-      the ed25519 key, else empty.
-  returned: success
-  type: dict
-  sample:
-    enp1s0f1np1:
-      - mac: 4c:bb:47:00:00:03
-        address: fe80::4ebb:47ff:fe00:3%enp1s0f1np1
-        source: ndp
-        name: spark-2f1c
-        management: ""
-        host_key: ssh-ed25519 AAAA...
-notes:
-  description: Installed programs whose data could not be read, and the reason.
-  returned: success
-  type: list
-  elements: str
-unheard:
-  description: The interfaces with carrier and without results, and the reason.
-  returned: success
-  type: dict
+  contains:
+    name:
+      description: Its name in this run.
+      type: str
+    address:
+      description: Its address; on a cable with the interface of the machine that sees it.
+      type: str
+    login:
+      description: The C(user), C(key), C(port) and C(arguments) of ssh, and whether it is the controller (C(local)).
+      type: dict
+    unreachable:
+      description: Why it could not be queried, else empty.
+      type: str
+    invalid:
+      description: Each problem of its answer.
+      type: list
+      elements: dict
+    direct:
+      description: Why the controller does not reach its management address, else empty. Only for a machine on a cable.
+      type: str
+    observed:
+      description: Its answer, empty without one or with a problem.
+      type: dict
+      contains:
+        hostname:
+          description: Its name, without domain.
+          type: str
+        interfaces:
+          description: For each network interface its C(mac), C(up) and C(carrier).
+          type: dict
+        management:
+          description: The IPv4 address of the default route's interface, else of the SSH connection, else of RJ45 or
+            Wi-Fi; empty if none.
+          type: str
+        neighbors:
+          description:
+            - For each QSFP interface with carrier, a list of neighbors with the keys C(mac), C(address), C(name) and
+              C(host_key).
+            - C(address) reaches the neighbor from this machine, with zone; it is empty if only LLDP reports the
+              neighbor. C(name) is an announced value, else empty. C(host_key) is the ed25519 key, else empty.
+          type: dict
+          sample:
+            enp1s0f1np1:
+              - mac: 4c:bb:47:00:00:03
+                address: fe80::4ebb:47ff:fe00:3%enp1s0f1np1
+                name: spark-2f1c
+                host_key: ssh-ed25519 AAAA...
+        notes:
+          description: Installed programs whose data could not be read, and the reason.
+          type: list
+          elements: str
+        unheard:
+          description: The interfaces with carrier and without results, and the reason.
+          type: dict
 """
 
 import socket
@@ -87,7 +121,9 @@ _TIMEOUT = 10
 
 def main() -> None:
     """Return the neighbors."""
-    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    # Only the action uses the options.
+    options = {"machine": {"type": "dict", "default": {}}, "direct": {"type": "bool", "default": False}}
+    module = AnsibleModule(argument_spec=options, supports_check_mode=True)
     try:
         interfaces = io_node.interfaces(runner(module))
         found = io_neighbors.read(parallel_runner(module, _TIMEOUT), interfaces)

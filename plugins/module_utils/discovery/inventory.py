@@ -33,6 +33,12 @@ _OTHERS = (
     "# Every other variable with its default: inventories/two-spark/group_vars/gb10_cluster.yml, or "
     "ansible-doc -t role gb10.cluster.<role>"
 )
+#: Explains the lines of trusted() after the inventory is written.
+TRUST = (
+    "These host keys were trusted on first use. The machine that sees each one read it over the cable; known_hosts.txt "
+    "has all of them. If a cable may lead elsewhere, compare them with `ssh-keygen -lf "
+    "/etc/ssh/ssh_host_ed25519_key.pub` on the machine's own console."
+)
 #: Numbers that divide the attention heads of common models.
 _EVEN = (1, 2, 4, 8)
 

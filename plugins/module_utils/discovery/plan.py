@@ -39,6 +39,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 Machine = Mapping[str, Any]
+#: Why a machine on a cable was not queried, and why the controller does not reach it without the cable.
+NO_HOST_KEY, NO_ADDRESS = "it has no ed25519 host key on port 22", "it has no IPv4 address on RJ45 or Wi-Fi"
 #: Names with a special meaning for Ansible or the playbooks.
 _RESERVED = frozenset({"all", "ungrouped", "localhost", "gb10_cluster", "head", "worker"})
 
@@ -92,6 +94,17 @@ def _unqueried(machines: Sequence[Machine]) -> list[dict[str, Any]]:
         if neighbor["host_key"] and not pending["host_key"]:
             pending.update(via=machine["name"], port=port, address=neighbor["address"], host_key=neighbor["host_key"])
     return list(found.values())
+
+
+def can_be_queried(machine: Machine) -> bool:
+    """Return whether Ansible can verify the machine: a given one as ssh does, one on a cable by its host key."""
+    return "via" not in machine or bool(machine["host_key"])
+
+
+def answered(machine: Machine, observed: Mapping[str, Any], reason: str) -> dict[str, Any]:
+    """Return a machine with its answer, not yet validated, or with the reason why it has none."""
+    found = {**machine, "unreachable": reason, "observed": {} if reason else observed}
+    return {**found, "direct": NO_ADDRESS} if "via" in machine else found
 
 
 def settled(machines: Sequence[Machine]) -> list[dict[str, Any]]:

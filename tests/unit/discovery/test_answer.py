@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
+from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from filters import FILTERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from json_values import nested
 from sparks import KEY, PAIR, RING3, asked, machine, machines, sees
 
+from ansible_collections.gb10.cluster.plugins.action import discovery_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.access import host_key
 from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer as discovery_answer
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_files
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils.machines import validated
 
 DATA = Path(__file__).parents[1] / "data" / "neighbors"
 QSFP = "enp1s0f1np1"
@@ -46,8 +48,15 @@ def changed(path: str, value: Any) -> list[dict[str, Any]]:
 
 
 def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]:
-    answer: dict[str, Any] = FILTERS["discovery_result"](known, partial)
-    return answer
+    return discovery_plan.result(list(map(validated, known)), partial, "")
+
+
+def pending_hosts(known: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return plan.pending_hosts(list(map(validated, known)))
+
+
+def ssh_files(known: list[dict[str, Any]], folder: str) -> dict[str, Any]:
+    return discovery_plan.ssh_files(list(map(validated, known)), folder)
 
 
 @pytest.mark.parametrize(
@@ -136,11 +145,9 @@ def test_an_answer_of_another_form_is_reported_and_not_used(path: str, value: An
     ), found["problems"]
     assert all("Fix: " in problem and problem.isprintable() for problem in found["problems"])
     assert "no Spark" in found["summary"][0]
-    everything = json.dumps(
-        [found["files"], found["summary"], found["trusted"], FILTERS["discovery_ssh_files"](known, "/tmp/x")]
-    )
+    everything = json.dumps([found["files"], found["summary"], found["trusted"], ssh_files(known, "/tmp/x")])
     assert "owned" not in everything and "ProxyCommand id" not in everything
-    assert FILTERS["discovery_pending_hosts"](known) == [], "machines that it names are not queried"
+    assert pending_hosts(known) == [], "machines that it names are not queried"
 
 
 def test_all_that_is_wrong_with_all_machines_is_one_report() -> None:
@@ -162,26 +169,26 @@ def test_a_machine_that_answers_nonsense_can_be_left_out() -> None:
 
 def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
     seed = machine(1, [PAIR])
-    (stranger,) = FILTERS["discovery_pending_hosts"]([seed])
+    (stranger,) = pending_hosts([seed])
     answered = asked(stranger, PAIR)
     answered["observed"]["management"] = EVIL
-    kept = FILTERS["discovery_machine"](answered)
+    kept = validated(answered)
     assert (kept["observed"], kept["unreachable"], [problem["path"] for problem in kept["invalid"]]) == (
         {},
         "",
         [f"{stranger['name']}.management"],
     )
-    assert FILTERS["discovery_machine"](kept) == kept
+    assert validated(kept) == kept
     found = result([seed, kept])
     assert [problem.partition(":")[0] for problem in found["problems"]] == [f"{stranger['name']}.management"]
-    assert FILTERS["discovery_pending_hosts"]([seed, kept]) == [], "it is not queried again"
-    assert FILTERS["discovery_ssh_files"]([seed, kept], "/tmp/x")["trusted"] == []
+    assert pending_hosts([seed, kept]) == [], "it is not queried again"
+    assert ssh_files([seed, kept], "/tmp/x")["trusted"] == []
 
 
 @pytest.mark.parametrize("answer", [{}, {"msg": "hello"}, {"failed": False, "changed": True, "observed": {}}])
 def test_an_answer_of_nothing_is_not_taken_for_one(answer: dict[str, Any]) -> None:
     """An empty answer means an unqueried machine. The role never passes one, because Ansible adds `changed`."""
-    kept = FILTERS["discovery_machine"]({**machine(1, []), "observed": answer})
+    kept = validated({**machine(1, []), "observed": answer})
     assert (kept["observed"], bool(kept["invalid"])) == ({}, bool(answer))
 
 
@@ -192,7 +199,7 @@ def test_thousands_of_mistakes_are_not_reported_one_by_one() -> None:
 def test_a_network_without_end_is_not_followed() -> None:
     entry = {**sees(2, 1, 0, QSFP), "host_key": ""}
     known = changed(f"neighbors/{QSFP}", [{**entry, "mac": f"02:00:00:00:10:{number:02x}"} for number in range(64)])
-    assert FILTERS["discovery_pending_hosts"](known) == []
+    assert pending_hosts(known) == []
     assert any("66 machines are seen. Expected: at most 64" in problem for problem in result(known)["problems"])
 
 
@@ -235,8 +242,8 @@ def test_what_the_user_gives_works_as_it_is(user: str) -> None:
             "login": {"user": user, "key": "~/my keys/{#k", "port": "2222", "arguments": arguments, "local": False},
         }
     ]
-    known += [asked(found, *RING3[:1]) for found in FILTERS["discovery_pending_hosts"](known)]
-    access = FILTERS["discovery_ssh_files"](known, "/tmp/x")
+    known += [asked(found, *RING3[:1]) for found in pending_hosts(known)]
+    access = ssh_files(known, "/tmp/x")
     (line,) = [line for line in access["ssh_config"].splitlines() if line.startswith("  ProxyCommand ")]
     words = [word.replace("%%", "%") for word in shlex.split(line.removeprefix("  ProxyCommand "))]
     assert [*shlex.split(arguments), "-p", "2222", "-l", user, "-i", "~/my keys/{#k"] == words[5:-3]
@@ -322,8 +329,8 @@ def test_no_answer_leaves_its_field(path: str, value: Any) -> None:
     assert all(
         line.isprintable() for line in [*found["problems"], *found["notes"], *found["summary"], *found["trusted"]]
     )
-    strangers = FILTERS["discovery_pending_hosts"](known)
-    access = FILTERS["discovery_ssh_files"]([*known, *strangers], "/tmp/x")
+    strangers = pending_hosts(known)
+    access = ssh_files([*known, *strangers], "/tmp/x")
     lines = [line.split()[0] for line in access["ssh_config"].splitlines()]
     block = (
         "Host HostName HostKeyAlias UserKnownHostsFile StrictHostKeyChecking ConnectTimeout ServerAliveInterval "
@@ -382,8 +389,8 @@ def test_what_is_written_is_no_line_of_its_own_whoever_made_it() -> None:
 
 def test_netaddr_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "netaddr", None)
-    with pytest.raises(AnsibleFilterError, match="pip install netaddr"):
-        FILTERS["discovery_machine"](machine(1, [PAIR]))
+    with pytest.raises(AnsibleError, match="pip install netaddr"):
+        validated(machine(1, [PAIR]))
 
 
 #: Recorded program output, partly replaced.
@@ -428,7 +435,7 @@ def test_a_neighbor_announces_nothing_that_makes_our_own_answer_unusable(number:
     for entry in (entry for entries in announced.values() for entry in entries):
         entries = text.merge(QSFP, [], [entry], {})
         known = changed(f"neighbors/{QSFP}", [{**found, "host_key": ""} for found in entries])
-        assert FILTERS["discovery_machine"](known[0])["invalid"] == []
+        assert validated(known[0])["invalid"] == []
 
 
 @pytest.mark.parametrize(

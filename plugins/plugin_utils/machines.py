@@ -1,0 +1,61 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Machines that a user names or that are found on cables: their login settings, and their validated answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleError
+from ansible.plugins.loader import lookup_loader
+
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer
+
+#: The login settings of discovery, each with the option of the connection plugin ssh.
+_LOGIN: Mapping[str, str] = {
+    "user": "remote_user",
+    "key": "private_key_file",
+    "port": "port",
+    "arguments": "ssh_common_args",
+}
+
+
+def login(loader: Any, templar: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {user, key, port, arguments} of ssh for the task's host; "" and None where ssh chooses them."""
+    lookup = lookup_loader.get("ansible.builtin.config", loader, templar)
+    values = lookup.run(list(_LOGIN.values()), variables, plugin_type="connection", plugin_name="ssh")
+    found = dict(zip(_LOGIN, map(templar.template, values), strict=True))
+    return {name: found[name] if name == "port" else found[name] or "" for name in _LOGIN}
+
+
+def address(templar: Any, variables: Mapping[str, Any]) -> str:
+    """Return the address of the task's host in the inventory."""
+    return str(templar.template(variables.get("ansible_host", variables["inventory_hostname"])))
+
+
+def local(templar: Any, variables: Mapping[str, Any]) -> bool:
+    """Return whether the task's host is the controller."""
+    return str(templar.template(variables.get("ansible_connection", "ssh"))) == "local"
+
+
+def validated(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a machine with its valid facts and the problems in them; see module_utils/discovery/answer.py.
+
+    Only these facts may reach a file, a command or a message.
+    """
+    return answer.machine(machine, _mac)
+
+
+def _mac(value: str) -> str:
+    """Return a MAC address in netaddr's format. Raises ValueError for anything else."""
+    try:
+        import netaddr  # type: ignore[import-untyped]  # noqa: PLC0415  # The development tools have no types-netaddr.
+    except ImportError as error:
+        raise AnsibleError("netaddr is not installed on the controller. Fix: pip install netaddr") from error
+    try:
+        return str(netaddr.EUI(value, version=48, dialect=netaddr.mac_unix_expanded))
+    except (netaddr.AddrFormatError, TypeError) as error:
+        raise ValueError(str(error)) from error
