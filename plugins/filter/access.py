@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible import context
@@ -35,44 +35,11 @@ def access_hosts(groups: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def access_host_keys(nodes: Sequence[Any]) -> dict[str, Any]:
-    """Return {problems, report, unknown}; see module_utils/access/report.py for the shape of a node."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.access.report import host_key_problems, unknown
-    from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
-
-    plain = plain_data(nodes)
-    problems = host_key_problems(plain)
-    return {**_texts(problems), "report": report(problems), "unknown": unknown(plain)}
-
-
-def access_logins(nodes: Sequence[Any]) -> dict[str, Any]:
-    """Return {problems, report, lines}."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.access.report import lines, login_problems, report
-
-    plain = plain_data(nodes)
-    problems = login_problems(plain)
-    return {**_texts(problems), "report": report(problems, len(plain)), "lines": [] if problems else lines(plain)}
-
-
-def access_inventory(nodes: Sequence[Any]) -> str:
-    """Return hosts.yml for these nodes."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory
-
-    return inventory.of_addresses(plain_data(nodes))
-
-
-def _texts(problems: Sequence[Any]) -> dict[str, Any]:
-    return {"problems": [str(problem) for problem in problems]}
-
-
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
-            "access_host_keys": access_host_keys,
             "access_hosts": access_hosts,
-            "access_inventory": access_inventory,
-            "access_logins": access_logins,
         }

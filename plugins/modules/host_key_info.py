@@ -11,17 +11,11 @@ module: host_key_info
 short_description: Read the SSH host key of a machine, and compare it with known_hosts
 version_added: 0.1.0
 description:
-  - Runs on the controller. Reads the ed25519 key with ssh-keyscan, and logs in nowhere.
-  - Does not fail if the machine gives no key; RV(reason) has the reason.
+  - Reads the ed25519 key of the host with ssh-keyscan, at the address and port of its variables for ssh. Logs in
+    nowhere.
+  - Does not fail if the machine gives no key; its C(reason) in RV(node) tells why.
+  - Runs on the controller. The action plugin of this name does the work.
 options:
-  address:
-    description: The address or name of the machine.
-    type: str
-    required: true
-  port:
-    description: The port of sshd.
-    type: int
-    default: 22
   known_hosts:
     description: The file to compare with.
     type: path
@@ -31,6 +25,7 @@ options:
     type: int
     default: 10
 seealso:
+  - module: gb10.cluster.access_report
   - module: gb10.cluster.fabric_neighbors_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
@@ -41,54 +36,44 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Read the host key
   gb10.cluster.host_key_info:
-    address: 192.168.1.11
-  delegate_to: localhost
   register: host_key
 """
 
 RETURN = r"""
-key:
-  description: The type and the key, empty without one.
+node:
+  description: The machine.
   returned: success
-  type: str
-  sample: ssh-ed25519 AAAA...
-fingerprint:
-  description: The fingerprint that C(ssh-keygen -l) prints, empty without a key.
-  returned: success
-  type: str
-state:
-  description:
-    - V(stored) if known_hosts has this key, V(new) if it has none for the machine, V(changed) if it has another one,
-      V(other) if it has only keys of other types; empty without a key.
-  returned: success
-  type: str
-reason:
-  description: Why there is no key, else empty.
-  returned: success
-  type: str
+  type: dict
+  contains:
+    name:
+      description: Its name in the inventory.
+      type: str
+    address:
+      description: Its address.
+      type: str
+    port:
+      description: The port of sshd.
+      type: int
+    user:
+      description: The login user, empty if ssh chooses it.
+      type: str
+    host_key:
+      description: Its host key, empty for the controller itself.
+      type: dict
+      contains:
+        key:
+          description: The type and the key, empty without one.
+          type: str
+          sample: ssh-ed25519 AAAA...
+        fingerprint:
+          description: The fingerprint that C(ssh-keygen -l) prints, empty without a key.
+          type: str
+        state:
+          description:
+            - V(stored) if known_hosts has this key, V(new) if it has none for the machine, V(changed) if it has another
+              one, V(other) if it has only keys of other types; empty without a key.
+          type: str
+        reason:
+          description: Why there is no key, else empty.
+          type: str
 """
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ansible_collections.gb10.cluster.plugins.module_utils.access import io_host_key
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-
-
-def main() -> None:
-    """Return the host key."""
-    module = AnsibleModule(
-        argument_spec={
-            "address": {"type": "str", "required": True},
-            "port": {"type": "int", "default": 22},
-            "known_hosts": {"type": "path", "default": "~/.ssh/known_hosts"},
-            "timeout": {"type": "int", "default": 10},
-        },
-        supports_check_mode=True,
-    )
-    given = module.params
-    found = io_host_key.read(runner(module), given["address"], given["port"], given["known_hosts"], given["timeout"])
-    module.exit_json(changed=False, **found)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,7 +5,7 @@
 """What the controller may do on each node, or why not. A node is a mapping::
 
 {"name": str, "address": str, "port": int, "user": str,
- "host_key": {...} | {},     # the result of host_key_info; {} for the controller itself
+ "host_key": {...} | {},     # {key, fingerprint, state, reason} of io_host_key; {} for the controller itself
  "key": str,                 # the error of the login by key, "" if it works
  "password": str | None,     # the error of the login by password and the installation, None if it was not tried
  "sudo_free": bool,          # whether sudo asks for no password
@@ -21,6 +21,24 @@ from ansible_collections.gb10.cluster.plugins.module_utils.access import causes,
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 Node = Mapping[str, Any]
+
+
+def of_results(
+    host_key_info: Mapping[str, Any], login: Mapping[str, Any], password: Mapping[str, Any], sudo: Mapping[str, Any]
+) -> Node:
+    """Return a node from the results of the role's tasks on it, {} for a task that no run reached.
+
+    A task that was skipped tried nothing.
+    """
+    unanswered = str(password.get("msg") or "no answer") if password.get("unreachable") else ""
+    tried = bool(password) and not password.get("skipped")
+    return {
+        **host_key_info["node"],
+        "key": login.get("reason", str(login.get("msg") or "no answer")),
+        "password": unanswered if tried else None,
+        "sudo_free": bool(login.get("sudo_free")),
+        "sudo": sudo.get("reason"),
+    }
 
 
 def target(node: Node) -> str:
