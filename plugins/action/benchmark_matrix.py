@@ -19,7 +19,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 #: What each node registers: its copies, the part of the run that failed last, and on the head the last report.
 _COPIES, _FAILED, _REPORT = "__benchmark_all_copies", "__benchmark_all_failed", "__benchmark_model_report"
-_PREFIX = "benchmark_model_"
+#: The variables of the role benchmark_model on which a result depends.
+_SETTINGS = ("mode", "concurrencies", "input_tokens", "output_tokens", "timeout")
 Values = dict[str, Any]
 
 
@@ -65,58 +66,37 @@ class ActionModule(Decision):
         return {"copies": [os.path.dirname(file["path"]) for file in found["files"]]}
 
     def _list(self, arguments: Values, variables: Mapping[str, Any]) -> Values:
-        plan, chosen = self.plan(variables), arguments["models"]
+        plan, date = self.plan(variables), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         results = self.of_nodes(variables, [node.name for node in plan.nodes], _COPIES, {}).values()
         copies = [folder for result in results for folder in result.get("copies", ())]
-        return {
-            "served": plan.model,
-            "date": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "chosen": bool(chosen),
-            "models": list(dict.fromkeys(chosen)) or matrix.stored(self._folders(variables), copies),
-            "candidates": [],
-            "left_out": [],
-        }
+        return matrix.start(plan.model, date, arguments["models"], matrix.stored(self._folders(variables), copies))
 
     def _plan(self, arguments: Values, variables: Mapping[str, Any]) -> Values:
-        inputs = self._settings(variables)
-        names = ("mode", "concurrencies", "input_tokens", "output_tokens", "timeout")
-        settings = Settings(**{name: inputs[_PREFIX + name] for name in names}, seed=0)
-        problem = self._problem(arguments, variables)
-        added = matrix.candidate(self.plan(variables), arguments["name"], settings, problem)
-        candidates, chosen = [*arguments["matrix"]["candidates"], added], arguments["matrix"]["chosen"]
-        return {"candidates": candidates, "left_out": [] if chosen else matrix.left_out(candidates)}
+        inputs, plan = self._settings(variables), self.plan(variables)
+        settings = Settings(**{name: inputs[f"benchmark_model_{name}"] for name in _SETTINGS}, seed=0)
+        reason = self._problem(arguments, variables)
+        return matrix.planned(arguments["matrix"], matrix.candidate(plan, arguments["name"], settings, reason))
 
     def _begin(self, arguments: Values, variables: Mapping[str, Any]) -> Values:
         state = arguments["matrix"]
         if refusal := matrix.refusal(state["candidates"], state["chosen"]):
             return {"failed": True, "msg": refusal}
-        candidates = [each for each in state["candidates"] if not each["problem"]]
         text = Files(self._loader, self._templar, variables).text(arguments["path"]) or ""
-        record = matrix.begin(candidates, text, arguments["restart"], state["date"])
-        lines = matrix.announcement(candidates, record, state["served"])
-        return {"record": record, "due": matrix.due(candidates, record), "lines": lines}
+        return matrix.begun(state, text, arguments["restart"])
 
     def _add(self, arguments: Values, variables: Mapping[str, Any]) -> Values:
         state, head = arguments["matrix"], self.plan(variables).head.name
         (candidate,) = (each for each in state["due"] if each["name"] == arguments["name"])
         report = self.of_nodes(variables, [head], _REPORT, {})[head]
-        problem = self._problem(arguments, variables)
-        record = matrix.added(state["record"], candidate, report.get("document", {}), report.get("file", ""), problem)
-        return {"record": record}
+        found, file, reason = report.get("document", {}), report.get("file", ""), self._problem(arguments, variables)
+        return {"record": matrix.added(state["record"], candidate, found, file, reason)}
 
     def _finish(self, arguments: Values, _variables: Mapping[str, Any]) -> Values:
-        record = {**arguments["matrix"]["record"], "finished": True}
-        return {
-            "record": record,
-            "lines": matrix.lines(record),
-            "failed_models": [row["name"] for row in record["rows"] if row["problem"]],
-        }
+        return matrix.finished(arguments["matrix"]["record"])
 
     def _return(self, arguments: Values, variables: Mapping[str, Any]) -> Values:
-        if not (problem := self._problem(arguments, variables)):
-            return {}
-        message = f"{arguments['matrix']['served']} does not serve again: {problem}. Expected: the model that served"
-        return {"failed": True, "msg": f"{message} before the benchmarks. Fix: run site.yml."}
+        reason = self._problem(arguments, variables)
+        return {"failed": True, "msg": matrix.not_back(arguments["matrix"]["served"], reason)} if reason else {}
 
     def _problem(self, arguments: Values, variables: Mapping[str, Any]) -> str:
         names = [node.name for node in self.plan(variables).nodes]

@@ -16,9 +16,14 @@ description:
   - A fact that does not exist or cannot be read is null or empty. RV(unread) has the reason.
   - Variables of the ranks leave the node as text only if they are on a list of names without secrets, such as
     C(NCCL_DEBUG). Others leave it as an HMAC with O(salt).
+  - A node that cannot be read is a result. The action plugin returns it in RV(node), with the facts below as C(facts).
 options:
   url:
     description: The API's address, without path; empty on nodes without an API.
+    type: str
+    default: ""
+  endpoint:
+    description: The API's URL for clients, a part of RV(node).
     type: str
     default: ""
   timeout:
@@ -63,6 +68,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+node:
+  description: The node. C(unreachable) is the reason why it could not be read, or empty; then C(facts) are empty too.
+  returned: success
+  type: dict
+  sample: {"name": "spark1", "head": true, "unreachable": "", "facts": {}, "started": 1.5, "finished": 2.5}
 services:
   description: As M(gb10.cluster.cluster_status_info) returns them, and so are V(ranks), V(available), V(total),
     V(uptime), V(driver), V(links), V(error), V(lock) and V(reboot).
@@ -241,6 +251,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "default": ""},
+            "endpoint": {"type": "str", "default": ""},
             **arguments.API,
             **arguments.API_KEY,
             "timeout": {"type": "int", "default": 20},

@@ -15,6 +15,7 @@ description:
     needs, and the state of apt and systemd.
   - Addresses, keys and the node's own names are replaced on the node.
   - Each item is read alone. RV(unread) has the reason for one that could not be read.
+  - A node that cannot be read is a result too. The action plugin returns the reason as C(evidence) in RV(unread).
 options:
   install_dir:
     description: The directory that holds the runtimes and models.

@@ -78,6 +78,40 @@ def refusal(candidates: Sequence[Mapping[str, Any]], chosen: bool) -> str:
     )
 
 
+def start(served: str, date: str, chosen: Sequence[str], available: Sequence[str]) -> dict[str, Any]:
+    """Return the state of a run before its models are planned. ``chosen``: by the user, otherwise the stored ones."""
+    models = list(dict.fromkeys(chosen or available))
+    return {"served": served, "date": date, "chosen": bool(chosen), "models": models, "candidates": [], "left_out": []}
+
+
+def planned(state: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the candidates of a state with another one, and the lines about stored models without a plan."""
+    candidates = [*state["candidates"], more]
+    return {"candidates": candidates, "left_out": [] if state["chosen"] else left_out(candidates)}
+
+
+def begun(state: Mapping[str, Any], text: str, restart: bool) -> dict[str, Any]:
+    """Return {record, due, lines} of a state whose models are planned. ``text``: the earlier record."""
+    candidates = [each for each in state["candidates"] if not each["problem"]]
+    record = begin(candidates, text, restart, state["date"])
+    lines = announcement(candidates, record, state["served"])
+    return {"record": record, "due": due(candidates, record), "lines": lines}
+
+
+def finished(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {record, lines, failed_models} at the end of a run."""
+    failed = [row["name"] for row in record["rows"] if row["problem"]]
+    return {"record": {**record, "finished": True}, "lines": lines(record), "failed_models": failed}
+
+
+def not_back(served: str, reason: str) -> str:
+    """Return why the run ends with an error: the model before the benchmarks does not serve again."""
+    return (
+        f"{served} does not serve again: {reason}. Expected: the model that served before the benchmarks. "
+        "Fix: run site.yml."
+    )
+
+
 def left_out(candidates: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line for each model that has no plan."""
     return [f"{each['name']}: left out, because the planner refuses it" for each in candidates if each["problem"]]

@@ -43,6 +43,37 @@ def cluster(nodes: Sequence[Mapping[str, Any]]) -> Cluster:
     )
 
 
+def nodes(read: Mapping[str, Any], probed: Mapping[str, Any], now: float) -> list[dict[str, Any]]:
+    """Return the nodes for cluster(), from the results of the actions cluster_verify_info and cluster_verify_probe.
+
+    Either can be {}: a node whose connection broke between two tasks, or that --limit left out.
+    """
+    lost = {
+        "head": False,
+        "unreachable": "it was not read, because its connection broke or the run left it out",
+        "facts": {},
+        "started": now,
+        "finished": now,
+    }
+    return [
+        {
+            **lost,
+            **(result.get("node") or {}),
+            "name": name,
+            **{part: probed[name].get(part, []) for part in ("paths", "probe")},
+        }
+        for name, result in read.items()
+    ]
+
+
+def problem(worst: str, fail_on: str) -> str:
+    """Return why a verification with findings fails."""
+    return (
+        f"The worst finding is of severity {worst}. Expected: no finding of severity {fail_on} or worse. "
+        "Fix: correct the listed findings, or set verify_fail_on."
+    )
+
+
 def rails(nodes: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     """Return fabric_probe's options {rails, mtu} for a node: its rails with the peers in the same subnet."""
     known = cluster(nodes)

@@ -23,6 +23,12 @@ SEVERITIES = (ERROR, WARNING)
 RECORDED = "unit tests of recorded facts; effect reported by others"
 
 
+def groups(run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
+    """Return the groups of checks that the tags of a run select, all without such a tag."""
+    chosen = [group for group in GROUPS if group in run_tags] or GROUPS
+    return [group for group in chosen if group not in skip_tags]
+
+
 @dataclass(frozen=True)
 class Node:
     """One node of the inventory.

@@ -18,7 +18,14 @@ from run_playbook import run
 from typed_plans import typed
 from verified_nodes import Facts, pair
 
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, failure, redact, report
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import (
+    evidence,
+    failure,
+    measurement,
+    redact,
+    report,
+)
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
@@ -379,3 +386,54 @@ def test_the_role_writes_one_file(tmp_path: Path, check: bool) -> None:
         assert unreachable["node"] == "node2"
         # This machine has neither this name nor this user.
         assert [each for each in PLANTED if each in str(found)] == ["dgx-7f3", "marie"]
+
+
+# --- a measurement before the report ---
+
+LAUNCH = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
+RUNNING = {"services": [{"unit": "gb10-vllm.service", "pid": 7}]}
+STOPPED = {"services": [{"unit": "gb10-vllm.service", "pid": None}]}
+
+
+def installed(plan: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the facts of nodes that recorded this plan."""
+    names = [node["name"] for node in plan["nodes"]]
+    current = record.digest(record.content(typed(plan), dict.fromkeys(names, LAUNCH)))
+    return {name: {"launch": LAUNCH, "current": current} for name in names}
+
+
+def test_the_recorded_launch_of_every_node_is_current() -> None:
+    found = installed(SNAPSHOT)
+    assert measurement.current(typed(SNAPSHOT), found)
+    for other in ({}, {"launch": LAUNCH}, {**found["spark2"], "current": "0" * 64}):
+        assert not measurement.current(typed(SNAPSHOT), {**found, "spark2": other})
+
+
+@pytest.mark.parametrize(
+    ("recorded", "runs", "api", "expected"),
+    [
+        (True, False, {}, ""),
+        (True, True, {"answers": True, "root": SNAPSHOT["model"]}, ""),
+        (True, True, {"answers": True, "root": "/other"}, "The services run, but"),
+        (True, True, {"answers": False, "root": SNAPSHOT["model"]}, "The services run, but"),
+        (False, True, {}, "The plan is not the launch that site.yml recorded. Expected: the planned model answers"),
+    ],
+)
+def test_a_state_that_could_not_be_restored_is_refused(
+    recorded: bool, runs: bool, api: dict[str, Any], expected: str
+) -> None:
+    reason = measurement.refusal(typed({**SNAPSHOT, "allow_restart": True}), recorded, runs, api)
+    assert reason.startswith(expected) and bool(reason) is bool(expected)
+
+
+def test_a_model_that_must_not_stop_is_refused() -> None:
+    plan = typed({**SNAPSHOT, "allow_restart": False})
+    answers = {"answers": True, "root": SNAPSHOT["model"]}
+    assert "serves, and a measurement stops it" in measurement.refusal(plan, True, True, answers)
+    assert measurement.refusal(plan, True, False, {}) == ""
+
+
+def test_a_measurement_ends_as_it_began() -> None:
+    assert measurement.serves([STOPPED, RUNNING]) and not measurement.serves([STOPPED, {}])
+    assert measurement.steps(True)[-2:] == ["vllm_serve", "vllm_watchdog"]
+    assert measurement.steps(False)[-1] == measurement.steps(False)[0] == "stop"

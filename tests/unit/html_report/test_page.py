@@ -11,14 +11,20 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from filters import FILTERS
 from html_page import Page, parsed
 from hypothesis import given as generate
 from hypothesis import strategies as st
 from repository import load_yaml, read
 from verified_nodes import NOW, Facts, healthy, pair
 
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report import html, runtime, sections, style_data
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmarks
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import (
+    html,
+    report,
+    runtime,
+    sections,
+    style_data,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.report import POLICY
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
@@ -143,7 +149,7 @@ def page(nodes: list[Facts], **changes: Any) -> str:
     given = {"groups": list(GROUPS), "waivers": {}, "cluster": "two-spark", "quick": False}
     documents = {"b/gpt-oss-120b-20261122T213000Z.json": json.dumps(benchmark())}
     inputs = {**given, "golden": json.dumps(GOLDEN), "benchmarks": documents, "matrix": json.dumps(MATRIX), **changes}
-    return str(FILTERS["html_report"](nodes, inputs))
+    return report.document(nodes, report.Inputs(**inputs))
 
 
 def unlabeled(text: str) -> str:
@@ -462,7 +468,7 @@ def test_the_newest_benchmark_of_each_model() -> None:
         "x/notes.json",
         "x/a-20261109T000000Z.svg",
     ]
-    assert FILTERS["benchmark_newest"](names) == ["x/b-c-20261103T000000Z.json", "x/a-20261102T000000Z.json"]
+    assert benchmarks.newest(names) == ["x/b-c-20261103T000000Z.json", "x/a-20261102T000000Z.json"]
 
 
 HOSTILE = (

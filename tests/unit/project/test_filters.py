@@ -57,7 +57,7 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
 
 
 @pytest.mark.parametrize(
-    ("call", "found"), [("", ""), ("filters.FILTERS['benchmark_stem']('key')", "module_utils.benchmark.report")]
+    ("call", "found"), [("", ""), ("filters.FILTERS['node_path']('ca')", "module_utils.common.paths")]
 )
 def test_only_a_call_imports_the_core(call: str, found: str) -> None:
     """Nearly every task's process loads all these files. The callback first checks Ansible's release."""

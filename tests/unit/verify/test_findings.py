@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from filters import FILTERS
 from verified_nodes import GIB, NOW, Facts, library, maps, pair, process, service
 
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence, report
@@ -386,7 +385,7 @@ def test_a_path_that_does_not_carry_packets() -> None:
     }
     nodes = pair()
     nodes[0]["paths"] = [path]
-    answer = FILTERS["verification_report"](nodes, ["fabric"], "error", {})
+    answer = report.report(nodes, ["fabric"], "error", {})
     assert (answer["worst"], answer["failed"], len(answer["lines"])) == ("error", True, 4)
     assert answer["lines"][1] == "error rail-path spark1: enp1s0f1np1 to spark2 (10.110.0.2): no reply (timeout)"
     assert answer["lines"][2].startswith("  expected: a reply of the right device")
@@ -433,7 +432,7 @@ def test_several_libraries_of_which_the_used_one_is_unknown() -> None:
 
 
 def test_the_rails_of_a_node_and_their_peers() -> None:
-    answer = FILTERS["verification_rails"](pair(), "spark1")
+    answer = report.rails(pair(), "spark1")
     assert answer["mtu"] == 9000
     assert answer["rails"] == [
         {
@@ -444,9 +443,9 @@ def test_the_rails_of_a_node_and_their_peers() -> None:
         }
         for half, name in ((1, TWIN), (0, RAIL))
     ]
-    assert FILTERS["verification_rails"](pair()[:1], "spark1") == {"rails": [], "mtu": 9000}
-    assert FILTERS["verification_rails"](pair(), "spark9")["rails"] == []
-    assert FILTERS["verification_rails"](pair("foreign"), "spark2")["rails"][0]["peers"] == {"spark1": "10.110.1.1"}
+    assert report.rails(pair()[:1], "spark1") == {"rails": [], "mtu": 9000}
+    assert report.rails(pair(), "spark9")["rails"] == []
+    assert report.rails(pair("foreign"), "spark2")["rails"][0]["peers"] == {"spark1": "10.110.1.1"}
 
 
 def test_groups_severities_and_documents() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import FILTERS
 from gpu_libraries import code, elf, fat
 from verified_nodes import pair
 
@@ -167,7 +166,7 @@ def test_without_a_unit_or_a_release_no_backend_is_known() -> None:
 )
 def test_the_runtime_to_probe(facts: dict[str, Any], expected: Any) -> None:
     wanted = {"container": ["docker", "exec", expected, "python3"]} if isinstance(expected, str) else expected
-    assert FILTERS["verification_probe"](facts) == wanted
+    assert kernels.probe(facts) == wanted
 
 
 def test_the_facts_of_a_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,15 +14,17 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
-from filters import FILTERS
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from run_module import program, run_module
 from verified_nodes import pair
 
+from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, groups
 
 LINKS = [
     {
@@ -79,7 +81,34 @@ def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
         "gpu-unavailable",
         "temperature-high",
     }
-    assert FILTERS["verification_report"]([node], ["fabric"], "error", {})["failed"] is False
+    assert report.report([node], ["fabric"], "error", {})["failed"] is False
+
+
+@pytest.mark.parametrize(
+    "error", [AnsibleError("Missing sudo password"), AnsibleConnectionFailure("Missing sudo password")]
+)
+def test_a_node_that_refuses_stays_in_the_play(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    action = cluster_verify_info.ActionModule(*[MagicMock()] * 6)
+    monkeypatch.setattr(action, "_execute_module", MagicMock(side_effect=error))
+    assert action.read("gb10.cluster.cluster_verify_info", {}, {}) == ({}, "Missing sudo password")
+
+
+def test_a_node_without_results_is_unreachable() -> None:
+    healthy = pair()[0]
+    read = {"spark1": {"node": healthy}, "spark2": {"changed": False}}
+    probed = {"spark1": {"paths": [1], "probe": [2]}, "spark2": {"skipped": True}}
+    first, second = report.nodes(read, probed, 7.0)
+    assert first == {**healthy, "paths": [1], "probe": [2]}
+    assert (second["name"], second["facts"], second["started"]) == ("spark2", {}, 7.0)
+    assert second["unreachable"].startswith("it was not read")
+    ids = {finding.check.id for finding in report.findings(report.cluster([second]), GROUPS, {})}
+    assert ids == {"node-unreachable"}
+
+
+def test_the_tags_of_a_run_select_groups() -> None:
+    assert groups(["all"], []) == list(GROUPS)
+    assert groups(["nccl", "x", "fabric"], []) == ["fabric", "nccl"]
+    assert groups(["all"], ["fabric", "nccl"]) == ["hardware", "runtime", "serving", "security"]
 
 
 def test_parts_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:

@@ -1,0 +1,33 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action of the module cluster_verify_info: a node that cannot be read is a result, not a failure."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+
+class ActionModule(Decision):
+    """Adds to the facts what the checks need of the controller: the node's name, its part and the time."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {node}, as verify/schema.Node has it. Ansible gives its key ``unreachable`` another meaning."""
+        super().run(tmp, task_vars)
+        variables, arguments, started = task_vars or {}, self._task.args, time.time()
+        facts, reason = self.read("gb10.cluster.cluster_verify_info", arguments, variables)
+        node = {
+            "name": variables["inventory_hostname"],
+            "head": bool(arguments.get("url")),
+            "unreachable": reason,
+            # The arguments have the key of the digests.
+            "facts": {key: value for key, value in facts.items() if key != "invocation"},
+            "started": started,
+            "finished": time.time(),
+            "endpoint": arguments.get("endpoint", ""),
+        }
+        return {"changed": False, "node": node, "_ansible_verbose_override": True}
