@@ -36,11 +36,11 @@ class ActionModule(Decision):
 
     def _given(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's host as a machine of discovery, not yet queried."""
-        own = machines.login(self._loader, self._templar, variables)
+        own = machines.login(self, variables)
         return {
             "name": variables["inventory_hostname"],
-            "address": machines.address(self._templar, variables),
-            "login": {**own, "local": machines.local(self._templar, variables)},
+            "address": self.address(variables),
+            "login": {**own, "local": self._connection.transport == "local"},
             "unreachable": "",
             "observed": {},
         }

@@ -26,10 +26,10 @@ class ActionModule(Decision):
         arguments = self.arguments(
             known_hosts={"type": "path", "default": "~/.ssh/known_hosts"}, timeout={"type": "int", "default": 10}
         )
-        login = machines.login(self._loader, self._templar, variables)
-        address, port = machines.address(self._templar, variables), int(login["port"] or 22)
+        login = machines.login(self, variables)
+        address, port = self.address(variables), int(login["port"] or 22)
         key: dict[str, Any] = {}
-        if not machines.local(self._templar, variables):
+        if self._connection.transport != "local":
             key = io_host_key.read(_run, address, port, arguments["known_hosts"], arguments["timeout"])
         node = {"name": variables["inventory_hostname"], "address": address, "port": port, "user": login["user"]}
         return {"changed": False, "node": {**node, "host_key": key}}

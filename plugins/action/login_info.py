@@ -25,7 +25,7 @@ class ActionModule(Decision):
         if self.arguments(sudo={"type": "bool", "default": False})["sudo"]:
             # The smallest command, because only its rights matter.
             _found, reason = self.read(_COMMAND, {"argv": ["id", "-u"]}, variables)
-            return {"changed": False, "reason": reason, "sudo_free": False}
+            return {"changed": False, "reason": reason, "sudo_free": False, "ansible_facts": self.interpreter}
         # become would ask for the password, or use one that sudo remembers.
         argv = ["sudo", "-n", "-k", "true"]
         try:
@@ -34,4 +34,5 @@ class ActionModule(Decision):
             return {"changed": False, "reason": str(error) or "no answer", "sudo_free": False}
         if result.get("rc") not in (0, 1):
             return {**result, "failed": True}
-        return {"changed": False, "reason": "", "sudo_free": result["rc"] == 0}
+        found = result.get("ansible_facts", {})
+        return {"changed": False, "reason": "", "sudo_free": result["rc"] == 0, "ansible_facts": found}

@@ -39,6 +39,11 @@ class Decision(ActionBase):
         """Return the value of a variable of the task's host as plain data."""
         return plain_data(self._templar.template(variables[name])) if name in variables else default
 
+    def address(self, variables: Mapping[str, Any]) -> str:
+        """Return the address of the task's host in the inventory."""
+        legacy = self.variable(variables, "ansible_ssh_host", variables["inventory_hostname"])
+        return str(self.variable(variables, "ansible_host", legacy))
+
     def plan(self, variables: Mapping[str, Any]) -> Plan:
         """Return the fact gb10_plan of the task's host. Raises TypeError with the path of a wrong value."""
         return typed_plan(self._templar.template(variables["gb10_plan"]))

@@ -15,10 +15,11 @@ from ansible.module_utils.parsing.convert_bool import boolean
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import plan, schema
-from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, sources
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, certificate, sources
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import typed_plan
 
+_OPTIONS = argument_specs.read("gateway")["main"]["options"]
 #: The registered results of slurp, each with a head as value of its item.
 _KEYS, _CAS = "__gateway_cluster_keys", "__gateway_cluster_cas"
 
@@ -27,8 +28,9 @@ class GatewayDecision(Decision):
     """A base for actions that the role gateway calls. Its variables are inputs, so that no task lists them."""
 
     def setting(self, variables: Mapping[str, Any], name: str) -> Any:
-        """Return the value of gateway_<name>."""
-        return plain_data(self._templar.template(variables[f"gateway_{name}"]))
+        """Return the value of gateway_<name>; its default where a call without the role has none."""
+        option = _OPTIONS[f"gateway_{name}"]
+        return self.variable(variables, f"gateway_{name}", argument_specs.default(option))
 
     def number(self, variables: Mapping[str, Any], name: str) -> int:
         """Return a number. What is none counts as 0, which the plan refuses."""
@@ -36,10 +38,6 @@ class GatewayDecision(Decision):
             return int(self.setting(variables, name))
         except (TypeError, ValueError):
             return 0
-
-    def address(self, variables: Mapping[str, Any]) -> str:
-        """Return the host's address in the inventory."""
-        return str(self._templar.template(variables.get("ansible_host", variables["inventory_hostname"])))
 
     def place(self, variables: Mapping[str, Any]) -> dict[str, str]:
         """Return {url, server_name, endpoint, client} as access.place."""
@@ -80,7 +78,7 @@ class GatewayDecision(Decision):
         """Return the results that read a file, each with its text. Without a cluster, no task registers any."""
         if not self.setting(variables, "clusters"):
             return []
-        results = plain_data(self._templar.template(variables[name]))["results"]
+        results = self.variable(variables, name)["results"]
         return [(each, base64.b64decode(each["content"]).decode()) for each in results if "content" in each]
 
 

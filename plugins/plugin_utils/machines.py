@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleError
-from ansible.plugins.loader import lookup_loader
 
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: The login settings of discovery, each with the option of the connection plugin ssh.
 _LOGIN: Mapping[str, str] = {
@@ -21,24 +21,25 @@ _LOGIN: Mapping[str, str] = {
     "port": "port",
     "arguments": "ssh_common_args",
 }
+#: The variables of these options.
+_VARIABLES = (
+    "ansible_user",
+    "ansible_ssh_user",
+    "ansible_private_key_file",
+    "ansible_ssh_private_key_file",
+    "ansible_port",
+    "ansible_ssh_port",
+    "ansible_ssh_common_args",
+)
 
 
-def login(loader: Any, templar: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
+def login(decision: Decision, variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return {user, key, port, arguments} of ssh for the task's host; "" and None where ssh chooses them."""
-    lookup = lookup_loader.get("ansible.builtin.config", loader, templar)
-    values = lookup.run(list(_LOGIN.values()), variables, plugin_type="connection", plugin_name="ssh")
-    found = dict(zip(_LOGIN, map(templar.template, values), strict=True))
-    return {name: found[name] if name == "port" else found[name] or "" for name in _LOGIN}
-
-
-def address(templar: Any, variables: Mapping[str, Any]) -> str:
-    """Return the address of the task's host in the inventory."""
-    return str(templar.template(variables.get("ansible_host", variables["inventory_hostname"])))
-
-
-def local(templar: Any, variables: Mapping[str, Any]) -> bool:
-    """Return whether the task's host is the controller."""
-    return str(templar.template(variables.get("ansible_connection", "ssh"))) == "local"
+    of_ssh = {"plugin_type": "connection", "plugin_name": "ssh"}
+    # The lookup returns templates as they are.
+    values = {name: decision.variable(variables, name) for name in _VARIABLES if name in variables}
+    found = {name: decision.lookup("config", [option], values, **of_ssh) for name, option in _LOGIN.items()}
+    return {name: value if name == "port" else value or "" for name, value in found.items()}
 
 
 def validated(machine: Mapping[str, Any]) -> dict[str, Any]:

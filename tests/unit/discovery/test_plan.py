@@ -441,3 +441,22 @@ def test_summary() -> None:
         "cable: spark1 port 1 - an unqueried machine",
         "cable: spark2 port 0 - an unqueried machine",
     ]
+
+
+def test_a_machine_on_a_cable_needs_a_host_key_for_its_query() -> None:
+    given, (found,) = machine(1, [PAIR]), discovery.pending_hosts([machine(1, [PAIR])])
+    assert discovery.can_be_queried(given) and discovery.can_be_queried(found)
+    assert not discovery.can_be_queried({**found, "host_key": ""})
+
+
+def test_an_answer_is_kept_or_the_reason_why_there_is_none() -> None:
+    (found,) = discovery.pending_hosts([machine(1, [PAIR])])
+    good, silent = (
+        discovery.answered(found, {"hostname": "x"}, ""),
+        discovery.answered(found, {"hostname": "x"}, "refused"),
+    )
+    assert (good["unreachable"], good["observed"]) == ("", {"hostname": "x"})
+    assert (silent["unreachable"], silent["observed"]) == ("refused", {})
+    # Only a found machine must be reached without the cable, too.
+    assert good["direct"] == silent["direct"] == discovery.NO_ADDRESS
+    assert "direct" not in discovery.answered(machine(1, [PAIR]), {}, "")

@@ -288,15 +288,27 @@ PLAY = """
   tasks:
     - gb10.cluster.gateway_plan:
       register: planned
+    - gb10.cluster.gateway_service:
+        plan: "{{ planned }}"
+      check_mode: true
+      diff: true
+      register: service
+    - gb10.cluster.gateway_info:
+        url: "{{ served }}"
+        clients_file: "{{ folder }}/clients.json"
+        key_file: "{{ folder }}/none"
+        new_client: alice
+        new_client_models: [other]
+      register: info
     - ansible.builtin.copy:
-        content: "{{ planned | to_json }}"
-        dest: "{{ result }}"
+        content: "{{ {'planned': planned, 'service': service, 'info': info} | to_json }}"
+        dest: "{{ folder }}/result.json"
         mode: "0600"
 """
 
 
 def run_plan(folder: Path, **variables: Any) -> tuple[str, dict[str, Any]]:
-    """Plan a gateway for the cluster of spark1 and for one elsewhere. Return the output and the result, {} without."""
+    """Plan a gateway for the cluster of spark1 and for one elsewhere. Return the output and the results, {} without."""
     defaults = argument_specs.read("gateway")["main"]["options"]
     given = {name: option.get("default") for name, option in defaults.items()}
     given |= {
@@ -316,7 +328,7 @@ def run_plan(folder: Path, **variables: Any) -> tuple[str, dict[str, Any]]:
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "children": groups}}), encoding="utf-8")
     (folder / "play.yml").write_text(PLAY, encoding="utf-8")
     program = Path(sys.executable).with_name("ansible-playbook")
-    words = ["-vvv", "-i", folder / "hosts.json", "-e", f"result={folder}/result.json"]
+    words = ["-vvv", "-i", folder / "hosts.json", "-e", f"folder={folder}"]
     interpreter = ["-e", f"ansible_python_interpreter={sys.executable}"]
     done = subprocess.run(
         [program, folder / "play.yml", *words, *interpreter], cwd=ROOT, capture_output=True, text=True, check=False
@@ -325,17 +337,22 @@ def run_plan(folder: Path, **variables: Any) -> tuple[str, dict[str, Any]]:
     return done.stdout + done.stderr, json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
 
 
-def test_the_plan_reads_clusters_and_certificate_and_returns_no_secret(tmp_path: Path) -> None:
+def test_the_actions_of_the_role_read_its_variables_and_return_no_secret(tmp_path: Path) -> None:
     pair = authority().issue("llm.example.com")
     (tmp_path / "key.pem").write_text(pair.key_text, encoding="ascii")
-    output, found = run_plan(
-        tmp_path,
-        gateway_host="0.0.0.0",
-        gateway_port="8443",
-        gateway_name="{{ 'llm' }}.example.com",
-        gateway_tls_certificate=pair.text,
-        gateway_tls_key=str(tmp_path / "key.pem"),
-    )
+    (tmp_path / "none").touch()
+    key(tmp_path, name="bob")
+    with gateway(REPORT) as (url, _asked):
+        output, results = run_plan(
+            tmp_path,
+            served=url,
+            gateway_host="0.0.0.0",
+            gateway_port="8443",
+            gateway_name="{{ 'llm' }}.example.com",
+            gateway_tls_certificate=pair.text,
+            gateway_tls_key=str(tmp_path / "key.pem"),
+        )
+    found = results["planned"]
     settings = json.loads(found["settings"])
     served = settings["models"][0]["name"]
     assert (found["ids"], found["certificate"]) == ([f"first/{served}", "south/small"], f"{pair.text.strip()}\n")
@@ -343,8 +360,17 @@ def test_the_plan_reads_clusters_and_certificate_and_returns_no_secret(tmp_path:
     assert (settings["port"], [model["ca"] for model in settings["models"]]) == (8443, ["", ""])
     lock = ROOT / "roles/gateway/files/gateway.lock"
     assert found["environment"].startswith("/opt/gb10/gateway/") and found["lock"] == lock.read_text().rstrip()
+    service = results["service"]
+    assert service["changed"] and f"ExecStart={found['environment']}/bin/python" in service["unit"]["text"]
+    assert {schema.SETTINGS, schema.CERTIFICATE} < {each["path"] for each in service["files"]}
+    info = results["info"]
+    assert info["lines"][0] == "Gateway https://llm.example.com:8443/v1: 1 of 2 model servers healthy, 1 client"
+    assert info["example"][0] == "big answers at https://llm.example.com:8443/v1 (the gateway)"
+    assert f"-i {os.path.relpath(tmp_path / 'hosts.json', ROOT)}" in "".join(info["example"])
+    assert "gateway_key_models[0]: 'other'" in info["refusal"]
+    assert "OPENAI_BASE_URL=https://llm.example.com:8443/v1" in info["client_settings"][1]
     secrets = [CLUSTER_KEY, MODEL_KEY, *pair.key_text.splitlines()[1:-1]]
-    assert not [secret for secret in secrets if secret in output or secret in json.dumps(found)]
+    assert not [secret for secret in secrets if secret in output or secret in json.dumps(results)]
 
 
 def test_the_plan_fails_with_every_problem(tmp_path: Path) -> None:
