@@ -7,8 +7,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from ansible.module_utils.parsing.convert_bool import boolean
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
@@ -18,11 +22,13 @@ class ActionModule(Decision):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return {node}, as verify/schema.Node has it. Ansible gives its key ``unreachable`` another meaning."""
         super().run(tmp, task_vars)
-        variables, arguments, started = task_vars or {}, self._task.args, time.time()
+        variables, arguments, started = task_vars or {}, dict(self._task.args), time.time()
+        head, api = boolean(arguments.pop("head", False), strict=False), arguments.pop("api", {})
+        arguments |= of_api(api, head, self.address(variables)) if api else {}
         facts, reason = self.read("gb10.cluster.cluster_verify_info", arguments, variables)
         node = {
             "name": variables["inventory_hostname"],
-            "head": bool(arguments.get("url")),
+            "head": head,
             "unreachable": reason,
             # The arguments have the key of the digests.
             "facts": {key: value for key, value in facts.items() if key != "invocation"},
@@ -31,3 +37,14 @@ class ActionModule(Decision):
             "endpoint": arguments.get("endpoint", ""),
         }
         return {"changed": False, "node": node, "_ansible_verbose_override": True}
+
+
+def of_api(api: Mapping[str, Any], head: bool, address: str) -> dict[str, str]:
+    """Return the arguments {url, server_name, endpoint} of the module for the option ``api``.
+
+    ``address``: the node's in the inventory. Only the head has an API.
+    """
+    secured = boolean(api["tls"], strict=False)
+    place = access.place(str(api["host"]), int(api["port"]), str(api["name"]), address, secured)
+    found = {name: place[name] for name in ("server_name", "endpoint")}
+    return {**found, "url": place["url"] if head else ""}

@@ -18,6 +18,15 @@ description:
     C(NCCL_DEBUG). Others leave it as an HMAC with O(salt).
   - A node that cannot be read is a result. The action plugin returns it in RV(node), with the facts below as C(facts).
 options:
+  api:
+    description: Where the API listens, with C(host), C(port), C(name) for clients and C(tls). The action plugin sets
+      O(url), O(server_name) and O(endpoint) to what follows from it.
+    type: dict
+    default: {}
+  head:
+    description: Whether the node is a head, which has the API.
+    type: bool
+    default: false
   url:
     description: The API's address, without path; empty on nodes without an API.
     type: str
@@ -62,7 +71,8 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Read the node
   gb10.cluster.cluster_verify_info:
-    url: http://127.0.0.1:8000
+    head: true
+    api: {host: 127.0.0.1, port: 8000, name: "", tls: false}
     quick: true
   become: true
 """
@@ -250,6 +260,9 @@ def main() -> None:
     """Return the facts."""
     module = AnsibleModule(
         argument_spec={
+            # Only the action uses them.
+            "api": {"type": "dict", "default": {}},
+            "head": {"type": "bool", "default": False},
             "url": {"type": "str", "default": ""},
             "endpoint": {"type": "str", "default": ""},
             **arguments.API,

@@ -214,3 +214,16 @@ def test_the_variables_of_a_parent_replace_those_of_a_changed_title() -> None:
     assert found["ranks"]["SECRET"].startswith("hmac:")
     assert "TITLE" not in found["ranks"]
     assert io_facts._of_parents(2**22 + 1) == {}
+
+
+@pytest.mark.parametrize(
+    ("host", "tls", "head", "found"),
+    [
+        ("0.0.0.0", "True", True, ("https://127.0.0.1:8000", "10.0.0.5", "https://10.0.0.5:8000/v1")),
+        ("127.0.0.1", "False", True, ("http://127.0.0.1:8000", "", "http://127.0.0.1:8000/v1")),
+        ("0.0.0.0", False, False, ("", "", "http://10.0.0.5:8000/v1")),
+    ],
+)
+def test_only_a_head_queries_its_api(host: str, tls: bool | str, head: bool, found: tuple[str, str, str]) -> None:
+    given = cluster_verify_info.of_api({"host": host, "port": "8000", "name": "", "tls": tls}, head, "10.0.0.5")
+    assert (given["url"], given["server_name"], given["endpoint"]) == found
