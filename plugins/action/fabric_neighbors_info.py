@@ -22,25 +22,25 @@ class ActionModule(Decision):
         super().run(tmp, task_vars)
         variables = task_vars or {}
         arguments = self.arguments(machine={"type": "dict", "default": {}}, direct={"type": "bool", "default": False})
-        machine = arguments["machine"] or self._given(variables)
+        machine = arguments["machine"] or self._host(variables)
         if arguments["direct"]:
             if machine["observed"].get("management"):
                 machine["direct"] = self.read("ansible.builtin.ping", {}, variables)[1]
         elif plan.can_be_queried(machine):
-            found, reason = self.read("gb10.cluster.fabric_neighbors_info", {}, variables)
+            answer, reason = self.read("gb10.cluster.fabric_neighbors_info", {}, variables)
             # An empty answer would be that of a machine which was not queried.
-            machine = plan.answered(machine, {**found, "changed": False}, reason)
+            machine = plan.answered(machine, {**answer, "changed": False}, reason)
         else:
             machine = plan.answered(machine, {}, plan.NO_HOST_KEY)
         return {"changed": False, "machine": machines.validated(machine), "_ansible_verbose_override": True}
 
-    def _given(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+    def _host(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's host as a machine of discovery, not yet queried."""
-        own = machines.login(self, variables)
+        login = machines.login(self, variables)
         return {
             "name": variables["inventory_hostname"],
             "address": self.address(variables),
-            "login": {**own, "local": self._connection.transport == "local"},
+            "login": {**login, "local": self._connection.transport == "local"},
             "unreachable": "",
             "observed": {},
         }

@@ -25,16 +25,16 @@ class ActionModule(gateway.GatewayDecision):
         arguments = plain_data(self._task.args)
         client, models = str(arguments.get("new_client", "")), arguments.get("new_client_models", [])
         place = self.place(variables)
-        given = {"url": place["url"], "server_name": place["server_name"], **arguments}
-        found: dict[str, Any] = self._execute_module(module_args=given, task_vars=variables)
-        if found.get("failed"):
-            return found
+        options = {"url": place["url"], "server_name": place["server_name"], **arguments}
+        state: dict[str, Any] = self._execute_module(module_args=options, task_vars=variables)
+        if state.get("failed"):
+            return state
         return {
-            **found,
-            "lines": report.lines(found, place["endpoint"]),
-            "example": report.example(found, place, str(variables["inventory_hostname"]), self._inventories(variables)),
-            "client_settings": report.client_settings(place["endpoint"], found["models"]),
-            "refusal": report.refusal(found, client, models) if client else "",
+            **state,
+            "lines": report.lines(state, place["endpoint"]),
+            "example": report.example(state, place, str(variables["inventory_hostname"]), self._inventories(variables)),
+            "client_settings": report.client_settings(place["endpoint"], state["models"]),
+            "refusal": report.refusal(state, client, models) if client else "",
         }
 
     def _inventories(self, variables: Mapping[str, Any]) -> list[str]:

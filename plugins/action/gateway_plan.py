@@ -28,9 +28,9 @@ class ActionModule(gateway.GatewayDecision):
             models = self.models(variables)
         except ProblemsError as error:
             return {"failed": True, "msg": str(error)}
-        found = gateway.planned(models, self.settings(variables), self.keys(variables), self.tls(variables))
-        if found["report"]:
-            return {"failed": True, "msg": found["report"]}
+        planned = gateway.planned(models, self.settings(variables), self.keys(variables), self.tls(variables))
+        if planned["report"]:
+            return {"failed": True, "msg": planned["report"]}
         lock = sources.gateway_lock()
         folder = f"{self.setting(variables, 'install_dir')}/gateway"
         return {
@@ -38,7 +38,7 @@ class ActionModule(gateway.GatewayDecision):
             "lock": lock,
             "environment": f"{folder}/{hashlib.sha256(lock.encode()).hexdigest()[:12]}",
             "ids": [f"{model['cluster']}/{model['name']}" for model in models],
-            **{name: found[name] for name in ("settings", "certificate", "variables")},
-            "notes": [f"warning: {warning}" for warning in found["warnings"]],
+            **{name: planned[name] for name in ("settings", "certificate", "variables")},
+            "notes": [f"warning: {warning}" for warning in planned["warnings"]],
             "_ansible_verbose_override": True,
         }

@@ -37,9 +37,9 @@ class ActionModule(Decision):
 
 def _run(argv: list[str]) -> tuple[int, str, str]:
     """Run a command of the controller, as common.io_command.Run."""
-    given: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": os.environ | {"LC_ALL": "C.UTF-8"}}
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "env": os.environ | {"LC_ALL": "C.UTF-8"}}
     try:
-        done = subprocess.run(argv, **given, capture_output=True, text=True, errors="replace", check=False)
+        done = subprocess.run(argv, **options, capture_output=True, text=True, errors="replace", check=False)
     except FileNotFoundError:
         return NOT_INSTALLED, "", f"{argv[0]} is not installed"
     return done.returncode, done.stdout, done.stderr
