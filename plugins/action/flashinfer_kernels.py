@@ -9,26 +9,40 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
+from ansible_collections.gb10.cluster.plugins.module_utils.kernels import plan as kernels
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.polling import Polling
 
 #: Seconds between progress lines, and without a response until the host counts as unreachable.
 _SHOWN, _SILENCE = 30, 300
 
 
-class ActionModule(ActionBase):
+class ActionModule(Decision):
     """Repeats the module until the kernels are stored."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's last result."""
+        """Return the module's last result; with O(planned) also {shared}."""
         super().run(tmp, task_vars)
-        call = partial(self._execute_module, module_name="gb10.cluster.flashinfer_kernels", task_vars=task_vars)
+        arguments, more = dict(self._task.args), dict[str, Any]()
+        if arguments.pop("planned", False):
+            plan = self.plan(task_vars or {})
+            found = kernels.of_node(plan)
+            if not found:
+                return {"changed": False, "state": "none", "line": "nothing to compile", "modules": {}, "shared": False}
+            arguments |= found
+            of_head = kernels.of_node(plan.at(plan.nodes[0])).get("name", "")
+            more["shared"] = not plan.node.head and found["name"] == of_head
+        call = partial(
+            self._execute_module,
+            module_name="gb10.cluster.flashinfer_kernels",
+            module_args=arguments,
+            task_vars=task_vars,
+        )
         poll, changed = Polling(call, task_vars, _SHOWN, _SILENCE), False
         for result in poll:
             changed = changed or bool(result.get("changed"))
             if result.get("failed") or result.get("state") != "running":
-                return {**result, "changed": changed}
+                return {**result, **more, "changed": changed}
             if poll.due() is not None:
                 poll.show(f"FlashInfer: {result['line']}, {poll.elapsed:.0f} s")
         raise AssertionError("polling has no end")

@@ -45,13 +45,6 @@ def confined_query(user: str, writable: Sequence[str]) -> list[str]:
     return query(str(user), plain_data(writable))
 
 
-def image_probe_argv(plan: Fact, argv: Sequence[str], gpu: bool = False) -> list[str]:
-    """Return the argv that runs another argv in a bare container of the image of the plan's node."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-
-    return launch.look_argv(typed_plan(plan), plain_data(argv), bool(gpu))
-
-
 class FilterModule:
     """Register the filters."""
 
@@ -61,5 +54,4 @@ class FilterModule:
             "confined_query": confined_query,
             "merge_overrides": merge_overrides,
             "rank_env": rank_env,
-            "image_probe_argv": image_probe_argv,
         }

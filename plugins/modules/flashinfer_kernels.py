@@ -17,14 +17,17 @@ description:
   - With O(archive), it stores the modules of an equal node instead.
   - The action plugin waits for the unit and shows its progress. An interrupted compilation continues in the next run.
 options:
+  planned:
+    description: Whether O(python), O(name), O(argv) and O(environment) are those of the fact C(gb10_plan). For the
+      action plugin.
+    type: bool
+    default: false
   python:
-    description: The Python interpreter of the environment with vLLM.
+    description: The Python interpreter of the environment with vLLM. Required without O(planned).
     type: path
-    required: true
   name:
-    description: The identity of the kernels.
+    description: The identity of the kernels. Required without O(planned).
     type: str
-    required: true
   argv:
     description: The model and the arguments of C(vllm serve).
     type: list
@@ -66,13 +69,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 state:
-  description: C(ready); C(running) while the unit compiles; C(missing) in check mode.
+  description: C(ready); C(running) while the unit compiles; C(missing) in check mode; C(none) if the node needs none.
   returned: always
   type: str
 line:
   description: The progress as text.
   returned: always
   type: str
+shared:
+  description: Whether the head compiles the same kernels.
+  returned: with O(planned)
+  type: bool
 modules:
   description: SHA-256 of each stored module.
   returned: when ready
@@ -131,14 +138,16 @@ def main() -> None:
     """Do the next step, and return the state."""
     module = AnsibleModule(
         argument_spec={
-            "python": {"type": "path", "required": True},
-            "name": {"type": "str", "required": True},
+            "planned": {"type": "bool", "default": False},
+            "python": {"type": "path"},
+            "name": {"type": "str"},
             "argv": {"type": "list", "elements": "str", "default": []},
             "environment": {"type": "dict", "default": {}},
             "seconds": {"type": "int", "default": 7200},
             "archive": {"type": "path"},
             "pack": {"type": "path"},
         },
+        required_if=[("planned", False, ["python", "name"])],
         supports_check_mode=True,
     )
     params = module.params

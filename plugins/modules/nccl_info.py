@@ -34,6 +34,11 @@ options:
     description: Further processes. Processes of other users require root.
     type: list
     elements: int
+  libraries:
+    description: The variable of each node with the registered result of this module for O(runtime). If set, the action
+      plugin returns the choice of NCCL for the fact C(gb10_plan), and the node is not touched.
+    type: str
+    default: ""
   requires:
     description: Requirements. Needs O(path), which is then also the required library of the processes.
     type: dict
@@ -75,9 +80,33 @@ EXAMPLES = r"""
   become: true
   register: ranks
   failed_when: ranks.problems | length > 0
+
+- name: Read the NCCL library of the runtime
+  gb10.cluster.nccl_info:
+    runtime: /opt/gb10/runtime/current
+  become: true
+  register: brought
+
+- name: Decide whether to build NCCL
+  gb10.cluster.nccl_info:
+    libraries: brought
+  register: choice
 """
 
 RETURN = r"""
+build:
+  description: Whether NCCL is built.
+  returned: with O(libraries)
+  type: bool
+final:
+  description: Whether the libraries decide it. If not, only the release of the runtime does.
+  returned: with O(libraries)
+  type: bool
+why:
+  description: The reasons.
+  returned: with O(libraries)
+  type: list
+  elements: str
 library:
   description: The library at O(path) or in O(runtime), null if there is none.
   returned: always
@@ -198,6 +227,7 @@ def main() -> None:
             "runtime": {"type": "path"},
             "unit": {"type": "str"},
             "pids": {"type": "list", "elements": "int"},
+            "libraries": {"type": "str", "default": ""},
             "requires": {"type": "dict", "options": _REQUIRES},
         },
         required_one_of=[("path", "runtime", "unit", "pids")],

@@ -20,6 +20,25 @@ options:
     description: The store of builds on this host.
     type: path
     required: true
+  item:
+    description: A build of the fact C(gb10_plan). O(name), O(version), O(device), O(capabilities), O(architectures),
+      O(torch), O(cuda), O(driver), O(units) and O(python) then follow from it, O(lock) and O(tools). For the action
+      plugin.
+    type: dict
+  lock:
+    description: The lock of the runtime as text, for O(item).
+    type: str
+    default: ''
+  tools:
+    description: The lock of the build's own tools as text, for O(item).
+    type: str
+    default: ''
+  dependencies:
+    description: The unpacked sources of dependencies, for O(item), with C(variable), C(sha256) and C(folder). They
+      become part of O(environment).
+    type: list
+    elements: dict
+    default: []
   name:
     description: The name of the build.
     type: str
@@ -143,6 +162,14 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+folder:
+  description: The build environment.
+  returned: with O(item)
+  type: str
+requirements:
+  description: The requirements file of the build environment.
+  returned: with O(item)
+  type: str
 jobs:
   description: Number of parallel compilers.
   returned: success
@@ -229,6 +256,10 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "store": {"type": "path", "required": True},
+            "item": {"type": "dict"},
+            "lock": {"type": "str", "default": ""},
+            "tools": {"type": "str", "default": ""},
+            "dependencies": {"type": "list", "elements": "dict", "default": []},
             "name": {"type": "str", "required": True},
             "version": {"type": "str", "required": True},
             "device": {"type": "str", "choices": ["cuda", "cpu"], "required": True},

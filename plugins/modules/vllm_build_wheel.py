@@ -70,6 +70,12 @@ stamp:
   description: The stamp of the build, null if it is missing.
   returned: success
   type: dict
+lines:
+  description: The wheel, its GPU code, its duration and the compiler cache as text; empty if this host
+    has not built it now.
+  returned: success
+  type: list
+  elements: str
 removed:
   description: The removed older builds.
   returned: success
@@ -79,13 +85,14 @@ removed:
 
 import json
 import os
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store, parse, wheel
 
 
 def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
@@ -114,6 +121,11 @@ def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
         io_file.write_file(
             f"{folder}/{io_store.STAMP}", json.dumps(stamp, indent=2, sort_keys=True) + "\n", io_file.READABLE
         )
+
+
+def text(params: dict[str, Any], added: bool, stamp: dict[str, Any] | None) -> list[str]:
+    """Return lines about a wheel that this host built now, [] for others."""
+    return wheel.text(stamp) if stamp and added and not params["file"] else []
 
 
 def main() -> None:
@@ -154,6 +166,7 @@ def main() -> None:
     module.exit_json(
         changed=added or bool(removed),
         stamp=stamp,
+        lines=text(params, added, stamp),
         removed=removed,
         diff={"before": "" if added else f"{name}\n", "after": f"{name}\n"},
     )

@@ -24,7 +24,7 @@ options:
   container:
     description:
       - A command whose further arguments are those of the Python interpreter in a container, such as that of
-        P(gb10.cluster.image_probe_argv#filter).
+        M(gb10.cluster.image_query).
     type: list
     elements: str
   seconds:
@@ -41,6 +41,11 @@ options:
     type: list
     elements: str
     default: [cuda, bf16, vllm]
+  quantization:
+    description: The quantization of the model, whose checks are O(required) too. M(gb10.cluster.vllm_patch) replaces
+      the kernels of the others.
+    type: str
+    default: ""
   record:
     description: The file for the failed checks, which M(gb10.cluster.vllm_patch) reads.
     type: path
@@ -122,6 +127,7 @@ def main() -> None:
             "seconds": {"type": "int", "default": 180},
             "environment": {"type": "dict", "default": {}},
             "required": {"type": "list", "elements": "str", "default": list(gpu_probe.ESSENTIAL)},
+            "quantization": {"type": "str", "default": ""},
             "record": {"type": "path"},
         },
         mutually_exclusive=[("python", "container")],
@@ -145,7 +151,8 @@ def main() -> None:
         "report": [gpu_probe.described(each) for each in results],
         "reason": "",
     }
-    stopping = [problem for problem in found if problem.path in params["required"]]
+    of_model = gpu_probe.required(params["quantization"]) if params["quantization"] else []
+    stopping = [problem for problem in found if problem.path in (*params["required"], *of_model)]
     if stopping:
         module.fail_json(msg=problems.report(stopping), **answer)
     for problem in found if params["required"] else []:

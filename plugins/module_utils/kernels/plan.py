@@ -64,7 +64,7 @@ _FABRIC = re.compile(r"(NCCL|GLOO|TP|UCX|RAY|OMPI|MN)_|VLLM_HOST_IP$|LD_PRELOAD$
 
 
 def of_node(plan: Plan) -> dict[str, Any]:
-    """Return {name, argv, environment} of the kernels to compile on the plan's node, {} if there are none.
+    """Return {python, name, argv, environment} of the kernels to compile on the plan's node, {} if there are none.
 
     Equal nodes have the same name. Without a folder with its configuration, a model cannot be started without a
     network.
@@ -76,7 +76,7 @@ def of_node(plan: Plan) -> dict[str, Any]:
     argv = launch.vllm_argv(plan.at(plan.nodes[0]))[2:]
     variables = overrides.rank_environment(node)
     name = identity(plan.runtime.path, node.capability, node.toolkit, argv, variables)
-    return {"name": name, "argv": argv, "environment": variables}
+    return {"python": f"{plan.runtime.path}/bin/python", "name": name, "argv": argv, "environment": variables}
 
 
 def identity(runtime: str, capability: str, toolkit: str, argv: Sequence[str], variables: Mapping[str, str]) -> str:

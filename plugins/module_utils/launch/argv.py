@@ -302,7 +302,12 @@ def engine_overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def look_argv(plan: Plan, argv: Sequence[str], gpu: bool = False) -> list[str]:
-    """Return an argv that inspects the image of the plan's node, in an unprivileged container without network.
+    """Return an argv that inspects the image of the plan's node; see query_argv()."""
+    return query_argv(plan, image(plan), argv, gpu)
+
+
+def query_argv(plan: Plan, of_image: str, argv: Sequence[str], gpu: bool = False) -> list[str]:
+    """Return an argv that inspects an image, in an unprivileged container without network.
 
     It has no GPU without ``gpu``. The user's options come first: the engine uses the last of two, and the user's are
     intended for a serving container.
@@ -315,7 +320,7 @@ def look_argv(plan: Plan, argv: Sequence[str], gpu: bool = False) -> list[str]:
         *runtime.engine_args,
         *nobody,
         f"--entrypoint={argv[0]}",
-        image(plan),
+        of_image,
         *argv[1:],
     ]
 

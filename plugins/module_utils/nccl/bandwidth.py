@@ -11,11 +11,12 @@ The program writes a result as {"rank", "ranks", "backend", "torch", "results": 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import rank_environment
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan, PlannedNode
 
 #: NVIDIA warns below this bus bandwidth, in 10^9 bytes per second, of the largest message over all devices together.
 #: Source: dgx-spark-playbooks, spark_cluster_setup.py (175 Gbit/s, and 80 in a ring).
@@ -23,6 +24,19 @@ EXPECTED, EXPECTED_RING = 21.875, 10.0
 #: Prefixes of the variables that a collective's libraries read. Others could expose a token in arguments and logs.
 _READ = ("NCCL_", "GLOO_", "TP_", "UCX_", "CUDA_", "OMP_", "LD_PRELOAD")
 TOGETHER = "together"
+UNIT = "gb10-nccl-bandwidth.service"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The measurement: PyTorch's backend, the ranks' port, the largest message, the seconds of a run, and the lowest
+    accepted bus bandwidth, 0 for NVIDIA's."""
+
+    backend: str
+    port: int
+    bytes: int
+    timeout: int
+    expected: float
 
 
 def is_ring(plan: Plan) -> bool:
@@ -52,6 +66,25 @@ def runs(plan: Plan, backend: str, port: int) -> list[dict[str, Any]]:
             for head, device in zip(devices[0], mine, strict=True)
         ]
     return result
+
+
+def argv(plan: Plan, environment: Mapping[str, str], settings: Settings) -> list[str]:
+    """Return the command that measures as this node's rank.
+
+    Its program comes over stdin, so that no file stays on the node, and systemd stops it at the time limit.
+    """
+    return [
+        *("systemd-run", "--wait", "--pipe", "--quiet", "--collect", f"--unit={UNIT}", f"--uid={plan.user}"),
+        *("--property=LimitMEMLOCK=infinity", f"--property=RuntimeMaxSec={settings.timeout}"),
+        *(f"--setenv={name}={value}" for name, value in environment.items()),
+        *(f"{_path(plan)}/bin/python", "-", f"--bytes={settings.bytes}"),
+        *(f"--backend={settings.backend}", f"--timeout={settings.timeout}"),
+    ]
+
+
+def _path(plan: Plan) -> str:
+    """Return the environment of the ranks. The role refuses a container before."""
+    return plan.runtime.path if isinstance(plan.runtime, Environment) else ""
 
 
 def expected(plan: Plan, backend: str, wanted: float) -> float:

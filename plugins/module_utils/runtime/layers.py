@@ -37,6 +37,20 @@ _PIP = ("-m", "pip", "install", "--no-cache-dir", "--break-system-packages")
 #: wheel.
 _REPLACE = ("--isolated", "--no-deps", "--no-index", "--force-reinstall")
 
+#: A program that prints the releases in an image. It imports neither vLLM nor torch.
+RELEASES = """\
+import importlib.metadata, json, sys
+found = {name: [each.version for each in importlib.metadata.distributions(name=name)] for name in ("vllm", "torch")}
+releases = {name: str(each[0]).partition("+")[0] if each else "none" for name, each in found.items()}
+print(json.dumps({**releases, "python": "cp{}{}".format(*sys.version_info)}))
+"""
+_ID = re.compile(r"[0-9a-f]{64}")
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text is the ID of an image, without a prefix."""
+    return _ID.fullmatch(text) is not None
+
 
 @dataclass(frozen=True)
 class Layer:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import FILTERS
+from decisions import decide
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 
@@ -35,7 +35,8 @@ def measured() -> str:
         entry("all_gather", 1 << 30, 21.0),
     ]
     results = {"together": {"results": together}, "rocep1s0f1": {"results": [entry("all_reduce", 1 << 30, 11.5)]}}
-    report = FILTERS["bandwidth_report"](results, PLAN, "nccl", 0)
+    options = {"backend": "nccl", "port": 8471, "bytes": 1 << 30, "timeout": 300, "expected": 0.0}
+    report = decide("nccl_bandwidth", {**options, "measured": results}, PLAN)[0]
     assert report["record"]["nodes"] == ["spark1", "spark2"]
     assert report["record"]["findings"] == report["findings"] != []
     return json.dumps({**report["record"], "date": "2026-11-22T21:30:00Z"})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import LOCK, cluster_plan, spark
+from decisions import decide
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start, plan
@@ -168,3 +169,32 @@ def test_an_empty_configuration_stays_as_it_is() -> None:
     # vLLM 0.24 first applies the function to one.
     empty = SimpleNamespace()
     assert io_start.shortened(empty) is empty
+
+
+def asked(nodes: list[dict[str, Any]], index: int, **serve: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return the result of the action on a node, and the arguments of its module."""
+    planned, problems = cluster_plan(nodes, LOCK)
+    assert problems == []
+    fact = {**planned, "node": planned["nodes"][index], "serve": {**planned["serve"], **serve}}
+    return decide(
+        "flashinfer_kernels", {"planned": True, "seconds": 9}, fact, result={"changed": True, "state": "ready"}
+    )
+
+
+def test_the_action_takes_the_kernels_from_the_plan() -> None:
+    for index, shared in enumerate((False, True)):
+        answer, (given,) = asked(pair(), index)
+        assert answer == {"changed": True, "state": "ready", "shared": shared}
+        assert given == {**kernels(pair())[index], "seconds": 9}
+        assert given["python"].endswith("/bin/python") and given["name"]
+
+
+def test_without_kernels_the_node_is_not_touched() -> None:
+    answer, calls = asked(pair(), 0, compiled=[])
+    assert (answer["changed"], answer["state"], answer["shared"], calls) == (False, "none", False, [])
+
+
+def test_a_task_without_a_plan_has_its_own_kernels() -> None:
+    own = {"python": "/venv/bin/python", "name": "0123"}
+    answer, calls = decide("flashinfer_kernels", own, {}, result={"changed": False, "state": "missing"})
+    assert (answer, calls) == ({"changed": False, "state": "missing"}, [own])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from types import ModuleType
 from typing import Any
 
 import pytest
+from decisions import decide
 from repository import ROOT
-from typed_plans import typed
+from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth as nccl_bandwidth
 
@@ -154,3 +156,40 @@ def test_sizes_end_at_the_bound_and_are_whole_for_every_rank(program: ModuleType
 
 def test_bus_factors(program: ModuleType) -> None:
     assert [program.bus_factor(name, 4) for name in ("all_reduce", "all_gather")] == [1.5, 0.75]
+
+
+OPTIONS = {"backend": "nccl", "port": 8471, "bytes": 1 << 30, "timeout": 300, "expected": 0.0}
+
+
+def test_the_action_plans_the_ranks_of_its_node() -> None:
+    recorded = fact({"runtime": {"path": "/opt/gb10/runtime/1"}})
+    recorded["node"] = recorded["nodes"][1]
+    answer, calls = decide("nccl_bandwidth", OPTIONS, recorded)
+    devices = [rail["hca"] for rail in recorded["node"]["rails"]]
+    assert calls == [] and answer["unit"] == "gb10-nccl-bandwidth.service"
+    assert [run["name"] for run in answer["runs"]] == ["together", *devices]
+    for run, used in zip(answer["runs"], [",".join(devices), *devices], strict=True):
+        assert {f"--setenv=NCCL_IB_HCA={used}", "--setenv=RANK=1"} <= set(run["argv"])
+
+
+def test_the_command_of_a_rank() -> None:
+    settings = nccl_bandwidth.Settings(**OPTIONS)
+    recorded = typed({"user": "gb10", "runtime": {"path": "/opt/gb10/runtime/1"}})
+    assert nccl_bandwidth.argv(recorded, {"RANK": "0", "NCCL_IB_HCA": "a,b"}, settings) == [
+        *("systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--unit=gb10-nccl-bandwidth.service"),
+        *("--uid=gb10", "--property=LimitMEMLOCK=infinity", "--property=RuntimeMaxSec=300"),
+        *("--setenv=RANK=0", "--setenv=NCCL_IB_HCA=a,b", "/opt/gb10/runtime/1/bin/python", "-"),
+        *("--bytes=1073741824", "--backend=nccl", "--timeout=300"),
+    ]
+
+
+def test_the_action_evaluates_a_measurement() -> None:
+    entry = {"collective": "all_gather", "bytes": 8, "seconds": 1.0, "bus_gbps": 21.0}
+    answer, _calls = decide("nccl_bandwidth", {**OPTIONS, "measured": {"together": {"results": [entry]}}}, fact({}))
+    assert answer["expected"] == 21.875
+    assert len(answer["lines"]) == len(answer["findings"]) == 1
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", answer["record"]["date"])
+    slow = decide(
+        "nccl_bandwidth", {**OPTIONS, "expected": 20.0, "measured": {"together": {"results": [entry]}}}, fact({})
+    )
+    assert (slow[0]["expected"], slow[0]["findings"]) == (20.0, [])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import LOCK, cluster_plan, lock_of, spark
-from filters import FILTERS
+from decisions import decide
 from gpu_libraries import libnccl
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
@@ -161,15 +161,28 @@ def test_the_rules_see_the_release_that_will_be_used(
 
 def test_the_role_decides_as_the_plan_did() -> None:
     """The first run plans without the library, the second with it. The role makes the same decision in both."""
-    decide = FILTERS["nccl_choice"]
     for library in (facts(), OLD, facts("90")):
         first, second = planned(library=None), planned(library=library)
-        names = [node["name"] for node in first["nodes"]]
-        found = [decide(plan, dict.fromkeys(names, library)) for plan in (first, second)]
+        found = [chosen(plan, spark1=library, spark2=library) for plan in (first, second)]
         assert found[0] == found[1] == {key: second["nccl"][key] for key in ("build", "final", "why")}
-    assert decide(planned(), {})["final"] is False
-    without = decide(planned(), dict.fromkeys(("spark1", "spark2"), None))
+    assert chosen(planned())["final"] is False
+    without = chosen(planned(), spark1=None, spark2=None)
     assert without["why"] == [f"{name}: its runtime has no NCCL from NVIDIA's wheel" for name in ("spark1", "spark2")]
+
+
+def chosen(plan: dict[str, Any], **libraries: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the choice of the action nccl_info. A skipped node has no library in its result."""
+    skipped = {"brought": {"changed": False, "skipped": True}}
+    hosts = {node["name"]: skipped for node in plan["nodes"]}
+    hosts |= {name: {"brought": {"changed": False, "library": library}} for name, library in libraries.items()}
+    answer, calls = decide("nccl_info", {"libraries": "brought"}, plan, hosts)
+    assert (answer.pop("changed"), calls) == (False, [])
+    return answer
+
+
+def test_the_action_reads_a_library_as_before() -> None:
+    answer, calls = decide("nccl_info", {"path": "/lib"}, {}, result={"library": None})
+    assert (answer, calls) == ({"library": None}, [{"path": "/lib"}])
 
 
 @pytest.mark.parametrize("wanted", ["maybe", "yes", ""])

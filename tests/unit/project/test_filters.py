@@ -127,14 +127,3 @@ def test_templates_hand_over_lazy_containers() -> None:
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert planned(WORKER, "gb10-ray")["unit"]["inputs"] in answer.stdout
-
-
-def test_the_bandwidth_of_a_planned_pair() -> None:
-    runs = FILTERS["bandwidth_runs"](WORKER, "nccl", 8471)
-    devices = [rail["hca"] for rail in WORKER["node"]["rails"]]
-    assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == [",".join(devices), *devices]
-    assert runs[0]["environment"]["RANK"] == "1"
-    entry = {"collective": "all_gather", "bytes": 8, "seconds": 1.0, "bus_gbps": 21.0}
-    report = FILTERS["bandwidth_report"]({"together": {"results": [entry]}}, WORKER, "nccl", 0.0)
-    assert report["expected"] == 21.875
-    assert len(report["lines"]) == len(report["findings"]) == 1

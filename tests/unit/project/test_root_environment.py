@@ -151,7 +151,7 @@ def test_no_other_file_loads_variables_into_a_unit() -> None:
         "plugins/modules/vllm_gpu_probe.py",
         "roles/common/tasks/query_runtime.yml",
         "plugins/module_utils/gateway/service.py",
-        "roles/nccl_sm121_build/vars/main.yml",
+        "plugins/module_utils/nccl/bandwidth.py",
         # Root's own downloads: variables of the role model_store, which no recipe sets.
         "plugins/module_utils/model_store/units.py",
     }

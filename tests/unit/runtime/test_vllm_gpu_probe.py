@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import FILTERS
+from decisions import decide
 from run_module import program, run_module
 from typed_plans import fact
 
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe, layers
 
 SMI = (
     'case "$*" in --query-gpu=name,compute_cap,*) echo "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1";; *) echo "| '
@@ -107,13 +109,49 @@ def test_a_container(tmp_path: Path) -> None:
         "runtime": {"kind": "container", "engine": "podman", "engine_args": [], "image": "vllm"},
         "node": {"additions": {"vllm_runtime": {"files": {"vllm": "abc"}}}},
     }
-    prefix = FILTERS["image_probe_argv"](fact(plan), ["python3"], True)
-    answer = run(tmp_path, f"cat <<'X'\n{printed()}\nX", container=prefix)
+    query = decide("image_query", {"image": "a" * 64, "python": "python3"}, fact(plan))[0]
+    answer = run(tmp_path, f"cat <<'X'\n{printed()}\nX", container=query["gpu_argv"])
     assert len(answer["checks"]) == 6
     argv = (tmp_path / "argv").read_text().splitlines()
     assert argv[0] == "run" and "--network=none" in argv and "--device=nvidia.com/gpu=all" in argv
-    assert argv[argv.index("--entrypoint=python3") + 1 :][:2] == ["abc", "-c"]
+    assert argv[argv.index("--entrypoint=python3") + 1 :][:2] == ["a" * 64, "-c"]
     assert not any("void" in word for word in argv[:20])
+
+
+@pytest.mark.parametrize(("quantization", "failed"), [("", False), ("other", False), ("fp8", True)])
+def test_the_checks_of_the_model_are_required_too(tmp_path: Path, quantization: str, failed: bool) -> None:
+    wrong = {**RESULT, "name": "fp8_torch", "state": "failed", "cause": "wrong_result"}
+    lines = [line for line in printed().splitlines() if "fp8_torch" not in line]
+    script = "cat <<'X'\n" + "\n".join([json.dumps(wrong), *lines]) + "\nX"
+    answer = run(tmp_path, script, python=PYTHON, quantization=quantization)
+    assert bool(answer.get("failed")) is failed
+
+
+def test_an_image_is_queried_without_a_gpu_and_network() -> None:
+    build = {"name": "x", "image": "gb10:2", "base": "vllm:1", "base_name": "vllm:1"}
+    runtime = {"kind": "container", "engine": "docker", "engine_args": ["--pull=never"], "image": "gb10:2"}
+    plan = fact({"runtime": {**runtime, "builds": [build]}})
+    below = decide("image_query", {"image": "vllm:1", "python": "python3"}, plan)[0]
+    assert below["releases_argv"][-4:] == ["--entrypoint=python3", "vllm:1", "-c", layers.RELEASES]
+    answer, calls = decide("image_query", {"image": "b" * 64, "python": "python3"}, plan)
+    assert calls == [] and answer["argv"][-2:] == ["--entrypoint=python3", "b" * 64]
+    assert {"--network=none", "--pull=never", "--env=NVIDIA_VISIBLE_DEVICES=void"} <= set(answer["argv"])
+    assert answer["releases_argv"] == [*answer["argv"], "-c", layers.RELEASES]
+    assert set(answer["gpu_argv"]) - set(answer["argv"]) == {"--gpus=all"}
+
+
+@pytest.mark.parametrize("image", ["--privileged", "vllm:2", "sha256:" + "b" * 64, ""])
+def test_no_other_name_becomes_an_argument_of_the_engine(image: str) -> None:
+    plan = fact({"runtime": {"kind": "container", "engine": "docker", "image": "vllm:1"}})
+    answer = decide("image_query", {"image": image, "python": "python3"}, plan)[0]
+    assert answer["failed"] and "neither the ID of an image" in answer["msg"]
+
+
+def test_the_program_of_the_releases() -> None:
+    """It runs in the image, with distributions of this interpreter here."""
+    done = subprocess.run([sys.executable, "-c", layers.RELEASES], capture_output=True, text=True, check=True)
+    python = "cp{}{}".format(*sys.version_info)
+    assert json.loads(done.stdout) == {"vllm": "none", "torch": "none", "python": python}
 
 
 def test_without_a_gpu_nothing_runs(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.action import vllm_build_wait
 from ansible_collections.gb10.cluster.plugins.lookup import file_digests
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, wheel
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB, Host
 from ansible_collections.gb10.cluster.plugins.modules import vllm_build as build_module
 from ansible_collections.gb10.cluster.plugins.modules import vllm_build_info as info_module
@@ -273,7 +273,19 @@ def test_a_build_for_cpus(head: Path, module: Any) -> None:
 def test_the_arguments_of_the_role_are_those_of_the_module() -> None:
     role = load_yaml(read("roles/vllm_build/vars/main.yml"))["_vllm_build_module"]
     options = load_yaml(build_module.DOCUMENTATION)["options"]
-    assert role.keys() | {"source", "commit", "patches"} == options.keys()
+    of_item = {
+        "name",
+        "version",
+        "device",
+        "capabilities",
+        "architectures",
+        "torch",
+        "cuda",
+        "driver",
+        "units",
+        "python",
+    }
+    assert role.keys() | {"source", "commit", "patches"} | of_item == options.keys()
 
 
 # --- vllm_build_wheel, with a wheel of another host ---
@@ -389,7 +401,8 @@ def finish(head: Path, *architectures: str) -> None:
 
 
 def test_the_wheel_of_a_finished_build(head: Path, module: Any) -> None:
-    arguments = {"store": str(head / "store"), "name": NAME, "stamp": {"jobs": 20}, "capabilities": ["12.1"]}
+    inputs = {"jobs": 20, "source": "vllm.git commit 73cf"}
+    arguments = {"store": str(head / "store"), "name": NAME, "stamp": inputs, "capabilities": ["12.1"]}
     assert "the build has left no wheel" in module(wheel_module.main, arguments)["msg"]
     finish(head, "121a")
     assert module(wheel_module.main, arguments, check=True)["changed"] is True
@@ -400,7 +413,10 @@ def test_the_wheel_of_a_finished_build(head: Path, module: Any) -> None:
         20,
         ["12.1: own code in 1 of 1 extensions"],
     )
-    assert module(wheel_module.main, arguments)["changed"] is False
+    assert answer["lines"] == wheel.text(answer["stamp"])
+    assert answer["lines"][0] == f"{WHEEL}, from vllm.git commit 73cf"
+    again = module(wheel_module.main, arguments)
+    assert (again["changed"], again["lines"]) == (False, [])
     # Another host gets the same stamp and file.
     stamp, folder = answer["stamp"], head / "store" / "wheels" / NAME
     other = run_module(

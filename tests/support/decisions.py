@@ -1,0 +1,37 @@
+"""Run an action of the collection in this process, without a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+
+def decide(
+    action: str,
+    arguments: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    hosts: Mapping[str, Mapping[str, Any]] | None = None,
+    result: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return an action's result, and the arguments of each call of its module.
+
+    ``plan`` is the fact gb10_plan, ``hosts`` are the variables of each node, ``result`` is the module's.
+    """
+    plugin = import_module(f"ansible_collections.gb10.cluster.plugins.action.{action}")
+    instance = object.__new__(plugin.ActionModule)
+    instance._task = SimpleNamespace(args=dict(arguments), check_mode=False)
+    instance._templar = SimpleNamespace(template=lambda value: value)
+    calls: list[dict[str, Any]] = []
+
+    def module(module_args: dict[str, Any], **_variables: Any) -> dict[str, Any]:
+        calls.append(module_args)
+        return dict(result or {"changed": False})
+
+    instance._execute_module = module
+    with mock.patch.object(Decision, "run", lambda *_arguments: {}):
+        return instance.run(None, {"gb10_plan": plan, "hostvars": hosts or {}}), calls
