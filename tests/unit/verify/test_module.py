@@ -21,7 +21,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from run_module import program, run_module
 from verified_nodes import pair
 
-from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info
+from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info, cluster_verify_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, groups
@@ -103,6 +103,44 @@ def test_a_node_without_results_is_unreachable() -> None:
     assert second["unreachable"].startswith("it was not read")
     ids = {finding.check.id for finding in report.findings(report.cluster([second]), GROUPS, {})}
     assert ids == {"node-unreachable"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"checks": [1], "unverified": [2]}, {"changed": False, "paths": [2], "probe": [1]}),
+        (AnsibleConnectionFailure("lost"), {"changed": False, "paths": [], "probe": []}),
+        (
+            {"failed": True, "msg": "no such file"},
+            {"failed": True, "msg": "no such file", "paths": [], "probe": []},
+        ),
+    ],
+    ids=["probed", "lost since it was read", "failed"],
+)
+def test_the_slow_checks_of_a_node(monkeypatch: pytest.MonkeyPatch, answer: Any, expected: dict[str, Any]) -> None:
+    task = MagicMock(async_val=0, check_mode=False)
+    action = cluster_verify_probe.ActionModule(task, *[MagicMock()] * 5)
+    called = MagicMock(side_effect=answer if isinstance(answer, Exception) else None, return_value=answer)
+    monkeypatch.setattr(action, "_execute_module", called)
+    nodes = {node["name"]: {"node": node} for node in pair()}
+    monkeypatch.setattr(action, "arguments", lambda **_options: {"nodes": list(nodes), "gpu": True, "timeout": 2})
+    variables = {
+        "inventory_hostname": "spark1",
+        "hostvars": {name: {"verify_node": node} for name, node in nodes.items()},
+        "ansible_run_tags": ["all"],
+        "ansible_skip_tags": [],
+    }
+    assert action.run(None, variables) == expected
+    names = [call.kwargs["module_name"] for call in called.call_args_list]
+    assert names == ["gb10.cluster.vllm_gpu_probe", "gb10.cluster.fabric_probe"]
+    assert called.call_args.kwargs["module_args"] == {
+        **report.rails(pair(), "spark1"),
+        "timeout": 2,
+        "required": False,
+    }
+    called.reset_mock()
+    assert action.run(None, {**variables, "ansible_skip_tags": ["fabric", "runtime"]})["paths"] == []
+    assert not called.called
 
 
 def test_the_tags_of_a_run_select_groups() -> None:
