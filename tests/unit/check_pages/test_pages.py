@@ -21,7 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.check_pages import pages
 from ansible_collections.gb10.cluster.plugins.module_utils.check_pages.registry import CHECKS
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, groups
 
 RULES = {check.id for check in CHECKS if check.phase == PLAN}
 EACH = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.page)
@@ -75,7 +75,13 @@ def test_each_phase_has_its_fields(check: Check[Any]) -> None:
 
 def test_each_group_has_a_check_and_is_a_tag() -> None:
     assert {check.topic for check in CHECKS if check.phase == RUNNING} == set(GROUPS)
-    assert load_yaml(read("roles/verify/vars/main.yml"))["_verify_all_groups"] == list(GROUPS)
+    assert [groups([group], []) for group in GROUPS] == [[group] for group in GROUPS]
+    (tags,) = [
+        line
+        for line in load_yaml(read("roles/verify/meta/argument_specs.yml"))["argument_specs"]["main"]["description"]
+        if line.startswith("The tags ")
+    ]
+    assert re.findall(r"\w+", tags.partition(" select ")[0].replace(" and ", " "))[2:] == list(GROUPS)
 
 
 def options() -> set[str]:
