@@ -15,7 +15,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 PASSED, FAILED, UNSUPPORTED, SKIPPED = "passed", "failed", "unsupported", "skipped"
-#: The checks, in order, with descriptions for people. Keep the names equal to io_gpu_probe.py.
+#: The checks of the program io_gpu_probe.py, in order, with descriptions for people. The program imports nothing of
+#: this collection, and a pure file no program, so a unit test compares the names.
 CHECKS: Mapping[str, str] = {
     "cuda": "a kernel of PyTorch",
     "bf16": "a bfloat16 matrix product of PyTorch",
