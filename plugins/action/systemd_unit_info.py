@@ -2,30 +2,60 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action of the module systemd_unit_info: it compares with known facts without a connection."""
+"""The action of the module systemd_unit_info: it plans a service, and compares known facts without a connection."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as services
+from ansible_collections.gb10.cluster.plugins.module_utils.service import tokens
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Settings
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
-class ActionModule(ActionBase):
+class ActionModule(Decision):
     """Replaces each entry's program by its content, and connects only if the service is not known."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result."""
+        """Return the module's result, and the planned service as `planned`."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
-        known, files = arguments.pop("known", {}), program.with_contents(arguments.get("files", []))
+        variables, arguments = task_vars or {}, plain_data(dict(self._task.args))
+        known, planned = arguments.pop("known", {}), {}
+        if chosen := arguments.pop("service", ""):
+            planned = self._planned(str(chosen), variables)
+            arguments |= {name: planned[name] for name in ("name", "unit", "files", "directories")}
+        files = program.with_contents(arguments.get("files", []))
         name, unit = str(arguments.get("name")), arguments.get("unit")
         if unit and (service := known.get("services", {}).get(name)):
-            planned = installed.unit_files(name, unit["text"], files)
-            differs = not installed.has(known, arguments.get("directories", []), planned)
+            wanted = installed.unit_files(name, unit["text"], files)
+            differs = not installed.has(known, arguments.get("directories", []), wanted)
             compared = installed.compared(service, unit["inputs"], arguments.get("broken", ""), differs)
-            return {**result, "changed": False, "service": service, "cause": "", **compared}
-        return {**result, **self._execute_module(module_args={**arguments, "files": files}, task_vars=task_vars)}
+            found = {"changed": False, "service": service, "cause": "", **compared}
+        else:
+            found = self._execute_module(module_args={**arguments, "files": files}, task_vars=variables)
+        return {**result, **found, **({"planned": planned} if planned else {})}
+
+    def _planned(self, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return {name, unit, files, directories, written} of a service of the plan's node."""
+        plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
+        settings = load.chosen(Settings, inputs["settings"], "gb10_inputs.settings")
+        return program.service(services.of_node(plan, name, settings, self._learned(name, plan, variables)))
+
+    def _learned(self, name: str, plan: Plan, variables: Mapping[str, Any]) -> Learned:
+        """Return the versions of secrets that tasks of this run have registered. No secret is a result."""
+        nodes = [node.name for node in plan.nodes] if name == "vllm" else [plan.node.name]
+        secrets = self.of_nodes(variables, nodes, "gb10_secrets_state", {})
+        # The head's token, if a node lacked it.
+        read = self.variable(variables, "__common_token", {})
+        return Learned(
+            token=tokens.digest(plan, name, read.get("content", "")),
+            api_key=self.variable(variables, "gb10_api_key_state", {}).get("version", ""),
+            secrets=[state.get("version", "") for state in secrets.values()],
+        )

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed, overrides
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
 
-
-class ActionModule(ActionBase):
+class ActionModule(Decision):
     """Connects only if a key is given, or the known one differs from the plan."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -21,6 +20,10 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         known = arguments.pop("known", {})
+        if arguments.pop("planned", False):
+            plan = self.plan(task_vars or {})
+            arguments["state"] = "present" if plan.node.head and plan.api_key else "absent"
+            arguments["environment"] = overrides.rank_environment(plan.node)
         # Files in other places are not among the facts.
         if known and arguments.keys() <= {"state", "key", "environment"} and not arguments.get("key"):
             ranks = {str(name): str(value) for name, value in arguments.get("environment", {}).items()}

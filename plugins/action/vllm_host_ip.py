@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import host_ip
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed, overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
-_FILE = "/etc/gb10/cluster.env"
 
-
-class ActionModule(ActionBase):
+class ActionModule(Decision):
     """Connects only if the known file or the address of the interface differs."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -24,10 +23,24 @@ class ActionModule(ActionBase):
         result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         known = arguments.pop("known", {})
-        path = str(arguments.get("path", _FILE))
+        if arguments.pop("planned", False):
+            arguments |= _planned(self.plan(task_vars or {}))
+        path = str(arguments.get("path", paths.RANK_ENVIRONMENT))
         if known and _unchanged(known, path, arguments):
             return {**result, "changed": False, "path": path}
         return {**result, **self._execute_module(module_args=arguments, task_vars=task_vars)}
+
+
+def _planned(plan: Plan) -> dict[str, Any]:
+    node = plan.node
+    return {
+        "node": node.name,
+        "address": node.address,
+        "interface": node.interface,
+        "ray_node_ip_address": node.address,
+        "nodes": {each.name: each.address for each in plan.nodes},
+        "environment": overrides.rank_environment(node),
+    }
 
 
 def _unchanged(known: dict[str, Any], path: str, arguments: dict[str, Any]) -> bool:

@@ -29,15 +29,6 @@ def merge_overrides(plan: Fact, role: str, results: Mapping[str, Any]) -> dict[s
     return overrides.merge(given, str(role), found).facts()
 
 
-def rank_env(node: Mapping[str, Any]) -> dict[str, str]:
-    """Return the environment of every process of a planned node."""
-    from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
-    from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
-    from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
-
-    return overrides.rank_environment(load.load(PlannedNode, node, "gb10_plan.node"))
-
-
 def confined_query(user: str, writable: Sequence[str]) -> list[str]:
     """Return the command prefix of a confined query without network; see module_utils/launch/confinement.py."""
     from ansible_collections.gb10.cluster.plugins.module_utils.launch.confinement import query
@@ -53,5 +44,4 @@ class FilterModule:
         return {
             "confined_query": confined_query,
             "merge_overrides": merge_overrides,
-            "rank_env": rank_env,
         }

@@ -15,15 +15,21 @@ description:
     differs, a restart is needed, also after a run that was killed between writing and restarting.
 options:
   name:
-    description: The unit, with its suffix.
+    description: The unit, with its suffix. O(service) sets it.
     type: str
-    required: true
   log:
     description: Whether to search the unit's journal for the cause of a failure.
     type: bool
     default: false
+  service:
+    description:
+      - A service of this collection that the action plugin plans from C(gb10_plan) and the settings of C(gb10_inputs).
+        It sets O(name), O(unit), O(files) and O(directories).
+      - Secrets are launch inputs by the versions that earlier tasks registered.
+    type: str
+    choices: [memory_guard, ray, vllm, watchdog]
   unit:
-    description: The planned unit, from the filter P(gb10.cluster.service#filter).
+    description: The planned unit.
     type: dict
     suboptions:
       text:
@@ -153,6 +159,10 @@ differs:
     or mode is wrong.
   returned: if O(unit) is given
   type: bool
+planned:
+  description: C(name), C(unit), C(files) and C(directories) of O(service), and C(written), the files with the unit.
+  returned: if O(service) is given
+  type: dict
 cause:
   description: The first error in the last lines of its journal that does not repeat another, with cause and fix from
     docs/troubleshooting.md if known. Empty if none or not requested.
@@ -178,7 +188,8 @@ def main() -> None:
     """Return the facts."""
     module = AnsibleModule(
         argument_spec={
-            "name": {"type": "str", "required": True},
+            "name": {"type": "str"},
+            "service": {"type": "str", "choices": ["memory_guard", "ray", "vllm", "watchdog"]},
             "log": {"type": "bool", "default": False},
             "unit": {
                 "type": "dict",
@@ -196,6 +207,7 @@ def main() -> None:
             "broken": {"type": "str", "default": ""},
             "known": {"type": "dict", "default": {}},
         },
+        required_one_of=[("name", "service")],
         supports_check_mode=True,
     )
     name, planned, run = module.params["name"], module.params["unit"], runner(module)

@@ -27,6 +27,10 @@ options:
     description: The environment of all ranks of the node. The server's own variables extend some of these.
     type: dict
     default: {}
+  planned:
+    description: Whether the action plugin sets O(state) and O(environment) from C(gb10_plan).
+    type: bool
+    default: false
   known:
     description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If no key is
       given and nothing differs from them, the action plugin does not connect to the node.
@@ -51,7 +55,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Create the API key
   gb10.cluster.vllm_api_key:
-    environment: "{{ gb10_plan.node | gb10.cluster.rank_env }}"
+    planned: true
   become: true
 
 - name: Remove the API key
@@ -88,6 +92,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "key": {"type": "str", "default": "", "no_log": True},
             "environment": {"type": "dict", "default": {}},
+            "planned": {"type": "bool", "default": False},
             "known": {"type": "dict", "default": {}},
             "key_file": {"type": "path", "default": paths.API_KEY[0], "no_log": False},
             "environment_file": {"type": "path", "default": paths.API_KEY[1]},

@@ -19,27 +19,27 @@ options:
   node:
     description: The node's name in the inventory.
     type: str
-    required: true
   address:
     description: The node's fabric address.
     type: str
-    required: true
   interface:
     description: The interface that must have this address.
     type: str
-    required: true
   ray_node_ip_address:
     description: The value of C(ray start --node-ip-address) on this node.
     type: str
-    required: true
   nodes:
     description: Every node of the cluster and its fabric address.
     type: dict
-    required: true
   environment:
     description: The other variables of the file.
     type: dict
     default: {}
+  planned:
+    description: Whether the action plugin takes the other options from C(gb10_plan). Otherwise the first five are
+      required.
+    type: bool
+    default: false
   path:
     description: The file. The module creates its directory if needed.
     type: path
@@ -96,15 +96,17 @@ def main() -> None:
     """Check the address, then write the file."""
     module = AnsibleModule(
         argument_spec={
-            "node": {"type": "str", "required": True},
-            "address": {"type": "str", "required": True},
-            "interface": {"type": "str", "required": True},
-            "ray_node_ip_address": {"type": "str", "required": True},
-            "nodes": {"type": "dict", "required": True},
+            "node": {"type": "str"},
+            "address": {"type": "str"},
+            "interface": {"type": "str"},
+            "ray_node_ip_address": {"type": "str"},
+            "nodes": {"type": "dict"},
             "environment": {"type": "dict", "default": {}},
+            "planned": {"type": "bool", "default": False},
             "path": {"type": "path", "default": "/etc/gb10/cluster.env"},
             "known": {"type": "dict", "default": {}},
         },
+        required_if=[("planned", False, ["node", "address", "interface", "ray_node_ip_address", "nodes"])],
         supports_check_mode=True,
     )
     params = module.params

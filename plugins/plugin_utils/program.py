@@ -45,7 +45,7 @@ def _read(name: str) -> bytes | None:
 
 
 def service(planned: Service) -> dict[str, Any]:
-    """Return {unit: {text, inputs}, files, directories, written} of a planned service.
+    """Return {name, unit: {text, inputs}, files, directories, written} of a planned service.
 
     ``inputs`` is the digest of its launch inputs. ``written``: its files with the unit.
     """
@@ -53,13 +53,16 @@ def service(planned: Service) -> dict[str, Any]:
     from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd  # noqa: PLC0415
 
     files = [dict(each) for each in planned.files]
-    result = {"unit": {}, "files": files, "directories": list(planned.directories), "written": files}
-    if not planned.text:
-        return result
     watched = [value for each in planned.watched for value in source(each).values()]
     unit = systemd.unit_with_digest(planned.text, [*planned.inputs, *watched])
     written = [*files, {"path": f"{paths.UNIT_FOLDER}/{planned.name}", "content": unit["text"]}]
-    return {**result, "unit": unit, "written": written}
+    return {
+        "name": planned.name,
+        "unit": unit,
+        "files": files,
+        "directories": list(planned.directories),
+        "written": written,
+    }
 
 
 def with_contents(files: Any) -> list[dict[str, Any]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from filters import FILTERS
-
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import service
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as services
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Settings
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, program
 
 #: The defaults of all roles, as the module cluster_inputs returns them.
@@ -16,10 +17,10 @@ SERVICES = {"gb10-ray": "ray", "gb10-vllm": "vllm", "gb10-memory-guard": "memory
 _GATEWAY = {"variables": {"a": "GB10_KEY_A"}, "certificate": "", "settings": ""}
 
 
-def planned(plan: Mapping[str, Any], unit: str, **settings: Any) -> dict[str, Any]:
-    """Return the service of a unit, as a role gets it."""
-    found: dict[str, Any] = FILTERS["service"](plan, SERVICES[unit], {**SETTINGS, **settings})
-    return found
+def planned(plan: Mapping[str, Any], unit: str, learned: Learned | None = None, **settings: Any) -> dict[str, Any]:
+    """Return the service of a unit, as the action of systemd_unit_info plans it."""
+    chosen = load.chosen(Settings, {**SETTINGS, **settings}, "gb10_inputs.settings")
+    return program.service(services.of_node(load.plan(plan), SERVICES[unit], chosen, learned or Learned()))
 
 
 def units(plan: Mapping[str, Any]) -> dict[str, str]:

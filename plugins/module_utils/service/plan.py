@@ -13,7 +13,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.service import guards
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, Settings
 
 _SERVICES: Mapping[str, Callable[[Plan, Settings, Learned], Service]] = {
-    "gates": lambda plan, settings, _learned: ranks.gate_files(plan, settings),
     "memory_guard": lambda plan, settings, _learned: guards.memory_guard(plan, settings),
     "ray": ranks.ray,
     "vllm": ranks.vllm,
@@ -22,5 +21,5 @@ _SERVICES: Mapping[str, Callable[[Plan, Settings, Learned], Service]] = {
 
 
 def of_node(plan: Plan, name: str, settings: Settings, learned: Learned) -> Service:
-    """Return a service of the plan's node: gates, memory_guard, ray, vllm or watchdog."""
+    """Return a service of the plan's node: memory_guard, ray, vllm or watchdog."""
     return _SERVICES[name](plan, settings, learned)

@@ -36,10 +36,10 @@ _BEFORE_START = (
 )
 
 
-def gate_files(plan: Plan, settings: Settings) -> Service:
-    """Return the gates before each start. Both services read them at their next start, so they have no unit."""
+def _gates(plan: Plan, settings: Settings) -> list[dict[str, str]]:
+    """Return the gates before each start. A running service does not depend on them, so they are no launch inputs."""
     content = json.dumps(gates.settings(plan, settings.vllm_serve_drop_caches), indent=4, sort_keys=True)
-    return Service("", "", files=({"path": paths.GATES_SETTINGS, "content": content}, paths.program_file("gates")))
+    return [{"path": paths.GATES_SETTINGS, "content": content}, paths.program_file("gates")]
 
 
 def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
@@ -92,7 +92,7 @@ def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
         service,
     )
     inputs = [overrides.rank_environment(plan.node), *learned.secrets, learned.token]
-    return Service(paths.RAY_UNIT, text, inputs)
+    return Service(paths.RAY_UNIT, text, inputs, _gates(plan, settings))
 
 
 def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
@@ -154,6 +154,7 @@ def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
     files = [{"path": f"{access.GUARD_FOLDER}/gb10_api_guard.py", "program": "api/io_guard.py"}, _KEPT_BACK] * keyed
     files += [{"path": launch.RANK_PROGRAM, "program": "launch/io_rank.py"}] * grouped
     files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray.py"}] * by_ray
+    files += _gates(plan, settings)
     directories = (access.GUARD_FOLDER, access.CONFIG_FOLDER) if keyed else ()
     return Service(paths.VLLM_UNIT, text, inputs, files, directories)
 

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import FILTERS
 from packed import install
-from rendered_units import SETTINGS, planned
+from rendered_units import planned
 from repository import ROOT
 from run_module import program
 from typed_plans import fact, typed
@@ -369,10 +368,18 @@ def test_both_services_start_behind_the_gates(executor: str) -> None:
 
 
 def test_the_role_installs_where_the_units_look() -> None:
-    found = FILTERS["service"](fact(plan(0)), "gates", {**SETTINGS, "vllm_serve_drop_caches": False})
-    settings, program = found["written"]
-    assert (settings["path"], program) == (paths.GATES_SETTINGS, paths.program_file("gates"))
-    assert json.loads(settings["content"]) == gates.settings(typed(plan(0)), False)
+    for unit in ("gb10-vllm", "gb10-ray"):
+        found = planned(fact(plan(0)), unit, vllm_serve_drop_caches=False)
+        settings, program = found["files"][-2:]
+        assert (settings["path"], program) == (paths.GATES_SETTINGS, paths.program_file("gates"))
+        assert json.loads(settings["content"]) == gates.settings(typed(plan(0)), False)
+
+
+def test_other_gates_need_no_restart() -> None:
+    for unit in ("gb10-vllm", "gb10-ray"):
+        services = [planned(fact(plan(0)), unit, vllm_serve_drop_caches=drops) for drops in (True, False)]
+        assert services[0]["files"] != services[1]["files"]
+        assert services[0]["unit"] == services[1]["unit"]
 
 
 @pytest.mark.parametrize("unit", ["gb10-ray", "gb10-vllm"])

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible.plugins.action import ActionBase
 from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.action import root_files, systemd_unit_info, vllm_api_key, vllm_host_ip
@@ -65,7 +66,7 @@ class Node:
         self.calls: list[dict[str, Any]] = []
         self.action = object.__new__(action.ActionModule)
         self.action._task = SimpleNamespace(args=arguments)
-        monkeypatch.setattr(action.ActionBase, "run", lambda *_arguments: {})
+        monkeypatch.setattr(ActionBase, "run", lambda *_arguments: {})
         monkeypatch.setattr(self.action, "_execute_module", self.execute, raising=False)
 
     def execute(self, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from cluster_nodes import node_plan
 from filters import FILTERS
-from rendered_units import SETTINGS, planned
+from rendered_units import planned
 from repository import ROOT, files, load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
@@ -104,26 +104,3 @@ def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
     assert plan["node"]["environment"] == {**WORKER["node"]["environment"], "NCCL_IB_GID_INDEX": "4"}
     with pytest.raises(AnsibleFilterError, match="there is no rocep1s0f1"):
         FILTERS["pinned_gid_index"](WORKER, {"rdma": {}})
-
-
-def test_templates_hand_over_lazy_containers() -> None:
-    """Templates pass Ansible's own lists and mappings, which neither json nor dataclasses accept."""
-    template = "{{ (recorded | gb10.cluster.service('ray', settings)).unit.inputs }}"
-    answer = subprocess.run(
-        [
-            Path(sys.executable).parent / "ansible",
-            "localhost",
-            "-m",
-            "debug",
-            "-a",
-            f'msg="{template}"',
-            "-e",
-            json.dumps({"recorded": WORKER, "settings": SETTINGS}),
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert planned(WORKER, "gb10-ray")["unit"]["inputs"] in answer.stdout

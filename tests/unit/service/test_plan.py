@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import FILTERS
 from rendered_units import SERVICES, SETTINGS, planned, units
 from snapshot import assert_recorded
 from typed_plans import fact
 
-from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Settings
 
 IMAGE = f"vllm/vllm-openai@sha256:{'1' * 64}"
 CONTAINER = {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "engine": "docker"}
@@ -36,8 +35,7 @@ def test_every_setting_is_a_variable_of_a_role() -> None:
 
 def inputs(unit: str, changes: dict[str, Any] | None = None, **learned: Any) -> str:
     """Return the digest of a unit's launch inputs."""
-    service = FILTERS["service"](fact(changes or {}), SERVICES[unit], SETTINGS, learned)
-    return str(service["unit"]["inputs"])
+    return str(planned(fact(changes or {}), unit, Learned(**learned))["unit"]["inputs"])
 
 
 OTHER_NODE = {"environment": {"A": "other"}}
@@ -73,10 +71,12 @@ def test_the_files_of_a_unit_are_written_with_it() -> None:
         "/usr/local/lib/gb10/gb10_api_guard.py",
         "/etc/gb10/vllm/ray_non_carry_over_env_vars.json",
         "/usr/local/lib/gb10-wait-for-ray.py",
+        "/etc/gb10/gates.json",
+        "/usr/local/lib/gb10-gates",
     ]
     assert service["directories"] == ["/usr/local/lib/gb10", "/etc/gb10/vllm"]
 
 
 def test_settings_of_another_type_are_refused() -> None:
     with pytest.raises(TypeError, match=r"gb10_inputs\.settings\.vllm_serve_ray_timeout is 'x', not a int"):
-        FILTERS["service"](fact({}), "vllm", {**SETTINGS, "vllm_serve_ray_timeout": "x"})
+        planned(fact({}), "gb10-vllm", vllm_serve_ray_timeout="x")

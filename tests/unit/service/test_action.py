@@ -1,0 +1,102 @@
+"""What a run has learned reaches the planned services: versions of secrets and digests of tokens, never a secret."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.plugins.action import ActionBase
+from rendered_units import SETTINGS, planned
+from typed_plans import fact, typed
+
+from ansible_collections.gb10.cluster.plugins.action import systemd_unit_info, vllm_api_key, vllm_host_ip
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.service import tokens
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned
+
+TOKEN = "5" * 64
+DIGEST = hashlib.sha256(TOKEN.encode()).hexdigest()
+READ = {"content": base64.b64encode(TOKEN.encode()).decode()}
+
+
+def pair(*digests: str) -> dict[str, Any]:
+    """Return a plan of nodes that have these digests of Ray's token."""
+    nodes = [
+        {"name": f"spark{number}", "state": {"ray_token_digest": digest, "watchdog_token_digest": digest}}
+        for number, digest in enumerate(digests, 1)
+    ]
+    return {"nodes": nodes, "node": nodes[0]}
+
+
+def result(
+    monkeypatch: pytest.MonkeyPatch, action: Any, arguments: dict[str, Any], plan: dict[str, Any], **variables: Any
+) -> dict[str, Any]:
+    """Return the module's arguments in the result of an action."""
+    task = object.__new__(action.ActionModule)
+    task._task = SimpleNamespace(args=arguments)
+    task._templar = SimpleNamespace(template=lambda value: value)
+    monkeypatch.setattr(ActionBase, "run", lambda *_arguments: {})
+    monkeypatch.setattr(
+        task, "_execute_module", lambda module_args, **_: {"changed": True, "given": module_args}, raising=False
+    )
+    inputs = {"settings": SETTINGS}
+    found: dict[str, Any] = task.run(
+        None, {"gb10_plan": fact(plan), "gb10_inputs": inputs, "hostvars": {}, **variables}
+    )
+    return found
+
+
+@pytest.mark.parametrize("service", ["ray", "watchdog"])
+@pytest.mark.parametrize(
+    ("digests", "expected"),
+    [
+        pytest.param(("a", "a"), "a", id="all nodes have it"),
+        pytest.param(("a", "b"), DIGEST, id="a node has another"),
+        pytest.param(("", ""), DIGEST, id="no node has a generated one"),
+    ],
+)
+def test_the_digest_of_a_token(service: str, digests: tuple[str, str], expected: str) -> None:
+    assert tokens.digest(typed(pair(*digests)), service, READ["content"]) == expected
+
+
+def test_a_service_without_a_token() -> None:
+    assert tokens.digest(typed(pair("a", "b")), "vllm", READ["content"]) == ""
+    assert tokens.digest(typed(pair("a")), "watchdog", "") == "", "one node has no peer"
+
+
+def test_ray_depends_on_its_node_and_vllm_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = {"spark1": {"gb10_secrets_state": {"version": "1"}}, "spark2": {"gb10_secrets_state": {"version": "2"}}}
+    plan, learned = pair("a", "a"), {"hostvars": hosts, "gb10_api_key_state": {"version": "7"}}
+    expected = {
+        "ray": planned(fact(plan), "gb10-ray", Learned(token="a", api_key="7", secrets=["1"])),
+        "vllm": planned(fact(plan), "gb10-vllm", Learned(api_key="7", secrets=["1", "2"])),
+    }
+    for service, service_planned in expected.items():
+        found = result(monkeypatch, systemd_unit_info, {"service": service}, plan, **learned)
+        assert found["planned"] == service_planned
+        assert found["given"]["unit"] == service_planned["unit"]
+        assert found["given"]["name"] == f"gb10-{service}.service"
+
+
+def test_no_result_has_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = {"__common_token": READ}
+    found = result(monkeypatch, systemd_unit_info, {"service": "ray"}, pair("", ""), **read)
+    assert found["planned"] == planned(fact(pair("", "")), "gb10-ray", Learned(token=DIGEST, secrets=[""]))
+    assert TOKEN not in json.dumps(found) and READ["content"] not in json.dumps(found)
+
+
+def test_the_environment_and_the_key_follow_from_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = typed({})
+    given = result(monkeypatch, vllm_host_ip, {"planned": True}, {})["given"]
+    assert given["environment"] == overrides.rank_environment(plan.node)
+    assert given["nodes"] == {node.name: node.address for node in plan.nodes}
+    assert {given["address"], given["ray_node_ip_address"]} == {plan.node.address}
+    for head, state in ((True, "present"), (False, "absent")):
+        changes = {"node": {"head": head}, "api_key": True}
+        given = result(monkeypatch, vllm_api_key, {"planned": True, "key": ""}, changes)["given"]
+        assert (given["state"], given["environment"]) == (state, overrides.rank_environment(typed(changes).node))
+    assert result(monkeypatch, vllm_api_key, {"planned": True}, {"api_key": False})["given"]["state"] == "absent"
