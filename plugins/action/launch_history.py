@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history, record, upgrade
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history, plan, record, upgrade
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
@@ -23,7 +23,7 @@ class ActionModule(Decision):
         arguments = self.arguments(
             nodes={"type": "list", "elements": "str", "required": True},
             records={"type": "str", "required": True},
-            purpose={"type": "str", "choices": ["list", "rollback", "upgrade"], "default": "list"},
+            purpose={"type": "str", "choices": ["list", "failure", "rollback", "upgrade"], "default": "list"},
             older={"type": "str", "default": ""},
             newer={"type": "str", "default": ""},
             target={"type": "str", "default": ""},
@@ -38,6 +38,9 @@ class ActionModule(Decision):
         reached = [node for node in nodes if node in variables["ansible_play_hosts"]] if purpose == "list" else nodes
         results = self.of_nodes(variables, reached, arguments["records"], {})
         reported = [{**result, "name": node} for node, result in results.items()]
+        if purpose == "failure":
+            errors = self.of_nodes(variables, nodes, "gb10_launch_problem", "")
+            return plan.judge([{"name": node, "problem": errors[node], "record": results[node]} for node in nodes])
         if purpose == "rollback":
             return _possible(purpose, history.target(reported, arguments["target"]))
         if purpose == "upgrade":

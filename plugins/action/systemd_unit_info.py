@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, installed
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as services
@@ -43,10 +43,11 @@ class ActionModule(Decision):
         return {**result, **found, **({"planned": planned} if planned else {})}
 
     def _planned(self, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return {name, unit, files, directories, written} of a service of the plan's node."""
+        """Return {name, unit, files, directories, written} of a service of the plan's node, and the launch of vLLM."""
         plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
         settings = load.chosen(Settings, inputs["settings"], "gb10_inputs.settings")
-        return program.service(services.of_node(plan, name, settings, self._learned(name, plan, variables)))
+        found = program.service(services.of_node(plan, name, settings, self._learned(name, plan, variables)))
+        return {**found, "launch": argv.start_digest(plan)} if name == "vllm" else found
 
     def _learned(self, name: str, plan: Plan, variables: Mapping[str, Any]) -> Learned:
         """Return the versions of secrets that tasks of this run have registered. No secret is a result."""

@@ -28,10 +28,12 @@ options:
   purpose:
     description:
       - V(list) lists the records, newest first, or shows the difference between O(older) and O(newer).
+      - V(failure) decides whether the nodes can return to the last working launch after the errors in
+        C(gb10_launch_problem).
       - V(rollback) selects the record O(target), and announces the return to it.
       - V(upgrade) announces the differences between the running launch and the fact C(gb10_plan).
     type: str
-    choices: [list, rollback, upgrade]
+    choices: [list, failure, rollback, upgrade]
     default: list
   older:
     description: The first digits of the older record's ID; empty for the list.
@@ -75,7 +77,7 @@ EXAMPLES = r"""
 RETURN = r"""
 lines:
   description: The list, the difference or the announcement.
-  returned: success
+  returned: success, without O(purpose=failure)
   type: list
   elements: str
 id:
@@ -83,8 +85,8 @@ id:
   returned: success, with O(purpose=rollback)
   type: str
 start:
-  description: That record's data to verify the launch.
-  returned: success, with O(purpose=rollback)
+  description: That record's data to verify the launch. After a failure, that of the launch to return to, or empty.
+  returned: success, with O(purpose=rollback) or O(purpose=failure)
   type: dict
 plan:
   description: That record's part of a plan.
@@ -102,6 +104,14 @@ due:
   description: Whether the rollback would change anything.
   returned: success, with O(purpose=rollback)
   type: bool
+why:
+  description: The errors of the failed launch.
+  returned: success, with O(purpose=failure)
+  type: str
+why_not:
+  description: Why the nodes cannot return to a launch, empty if they can.
+  returned: success, with O(purpose=failure)
+  type: str
 same_runtime:
   description: Whether the running launch uses the runtime of the plan.
   returned: success, with O(purpose=upgrade)

@@ -27,11 +27,10 @@ options:
     choices: [present, restored, selected]
     default: present
   content:
-    description: The content of the record, as the filter P(gb10.cluster.launch_content#filter) returns it, a free-form
-      mapping. Required with O(state=present).
+    description: The content of the record, a free-form mapping. Required with O(state=present) without O(launches).
     type: dict
   node:
-    description: The node's name in O(content). Required with O(state=present).
+    description: The node's name in O(content). Required with it.
     type: str
   time:
     description: The time of the launch in UTC, such as C(2026-11-22 07:29:43).
@@ -42,9 +41,16 @@ options:
     type: str
     default: ""
   findings:
-    description: The findings of the rules about the launch, from the filter P(gb10.cluster.launch_findings#filter).
+    description: The findings of the rules about the launch.
     type: list
     elements: str
+  launches:
+    description:
+      - The variable of each node with its launch inputs, as M(gb10.cluster.launch_record_info) returns them.
+      - With it, the action plugin sets O(content), O(node), O(time), O(golden) and O(findings) from C(gb10_plan), and
+        does not connect to a node whose current record is this launch.
+    type: str
+    default: ""
   id:
     description: The ID of a record; empty for the current one.
     type: str
@@ -73,9 +79,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Record the launch inputs of the model that answered
   gb10.cluster.launch_record:
-    content: "{{ gb10_plan | gb10.cluster.launch_content(launches) }}"
-    node: spark1
-    time: "{{ now(utc=true, fmt='%Y-%m-%d %H:%M:%S') }}"
+    launches: gb10_installed
   become: true
 
 - name: Restore the launch inputs of the last model that answered
@@ -150,12 +154,14 @@ def main() -> None:
             "time": {"type": "str", "default": ""},
             "golden": {"type": "str", "default": ""},
             "findings": {"type": "list", "elements": "str"},
+            "launches": {"type": "str", "default": ""},
             "id": {"type": "str", "default": ""},
             "keep": {"type": "int", "default": 20},
             "keep_runtimes": {"type": "int", "default": 2},
             "folder": {"type": "path", "default": io_record.FOLDER},
         },
-        required_if=[("state", "present", ["content", "node"])],
+        required_if=[("state", "present", ["content", "launches"], True)],
+        required_together=[("content", "node")],
         supports_check_mode=True,
     )
     params = module.params

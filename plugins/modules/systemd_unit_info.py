@@ -160,7 +160,8 @@ differs:
   returned: if O(unit) is given
   type: bool
 planned:
-  description: C(name), C(unit), C(files) and C(directories) of O(service), and C(written), the files with the unit.
+  description: C(name), C(unit), C(files) and C(directories) of O(service), and C(written), the files with the unit. For
+    vLLM also C(launch), a digest that changes with any launch input of a rank.
   returned: if O(service) is given
   type: dict
 cause:

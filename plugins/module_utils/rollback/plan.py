@@ -15,9 +15,9 @@ from typing import Any
 
 
 def judge(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return {failed, start, why_not}.
+    """Return {why, start, why_not}.
 
-    ``failed`` has the failures, or "". ``start`` is the launch to roll back to, or {}; then ``why_not`` has the reason.
+    ``why`` has the failures, or "". ``start`` is the launch to roll back to, or {}; then ``why_not`` has the reason.
     """
     failed = "\n".join(f"{node['name']}: {node['problem']}" for node in nodes if node["problem"])
     starts = [node["record"].get("start") or {} for node in nodes]
@@ -32,12 +32,12 @@ def judge(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         why_not = "the nodes have records of different launches, for example after a killed run"
     elif not any(node["record"]["differs"] for node in nodes):
         why_not = "the failed launch is the last good one"
-    return {"failed": failed, "start": {} if why_not else dict(starts[0]), "why_not": why_not}
+    return {"why": failed, "start": {} if why_not else dict(starts[0]), "why_not": why_not}
 
 
 def message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str) -> str:
     """Return the final message of a run whose launch failed. ``back``: why the rollback failed, or ""."""
-    failure = f"{model} could not be started:\n{verdict['failed']}\n"
+    failure = f"{model} could not be started:\n{verdict['why']}\n"
     old = verdict["start"]
     if old and allowed:
         name = old["model"] + (" with its previous configuration" if old["model"] == model else "")

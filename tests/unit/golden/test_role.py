@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from cluster_nodes import node_plan
 from fake_openai import Model, serve
-from filters import FILTERS
 from repository import ROOT
 from run_playbook import Run, run
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 PLAY = """\
 - hosts: localhost
@@ -107,7 +109,7 @@ GATE = """\
     - gb10.cluster.show:
         lines: "{{{{ item.name }}}}: {{{{ _vllm_serve_golden_due }}}}"
       vars:
-        __vllm_serve_service: {{start_needed: "{{{{ item.start }}}}"}}
+        __vllm_serve_service: {{start_needed: "{{{{ item.start }}}}", planned: {{launch: "{{{{ recorded }}}}"}}}}
         gb10_plan: "{{{{ plan | combine({{'node': {{'state': {{'last_good': item.last_good}}}}}}, recursive=true) }}}}"
         gb10_inputs: {{settings: {{golden_enabled: "{{{{ item.enabled }}}}", golden_record: "{{{{ item.renew }}}}"}}}}
       loop: "{{{{ cases }}}}"
@@ -117,7 +119,7 @@ GATE = """\
 def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path) -> None:
     plan = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
     plan = node_plan(plan, "spark1")
-    recorded = FILTERS["launch_start"](plan)["id"]
+    recorded = argv.start_digest(load.plan(plan))
     cases = {
         "unchanged": (False, recorded, True, False, False),
         "started": (True, recorded, True, False, True),
@@ -132,7 +134,8 @@ def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path)
     playbook = tmp_path / "gate.yml"
     playbook.write_text(GATE.format(vars=ROOT / "roles/vllm_serve/vars/main.yml"), encoding="utf-8")
     done = run(
-        str(playbook), ["-i", "localhost,", "-c", "local", "-e", json.dumps({"plan": plan, "cases": given})]
+        str(playbook),
+        ["-i", "localhost,", "-c", "local", "-e", json.dumps({"plan": plan, "cases": given, "recorded": recorded})],
     ).assert_ok()
     shown = [line.strip() for line in done.output.splitlines()]
     assert [line for line in shown if line.partition(":")[0] in cases] == [

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from cluster_nodes import node_plan
-from filters import FILTERS
 from typed_plans import typed
 
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 
 PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 GOOD = record.start(typed(PLAN))
@@ -21,7 +22,7 @@ GOOD = record.start(typed(PLAN))
 
 def test_a_start_is_the_same_on_every_node() -> None:
     assert {"model", "served_model_name", "url", "server_name", "needs"} < GOOD.keys()
-    assert {FILTERS["launch_start"](node_plan(PLAN, name))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
+    assert {records.start(load.plan(node_plan(PLAN, name)))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ BAD = "gb10-vllm.service failed to start: ValueError: bad."
 
 def test_back_to_the_last_good_start() -> None:
     verdict = rollback.judge([node("spark1", BAD), node("spark2", differs=())])
-    assert verdict == {"failed": f"spark1: {BAD}", "start": GOOD, "why_not": ""}
+    assert verdict == {"why": f"spark1: {BAD}", "start": GOOD, "why_not": ""}
     said = rollback.message(verdict, "broken", True, "")
     assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nRestored {GOOD['model']}. It answers again.")
     failed = rollback.message(verdict, "broken", True, "No space left on device")
@@ -88,10 +89,9 @@ def test_there_is_no_way_back(nodes: list[dict[str, Any]], why: str) -> None:
 
 def test_all_problems_are_said() -> None:
     assert (
-        rollback.judge([node("spark1", BAD), node("spark2", "no memory")])["failed"]
-        == f"spark1: {BAD}\nspark2: no memory"
+        rollback.judge([node("spark1", BAD), node("spark2", "no memory")])["why"] == f"spark1: {BAD}\nspark2: no memory"
     )
-    assert rollback.judge([node("spark1"), node("spark2")])["failed"] == ""
+    assert rollback.judge([node("spark1"), node("spark2")])["why"] == ""
 
 
 @pytest.mark.parametrize("order", [1, -1])

@@ -147,7 +147,7 @@ def test_a_failed_rollback_reports_whether_the_former_launch_serves(tmp_path: Pa
     given = {
         "__rollback_target": {"id": "a" * 64, "former": "b" * 64},
         "__rollback_failure": "no answer",
-        "vllm_serve_restore_problem": problem,
+        "_rollback_unrestored": [problem] if problem else [],
     }
     playbook = tmp_path / "play.yml"
     playbook.write_text(

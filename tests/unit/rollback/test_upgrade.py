@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filters import FILTERS
 from launches import NODES, PLAN, files, node, record, with_arguments
 from repository import load_yaml, read
 from run_playbook import Run, run
@@ -107,7 +106,7 @@ def test_the_rules_whose_findings_change_are_announced() -> None:
 def test_a_finding_of_any_reason_fits_a_record(length: int) -> None:
     plan = copy.deepcopy(PLAN)
     plan["serve"]["findings"] = [f"info waived: a\x00\tb\n{'c' * length}"]
-    (line,) = FILTERS["launch_findings"](plan)
+    (line,) = records.findings(load.plan(plan))
     made = dataclasses.replace(OLD, findings=[line])
     assert records.parse(json.loads(records.text(made)), made.id) == made and len(line) <= records._LONGEST
 

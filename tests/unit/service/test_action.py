@@ -14,7 +14,7 @@ from rendered_units import SETTINGS, planned
 from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.action import systemd_unit_info, vllm_api_key, vllm_host_ip
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.service import tokens
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned
 
@@ -77,7 +77,8 @@ def test_ray_depends_on_its_node_and_vllm_on_all(monkeypatch: pytest.MonkeyPatch
     }
     for service, service_planned in expected.items():
         found = result(monkeypatch, systemd_unit_info, {"service": service}, plan, **learned)
-        assert found["planned"] == service_planned
+        digest = {"launch": argv.start_digest(typed(plan))} if service == "vllm" else {}
+        assert found["planned"] == {**service_planned, **digest}
         assert found["given"]["unit"] == service_planned["unit"]
         assert found["given"]["name"] == f"gb10-{service}.service"
 
