@@ -98,6 +98,10 @@ client:
   description: How clients reach the API, by C(endpoint), C(address), C(user), C(key_file) and C(ca_file) of the node.
   returned: success
   type: dict
+certificates:
+  description: The texts C(certificate) and C(ca) of the API on the head, without its key; empty without TLS.
+  returned: success
+  type: dict
 key_problem:
   description: The error in C(gb10_api_key), without the key.
   returned: success

@@ -121,7 +121,7 @@ def gateway_lock() -> str:
 
 def secrets(settings: Mapping[str, Any], head: bool, address: str, read: Read) -> dict[str, Any]:
     """Return {key_problem, tls, secrets}, verdicts about the API key, the head's certificate and secret variables, and
-    {api, client}: where the API is, and how clients reach it.
+    {api, client, certificates}: where the API is, how clients reach it, and the texts {certificate, ca} on the head.
 
     ``settings``: also those that no result has. ``address``: the host's in the inventory.
     """
@@ -136,6 +136,10 @@ def secrets(settings: Mapping[str, Any], head: bool, address: str, read: Read) -
             "address": address,
             "key_file": paths.API_KEY[0] if settings["gb10_api_key_enabled"] else "",
             "ca_file": paths.CA if secured else "",
+        },
+        "certificates": {
+            "certificate": texts["certificate"] if head else "",
+            "ca": (texts["ca"] or texts["certificate"]) if head else "",
         },
         "key_problem": access.key_problem(str(settings["gb10_api_key"])),
         "tls": certificate.verdict(texts, place["client"]) if head else {},
