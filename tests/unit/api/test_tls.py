@@ -265,15 +265,13 @@ def test_a_unit_without_tls_has_no_credentials_of_it() -> None:
 
 
 def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
-    certificate, _key = GOOD.write(tmp_path, "given")
     folder = tmp_path / "tls"
     variables = {
         "ansible_become": False,
         "_gb10_tls_folder": str(folder),
         "gb10_plan": {"node": {"head": True}, "api_tls": {"digest": "0"}},
-        "gb10_api_tls_certificate": certificate,
+        "gb10_inputs": {"certificates": {"certificate": GOOD.text, "ca": CA.text}},
         "gb10_api_tls_key": GOOD.key_text,
-        "gb10_api_tls_ca": CA.text,
     }
     task = {"name": "Keep them", "ansible.builtin.include_role": {"name": "gb10.cluster.gb10", "tasks_from": "api_tls"}}
     (tmp_path / "play.yml").write_text(

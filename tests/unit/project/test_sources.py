@@ -100,3 +100,20 @@ def test_no_verdict_has_a_secret() -> None:
     assert found["key_problem"] and found["secrets"]["names"] == ["HF_TOKEN"]
     assert found["tls"]["problems"] and KEY not in str(found)
     assert sources.secrets(given, False, "192.168.1.11", lambda _path: "")["tls"] == {}
+
+
+def test_the_certificate_of_the_head_is_read_without_its_key() -> None:
+    files = {"/c.pem": "certificate", "/k.pem": KEY}
+    given = settings(gb10_api_tls_certificate="/c.pem", gb10_api_tls_key="/k.pem")
+    found = sources.secrets(given, True, "192.168.1.11", lambda path: files.get(path, ""))
+    assert found["certificates"] == {"certificate": "certificate", "ca": "certificate"} and KEY not in str(found)
+    assert found["client"] == {
+        "endpoint": "https://192.168.1.11:8000/v1",
+        "address": "192.168.1.11",
+        "key_file": "/etc/gb10/api.key",
+        "ca_file": "/etc/gb10/tls/ca.crt",
+    }
+    worker = sources.secrets(given, False, "192.168.1.12", lambda path: files.get(path, ""))
+    assert worker["certificates"] == {"certificate": "", "ca": ""}
+    plain = sources.secrets(settings(gb10_api_key_enabled=False), True, "192.168.1.11", lambda _path: "")
+    assert (plain["client"]["key_file"], plain["client"]["ca_file"]) == ("", "")
