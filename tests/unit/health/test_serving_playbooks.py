@@ -84,7 +84,10 @@ def test_the_end_has_the_endpoint_and_a_request(tmp_path: Path, mode: tuple[str,
         "hosts": "spark1",
         "gather_facts": False,
         "vars": {"ansible_host": "192.168.1.11", "ansible_user": "nvidia", "gb10_plan": plan},
-        "tasks": [{"ansible.builtin.import_role": {"name": "gb10.cluster.gb10", "tasks_from": "clients"}}],
+        "tasks": [
+            {"gb10.cluster.cluster_inputs": {}, "register": "gb10_inputs"},
+            {"ansible.builtin.import_role": {"name": "gb10.cluster.gb10", "tasks_from": "clients"}},
+        ],
     }
     (tmp_path / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
     done = run(str(tmp_path / "play.yml"), ["-i", "spark1,", *mode]).assert_ok()
