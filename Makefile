@@ -39,7 +39,7 @@ clients_bin := .venv-clients/bin
 clients_installed := .venv-clients/.installed
 node_installed := .venv-clients/node/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -151,6 +151,9 @@ collection: setup ## Build the package, install it into an empty folder, and tes
 
 release: collection ## Write CHANGELOG.md, build the package into build/release, verify it, and print the steps that publish it
 	$(bin)/python tests/release.py
+
+variables: setup ## Write the defaults of all roles and the sample of all variables from the argument specifications
+	$(bin)/python tests/variables.py
 
 changelog-plugins: setup ## Update the lists of modules, plugins and roles in the changelog
 	$(bin)/python tests/release.py plugins

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import samples
-import yaml
+import variables
 from cluster_nodes import cluster_plan
 from repository import ROOT, files, load_yaml, read
 from samples import members, nodes_of
@@ -21,30 +21,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
 
-ROLES = (
-    *("gb10", "qsfp_netplan", "peer_firewall", "vllm_runtime", "model_store"),
-    *("nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog", "gateway"),
-)
-#: Variables that playbooks or other roles pass.
-NOT_FOR_INVENTORIES = {
-    "gb10_nodes",
-    "gb10_cluster_name",
-    "gb10_heads",
-    "gb10_workers",
-    "gb10_facts_dir",
-    "gb10_plan_offline",
-    "gb10_plan_save_facts",
-}
-NOT_FOR_INVENTORIES |= {"gb10_break_lock", "gb10_only", "golden_record"}
-NOT_FOR_INVENTORIES |= {
-    "peer_firewall_gateway_port",
-    "gateway_clusters",
-    "gateway_key_create",
-    "gateway_key_revoke",
-    "gateway_key_models",
-}
-# hosts.yml has it.
-NOT_FOR_INVENTORIES |= {"gb10_model"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
 #: The samples of one cluster; the other one is below.
 SAMPLES = sorted(
@@ -54,15 +30,9 @@ SAMPLES = sorted(
 )
 
 
-def commented(text: str) -> dict[str, object]:
-    """Return the variables in a file's comments, with their values."""
-    found = re.findall(r"^# ([a-z0-9_]+): ?(.*)$", text, re.MULTILINE)
-    return {name: yaml.safe_load(value) for name, value in found}
-
-
 def declared() -> dict[str, Mapping[str, Any]]:
     """Return every variable that a role's argument specification declares."""
-    specs = [load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"] for role in ROLES]
+    specs = [load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"] for role in variables.ROLES]
     return {
         name: option
         for entries in specs
@@ -93,12 +63,18 @@ def inventory(sample: str) -> dict[str, Any]:
     return samples.inventory(sample)
 
 
-@pytest.mark.parametrize("role", ROLES)
+def test_defaults_and_the_sample_are_those_of_the_specifications() -> None:
+    """`make variables` writes them."""
+    assert [str(path) for path, text in variables.texts().items() if path.read_text(encoding="utf-8") != text] == []
+
+
+@pytest.mark.parametrize("role", variables.ROLES)
 def test_the_sample_shows_every_default(role: str) -> None:
-    defaults = load_yaml(read(f"roles/{role}/defaults/main.yml"))
     # The section between this role's heading and the next one.
     section = read(SAMPLE).partition(f"\n# --- {role}\n")[2].partition("\n# --- ")[0]
-    assert commented(section) == {name: value for name, value in defaults.items() if name not in NOT_FOR_INVENTORIES}
+    assert re.findall(r"^# ([a-z0-9_]+):", section, re.MULTILINE) == [
+        name for name, _option in variables.variables(role) if name not in variables.NOT_FOR_INVENTORIES
+    ]
 
 
 def test_the_samples_are_found() -> None:
@@ -230,8 +206,13 @@ def test_secrets_of_an_inventory_are_hidden_from_git() -> None:
     assert subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines() == secrets
 
 
-def test_a_wrong_default_would_be_found() -> None:
-    assert commented("# gb10_api_port: 8000\n# Not a variable: this.\n") == {"gb10_api_port": 8000}
+def test_the_text_of_a_variable() -> None:
+    option = {"description": ["One.", "Two."], "default": [1]}
+    assert (variables.comment(option), variables.setting("gb10_x", ["a" * 80])) == (
+        ["# One. Two."],
+        f"gb10_x:\n  - {'a' * 80}",
+    )
+    assert variables.setting("gb10_x", "{{ 'y' }}") == "gb10_x: \"{{ 'y' }}\""
 
 
 def test_a_wrong_setting_would_be_found() -> None:
