@@ -12,7 +12,7 @@ short_description: Compute the SHA-256 of files on the controller
 version_added: 0.1.0
 description:
   - Returns the absolute path and the SHA-256 of each file.
-  - The digest of a file that cannot be read is empty, which P(gb10.cluster.cluster_plan#filter) reports.
+  - The digest of a file that cannot be read is empty, which M(gb10.cluster.cluster_plan) reports.
 options:
   _terms:
     description: The paths.

@@ -36,7 +36,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Show the plan
   gb10.cluster.show:
-    lines: "{{ gb10_plan | gb10.cluster.plan_text }}"
+    lines: "{{ result.lines }}"
   run_once: true
 """
 
