@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import checks
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
@@ -22,7 +22,7 @@ class ActionModule(Decision):
         super().run(tmp, task_vars)
         variables = task_vars or {}
         arguments = self.arguments(
-            mode={"type": "str", "choices": list(plans.MODES), "required": True},
+            mode={"type": "str", "choices": list(benchmark_plan.MODES), "required": True},
             concurrencies={"type": "list", "elements": "int", "required": True},
             input_tokens={"type": "list", "elements": "int", "required": True},
             output_tokens={"type": "int", "required": True},
@@ -33,7 +33,7 @@ class ActionModule(Decision):
         api, busy_ok = arguments.pop("api"), arguments.pop("busy_ok")
         unit = self._execute_module(
             module_name="gb10.cluster.systemd_unit_info",
-            module_args={"name": f"{plans.UNIT}.service"},
+            module_args={"name": f"{benchmark_plan.UNIT}.service"},
             task_vars=task_vars,
         )
         if "service" not in unit:
@@ -44,16 +44,18 @@ class ActionModule(Decision):
             return {"failed": True, "msg": reason}
         # Once, because equal prompts of an earlier benchmark would come from the prefix cache.
         now = datetime.now(UTC)
-        settings = plans.Settings(**arguments, seed=int(now.timestamp()), context=api.get("context") or 0)
-        if problems := plans.problems(plan, settings):
+        settings = benchmark_plan.Settings(**arguments, seed=int(now.timestamp()), context=api.get("context") or 0)
+        if problems := benchmark_plan.problems(plan, settings):
             return {"failed": True, "msg": "\n".join(map(str, problems))}
-        runs = plans.runs(plan, settings)
+        runs = benchmark_plan.runs(plan, settings)
         return {
             "changed": False,
             "date": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "seed": settings.seed,
-            "runs": [{**vars(run), "name": run.name, "command": plans.command(plan, run, settings)} for run in runs],
-            "lines": plans.lines(plan, runs),
+            "runs": [
+                {**vars(run), "name": run.name, "command": benchmark_plan.command(plan, run, settings)} for run in runs
+            ],
+            "lines": benchmark_plan.lines(plan, runs),
             # The commands are longer than all other output of a run with -v.
             "_ansible_verbose_override": True,
         }

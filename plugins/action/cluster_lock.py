@@ -14,8 +14,8 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import LockError
 
 
@@ -28,7 +28,7 @@ class ActionModule(ActionBase):
         """Return the module's documented result. Raises AnsibleConnectionFailure."""
         super().run(tmp, task_vars)
         # This process is a worker that ends with its task. Its parent is the run.
-        mine = io_cluster_lock.owner(os.getppid(), _playbooks())
+        mine = io_lock.owner(os.getppid(), _playbooks())
         arguments = {**self._task.args, "owner": asdict(mine)}
         answer: dict[str, Any] = {}
         problem = ""
@@ -51,15 +51,15 @@ class ActionModule(ActionBase):
             try:
                 lock, age = _holder(answer["holder"])
             except LockError as error:
-                problem = cluster_lock.unreadable(str(error))
+                problem = run_lock_plan.unreadable(str(error))
                 break
-            if not cluster_lock.ended(lock.owner, mine.boot, io_cluster_lock.started(lock.owner.pid)):
-                problem = cluster_lock.refusal(lock, age, mine)
+            if not run_lock_plan.ended(lock.owner, mine.boot, io_lock.started(lock.owner.pid)):
+                problem = run_lock_plan.refusal(lock, age, mine)
                 break
             host = (task_vars or {}).get("inventory_hostname")
-            Display().display(f"  {host}: replaces the lock of a run that has ended: {cluster_lock.described(lock)}")
+            Display().display(f"  {host}: replaces the lock of a run that has ended: {run_lock_plan.described(lock)}")
             arguments["breaks"] = lock.id
-            problem = cluster_lock.refusal(lock, age, mine)
+            problem = run_lock_plan.refusal(lock, age, mine)
         answer = {**answer, "refused": True, "problem": problem} if problem else answer
         return {**answer, "warnings": [answer["problem"]]} if self._task.check_mode and answer["refused"] else answer
 
@@ -68,12 +68,12 @@ class ActionModule(ActionBase):
             return answer
         try:
             lock, _age = _holder(answer["holder"])
-            return {**answer, "warnings": [f"The lock of this run was broken: {cluster_lock.described(lock)}."]}
+            return {**answer, "warnings": [f"The lock of this run was broken: {run_lock_plan.described(lock)}."]}
         except LockError as error:
-            return {"failed": True, "msg": cluster_lock.unreadable(str(error))}
+            return {"failed": True, "msg": run_lock_plan.unreadable(str(error))}
 
 
-def _holder(reported: object) -> tuple[cluster_lock.Lock, float]:
+def _holder(reported: object) -> tuple[run_lock_plan.Lock, float]:
     """Validate the head's answer; return another run's lock and its age in seconds. Raises LockError."""
     if (
         not isinstance(reported, dict)
@@ -81,7 +81,7 @@ def _holder(reported: object) -> tuple[cluster_lock.Lock, float]:
         or not 0 <= reported["age"] <= 1e12
     ):
         raise LockError("it has no age")
-    return cluster_lock.lock({key: value for key, value in reported.items() if key != "age"}), float(reported["age"])
+    return run_lock_plan.lock({key: value for key, value in reported.items() if key != "age"}), float(reported["age"])
 
 
 def _playbooks() -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import collect, models, parse, report, select
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs
 from ansible_collections.gb10.cluster.plugins.module_utils.common import problems
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, recipe_yaml
@@ -87,13 +87,13 @@ class ActionModule(Decision):
 
 def _plan(given: Inputs, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return {plan, problems, report, notices, lines}; Ansible keeps ``warnings`` for itself."""
-    plan, refused = cluster.plan(given, argument_specs.known())
+    plan, refused = cluster_plan.plan(given, argument_specs.known())
     memory = int(settings["ray_cluster_object_store_memory"])
     return {
         "plan": plan.facts() if plan else {},
         "problems": [str(problem) for problem in refused],
         "report": problems.report(refused),
-        "notices": cluster.warnings(given, plan),
+        "notices": cluster_plan.warnings(given, plan),
         "lines": report.lines(plan, memory) if plan else [],
     }
 

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmarks
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report import report as page
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark_report
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import report as html_report_report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report, schema
 from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
@@ -44,8 +44,10 @@ class ActionModule(Decision):
         if arguments["page"]:
             records = self._records(variables, arguments["records"])
             cluster = arguments["cluster"] or os.path.basename(variables.get("inventory_dir") or "") or "without a name"
-            given = page.Inputs(groups=groups, waivers=waivers, cluster=cluster, quick=arguments["quick"], **records)
-            found["page"] = page.document(nodes, given)
+            given = html_report_report.Inputs(
+                groups=groups, waivers=waivers, cluster=cluster, quick=arguments["quick"], **records
+            )
+            found["page"] = html_report_report.document(nodes, given)
         # The page is longer than all other output of a run with -v.
         return {"changed": False, **found, "_ansible_verbose_override": True}
 
@@ -57,7 +59,7 @@ class ActionModule(Decision):
     def _records(self, variables: Mapping[str, Any], folder: str) -> Values:
         """Return the last golden result, the newest benchmark of each model, and the last matrix."""
         files = Files(self._loader, self._templar, variables)
-        paths = benchmarks.newest(files.named(f"{folder}/benchmarks", "*.json"))
+        paths = benchmark_report.newest(files.named(f"{folder}/benchmarks", "*.json"))
         return {
             "golden": files.text(f"{folder}/golden_result.json"),
             "benchmarks": files.texts(paths),

@@ -15,7 +15,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.report import stem
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure, measurement, report
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
 from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
@@ -76,7 +76,7 @@ class ActionModule(Decision):
         read, probed, evidence = (
             self.of_nodes(variables, names, name, {}) for name in ("verify_node", "verify_probe", _EVIDENCE)
         )
-        return [{**node, "evidence": evidence[node["name"]]} for node in verification.nodes(read, probed, time.time())]
+        return [{**node, "evidence": evidence[node["name"]]} for node in verify_report.nodes(read, probed, time.time())]
 
     def _users(self, variables: Mapping[str, Any], names: Sequence[str]) -> list[str]:
         logins = self.of_nodes(variables, names, "ansible_user", "").values()

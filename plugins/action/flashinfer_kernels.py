@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.kernels import plan as kernels
+from ansible_collections.gb10.cluster.plugins.module_utils.kernels import plan as kernels_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.polling import Polling
 
@@ -26,11 +26,11 @@ class ActionModule(Decision):
         arguments, more = dict(self._task.args), dict[str, Any]()
         if arguments.pop("planned", False):
             plan = self.plan(task_vars or {})
-            found = kernels.of_node(plan)
+            found = kernels_plan.of_node(plan)
             if not found:
                 return {"changed": False, "state": "none", "line": "nothing to compile", "modules": {}, "shared": False}
             arguments |= found
-            of_head = kernels.of_node(plan.at(plan.nodes[0])).get("name", "")
+            of_head = kernels_plan.of_node(plan.at(plan.nodes[0])).get("name", "")
             more["shared"] = not plan.node.head and found["name"] == of_head
         call = partial(
             self._execute_module,

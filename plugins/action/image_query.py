@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
@@ -27,7 +27,7 @@ class ActionModule(Decision):
             return {"failed": True, "msg": f"{image!r} is neither the ID of an image nor an image of the plan"}
         return {
             "changed": False,
-            "argv": launch.query_argv(plan, image, [python]),
-            "gpu_argv": launch.query_argv(plan, image, [python], gpu=True),
-            "releases_argv": launch.query_argv(plan, image, [python, "-c", layers.RELEASES]),
+            "argv": launch_argv.query_argv(plan, image, [python]),
+            "gpu_argv": launch_argv.query_argv(plan, image, [python], gpu=True),
+            "releases_argv": launch_argv.query_argv(plan, image, [python, "-c", layers.RELEASES]),
         }

@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import units
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, Store
@@ -61,7 +61,7 @@ class ActionModule(Decision):
         if not listed:
             return None
         printed = self.of_nodes(variables, [plan.head.name], listed, {})[plan.head.name]["stdout"]
-        return bounded_json.load(printed, model_store.MOST_TEXT)
+        return bounded_json.load(printed, model_store_plan.MOST_TEXT)
 
 
 def _decided(
@@ -70,10 +70,10 @@ def _decided(
     names = [node.name for node in plan.nodes]
     # Before the head's download its digest is unknown. Then every node that differs from the listing receives.
     wanted = "" if listing else stored[names[0]]["digest"]
-    receivers = model_store.receivers(names, stored, wanted, settings.verify)
+    receivers = model_store_plan.receivers(names, stored, wanted, settings.verify)
     item = {"folder": store.folder, "source": store.source}
-    problems = model_store.problems(item, names, stored, listing, settings.min_free_bytes)
-    link = model_store.chain(plan.nodes, receivers).get(plan.node.name, {})
+    problems = model_store_plan.problems(item, names, stored, listing, settings.min_free_bytes)
+    link = model_store_plan.chain(plan.nodes, receivers).get(plan.node.name, {})
     argv = {"list": units.list_argv(plan, store, settings), "fetch": units.fetch_argv(plan, store, settings)}
     if link:
         argv["relay"] = units.relay_argv(store, settings, link, plan.node.head)

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.polling import Polling
 
 #: Seconds between progress lines.
@@ -61,8 +61,8 @@ def _wait(poll: Polling, unit: str, timeout: int) -> str:
         if progress["active"] in ("failed", "inactive"):
             return f"{poll.host}: {unit} has stopped. Fix: see journalctl -u {unit}"
         if (seconds := poll.due()) is not None:
-            poll.show(model_store.line(progress, done, seconds))
+            poll.show(model_store_plan.line(progress, done, seconds))
             done = progress["done"]
         if poll.elapsed > timeout:
-            return f"{poll.host}: timeout after {poll.elapsed:.0f} s, {model_store.line(progress, 0, 0)}"
+            return f"{poll.host}: timeout after {poll.elapsed:.0f} s, {model_store_plan.line(progress, 0, 0)}"
     raise AssertionError("polling has no end")

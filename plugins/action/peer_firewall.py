@@ -13,7 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
 
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: Extra seconds after the timer's own, within which the host must be reachable again.
@@ -69,7 +69,7 @@ class ActionModule(Decision):
         others = [node.name for node in plan.nodes if node.name != plan.node.name]
         # Where Ansible itself runs, no connection of this run verifies access, so another node opens one.
         local = self._connection.transport == "local"
-        return {**firewall.of_plan(plan), "witness": others[0] if local and others else ""}
+        return {**firewall_plan.of_plan(plan), "witness": others[0] if local and others else ""}
 
     def _connected(self) -> tuple[str, str]:
         """Return address and port of the SSH client of the current connection, ("", "") without SSH."""

@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, installed
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
-from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as services
+from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as service_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import tokens
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Settings
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
@@ -46,7 +46,7 @@ class ActionModule(Decision):
         """Return {name, unit, files, directories, written} of a service of the plan's node, and the launch of vLLM."""
         plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
         settings = load.chosen(Settings, inputs["settings"], "gb10_inputs.settings")
-        found = program.service(services.of_node(plan, name, settings, self._learned(name, plan, variables)))
+        found = program.service(service_plan.of_node(plan, name, settings, self._learned(name, plan, variables)))
         return {**found, "launch": argv.start_digest(plan)} if name == "vllm" else found
 
     def _learned(self, name: str, plan: Plan, variables: Mapping[str, Any]) -> Learned:

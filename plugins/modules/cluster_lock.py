@@ -112,8 +112,8 @@ from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError
 
 OWNER = {
@@ -124,7 +124,7 @@ OWNER = {
 
 def facts(lock: Lock | None) -> dict[str, object]:
     """Return a lock with its age."""
-    return {**asdict(lock), "age": max(0.0, round(io_cluster_lock.now() - lock.taken, 1))} if lock else {}
+    return {**asdict(lock), "age": max(0.0, round(io_lock.now() - lock.taken, 1))} if lock else {}
 
 
 def main() -> None:
@@ -134,25 +134,25 @@ def main() -> None:
             "state": {"type": "str", "choices": ["held", "released"], "default": "held"},
             "breaks": {"type": "str", "default": ""},
             "owner": {"type": "dict", "options": OWNER},
-            "folder": {"type": "path", "default": cluster_lock.FOLDER},
+            "folder": {"type": "path", "default": run_lock_plan.FOLDER},
         },
         required_if=[("state", "held", ("owner",)), ("state", "released", ("owner",))],
         supports_check_mode=True,
     )
     state, folder, breaks = module.params["state"], module.params["folder"], module.params["breaks"]
     try:
-        owner, former = cluster_lock.owner(module.params["owner"]), None
+        owner, former = run_lock_plan.owner(module.params["owner"]), None
         if module.check_mode:
-            found = io_cluster_lock.look(folder)
+            found = io_lock.look(folder)
             lock = None if found and found.id == breaks else found
         elif state == "held":
-            lock, former = io_cluster_lock.hold(folder, owner, breaks)
+            lock, former = io_lock.hold(folder, owner, breaks)
         else:
-            lock = io_cluster_lock.release(folder, owner)
+            lock = io_lock.release(folder, owner)
     except LockError as error:
-        module.fail_json(msg=cluster_lock.unreadable(str(error)), refused=True)
+        module.fail_json(msg=run_lock_plan.unreadable(str(error)), refused=True)
     except OSError as error:
-        module.fail_json(msg=f"{folder}/{cluster_lock.FILE} on the head: {error.strerror}")
+        module.fail_json(msg=f"{folder}/{run_lock_plan.FILE} on the head: {error.strerror}")
     others = lock is not None and not lock.owner.runs(owner)
     module.exit_json(
         changed=False, held=state == "held" and not others, holder=facts(lock) if others else {}, former=facts(former)

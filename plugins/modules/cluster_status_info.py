@@ -135,10 +135,9 @@ api:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
 
 
 def main() -> None:
@@ -146,8 +145,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "default": ""},
-            **arguments.API,
-            **arguments.API_KEY,
+            **common_argument_spec.API,
+            **common_argument_spec.API_KEY,
             "seconds": {"type": "float", "default": 2},
             "timeout": {"type": "int", "default": 20},
         },
@@ -156,7 +155,7 @@ def main() -> None:
     params = module.params
     try:
         facts = io_status.node(runner(module))
-        server = io_vllm.Server(params["url"], params["ca_file"], params["server_name"])
+        server = io_client.Server(params["url"], params["ca_file"], params["server_name"])
         api = (
             io_status.api(server, params["key_file"], params["seconds"], params["timeout"], params["unit"])
             if server.url

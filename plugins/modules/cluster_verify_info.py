@@ -247,7 +247,7 @@ clock:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts
@@ -265,8 +265,8 @@ def main() -> None:
             "head": {"type": "bool", "default": False},
             "url": {"type": "str", "default": ""},
             "endpoint": {"type": "str", "default": ""},
-            **arguments.API,
-            **arguments.API_KEY,
+            **common_argument_spec.API,
+            **common_argument_spec.API_KEY,
             "timeout": {"type": "int", "default": 20},
             "install_dir": {"type": "path", "default": "/opt/gb10"},
             "salt": {"type": "str", "default": "", "no_log": True},

@@ -123,8 +123,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, pins
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image as io_container_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_image, pins
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 
@@ -137,9 +136,9 @@ def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any
     if (missing or old) and not check:
         image = _fetched(engine, params)
     if image is not None:
-        io_container_image.check_machine(image, reference, os.uname().machine)
+        io_image.check_machine(image, reference, os.uname().machine)
         if params["save"] and not check:
-            saved = io_container_image.save(engine, image, params["save"])
+            saved = io_image.save(engine, image, params["save"])
     known = image or Image("", "")
     # Only a fetch shows whether the tag has moved.
     moved = old and known.id != (before or known).id
@@ -159,8 +158,8 @@ def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any
 
 def _fetched(engine: Engine, params: dict[str, Any]) -> Image | None:
     if params["build"]:
-        return io_container_image.build(engine, params["image"], params["build"])
-    return io_container_image.get(engine, params["image"], params["archive"], params["pull"])
+        return io_image.build(engine, params["image"], params["build"])
+    return io_image.get(engine, params["image"], params["archive"], params["pull"])
 
 
 def _due(params: dict[str, Any], image: Image | None) -> tuple[bool, bool]:

@@ -135,14 +135,14 @@ unreadable:
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 
 
 def main() -> None:
     """Return the facts."""
     module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
     try:
-        module.exit_json(changed=False, **io_fabric.read(runner(module), module.params["root"]))
+        module.exit_json(changed=False, **fabric_io_facts.read(runner(module), module.params["root"]))
     except ImportError as error:
         module.fail_json(msg=missing_required_lib(f"python3-{error.name}", reason="to read netplan's files"))
     except (ValueError, OSError) as error:

@@ -113,7 +113,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner, runner
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 #: Seconds that one command may take.
 _TIMEOUT = 10
@@ -125,7 +125,7 @@ def main() -> None:
     options = {"machine": {"type": "dict", "default": {}}, "direct": {"type": "bool", "default": False}}
     module = AnsibleModule(argument_spec=options, supports_check_mode=True)
     try:
-        interfaces = io_node.interfaces(runner(module))
+        interfaces = node_io_facts.interfaces(runner(module))
         found = io_neighbors.read(parallel_runner(module, _TIMEOUT), interfaces)
     except ValueError as error:
         module.fail_json(msg=str(error))

@@ -83,13 +83,13 @@ reason:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 
 def main() -> None:
     """Return the facts."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
-    module.exit_json(changed=False, **io_node.gpu(runner(module)))
+    module.exit_json(changed=False, **node_io_facts.gpu(runner(module)))
 
 
 if __name__ == "__main__":

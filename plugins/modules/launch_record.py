@@ -125,19 +125,19 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments
 
 
-def _with_choices(module: AnsibleModule, record: records.Record, current: str) -> records.Record:
+def _with_choices(module: AnsibleModule, record: rollback_record.Record, current: str) -> rollback_record.Record:
     """Return a new record with the choices in the log of the running vLLM. An unreadable log is a warning."""
     if record.id == current:
         return record
     run = runner(module)
     try:
-        service = io_node.service(run, paths.VLLM_UNIT)
+        service = node_io_facts.service(run, paths.VLLM_UNIT)
         return replace(record, choices=io_choices.read(run, service)["processes"]) if service["pid"] else record
     except ValueError as error:
         module.warn(f"the launch record has no choices of vLLM: {error}")
@@ -168,20 +168,22 @@ def main() -> None:
     removed: list[str] = []
     try:
         store, now = io_record.read(params["folder"]), io_record.launch_files()
-        secrets = io_record.present(records.SECRET_FILES)
+        secrets = io_record.present(rollback_record.SECRET_FILES)
         if params["state"] == "present":
             data = {key: params[key] for key in ("content", "node", "time", "golden", "findings")} | {
                 "files": now,
                 "parent": "",
             }
-            record = _with_choices(module, records.parse(data, records.digest(params["content"])), store.current)
+            record = _with_choices(
+                module, rollback_record.parse(data, rollback_record.digest(params["content"])), store.current
+            )
         else:
             record = io_record.stored(store, params["id"])
         files = io_record.wanted(store, record)
         differs = io_record.differences(files, now | secrets)
         if params["state"] == "present":
             found = {**store.found, record.id: record}
-            removed = io_environments.unused(records.obsolete(found, record.id, params["keep_runtimes"]))
+            removed = io_environments.unused(rollback_record.obsolete(found, record.id, params["keep_runtimes"]))
             changed = io_record.save(store, record, params["keep"], secrets, not module.check_mode) or bool(removed)
             if not module.check_mode:
                 io_environments.remove(removed)
@@ -203,8 +205,11 @@ def main() -> None:
         removed=removed,
         units=io_record.units(record.files),
         runtime=record.content["plan"].get("runtime", {}),
-        nccl=records.nccl_library(record),
-        diff={"before": "", "after": f"{params['state']} {record.id[: records.SHOWN]}:\n{lines}" if changed else ""},
+        nccl=rollback_record.nccl_library(record),
+        diff={
+            "before": "",
+            "after": f"{params['state']} {record.id[: rollback_record.SHOWN]}:\n{lines}" if changed else "",
+        },
     )
 
 

@@ -95,7 +95,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 
 
 def main() -> None:
@@ -128,7 +128,7 @@ def main() -> None:
             for name, record in (store.found if module.params["all"] else {}).items()
         ]
         launch = io_record.launch(run)
-        differs = io_record.differences(files, now | io_record.present(records.SECRET_FILES))
+        differs = io_record.differences(files, now | io_record.present(rollback_record.SECRET_FILES))
         state = io_record.current(store, module.params["keep_runtimes"])
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))

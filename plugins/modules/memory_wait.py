@@ -77,9 +77,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import reclaim
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim, reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
 
 def main() -> None:
@@ -97,11 +96,11 @@ def main() -> None:
     params, run = module.params, runner(module)
     try:
         if params["drop_caches"] and not module.check_mode:
-            io_memory.drop_caches()
-        available, waited = io_memory.wait(params["needed"], 0 if module.check_mode else params["timeout"])
-        total = node_text.total_memory(read("/proc/meminfo"))
+            io_reclaim.drop_caches()
+        available, waited = io_reclaim.wait(params["needed"], 0 if module.check_mode else params["timeout"])
+        total = node_parse.total_memory(read("/proc/meminfo"))
         short = available < params["needed"]
-        held = (io_memory.processes(), io_memory.gpu_processes(run)) if short else ([], [])
+        held = (io_reclaim.processes(), io_reclaim.gpu_processes(run)) if short else ([], [])
         problem = reclaim.refusal(params["node"], params["needed"], available, total, waited, *held)
     except OSError as error:
         module.fail_json(

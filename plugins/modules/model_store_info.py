@@ -109,16 +109,16 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 
 def progress(module: Any) -> dict[str, Any] | None:
     """Return the unit's progress, None without a unit."""
     if not module.params["unit"]:
         return None
-    active = io_node.service(runner(module), module.params["unit"])["active"]
+    active = node_io_facts.service(runner(module), module.params["unit"])["active"]
     reported = io_json.json_file(module.params["status"]) if module.params["status"] else None
     return {"active": active, **(reported or {"state": "", "done": 0, "total": 0, "reason": ""})}
 
@@ -135,14 +135,14 @@ def main() -> None:
     )
     folder = module.params["folder"]
     try:
-        known = io_model_files.manifest(folder)
+        known = io_files.manifest(folder)
         module.exit_json(
             changed=False,
             manifest=known,
-            digest=model_store.digest(known),
-            complete=io_model_files.complete(folder),
-            there=io_model_files.there(folder),
-            free_bytes=io_model_files.free_bytes(folder),
+            digest=model_store_plan.digest(known),
+            complete=io_files.complete(folder),
+            there=io_files.there(folder),
+            free_bytes=io_files.free_bytes(folder),
             left=bool(module.params["status"]) and os.path.isdir(os.path.dirname(module.params["status"])),
             # Read last, so that a unit that has ended in the meantime has written its result.
             progress=progress(module),

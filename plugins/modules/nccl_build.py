@@ -107,8 +107,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_build as io_nccl_build
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_build as nccl_io_build
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as nccl_io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
@@ -136,23 +136,23 @@ def main() -> None:
         gpus = [
             ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])
         ]
-        toolkit, builder = io_toolkit.find(run, params["cuda_home"]), io_nccl_build.builder(store)
+        toolkit, builder = io_toolkit.find(run, params["cuda_home"]), nccl_io_build.builder(store)
         if module.check_mode:
             builder = dataclasses.replace(builder, programs=frozenset(nccl_build.PROGRAMS) | frozenset(nccl_build.GIT))
         if params["source"] is None:
             refuse(nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], params["from_git"]))
             module.exit_json(changed=False, name="", stamp={}, jobs=0, sha256=None, packed_sha256=None, findings=[])
-        source = io_nccl_build.source(run, params["source"], params["identity"], params["commit"])
+        source = nccl_io_build.source(run, params["source"], params["identity"], params["commit"])
         plan = nccl_build.plan(source, gpus, toolkit, builder, params["functions"])
-        there = io_nccl_store.stamp(store, plan.name)
+        there = nccl_io_store.stamp(store, plan.name)
         if there is None:
             refuse(nccl_build.prerequisites(gpus, toolkit, builder, params["functions"]))
             if not module.check_mode:
-                made = io_nccl_build.make(run, plan, source, toolkit, store, params["ccache"])
-                io_nccl_build.add(plan, made, gpus, store)
-        stamp = there or io_nccl_store.stamp(store, plan.name)
+                made = nccl_io_build.make(run, plan, source, toolkit, store, params["ccache"])
+                nccl_io_build.add(plan, made, gpus, store)
+        stamp = there or nccl_io_store.stamp(store, plan.name)
         packed = (
-            io_nccl_store.pack(store, plan.name, params["pack"])
+            nccl_io_store.pack(store, plan.name, params["pack"])
             if params["pack"] and stamp and not module.check_mode
             else None
         )

@@ -207,9 +207,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library, process_maps
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import process_maps
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 _REQUIRES = {
@@ -238,11 +237,11 @@ def main() -> None:
     params, library, facts = module.params, None, None
     problems: list[Problem] = []
     try:
-        of_unit = io_nccl.pids(runner(module), params["unit"]) if params["unit"] else []
-        processes = io_nccl.processes(of_unit, params["pids"] or [])
+        of_unit = io_library.pids(runner(module), params["unit"]) if params["unit"] else []
+        processes = io_library.processes(of_unit, params["pids"] or [])
         try:
             if path := find(params):
-                library = io_nccl.library(path)
+                library = io_library.library(path)
                 facts = {
                     "path": path,
                     "real_path": os.path.realpath(path),
@@ -269,8 +268,8 @@ def main() -> None:
 def find(params: dict[str, Any]) -> str | None:
     """Return the library's path, None or "" if there is none to read. Raises ProblemsError if it does not exist."""
     if params["runtime"]:
-        return io_nccl.bundled(params["runtime"])
-    return params["path"] and io_nccl.find(params["path"])
+        return io_library.bundled(params["runtime"])
+    return params["path"] and io_library.find(params["path"])
 
 
 def differences(

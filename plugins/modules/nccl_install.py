@@ -88,8 +88,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as nccl_io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
@@ -99,7 +99,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 def check(path: str, name: str, found: str, sha256: str, gpus: list[ComputeCapability]) -> None:
     """Raise ProblemsError unless the library's hash (``found``) is ``sha256`` and it has code for these GPUs."""
-    problems = nccl_library.problems(io_nccl.library(path), f"libnccl {name}", gpus, os.uname().machine)
+    problems = nccl_library.problems(io_library.library(path), f"libnccl {name}", gpus, os.uname().machine)
     if found != sha256:
         problems.insert(
             0, Problem(f"libnccl {name}", f"it has sha256 {found}", sha256, "build it again, or correct sha256")
@@ -125,13 +125,13 @@ def main() -> None:
     )
     params = module.params
     store, name = params["store"], params["name"]
-    library = f"{store}/{name}/{io_nccl_store.LIBRARY}"
+    library = f"{store}/{name}/{nccl_io_store.LIBRARY}"
     try:
         refuse(list(_wrong(params)))
         gpus = [
             ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])
         ]
-        stamp = io_nccl_store.stamp(store, name)
+        stamp = nccl_io_store.stamp(store, name)
         there = stamp is not None and stamp["sha256"] == params["sha256"]
         if there:
             check(library, name, params["sha256"], params["sha256"], gpus)
@@ -139,8 +139,8 @@ def main() -> None:
             module.exit_json(changed=False, missing=True, library=None, removed=[])
         elif not module.check_mode:
             unpack(params, gpus)
-        used = io_nccl_store.current(store)
-        older = [each for each in io_nccl_store.names(store) if each not in (name, used)]
+        used = nccl_io_store.current(store)
+        older = [each for each in nccl_io_store.names(store) if each not in (name, used)]
         # Keep the build used until now too: running ranks still have it mapped.
         removed = older[max(0, params["keep"] - len({name, used} - {None})) :]
         if not module.check_mode:
@@ -172,18 +172,18 @@ def unpack(params: dict[str, Any], gpus: list[ComputeCapability]) -> None:
     """Add the artifact's build to the store if it is valid. Raises ProblemsError, OSError or ValueError."""
     store, name = params["store"], params["name"]
     os.makedirs(store, mode=0o755, exist_ok=True)
-    with io_nccl_store.part(store, name) as part:
-        io_nccl_store.unpack(params["artifact"], params["artifact_sha256"], part)
-        made = f"{part}/{io_nccl_store.LIBRARY}"
+    with nccl_io_store.part(store, name) as part:
+        nccl_io_store.unpack(params["artifact"], params["artifact_sha256"], part)
+        made = f"{part}/{nccl_io_store.LIBRARY}"
         check(made, name, io_file.sha256(made), params["sha256"], gpus)
 
 
 def make_current(store: str, name: str, used: str | None, removed: list[str]) -> None:
     """Switch from the build ``used`` to ``name``, then remove old builds. Raises OSError."""
     if used != name:
-        io_nccl_store.use(store, name)
+        nccl_io_store.use(store, name)
     for each in removed:
-        io_nccl_store.forget(store, each)
+        nccl_io_store.forget(store, each)
 
 
 if __name__ == "__main__":

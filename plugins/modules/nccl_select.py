@@ -74,7 +74,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import NCCL, Tree
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Wanted
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package
 
 
 def main() -> None:
@@ -91,8 +91,8 @@ def main() -> None:
     )
     params = module.params
     try:
-        package = io_vllm_package.find(None, params["python"])
-        with io_vllm_package.locked(package):
+        package = io_package.find(None, params["python"])
+        with io_package.locked(package):
             tree = Tree(package.path)
             wheel = tree.exists(NCCL)
             method = (

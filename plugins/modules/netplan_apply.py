@@ -106,23 +106,21 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import RAILS
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan as io_netplan_files
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_probe, netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan, io_probe, io_rollback, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError
 
 
 def change(
-    run: io_netplan.Run, params: dict[str, Any], target: dict[str, Any], differences: Callable[[], list[str]]
+    run: io_rollback.Run, params: dict[str, Any], target: dict[str, Any], differences: Callable[[], list[str]]
 ) -> tuple[str, str]:
     """Start the timer, apply the change and wait. Returns (identifier, ""), or ("", reason) after a rollback."""
     identifier = params["identifier"] or secrets.token_hex(8)
     # A rollback also restores the devices that the plan configures.
     links = {*target["links"], *netplan.hearing([rail["interface"] for rail in params["rails"]])}
-    before = io_netplan.capture(run, target["files"], links)
-    io_netplan.arm(run, identifier, before, params["confirm_timeout"], params["state"] == "absent", target)
+    before = io_rollback.capture(run, target["files"], links)
+    io_rollback.arm(run, identifier, before, params["confirm_timeout"], params["state"] == "absent", target)
     try:
-        io_netplan.put(run, target)
+        io_rollback.put(run, target)
         deadline = time.monotonic() + params["timeout"]
         while (left := differences()) and time.monotonic() < deadline:
             time.sleep(0.3)
@@ -132,7 +130,7 @@ def change(
     except (NetplanError, OSError) as error:
         problem = str(error)
     try:
-        io_netplan.restore(run, "restored because it failed")
+        io_rollback.restore(run, "restored because it failed")
     except NetplanError as error:
         raise NetplanError(f"{problem}. The rollback failed too; the host's timer tries it again: {error}") from error
     return "", f"{problem}. The old configuration is restored"
@@ -157,19 +155,19 @@ def main() -> None:
     run, params = runner(module), module.params
     pending, problem = "", ""
     try:
-        target, notes = io_netplan_files.target(params)
+        target, notes = io_netplan.target(params)
 
         def differences() -> list[str]:
-            return io_netplan_files.differences(run, params, target)
+            return io_netplan.differences(run, params, target)
 
         found = differences() + (
-            ["an earlier change was never confirmed"] if io_netplan.read(io_netplan.PENDING) else []
+            ["an earlier change was never confirmed"] if io_rollback.read(io_rollback.PENDING) else []
         )
-        diff = io_netplan_files.diff(target, notes, found)
+        diff = io_netplan.diff(target, notes, found)
         verified = params["probe"] and not found and io_probe.verified(run, params["rails"], params["mtu"])
         if found:
             with tempfile.TemporaryDirectory(prefix="gb10-netplan-") as scratch:
-                refused = io_netplan_files.refusal(
+                refused = io_netplan.refusal(
                     run, target["files"], [*target["links"], *(r["interface"] for r in params["rails"])], scratch
                 )
             if refused:

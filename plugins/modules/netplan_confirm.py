@@ -75,7 +75,7 @@ last:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback
 
 
 def main() -> None:
@@ -91,17 +91,17 @@ def main() -> None:
     )
     run, state, identifier = runner(module), module.params["state"], module.params["identifier"]
     try:
-        waiting = (io_netplan.read(io_netplan.PENDING) or {"id": ""})["id"]
+        waiting = (io_rollback.read(io_rollback.PENDING) or {"id": ""})["id"]
         changed = state != "read" and waiting == identifier
         if changed and not module.check_mode:
             changed = (
-                io_netplan.confirm(run, identifier)
+                io_rollback.confirm(run, identifier)
                 if state == "confirmed"
-                else io_netplan.restore(run, "restored at once")
+                else io_rollback.restore(run, "restored at once")
             )
-        last = io_netplan.read(io_netplan.LAST) or {}
-        waiting = (io_netplan.read(io_netplan.PENDING) or {"id": ""})["id"]
-    except (io_netplan.NetplanError, ValueError, OSError) as error:
+        last = io_rollback.read(io_rollback.LAST) or {}
+        waiting = (io_rollback.read(io_rollback.PENDING) or {"id": ""})["id"]
+    except (io_rollback.NetplanError, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     if state == "confirmed" and not changed and (last.get("id"), last.get("how")) != (identifier, "confirmed"):
         how = f"{last['how']} at {last['time']}" if last.get("id") == identifier else "unknown here"

@@ -289,12 +289,12 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_installed, io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
@@ -315,28 +315,28 @@ def main() -> None:
     )
     run, folder, source = runner(module), module.params["model"], module.params["source"] or ""
     try:
-        store, network = io_record.read(io_record.FOLDER), io_fabric.read(run)
+        store, network = io_record.read(io_record.FOLDER), fabric_io_facts.read(run)
         # An unreadable file is rejected too, and has its own reason.
         network["unreadable"] = network["unreadable"] or io_netplan.rejected(run)
         module.exit_json(
             changed=False,
-            gpu=io_node.gpu(run),
+            gpu=node_io_facts.gpu(run),
             **network,
-            listeners=io_node.listeners(),
+            listeners=node_io_facts.listeners(),
             **(
                 io_model.planned_model(folder, source, module.params["exclude"], module.params["user"])
                 if folder
                 else io_model.NO_MODEL
             ),
-            **io_node.system(),
+            **node_io_facts.system(),
             toolkit=io_toolkit.facts(run),
             debian=io_packages.read(run, module.params["packages"]),
-            nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
+            nccl=io_library.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
             state={
-                **io_node.state(
+                **node_io_facts.state(
                     module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""
                 ),
-                "nccl_replaced": bool(module.params["runtime"]) and io_nccl.replaced(module.params["runtime"]),
+                "nccl_replaced": bool(module.params["runtime"]) and io_library.replaced(module.params["runtime"]),
                 "last_good": io_record.start_id(store),
             },
             installed={
@@ -344,7 +344,7 @@ def main() -> None:
                 **io_record.current(store, module.params["keep_runtimes"]),
                 "launch": io_record.launch(run),
             },
-            login_users=io_node.login_users(),
+            login_users=node_io_facts.login_users(),
             image_options=io_json.json_file(paths.IMAGE_OPTIONS),
             image_pins=io_json.json_file(paths.IMAGE_PINS),
             additions=io_overrides.recorded_additions(),

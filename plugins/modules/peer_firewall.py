@@ -177,10 +177,10 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import published as firewall_published
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 
 def main() -> None:
@@ -212,29 +212,29 @@ def main() -> None:
     )
     try:
         module.exit_json(**outcome(module))
-    except (ProblemsError, io_firewall.FirewallError, ValueError, OSError) as error:
+    except (ProblemsError, io_nftables.FirewallError, ValueError, OSError) as error:
         module.fail_json(msg=str(error))
 
 
 def outcome(module: Any) -> dict[str, Any]:
     """Return the module's result. Raises ProblemsError, FirewallError, ValueError or OSError."""
     run, params = runner(module), module.params
-    access = firewall.Access(
+    access = firewall_plan.Access(
         [(peer["interface"], peer["address"]) for peer in params["peers"]],
         params["api_port"],
         params["api_clients"],
         params["open_ports"],
         params["interfaces"],
     )
-    installed, active_firewalls = io_firewall.active_firewalls(run)
-    listeners, links, forwarded = io_node.listeners(), io_firewall.links(run), io_firewall.published_ports(run)
-    ssh = io_firewall.ssh_ports(run, listeners)
-    other_host, came_by = io_firewall.entrance(run, params["client"])
+    installed, active_firewalls = io_nftables.active_firewalls(run)
+    listeners, links, forwarded = node_io_facts.listeners(), io_nftables.links(run), io_nftables.published_ports(run)
+    ssh = io_nftables.ssh_ports(run, listeners)
+    other_host, came_by = io_nftables.entrance(run, params["client"])
     unverified = [] if other_host or params["witness"] else [firewall_host.unverified(params["client"])]
     present = params["state"] == "present"
     active_firewall = " and ".join(dict.fromkeys(active_firewalls.values())) if all(active_firewalls.values()) else ""
     wanted = present and not active_firewall
-    problems = firewall.check(access)
+    problems = firewall_plan.check(access)
     if wanted:
         problems += firewall_host.problems(access, links, ssh, came_by)
         problems += unverified if problems else []
@@ -243,7 +243,7 @@ def outcome(module: Any) -> dict[str, Any]:
         "active_firewall": active_firewall,
         "active_firewalls": active_firewalls,
         "installed": installed,
-        "advice": firewall.advice(active_firewalls, access, params["peer_ports"]) if present else [],
+        "advice": firewall_plan.advice(active_firewalls, access, params["peer_ports"]) if present else [],
         "ssh_ports": ssh,
         "matches": firewall_host.matches(access, links),
         "closed": firewall_host.closed(listeners, access, ssh, forwarded) if wanted else [],
@@ -254,16 +254,16 @@ def outcome(module: Any) -> dict[str, Any]:
     }
     if not wanted:
         return {**result, **_remove(module, run, installed)}
-    text = firewall.ruleset(access, ssh, [family for family, other in active_firewalls.items() if other])
+    text = firewall_plan.ruleset(access, ssh, [family for family, other in active_firewalls.items() if other])
     load = _load if installed else _load_later
     return {**result, **load(module, run, text, unverified)}
 
 
 def _remove(module: Any, run: Run, installed: bool) -> dict[str, Any]:
     """Remove the collection's rules. Returns part of the result."""
-    found = io_firewall.existing_objects(run) if installed else []
+    found = io_nftables.existing_objects(run) if installed else []
     if found and not module.check_mode:
-        io_firewall.remove(run)
+        io_nftables.remove(run)
     return _change("".join(f"{line}\n" for line in found), "", bool(found))
 
 
@@ -271,28 +271,28 @@ def _load_later(module: Any, _run: Run, text: str, unverified: list[Problem]) ->
     """Return part of the result on a host without nft, which the role installs only outside check mode."""
     refuse(unverified)
     if not module.check_mode:
-        raise io_firewall.FirewallError("nft is not installed: install the package nftables")
+        raise io_nftables.FirewallError("nft is not installed: install the package nftables")
     return _change("", text, True)
 
 
 def _load(module: Any, run: Run, text: str, unverified: list[Problem]) -> dict[str, Any]:
     """Compare the rules with those on the host, then load, confirm or save them. Returns part of the result."""
     nft = module.get_bin_path("nft", required=True)
-    files = io_firewall.files(nft, text)
-    before, after = io_firewall.loaded_ruleset(run), io_firewall.normalize(run, text)
+    files = io_nftables.files(nft, text)
+    before, after = io_nftables.loaded_ruleset(run), io_nftables.normalize(run, text)
     # Loaded rules without a file are left from a killed run.
-    new = before != after or bool(io_firewall.pending(run)) or not io_firewall.confirmed(text)
-    changed_files = io_firewall.changed_files(run, files)
+    new = before != after or bool(io_nftables.pending(run)) or not io_nftables.confirmed(text)
+    changed_files = io_nftables.changed_files(run, files)
     due = new or bool(changed_files)
     if new:
         refuse(unverified)
     pending = new and not module.params["confirm"] and not module.check_mode
     if pending:
-        io_firewall.attempt(run, nft, text, module.params["confirm_timeout"])
+        io_nftables.attempt(run, nft, text, module.params["confirm_timeout"])
     elif due and not module.check_mode:
         if before != after:
-            raise io_firewall.FirewallError("the rules to confirm are no longer loaded")
-        io_firewall.save(run, nft, files)
+            raise io_nftables.FirewallError("the rules to confirm are no longer loaded")
+        io_nftables.save(run, nft, files)
     return {**_change(before, after + "".join(f"# {line}\n" for line in changed_files), due), "pending": pending}
 
 

@@ -175,10 +175,9 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 _LOG_LINES = 300
 _SOURCES = ("content", "program", "packed")
@@ -213,8 +212,8 @@ def main() -> None:
     )
     name, planned, run = module.params["name"], module.params["unit"], runner(module)
     try:
-        service = io_node.service(run, name)
-        entries = io_vllm.journal(run, io_vllm.of_unit(name), _LOG_LINES) if module.params["log"] else []
+        service = node_io_facts.service(run, name)
+        entries = io_client.journal(run, io_client.of_unit(name), _LOG_LINES) if module.params["log"] else []
         compared = {}
         if planned:
             files = installed.unit_files(name, planned["text"], module.params["files"])

@@ -80,7 +80,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, systemd
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 _MODE = 0o600
 
@@ -131,7 +131,7 @@ def contents(module: AnsibleModule) -> dict[str, str | None]:
         return {params["key_file"]: None, params["environment_file"]: None}
     if problem := api_access.key_problem(params["key"]):
         raise ValueError(f"The key of the API: {problem}.")
-    key = params["key"] or io_vllm.key(params["key_file"]) or secrets.token_hex(32)
+    key = params["key"] or io_client.key(params["key_file"]) or secrets.token_hex(32)
     module.no_log_values.add(key)
     ranks = {str(name): str(value) for name, value in params["environment"].items()}
     return {

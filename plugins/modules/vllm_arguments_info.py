@@ -95,7 +95,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer as vllm_release_answer
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect as io_vllm_arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect
 
 
 def main() -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     python = module.params["python"]
     if not python:
         module.fail_json(msg="python is empty. Expected: the Python interpreter with vLLM. Fix: set python")
-    status, stdout, stderr = runner(module)([*python, "-c", io_vllm_arguments.program()])
+    status, stdout, stderr = runner(module)([*python, "-c", io_introspect.program()])
     if status != 0:
         reported = [line for line in stderr.splitlines() if line.strip()] or [f"status {status}"]
         module.fail_json(msg=f"{' '.join(python)} could not read vLLM's arguments: {reported[-1]}")

@@ -124,7 +124,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Run
-from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
@@ -140,8 +140,8 @@ def main() -> None:
             "output_tokens": {"type": "int", "required": True, "no_log": False},
             "requests": {"type": "int", "required": True},
             "url": {"type": "str", "required": True},
-            **arguments.API,
-            **arguments.API_KEY,
+            **common_argument_spec.API,
+            **common_argument_spec.API_KEY,
         },
         supports_check_mode=True,
     )

@@ -197,33 +197,33 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolki
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import plan as vllm_build
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import plan as vllm_build_plan
 
 NAMES = ("jobs", "nvcc_threads", "ccache", "network", "while_serving", "timeout")
 
 
-def target_of(params: dict[str, Any]) -> vllm_build.Target:
+def target_of(params: dict[str, Any]) -> vllm_build_plan.Target:
     """Return the target. Raises ProblemsError for a wrong capability."""
     gpus = tuple(
         ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])
     )
     texts = (params[name] for name in ("architectures", "torch", "cuda", "driver"))
-    return vllm_build.Target(params["name"], params["version"], params["device"], gpus, *texts)
+    return vllm_build_plan.Target(params["name"], params["version"], params["device"], gpus, *texts)
 
 
 def check(
     module: AnsibleModule,
     run: Run,
-    target: vllm_build.Target,
-    settings: vllm_build.Settings,
-    host: vllm_build.Host,
+    target: vllm_build_plan.Target,
+    settings: vllm_build_plan.Settings,
+    host: vllm_build_plan.Host,
     toolkit: Toolkit,
 ) -> None:
     """Raise ProblemsError with every reason why the build cannot start."""
     source, commit = module.params["source"], module.params["commit"]
     project, lists = io_build.requirements(run, source, module.params["patches"]) if source else ("", "")
-    torch, gcc = vllm_build.required_torch(project), vllm_build.required_gcc(lists)
-    problems = vllm_build.problems(target, settings, host, toolkit, torch, gcc)
+    torch, gcc = vllm_build_plan.required_torch(project), vllm_build_plan.required_gcc(lists)
+    problems = vllm_build_plan.problems(target, settings, host, toolkit, torch, gcc)
     if source and commit:
         problems += io_git.moved(
             "vllm_build_commit", source, io_git.commit(run, source, f"remove {source}, then run again"), commit
@@ -235,20 +235,20 @@ def check(
 def start(
     params: dict[str, Any],
     run: Run,
-    target: vllm_build.Target,
-    settings: vllm_build.Settings,
-    host: vllm_build.Host,
+    target: vllm_build_plan.Target,
+    settings: vllm_build_plan.Settings,
+    host: vllm_build_plan.Host,
     toolkit: Toolkit,
     log: str,
 ) -> None:
     """Prepare the source and start the unit. Raises ProblemsError, OSError."""
     tree = io_build.prepare(run, params["store"], target.name, params["source"], params["patches"], target.capabilities)
-    variables = vllm_build.environment(
-        target, settings, vllm_build.jobs(settings, host, target.device), params["python"], toolkit
+    variables = vllm_build_plan.environment(
+        target, settings, vllm_build_plan.jobs(settings, host, target.device), params["python"], toolkit
     )
     program = ["/usr/bin/python3", params["program"], f"--name={target.name}", f"--source={tree}"]
-    program += [f"--state={vllm_build.STATE}", f"--python={params['python']}"]
-    io_build.start(run, vllm_build.unit(target, settings, host, variables, program, log), log)
+    program += [f"--state={vllm_build_plan.STATE}", f"--python={params['python']}"]
+    io_build.start(run, vllm_build_plan.unit(target, settings, host, variables, program, log), log)
 
 
 def main() -> None:
@@ -288,11 +288,11 @@ def main() -> None:
     )
     run, params = runner(module), module.params
     texts = {name: str(value) for name, value in params["environment"].items()}
-    settings = vllm_build.Settings(**{name: params[name] for name in NAMES}, environment=texts)
+    settings = vllm_build_plan.Settings(**{name: params[name] for name in NAMES}, environment=texts)
     log = f"{params['store']}/build.log"
     try:
         target = target_of(params)
-        toolkit = io_toolkit.find(run, params["cuda_home"]) if target.device == vllm_build.CUDA else Toolkit(None)
+        toolkit = io_toolkit.find(run, params["cuda_home"]) if target.device == vllm_build_plan.CUDA else Toolkit(None)
         host = io_build.host(run, params["units"])
         there = any(stamp["name"] == target.name for stamp in io_store.stamps(params["store"]))
         needed = not there and not io_build.running(run, target.name)
@@ -302,7 +302,7 @@ def main() -> None:
             start(params, run, target, settings, host, toolkit, log)
     except (ProblemsError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
-    jobs = vllm_build.jobs(settings, host, target.device)
+    jobs = vllm_build_plan.jobs(settings, host, target.device)
     stamp = {
         "version": target.version,
         "source": params["identity"],

@@ -80,7 +80,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import available_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_coverage
@@ -101,7 +101,7 @@ def main() -> None:
     capability, published, found = "", None, None
     try:
         if params["runtime"]:
-            capability = next((gpu["capability"] for gpu in io_node.gpu(run)["gpus"] if gpu["capability"]), "")
+            capability = next((gpu["capability"] for gpu in node_io_facts.gpu(run)["gpus"] if gpu["capability"]), "")
         if params["runtime"] and os.path.isfile(f"{params['runtime']}/.complete"):
             sites = glob.glob(f"{glob.escape(params['runtime'])}/lib/python3*/site-packages")
             published = io_coverage.read(sites[0], ComputeCapability.parse(capability)) if capability and sites else {}

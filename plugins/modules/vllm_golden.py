@@ -133,7 +133,7 @@ files:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_golden, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import ARGUMENTS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
@@ -152,8 +152,8 @@ def main() -> None:
             # Long, and of no use in the host's journal.
             "prompts": {"type": "str", "default": "", "no_log": True},
             "timeout": {"type": "int", "default": 300},
-            **arguments.API,
-            **arguments.API_KEY,
+            **common_argument_spec.API,
+            **common_argument_spec.API_KEY,
         },
         supports_check_mode=True,
     )

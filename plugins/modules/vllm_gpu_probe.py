@@ -111,7 +111,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, problems
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner, runner
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe, io_gpu_probe
 
 #: Seconds for the start and the removal of a unit or a container.
@@ -135,7 +135,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     params = module.params
-    gpu = io_node.gpu(runner(module))
+    gpu = node_io_facts.gpu(runner(module))
     if not gpu["gpus"]:
         module.exit_json(changed=False, checks=[], report=[], reason=gpu["reason"] or "nvidia-smi lists no GPU")
     seconds = params["seconds"]

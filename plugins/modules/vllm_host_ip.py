@@ -86,7 +86,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read_file, write_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check, text
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 #: Readable by all: it holds no secret, and users source it.
 MODE = 0o644
@@ -118,7 +118,7 @@ def main() -> None:
             params["interface"],
             params["ray_node_ip_address"],
             params["nodes"],
-            io_node.interfaces(runner(module)),
+            node_io_facts.interfaces(runner(module)),
         )
         try:
             content = text(params["environment"], params["address"])

@@ -117,8 +117,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image_copy as io_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_image_copy
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 
@@ -126,10 +125,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine imp
 def present(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> dict[str, Any]:
     """Create the copy if it does not exist."""
     image = engine.image(params["image"])
-    folder, copy = io_image.folder_of(dest, image), io_image.existing(dest, image)
+    folder, copy = io_image_copy.folder_of(dest, image), io_image_copy.existing(dest, image)
     changed = copy is None
     if copy is None and not check:
-        copy = io_image.make(engine, dest, image, params["image"], params["python"])
+        copy = io_image_copy.make(engine, dest, image, params["image"], params["python"])
     answer = image_copy.answer(folder, copy or Copy(image.id, params["image"], "", ""))
     if copy is None:
         answer.update(container_package_dir=None, mounts=[])
@@ -148,10 +147,10 @@ def absent(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> di
         image_id = engine.image(params["image"]).id
     except ProblemsError:
         image_id = None
-    copies = io_image.of_image(dest, params["image"], image_id)
-    changed = bool(copies or io_image.unfinished(dest))
+    copies = io_image_copy.of_image(dest, params["image"], image_id)
+    changed = bool(copies or io_image_copy.unfinished(dest))
     if changed and not check:
-        io_image.remove(engine, dest, list(copies))
+        io_image_copy.remove(engine, dest, list(copies))
     before = "".join(f"{folder}: {copy.image_id}\n" for folder, copy in copies.items())
     return {"changed": changed, "image_id": image_id, "diff": {"before": before, "after": ""}}
 

@@ -96,12 +96,11 @@ ready_after:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
-from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import log as health_log
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 _LOG_LINES = 3000
 
@@ -116,22 +115,22 @@ def main() -> None:
             "timeout": {"type": "int", "default": 60},
             "key_file": {"type": "path", "default": "", "no_log": False},
             "invocation": {"type": "str", "default": ""},
-            **arguments.API,
+            **common_argument_spec.API,
         },
         supports_check_mode=True,
     )
     params, run = module.params, runner(module)
     try:
-        service = io_node.service(run, params["name"])
-        server = io_vllm.Server(params["url"], params["ca_file"], params["server_name"])
-        healthy, untrusted = io_vllm.health(server) if service["pid"] else (False, "")
+        service = node_io_facts.service(run, params["name"])
+        server = io_client.Server(params["url"], params["ca_file"], params["server_name"])
+        healthy, untrusted = io_client.health(server) if service["pid"] else (False, "")
         answers, reason = None, ""
         if healthy and params["model"]:
-            answers, reason = io_vllm.answers(
+            answers, reason = io_client.answers(
                 server, params["model"], params["timeout"], params["key_file"], params["name"]
             )
         invocation = params["invocation"] or service["invocation"]
-        entries = io_vllm.journal(run, io_vllm.of_start(invocation), _LOG_LINES) if invocation else []
+        entries = io_client.journal(run, io_client.of_start(invocation), _LOG_LINES) if invocation else []
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     lines = [message for _when, message in entries]
@@ -142,9 +141,9 @@ def main() -> None:
         untrusted=untrusted,
         answers=answers,
         reason=reason,
-        progress=serve_log.progress(lines),
+        progress=health_log.progress(lines),
         cause=symptoms.explain(lines),
-        ready_after=io_vllm.ready_after(entries, service["started"]),
+        ready_after=io_client.ready_after(entries, service["started"]),
     )
 
 

@@ -134,23 +134,23 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as rules_context
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 
 def _release(module: AnsibleModule) -> str:
     params = module.params
     if params["release"] or not params["python"]:
         return params["release"] or ""
-    return io_vllm_package.find(None, params["python"]).version or ""
+    return io_package.find(None, params["python"]).version or ""
 
 
 def _arguments(argv: list[str], release: str) -> dict[str, object]:
-    arguments, problems = vllm_release.parse(argv, release, path="argv")
+    arguments, problems = vllm_release_checks.parse(argv, release, path="argv")
     refuse(problems)
     return arguments
 
@@ -175,10 +175,10 @@ def main() -> None:
     params, system = module.params, os.uname()
     host = {
         "name": system.nodename,
-        "gpu": io_node.gpu(runner(module)),
+        "gpu": node_io_facts.gpu(runner(module)),
         "kernel": system.release,
         "meminfo": io_file.read("/proc/meminfo"),
-        "rdma": io_fabric.rdma(),
+        "rdma": fabric_io_facts.rdma(),
         **{key: params[key] for key in ("nccl", "image", "network")},
     }
     environment = {name: str(value) for name, value in params["environment"].items()}
@@ -189,19 +189,19 @@ def main() -> None:
             python = params["python"]
             found = f"the vLLM of {python} has no readable release" if python else "release and python are not set"
             raise ProblemsError([Problem("release", found, "a vLLM release, such as 0.32.0", "set release or python")])
-        situation = serve_situation.of_host(_arguments(params["argv"], release), environment, release, host, config)
-        findings = serve_rules.on_host(
-            serve_rules.lint(situation, {rule: str(reason or "") for rule, reason in params["waivers"].items()})
+        situation = rules_context.of_host(_arguments(params["argv"], release), environment, release, host, config)
+        findings = lint.on_host(
+            lint.lint(situation, {rule: str(reason or "") for rule, reason in params["waivers"].items()})
         )
     except (ProblemsError, ValueError) as error:
         module.fail_json(msg=str(error))
     answer: dict[str, Any] = {
-        "findings": [serve_rules.facts(finding) for finding in findings],
-        "report": serve_rules.report(findings),
+        "findings": [lint.facts(finding) for finding in findings],
+        "report": lint.report(findings),
         "release": release,
     }
-    if params["fail_on"] != "none" and (stopping := serve_rules.stopping(findings, params["fail_on"])):
-        module.fail_json(msg="\n".join(serve_rules.report(stopping)), **answer)
+    if params["fail_on"] != "none" and (stopping := lint.stopping(findings, params["fail_on"])):
+        module.fail_json(msg="\n".join(lint.report(stopping)), **answer)
     module.exit_json(changed=False, **answer)
 
 

@@ -197,14 +197,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_comm
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER, UNKNOWN
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as vllm_patches
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as patch_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import GB10, Request
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PATCHES, PTXAS
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe, io_package
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TABLES, TOOLKIT
 
 
@@ -212,7 +211,7 @@ def capability_of(run: io_command.Run, given: str | None, state: str) -> Compute
     """Return the capability to patch for. Removal does not need one. Raises ProblemsError."""
     if given is not None or state == "absent":
         return ComputeCapability.parse(given) if given is not None else GB10
-    gpu = io_node.gpu(run)
+    gpu = node_io_facts.gpu(run)
     found = next((gpu["capability"] for gpu in gpu["gpus"] if gpu["capability"]), None)
     if found is None:
         reason = gpu["reason"] or "the GPU does not report one"
@@ -250,9 +249,9 @@ def main() -> None:
     run, params = runner(module), module.params
     try:
         capability = capability_of(run, params["capability"], params["state"])
-        package = io_vllm_package.find(params["package_dir"], params["python"])
+        package = io_package.find(params["package_dir"], params["python"])
         folder = os.path.abspath(params["config_folder"] or os.path.join(os.path.dirname(package.path), TABLES))
-        with io_vllm_package.locked(package):
+        with io_package.locked(package):
             tree = Tree(package.path, folder)
             request = Request(
                 names=list(PATCHES) if params["patches"] is None else params["patches"],
@@ -263,14 +262,14 @@ def main() -> None:
                 capability_given=params["capability"] is not None,
                 folder=folder,
                 bundled={
-                    name: io_vllm_package.assembler(tree.original(f"{PTXAS}/{name}"))
+                    name: io_package.assembler(tree.original(f"{PTXAS}/{name}"))
                     for name in ("ptxas", "ptxas-blackwell")
                 },
-                toolkit=io_vllm_package.assembler(**(params["toolkit"] or {"path": TOOLKIT})),
+                toolkit=io_package.assembler(**(params["toolkit"] or {"path": TOOLKIT})),
                 quantization=params["quantization"],
                 failed=gpu_probe.recorded(io_file.read(params["probe"])),
             )
-            plan = (vllm_patches.present if params["state"] == "present" else vllm_patches.absent)(request, tree)
+            plan = (patch_plan.present if params["state"] == "present" else patch_plan.absent)(request, tree)
             changes = tree.changes(plan.files)
             texts = [tree.texts(path, wanted) for path, wanted in changes.items()]
             tree.check(changes)

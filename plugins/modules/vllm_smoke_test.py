@@ -133,9 +133,8 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe
+from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, probe
 
 
 def main() -> None:
@@ -151,13 +150,13 @@ def main() -> None:
             "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "reasoning": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 300},
-            **arguments.API,
-            **arguments.API_KEY,
+            **common_argument_spec.API,
+            **common_argument_spec.API_KEY,
         },
         supports_check_mode=True,
     )
     given = dict(module.params)
-    server = io_vllm.Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
+    server = io_client.Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
     answers, lines, problems = io_smoke.run(server, **given)
     first = answers.get("completion", {}).get("answered", time.monotonic())
     found = {"answers": answers, "lines": lines, "problems": problems, "answered": first}

@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.secret_environment import verdict
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_layers, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
@@ -78,7 +78,7 @@ def model(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
         return {"model_path": name if name.startswith("/") else "", "hub_model": {}}
     hub = {"name": entry.hub, "revision": entry.revision or "main"} if entry.hub and not entry.path else {}
     root = str(settings["gb10_install_dir"])
-    stored = model_store.folder(root, entry.hub, entry.revision) if settings["model_store_enabled"] and hub else ""
+    stored = model_store_plan.folder(root, entry.hub, entry.revision) if settings["model_store_enabled"] and hub else ""
     return {"model_path": entry.path or stored, "hub_model": hub}
 
 

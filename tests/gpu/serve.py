@@ -40,7 +40,7 @@ from hosts import Host, hosts, running
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan, PlannedNode
@@ -278,7 +278,7 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
 
 def server(plan: Plan, node: PlannedNode) -> list[str]:
     """Return vLLM's argv without the check of the API key, whose files the role vllm_serve installs."""
-    return [word for word in launch.vllm_argv(plan.at(node)) if not word.startswith("--middleware=")]
+    return [word for word in launch_argv.vllm_argv(plan.at(node)) if not word.startswith("--middleware=")]
 
 
 def serve(
@@ -317,7 +317,9 @@ def serve(
 
         processes = []
         if plan.executor == "ray":
-            processes = [start(host, launch.ray_argv(plan.at(names[host.name]), OBJECT_STORE), "ray") for host in there]
+            processes = [
+                start(host, launch_argv.ray_argv(plan.at(names[host.name]), OBJECT_STORE), "ray") for host in there
+            ]
             expected = [f"--expect={entry.name}={entry.address}" for entry in plan.nodes]
             waiter = [sys.executable, str(ROOT / "plugins/module_utils/launch/io_ray.py"), "--timeout=180", *expected]
             subprocess.run([*head.prefix, *waiter], env=environment(head), check=True)

@@ -10,7 +10,7 @@ import pytest
 from locks import installed
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Cluster, Node, choose, hang
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, io_coverage
@@ -74,7 +74,7 @@ def test_vllms_kernels_run_on_a_gb10(stack: Stack, site: Path) -> None:
 
 def test_what_is_decided_about_the_nccl_that_comes_along(stack: Stack, site: Path) -> None:
     path = site / "nvidia/nccl/lib/libnccl.so.2"
-    library = io_nccl.library(str(path)).facts()
+    library = io_library.library(str(path)).facts()
     assert (library["version"], library["machine"]) == (stack.bundled_nccl, "aarch64")
     assert "12.1" in library["runs"] and "12.1" not in library["native"]
     assert library["gcc"], "the file names its compiler"

@@ -11,7 +11,7 @@ from patch.arguments import Argument, Release
 from patch.release_table import RELEASES
 
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table as vllm_release_table
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import among, read, rows
@@ -22,14 +22,14 @@ def release(version: str) -> Release:
     return Release(sources.tree(version))
 
 
-def as_option(argument: Argument) -> vllm_release.Option:
+def as_option(argument: Argument) -> vllm_release_checks.Option:
     off = tuple(
         f"--no-{flag[2:]}"
         for flag in (argument.name, *argument.aliases)
         if argument.kind == "bool" and flag.startswith("--")
     )
     kind = "flag" if argument.kind == "bool" else argument.kind
-    return vllm_release.Option(
+    return vllm_release_checks.Option(
         argument.name, kind, argument.aliases + off, argument.choices, argument.fold, argument.open
     )
 
@@ -41,7 +41,7 @@ def test_the_table_is_of_these_releases() -> None:
 def test_options(version: str) -> None:
     expected = {name: as_option(argument) for name, argument in release(version).arguments().items()}
     assert len(expected) >= 195
-    assert vllm_release.options(version) == expected
+    assert vllm_release_checks.options(version) == expected
 
 
 def test_variables(version: str) -> None:

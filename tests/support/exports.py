@@ -17,7 +17,7 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.action import lws_export
 from ansible_collections.gb10.cluster.plugins.module_utils.export import checks, schema
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
 NVIDIA_IMAGE = "nvcr.io/nvidia/vllm@sha256:" + "2" * 64
@@ -231,5 +231,5 @@ class Unit:
 
 def unit(plan: Mapping[str, Any], node: Mapping[str, Any]) -> Unit:
     """Return the container that gb10-vllm.service runs on a node: the end of its ExecStart."""
-    words = launch.start_argv(typed({**plan, "node": node}), OWNER)
+    words = launch_argv.start_argv(typed({**plan, "node": node}), OWNER)
     return Unit(words[words.index(plan["runtime"]["engine"]) :])

@@ -11,7 +11,7 @@ from typing import Any
 from repository import ROOT
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record
 
 PLAN: dict[str, Any] = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
@@ -26,9 +26,9 @@ def files(unit: str) -> dict[str, dict[str, Any]]:
 
 def content(unit: str = "unit\n", plan: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
     """Return the content of a launch. ``changes`` replace values of each node's launch."""
-    digests = {path: records.file_digest(file) for path, file in files(unit).items()}
+    digests = {path: rollback_record.file_digest(file) for path, file in files(unit).items()}
     launch = {"files": digests, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"} | changes
-    return records.content(typed(copy.deepcopy(PLAN) if plan is None else plan), dict.fromkeys(NODES, launch))
+    return rollback_record.content(typed(copy.deepcopy(PLAN) if plan is None else plan), dict.fromkeys(NODES, launch))
 
 
 def record(

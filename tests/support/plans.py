@@ -10,14 +10,14 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Settings
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Loaded
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Node, Served
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 MEMORY = 128_526_000_000
 DEFAULTS = spark(1, "head")
@@ -67,7 +67,7 @@ def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, *
             chosen, read_config(chosen.config or None), chosen.weights_bytes, None, "args", "environment", False
         ),
         stack=stacks.STACKS[stack],
-        release=vllm_release.of_runtime(stacks.STACKS[stack].vllm),
+        release=vllm_release_checks.of_runtime(stacks.STACKS[stack].vllm),
         settings=settings_of(gb10_model=model, **settings),
         nodes=known(count, thors),
         topology="socket" if thors else "direct",
@@ -103,7 +103,7 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "serve": {"args": decision.args, "user_args": []},
         "nodes": list(map(_of_node, given.nodes)),
     }
-    return launch.vllm_argv(typed(plan))[3:]
+    return launch_argv.vllm_argv(typed(plan))[3:]
 
 
 def _of_node(node: Node) -> dict[str, Any]:

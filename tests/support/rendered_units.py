@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import service
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
-from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as services
+from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as service_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Settings
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, program
 
@@ -20,7 +20,7 @@ _GATEWAY = {"variables": {"a": "GB10_KEY_A"}, "certificate": "", "settings": ""}
 def planned(plan: Mapping[str, Any], unit: str, learned: Learned | None = None, **settings: Any) -> dict[str, Any]:
     """Return the service of a unit, as the action of systemd_unit_info plans it."""
     chosen = load.chosen(Settings, {**SETTINGS, **settings}, "gb10_inputs.settings")
-    return program.service(services.of_node(load.plan(plan), SERVICES[unit], chosen, learned or Learned()))
+    return program.service(service_plan.of_node(load.plan(plan), SERVICES[unit], chosen, learned or Learned()))
 
 
 def units(plan: Mapping[str, Any]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 FORMAT = 1
@@ -35,7 +35,9 @@ def folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
     ``root`` is gb10_install_dir, which has the store.
     """
     known = catalog.known(user_models).values()
-    found = {each.name: each.path or (each.hub and model_store.folder(root, each.hub, each.revision)) for each in known}
+    found = {
+        each.name: each.path or (each.hub and model_store_plan.folder(root, each.hub, each.revision)) for each in known
+    }
     return {name: folder for name, folder in found.items() if folder}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Expected, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -196,7 +196,9 @@ def command(plan: Plan, run: Run, settings: Settings) -> list[str]:
     native = plan.runtime.kind == stacks.NATIVE
     script = _RESULT.format(seconds=settings.timeout, most=MOST + 1)
     saved = ["/usr/bin/env", *_ENVIRONMENT, "/bin/sh", "-c", script, "sh", *client(plan, run, settings.seed)]
-    inner = launch.client_argv(plan, UNIT, [KEY_VARIABLE] if plan.api_key else [], saved, plan.node.state.service_user)
+    inner = launch_argv.client_argv(
+        plan, UNIT, [KEY_VARIABLE] if plan.api_key else [], saved, plan.node.state.service_user
+    )
     limits = [f"RuntimeMaxSec={settings.timeout + _GRACE}", *([_RANKS] if native else [])]
     if plan.api_key:
         inner = ["/bin/sh", "-c", _WITH_KEY, "sh", *inner]
@@ -214,7 +216,7 @@ def client(plan: Plan, run: Run, seed: int) -> list[str]:
     given = [*plan.serve.args, *plan.serve.user_args]
     backend, endpoint, more, latencies = _BACKENDS[plan.kind]
     return [
-        launch.program(plan, "vllm"),
+        launch_argv.program(plan, "vllm"),
         "bench",
         "serve",
         f"--backend={backend}",

@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Refused, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
@@ -66,7 +66,7 @@ def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[
 def _sizes(settings: Settings, nodes: int) -> tuple[int, int]:
     """Return the user's (tensor, pipeline) parallel size. 0 means the rest of the GPUs, or all if both are 0."""
     tensor, pipeline = settings.tensor_parallel_size, settings.pipeline_parallel_size
-    devices = nodes * launch.GPUS_PER_NODE
+    devices = nodes * launch_argv.GPUS_PER_NODE
     return tensor or max(1, devices // (pipeline or 1)), pipeline or (max(1, devices // tensor) if tensor else 1)
 
 
@@ -300,14 +300,14 @@ def _check_ports(settings: Settings, nodes: int) -> list[Problem]:
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")
         for name, port, last in (
             ("gb10_api_port", api, 65535),
-            ("gb10_ray_port", ray, 65535 - max(launch.RAY_PORTS.values())),
+            ("gb10_ray_port", ray, 65535 - max(launch_argv.RAY_PORTS.values())),
         )
         if not 1024 <= port <= last
     ]
-    first, last = launch.RAY_WORKER_PORTS
-    fixed = {port: f"Ray's {name}" for name, port in launch.ray_ports(ray, head=True).items()}
+    first, last = launch_argv.RAY_WORKER_PORTS
+    fixed = {port: f"Ray's {name}" for name, port in launch_argv.ray_ports(ray, head=True).items()}
     others = {
-        launch.RAY_DASHBOARD_PORT: "Ray's dashboard",
+        launch_argv.RAY_DASHBOARD_PORT: "Ray's dashboard",
         **dict.fromkeys(range(first, last + 1), "one of Ray's worker ports"),
     }
     if api in fixed or api in others:
@@ -335,7 +335,7 @@ def _check_container(settings: Settings) -> list[Problem]:
     """Find settings that do not work with the unit, which runs the engine in the foreground and names the container."""
     choices: Mapping[str, tuple[str, Sequence[str]]] = {
         "gb10_runtime": (settings.runtime, ("", stacks.NATIVE, stacks.CONTAINER)),
-        "gb10_container_engine": (settings.container_engine, launch.ENGINES),
+        "gb10_container_engine": (settings.container_engine, launch_argv.ENGINES),
     }
     problems = [
         Problem(
@@ -422,7 +422,7 @@ def _check_replicas(data: int, sizes: Mapping[str, int], nodes: int) -> list[Pro
 
 def _check_parallelism(settings: Settings, nodes: int) -> list[Problem]:
     tensor, pipeline = _sizes(settings, nodes)
-    devices = nodes * launch.GPUS_PER_NODE
+    devices = nodes * launch_argv.GPUS_PER_NODE
     if tensor < 1 or tensor * pipeline > devices:
         return [
             Problem(

@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch import expect
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
-from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
 
 _ROLE = "vllm_patch"
 
@@ -49,7 +49,7 @@ def _package(node: Node, runtime: Runtime, root: str) -> expect.Package:
     return expect.Package(stack.vllm, stack.cuda, stack.triton, f"{planned.path}/{image_copy.TABLES}", toolkit)
 
 
-def explain(ranks: Sequence[serve.Node], stack: Stack) -> list[str]:
+def explain(ranks: Sequence[serve_schema.Node], stack: Stack) -> list[str]:
     """Return a sentence for each set of overrides that no node has recorded yet."""
     found = []
     for rank in ranks:

@@ -14,7 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Served
 
@@ -47,13 +47,15 @@ def choose_model(inputs: Inputs) -> Chosen:
     model = catalog.find(settings.model, settings.models)
     if inputs.recipe:
         model = _of_recipe(model, inputs.recipe)
-    store = model_store.plan(
+    store = model_store_plan.plan(
         model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source
     )
     user_args, draft = settings.vllm_extra_args, drafts.find([*model.args, *settings.vllm_extra_args])
     refuse(_check_revisions(model.revision, draft.revision if draft else ""))
     draft_store = (
-        model_store.plan(draft.hub, "", draft.revision, settings.install_dir, head.store_enabled, "") if draft else {}
+        model_store_plan.plan(draft.hub, "", draft.revision, settings.install_dir, head.store_enabled, "")
+        if draft
+        else {}
     )
     entry = replace(model, path=store["folder"]) if store else model
     if draft and draft_store:
@@ -112,7 +114,7 @@ def _check_revisions(model: str, draft: str) -> list[Problem]:
             "correct it",
         )
         for revision, owner in ((model, "model"), (draft, "draft"))
-        if not model_store.is_revision(revision)
+        if not model_store_plan.is_revision(revision)
     ]
 
 
@@ -149,7 +151,7 @@ def _read(model: Model, nodes: Sequence[Node], root: str) -> ModelFiles | None:
     head reported it. So the run that copies the model and the runs after it decide from the same facts. An incomplete
     copy on the head comes last. Facts about another model, which recorded facts may contain, are ignored.
     """
-    stored = model_store.folder(root, model.hub, model.revision) if model.hub else ""
+    stored = model_store_plan.folder(root, model.hub, model.revision) if model.hub else ""
     folders = (None, model.path, stored, nodes[0].store_source)
     ours = [(node, node.facts.model) for node in nodes if node.facts and node.facts.model.path in folders]
     hub = _hub(nodes[0])

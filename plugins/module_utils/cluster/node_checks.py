@@ -28,7 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network, Owner
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.node import toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
@@ -287,5 +287,5 @@ def listeners(settings: Settings, head: bool, nodes: int) -> dict[str, int]:
     if settings.distributed_executor_backend == "mp":
         meeting = {"gb10_master_port": meet, "gb10_master_port.ranks": meet + 1} if nodes > 1 else {}
         return {**api, **meeting} if head else {}
-    ports = {f"gb10_ray_port.{name}": port for name, port in launch.ray_ports(settings.ray_port, head).items()}
-    return {**ports, **api, "gb10_ray_port.dashboard": launch.RAY_DASHBOARD_PORT} if head else ports
+    ports = {f"gb10_ray_port.{name}": port for name, port in launch_argv.ray_ports(settings.ray_port, head).items()}
+    return {**ports, **api, "gb10_ray_port.dashboard": launch_argv.RAY_DASHBOARD_PORT} if head else ports

@@ -29,17 +29,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
-from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as debian
+from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as node_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Installed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers as image_layers
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers as runtime_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import pins
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse as vllm_build
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse as vllm_build_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer
 
 
@@ -97,12 +97,12 @@ def _layer(found: Mapping[str, Any]) -> Layer:
 
 def _check_layers(given: Any, layers: Sequence[Mapping[str, Any]]) -> list[Problem]:
     """Return the problems of gb10_image_layers, and of the folders on the controller."""
-    if refused := image_layers.check(given):
+    if refused := runtime_layers.check(given):
         return refused
     own, problems = len(given), []
     for index, layer in enumerate(layers):
         if layer["problem"]:
-            path = f"{image_layers.VARIABLE}[{index}]" if index < own else f"gb10_recipe.mods[{index - own}]"
+            path = f"{runtime_layers.VARIABLE}[{index}]" if index < own else f"gb10_recipe.mods[{index - own}]"
             problems.append(
                 Problem(path, layer["problem"], "a folder with run.sh on the controller", f"correct {path}")
             )
@@ -149,7 +149,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         refused=tuple(Refused(**found) for found in given["refused"]),
         nccl=settings["nccl_sm121_build_version"] or "stack",
         nccl_wanted=str(settings["nccl_sm121_build_enabled"]).lower(),
-        build=vllm_build.request(given["build"]),
+        build=vllm_build_parse.request(given["build"]),
         options=options,
         environment_variables=variables,
         # A fabric that is removed may have lost its cable.
@@ -162,7 +162,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         drop_caches=_boolean(settings["vllm_serve_drop_caches"]),
         image_python=settings["vllm_runtime_image_python"],
         patch=_patch(settings),
-        packages=debian.of_roles(settings),
+        packages=node_packages.of_roles(settings),
         store_enabled=_boolean(settings["model_store_enabled"]),
         store_source=settings["model_store_source"],
         unreachable=given["unreachable"],
@@ -243,13 +243,13 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         installed=_installed(observed.get("state", {})),
         image=_image(observed.get("image_options") or {}),
         pins=pins.parse(observed.get("image_pins")),
-        builds=vllm_build.builds(built.get("builds")),
-        published=vllm_build.published(built.get("published")),
-        cores=vllm_build.count(built.get("cores")),
-        memory=vllm_build.count(built.get("memory")),
+        builds=vllm_build_parse.builds(built.get("builds")),
+        published=vllm_build_parse.published(built.get("published")),
+        cores=vllm_build_parse.count(built.get("cores")),
+        memory=vllm_build_parse.count(built.get("memory")),
         toolkit=_toolkit(observed["toolkit"]) if observed.get("toolkit") else None,
         host_compiler=(observed.get("toolkit") or {}).get("host_compiler") is not False,
-        packages=debian.parse(observed.get("debian")),
+        packages=node_packages.parse(observed.get("debian")),
     )
 
 

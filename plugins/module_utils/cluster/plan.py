@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import WARNING
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions as node_additions
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions as cluster_additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import foreseen, node_checks, packages
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
@@ -29,7 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environ
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
@@ -51,12 +51,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     State,
     Store,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 #: Problems with one of these make the vLLM release unknown, so that arguments are not checked.
 _RELEASE = ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_container_image")
@@ -110,9 +110,9 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     ranks = _ranks(inputs, fabric, runtime, model, recorded)
     transport = _transport(ranks)
     nccl, library = _nccl(inputs, fabric, stack, transport)
-    release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
+    release = vllm_release_checks.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
     planned = fabric.topology if fabric.nodes else ""
-    serving = serve.Inputs(
+    serving = serve_schema.Inputs(
         model,
         stack,
         release,
@@ -171,7 +171,7 @@ def _recorded(inputs: Inputs, runtime: Runtime) -> tuple[list[Additions], list[P
     """Return the launch overrides of the runtime that roles recorded on each node, and the problems of all."""
     name, root = runtime.planned.name, inputs.head.settings.install_dir
     found = [
-        node_additions.of_node(node.name, node.facts.additions if node.facts else {}, name, root)
+        cluster_additions.of_node(node.name, node.facts.additions if node.facts else {}, name, root)
         for node in inputs.nodes
     ]
     return [valid for valid, _wrong in found], [problem for _valid, wrong in found for problem in wrong]
@@ -179,18 +179,18 @@ def _recorded(inputs: Inputs, runtime: Runtime) -> tuple[list[Additions], list[P
 
 def _ranks(
     inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, recorded: Sequence[Additions]
-) -> list[serve.Node]:
+) -> list[serve_schema.Node]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
-        launch.own_environment(
+        launch_argv.own_environment(
             share.environment, _tools(node, runtime), inputs.head.settings.service_user, reference, extra
         )
         for node, share in zip(inputs.nodes, fabric.nodes, strict=False)
     ]
     shares = [share.environment for share in fabric.nodes]
     return [
-        serve.Node(
+        serve_schema.Node(
             name=node.name,
             head=node.head,
             memory_bytes=node.facts.gpu.memory_bytes if node.facts else 0,
@@ -224,7 +224,7 @@ def _tools(node: Node, runtime: Runtime) -> dict[str, str]:
     return toolchain.environment(runtime.planned.path, (toolkit and toolkit.home) or "", toolchain.RANK_JOBS)
 
 
-def _transport(ranks: Sequence[serve.Node]) -> str:
+def _transport(ranks: Sequence[serve_schema.Node]) -> str:
     """Return the transport that the ranks' environment selects for NCCL, "" if it is unknown."""
     if not ranks[0].environment:
         return ""
@@ -259,12 +259,12 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> t
 def _plan(
     inputs: Inputs,
     fabric: FabricPlan,
-    ranks: Sequence[serve.Node],
+    ranks: Sequence[serve_schema.Node],
     runtime: Runtime,
     nccl: Nccl,
     model: Chosen,
-    serving: serve.Inputs,
-    decision: serve.Decision,
+    serving: serve_schema.Inputs,
+    decision: serve_schema.Decision,
 ) -> Plan:
     """Combine the results of the stages."""
     head, settings, stack = inputs.head, inputs.head.settings, runtime.stack
@@ -335,7 +335,7 @@ def _plan(
 
 def _serve(
     model: Chosen,
-    decision: serve.Decision,
+    decision: serve_schema.Decision,
     nccl: str,
     expected: Expected,
     why: Sequence[str],
@@ -343,8 +343,8 @@ def _serve(
     infos: Sequence[str],
 ) -> Serve:
     findings, stopping = (
-        [*serve_rules.report(decision.findings), *infos],
-        serve_rules.stopping(decision.findings, WARNING),
+        [*lint.report(decision.findings), *infos],
+        lint.stopping(decision.findings, WARNING),
     )
     return Serve(
         args=decision.args,
@@ -364,11 +364,11 @@ def _serve(
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
         expected=expected,
         findings=findings,
-        warnings=[*model.warnings, *serve_rules.report(stopping)],
+        warnings=[*model.warnings, *lint.report(stopping)],
     )
 
 
-def _expected(serving: serve.Inputs, decision: serve.Decision) -> Expected:
+def _expected(serving: serve_schema.Inputs, decision: serve_schema.Decision) -> Expected:
     memory = decision.memory
     published = serving.model.entry.published.get(str(len(serving.nodes)), ())
     if not memory:
@@ -389,7 +389,7 @@ def _state(node: Node, mark: str) -> State:
 def _planned_nodes(
     inputs: Inputs,
     shares: Sequence[NodeFabric],
-    ranks: Sequence[serve.Node],
+    ranks: Sequence[serve_schema.Node],
     environment: Mapping[str, str],
     runtime: Runtime,
     packages_of: Sequence[Mapping[str, Sequence[str]]],

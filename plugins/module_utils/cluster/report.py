@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Expected, Plan, PlannedNode
 
@@ -107,8 +107,8 @@ def _nodes(plan: Plan, object_store_memory: int) -> list[str]:
 def _node(plan: Plan, node: PlannedNode, object_store_memory: int) -> list[str]:
     mine = plan.at(node)
     gpu = f"compute capability {node.capability}" if node.capability else "no GPU found"
-    ray = [launch.ray_argv(mine, object_store_memory)] if plan.executor == "ray" else []
-    argvs = ray + ([launch.vllm_argv(mine)] if node.head or not ray else [])
+    ray = [launch_argv.ray_argv(mine, object_store_memory)] if plan.executor == "ray" else []
+    argvs = ray + ([launch_argv.vllm_argv(mine)] if node.head or not ray else [])
     result = [
         (
             f"{node.name} ({'head' if node.head else 'worker'}, {node.address} on "

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import host_key
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, RunAll
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as discovery_parse
 
 #: IPv6 all-nodes multicast: every node on the link replies.
 _ALL_NODES = "ff02::1"
@@ -37,7 +37,7 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     ``interfaces`` is the result of io_node.interfaces. All are queried in parallel. Raises ValueError if `ip` fails
     or `ping` is not installed.
     """
-    linked = [name for name in text.PORT_OF if name in interfaces and _is_linked(interfaces[name])]
+    linked = [name for name in discovery_parse.PORT_OF if name in interfaces and _is_linked(interfaces[name])]
     own = {name: addresses for name, addresses in _link_locals().items() if name in linked}
     routes, announced, browsed, *pings = run_all(
         [
@@ -50,7 +50,7 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     )
     pinged = dict(zip(own, map(_installed, pings), strict=True))
     lldp, notes = _lldp(announced)
-    mdns = text.mdns(browsed[1]) if browsed[0] == 0 else {}
+    mdns = discovery_parse.mdns(browsed[1]) if browsed[0] == 0 else {}
     found = [_Address(name, address, "ndp") for name, ping in pinged.items() for address in _ndp(ping, own[name])]
     found += _ipv4(run_all, {name: interfaces[name]["addresses"] for name in linked}, mdns)
     neighbors = _neighbors(run_all, linked, found, lldp, mdns)
@@ -58,7 +58,7 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
         "neighbors": neighbors,
         "unheard": {name: reason for name in linked if not neighbors[name] and (reason := _unheard(pinged.get(name)))},
         "notes": [*notes, *_optional("avahi-browse", browsed)],
-        "management": text.management(_must(routes), os.environ.get("SSH_CONNECTION", ""), interfaces),
+        "management": discovery_parse.management(_must(routes), os.environ.get("SSH_CONNECTION", ""), interfaces),
     }
 
 
@@ -69,14 +69,18 @@ def _is_linked(facts: Mapping[str, Any]) -> bool:
 def _lldp(answer: Answer) -> tuple[dict[str, list[dict[str, str]]], list[str]]:
     """Return the neighbors that lldpctl prints, and notes about errors."""
     try:
-        return text.lldp(answer[1]) if answer[0] == 0 else {}, _optional("lldpctl", answer)
+        return discovery_parse.lldp(answer[1]) if answer[0] == 0 else {}, _optional("lldpctl", answer)
     except ValueError as error:  # most of the text comes from a neighbor
         return {}, [f"lldpctl output cannot be parsed: {error}"]
 
 
 def _ndp(ping: Answer, own: Collection[str]) -> list[str]:
     """Return the link-local addresses of the neighbors that answered a ping to all nodes."""
-    return [address for address in text.answering(ping[1]) if address not in own and text.is_of_the_link(address)]
+    return [
+        address
+        for address in discovery_parse.answering(ping[1])
+        if address not in own and discovery_parse.is_of_the_link(address)
+    ]
 
 
 def _unheard(ping: Answer | None) -> str:
@@ -97,13 +101,13 @@ def _neighbors(
     tables = run_all([["ip", "-json", "neigh", "show", "dev", name] for name in linked])
     neighbors = {}
     for name, table in zip(linked, tables, strict=True):
-        macs = text.macs(_must(table))
+        macs = discovery_parse.macs(_must(table))
         found = [
             (each.address, macs[each.address], each.source)
             for each in addresses
             if each.interface == name and each.address in macs
         ]
-        neighbors[name] = text.merge(name, found, lldp.get(name, []), mdns.get(name, {}))
+        neighbors[name] = discovery_parse.merge(name, found, lldp.get(name, []), mdns.get(name, {}))
     _add_host_keys(run_all, [entry for entries in neighbors.values() for entry in entries])
     return neighbors
 
@@ -111,7 +115,7 @@ def _neighbors(
 def _link_locals() -> dict[str, set[str]]:
     try:
         with open("/proc/net/if_inet6", encoding="ascii") as file:
-            return text.link_locals(file.read())
+            return discovery_parse.link_locals(file.read())
     except FileNotFoundError:  # a kernel without IPv6
         return {}
 
@@ -127,7 +131,7 @@ def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str
     candidates = []
     for name, table in zip(names, tables, strict=True):
         subnets = [ipaddress.ip_interface(address) for address in addresses[name]]
-        for address in dict.fromkeys([*text.macs(_must(table)), *mdns.get(name, {})]):
+        for address in dict.fromkeys([*discovery_parse.macs(_must(table)), *mdns.get(name, {})]):
             ip = ipaddress.ip_address(address)
             if any(ip in subnet.network and ip != subnet.ip for subnet in subnets):
                 candidates.append(_Address(name, address, "arp"))

@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, 
 from ansible_collections.gb10.cluster.plugins.module_utils.export import schema
 from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -41,7 +41,7 @@ _RDMA_FOLDER = "/dev/infiniband"
 #: Source: NVIDIA/nvidia-container-toolkit, internal/modifier/gated.go; kubernetes/kubernetes#5607.
 _RDMA_VARIABLE = "NVIDIA_MOFED"
 #: The place of the certificate in a unit's container.
-_TLS_FOLDER = f"/run/{launch.VLLM}"
+_TLS_FOLDER = f"/run/{launch_argv.VLLM}"
 #: The files of the Secret with the certificate, and the unit's names for them. The probe needs the CA.
 _TLS_FILES = {"tls.crt": "api.cert", "tls.key": "api.key", "ca.crt": "ca.crt"}
 #: Seconds that vLLM has to end, as in its unit, and between two probes of each kind.
@@ -132,14 +132,14 @@ def environment(plan: Plan, node: PlannedNode) -> dict[str, str]:
 
 def owner(node: PlannedNode) -> tuple[int, int]:
     """Return the user and group of a node's rank."""
-    user, _colon, group = (node.state.service_user or launch.NOBODY).partition(":")
+    user, _colon, group = (node.state.service_user or launch_argv.NOBODY).partition(":")
     return int(user), int(group)
 
 
 def folders(plan: Plan, node: PlannedNode) -> list[dict[str, Any]]:
     """Return the folders of the node that the unit's container has, without those that the pod gets from objects."""
     replaced = (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER, _TLS_FOLDER)
-    found = launch.mounts(plan.at(node), launch.VLLM)
+    found = launch_argv.mounts(plan.at(node), launch_argv.VLLM)
     return [mount for mount in found if mount["source"] not in replaced]
 
 
@@ -166,7 +166,7 @@ def _files(workers: Pods, programs: Mapping[str, str]) -> dict[str, str]:
 def _of_node(workers: Pods, node: PlannedNode) -> Object:
     """Return the argv of a worker, and the variables that differ from the other workers'."""
     own = {name: value for name, value in environment(workers.plan, node).items() if name not in workers.common}
-    return {"argv": launch.vllm_argv(workers.plan.at(node)), "environment": own}
+    return {"argv": launch_argv.vllm_argv(workers.plan.at(node)), "environment": own}
 
 
 def _gates(plan: Plan, node: PlannedNode) -> Object:
@@ -244,7 +244,7 @@ def _gates_container(pods: Pods, mounted: Sequence[Mounted]) -> Object:
 
 
 def _rank_container(pods: Pods, mounted: Sequence[Mounted]) -> Object:
-    single = launch.vllm_argv(pods.plan.at(pods.first))
+    single = launch_argv.vllm_argv(pods.plan.at(pods.first))
     process = _process(pods, _program(schema.START) if len(pods.nodes) > 1 else single)
     serving = _serving(pods) if pods.first.head else {}
     return {"name": "vllm", **_container(pods, mounted), **process, "env": _variables(pods), **serving}
@@ -268,7 +268,7 @@ def _program(name: str) -> list[str]:
 
 def _process(pods: Pods, words: Sequence[str]) -> Object:
     """Return args alone where the entry point of the image stays, else also a command."""
-    known = schema.KEEP if launch.keeps_entry_point(pods.plan) else schema.REPLACE
+    known = schema.KEEP if launch_argv.keeps_entry_point(pods.plan) else schema.REPLACE
     entrypoint = known if pods.given.entrypoint == schema.AUTO else pods.given.entrypoint
     literal = [_literal(word) for word in words]
     return {"args": literal} if entrypoint == schema.KEEP else {"command": literal[:1], "args": literal[1:]}
@@ -302,7 +302,7 @@ def _resources(pods: Pods) -> Object:
 
     No limit of memory: a cgroup does not count the GPU's part of unified memory.
     """
-    limits = {_GPU: str(launch.GPUS_PER_NODE)} if pods.cuda else {}
+    limits = {_GPU: str(launch_argv.GPUS_PER_NODE)} if pods.cuda else {}
     if pods.rdma and pods.given.rdma_resource:
         limits[pods.given.rdma_resource] = "1"
     needed = max(pods.plan.serve.needs.get(node.name, 0) for node in pods.nodes)

@@ -14,9 +14,9 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import owners
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import parse as fabric_text
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import parse as fabric_parse
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
 
 def read(run: Run, root: str = "/") -> dict[str, Any]:
@@ -26,15 +26,15 @@ def read(run: Run, root: str = "/") -> dict[str, Any]:
     Raises ValueError or OSError if the interfaces cannot be read, ImportError if there is a netplan file but no
     python3-yaml.
     """
-    links = io_node.links(run) if root == "/" else _recorded(os.path.join(root, "ip-address.json"))
-    interfaces = {name: {**facts, **_hardware(root, name)} for name, facts in node_text.interface_facts(links).items()}
+    links = node_io_facts.links(run) if root == "/" else _recorded(os.path.join(root, "ip-address.json"))
+    interfaces = {name: {**facts, **_hardware(root, name)} for name, facts in node_parse.interface_facts(links).items()}
     macs = {link["ifname"]: link.get("permaddr") or link.get("address") or "" for link in links if "ifname" in link}
     devices = [
         owners.Device(
             name,
             macs[name],
             facts["driver"],
-            fabric_text.device_type(io_file.read(os.path.join(root, "sys/class/net", name, "uevent"))),
+            fabric_parse.device_type(io_file.read(os.path.join(root, "sys/class/net", name, "uevent"))),
             facts["kind"] == "physical",
         )
         for name, facts in interfaces.items()
@@ -61,10 +61,10 @@ def _hardware(root: str, name: str) -> dict[str, Any]:
     address = os.path.basename(os.path.realpath(device))
     return {
         "driver": os.path.basename(_target(os.path.join(device, "driver"))),
-        "speed": fabric_text.speed(io_file.read(os.path.join(folder, "speed"))),
+        "speed": fabric_parse.speed(io_file.read(os.path.join(folder, "speed"))),
         "kind": "physical" if os.path.exists(device) else "virtual",
-        "pci": fabric_text.pci_facts(
-            address, {file: io_file.read(os.path.join(device, file)) for file in fabric_text.PCI_FILES}
+        "pci": fabric_parse.pci_facts(
+            address, {file: io_file.read(os.path.join(device, file)) for file in fabric_parse.PCI_FILES}
         ),
         "hca": next(iter(_names(os.path.join(device, "infiniband"))), ""),
     }
@@ -81,14 +81,14 @@ def _port(device: str, port: str) -> dict[str, Any]:
     for index in sorted(int(name) for name in _names(os.path.join(port, "gids"))):
         gid = io_file.read(os.path.join(port, "gids", str(index)))
         # The attributes of a free slot cannot be read (EINVAL).
-        if fabric_text.is_gid(gid):
+        if fabric_parse.is_gid(gid):
             attributes = [
                 io_file.read(os.path.join(port, "gid_attrs", name, str(index))) for name in ("types", "ndevs")
             ]
-            gids.append(fabric_text.gid_facts(index, gid, *attributes))
+            gids.append(fabric_parse.gid_facts(index, gid, *attributes))
     return {
         "interface": next(iter(_names(os.path.join(device, "device/net"))), ""),
-        "state": fabric_text.port_state(io_file.read(os.path.join(port, "state"))),
+        "state": fabric_parse.port_state(io_file.read(os.path.join(port, "state"))),
         "link_layer": io_file.read(os.path.join(port, "link_layer")).strip(),
         "gids": gids,
     }

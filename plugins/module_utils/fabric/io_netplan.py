@@ -15,9 +15,8 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback, netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS, is_network_manager_file
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces
@@ -26,7 +25,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     NETWORK_MANAGER_FILE,
     SYSCTL_FILE,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 #: Files that netplan generates for its two renderers: folder, prefix of the name, and suffix after the interface.
 #: Source: netplan-generate(8).
@@ -42,7 +41,7 @@ _HEADER = "# gb10.cluster took {interfaces} out of this file; qsfp_netplan_state
 
 def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the wanted files and devices for io_netplan.put(), and the paths of foreign files that change."""
-    original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
+    original = io_rollback.read(io_rollback.ORIGINAL) or {"files": {}, "links": {}}
     absent = params["state"] == "absent"
     # A removal may have no plan, which lists the fabric's other files.
     removed = dict.fromkeys((SYSCTL_FILE, NETWORK_MANAGER_FILE), "") if absent else {}
@@ -86,7 +85,7 @@ def _given_back(path: str, original: Mapping[str, Any], known: bool = True) -> l
     saved = original["files"][path]
     if text is None:
         return None
-    if io_netplan.digest(text) == original.get("written", {}).get(path):
+    if io_rollback.digest(text) == original.get("written", {}).get(path):
         return list(saved) if known else None
     rest = netplan.with_again(now := _parsed(path, text), _parsed(path, saved[0]), original["links"])
     if rest == now:
@@ -129,7 +128,7 @@ def _dumped(document: Any) -> str:
 def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Return how files and devices differ from their wanted state, one sentence each."""
     links = [name for name, saved in wanted["links"].items() if saved]
-    now = io_netplan.capture(run, wanted["files"], links)
+    now = io_rollback.capture(run, wanted["files"], links)
     files = {path: saved for path, saved in wanted["files"].items() if now["files"][path] != saved}
     differs = [f"{path} {'should not exist' if saved is None else 'differs'}" for path, saved in files.items()]
     # None: the device is gone, so nothing can be restored.
@@ -139,13 +138,13 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
     if params["state"] == "absent":
         return differs
     rails = {rail["interface"]: rail["address"] for rail in params["rails"]}
-    differs += fabric.drift(rails, params["mtu"], interfaces(io_node.interfaces(run)))
+    differs += fabric_plan.drift(rails, params["mtu"], interfaces(node_io_facts.interfaces(run)))
     return [*differs, *(line for interface in rails for line in _settings(interface)), *unapplied(NETPLAN_FILE)]
 
 
 def _settings(interface: str) -> list[str]:
     """Return how a rail's kernel settings differ. Settings that the kernel lacks, such as all of IPv6, do not count."""
-    found = {key: io_netplan.sysctl(interface, key) for key in netplan.RAIL}
+    found = {key: io_rollback.sysctl(interface, key) for key in netplan.RAIL}
     return [
         f"{interface} has {key} {found[key]} instead of {value}"
         for key, value in netplan.RAIL.items()
@@ -159,10 +158,10 @@ def unapplied(path: str) -> list[str]:
     Compares content, because times are unreliable on a host whose clock was behind at boot.
     """
     text, _mode = io_file.read_file(path)
-    last = io_netplan.applied().get(path)
+    last = io_rollback.applied().get(path)
     return (
         []
-        if text is None or last in (None, io_netplan.digest(text))
+        if text is None or last in (None, io_rollback.digest(text))
         else [f"{path} was not applied since it was written"]
     )
 

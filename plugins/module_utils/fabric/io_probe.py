@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import parse as fabric_text
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import parse as fabric_parse
 
 #: Bytes of the IPv4 and ICMP headers, which the ping payload excludes.
 _HEADERS = 28
@@ -61,7 +61,7 @@ def round_trip(run: Run, target: Mapping[str, Any], samples: int) -> dict[str, A
         target["interface"],
         target["address"],
     ]
-    return {"interface": target["interface"], "peer": target["peer"], **fabric_text.round_trip(run(argv)[1])}
+    return {"interface": target["interface"], "peer": target["peer"], **fabric_parse.round_trip(run(argv)[1])}
 
 
 def _misdirected(run: Run, interface: str, address: str, mac: str) -> str:

@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
 
 FORMAT = 4
@@ -219,7 +219,7 @@ def document(
         "api": {key: head.get(key) for key in ("healthy", "answers", "answered_after", "prefix_cache_hit_rate")},
         "nodes": [_node(planned.get(node["name"]) or _unplanned(node), node) for node in nodes],
         "verification": _verification(
-            verification.cluster([{key: node[key] for key in node if key != "evidence"} for node in nodes])
+            verify_report.cluster([{key: node[key] for key in node if key != "evidence"} for node in nodes])
         ),
         "golden": _listed(records.golden, _GOLDEN),
         "benchmark": _listed(records.benchmark, _BENCHMARK),
@@ -382,13 +382,13 @@ def _choices(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def _verification(cluster: Cluster) -> dict[str, Any]:
     """Return the findings, the IDs of the checks without one, and the differences with a value for each read node."""
-    found = verification.findings(cluster, GROUPS, {})
+    found = verify_report.findings(cluster, GROUPS, {})
     ids = {finding.check.id for finding in found}
     shown = ("id", "severity", "node", "found", "expected")
     order = [node.name for node in cluster.nodes]
     return {
-        "findings": [{key: facts[key] for key in shown} for facts in map(verification.facts, found)],
-        "passed": [check.id for check in verification.CHECKS if check.id not in ids],
+        "findings": [{key: facts[key] for key in shown} for facts in map(verify_report.facts, found)],
+        "passed": [check.id for check in verify_report.CHECKS if check.id not in ids],
         "differences": [
             {"id": row.check, "attribute": row.attribute, "values": [row.values.get(name) for name in order]}
             for row in differences.rows(cluster)

@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import published
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall.published import Span
 
@@ -45,7 +45,7 @@ def active_firewalls(run: Run) -> tuple[bool, dict[str, str]]:
         active.append("ufw")
     if _output(run, ["firewall-cmd", "--state"]).strip() == "running":
         active.append("firewalld")
-    legacy = {family: _legacy(run, family, "filter", "INPUT") for family in firewall.FAMILIES}
+    legacy = {family: _legacy(run, family, "filter", "INPUT") for family in firewall_plan.FAMILIES}
     status, stdout, stderr = run(["nft", "--json", "list", "ruleset"])
     if status not in (0, _NO_NFT):
         raise FirewallError(f"nft list ruleset failed: {stderr.strip()}")
@@ -63,8 +63,8 @@ def published_ports(run: Run) -> list[Span]:
 
     Also without nft, which the role installs later.
     """
-    iptables = [_output(run, [f"{family}tables-nft", "-t", "nat", "-S"]) for family in firewall.FAMILIES]
-    iptables += [_legacy(run, family, "nat") for family in firewall.FAMILIES]
+    iptables = [_output(run, [f"{family}tables-nft", "-t", "nat", "-S"]) for family in firewall_plan.FAMILIES]
+    iptables += [_legacy(run, family, "nat") for family in firewall_plan.FAMILIES]
     return published.ports(_output(run, ["nft", "--json", "list", "ruleset"]), iptables)
 
 
@@ -118,7 +118,7 @@ def _output(run: Run, argv: list[str]) -> str:
 
 def loaded_ruleset(run: Run) -> str:
     """Return the collection's table as the kernel lists it, "" if it does not exist."""
-    return _output(run, ["nft", "--stateless", "list", "table", *firewall.TABLE.split()])
+    return _output(run, ["nft", "--stateless", "list", "table", *firewall_plan.TABLE.split()])
 
 
 def normalize(run: Run, text: str) -> str:
@@ -140,7 +140,7 @@ def _written(text: str) -> Iterator[str]:
 
 def files(nft: str, text: str) -> dict[str, str]:
     """Return the files that load the rules at boot, and after another service flushed them. The rules come last."""
-    return {_unit_file(): firewall.unit(nft, RULES), _drop_in(): firewall.again(nft, RULES), RULES: text}
+    return {_unit_file(): firewall_plan.unit(nft, RULES), _drop_in(): firewall_plan.again(nft, RULES), RULES: text}
 
 
 def _unit_file() -> str:
@@ -159,7 +159,7 @@ def confirmed(text: str) -> bool:
 def changed_files(run: Run, wanted: Mapping[str, str]) -> list[str]:
     """Return the missing files and states without which the rules are not loaded at boot, before the services."""
     found = [path for path, text in wanted.items() if io_file.read_file(path) != (text, 0o644)]
-    required = [f"{UNITS}/{service}.requires/{UNIT}" for service in firewall.OPENING]
+    required = [f"{UNITS}/{service}.requires/{UNIT}" for service in firewall_plan.OPENING]
     found += [path for path in required if not os.path.lexists(path)]
     state = _output(run, ["systemctl", "show", "--property=UnitFileState,ActiveState", UNIT]).split()
     return found + [
@@ -228,7 +228,7 @@ def back(run: Run, nft: str) -> None:
 
 
 def _back(nft: str) -> list[str]:
-    return ["/bin/sh", "-c", _BACK, nft, RULES, firewall.TABLE]
+    return ["/bin/sh", "-c", _BACK, nft, RULES, firewall_plan.TABLE]
 
 
 def disarm(run: Run) -> None:
@@ -244,7 +244,7 @@ def _stop(run: Run, units: Sequence[str]) -> None:
 def existing_objects(run: Run) -> list[str]:
     """Return the collection's files and table that exist on the host."""
     return [path for path in (RULES, _unit_file(), _drop_in()) if os.path.exists(path)] + (
-        [f"table {firewall.TABLE}"] if loaded_ruleset(run) else []
+        [f"table {firewall_plan.TABLE}"] if loaded_ruleset(run) else []
     )
 
 
@@ -264,7 +264,7 @@ def remove(run: Run) -> None:
         os.rmdir(os.path.dirname(_drop_in()))
     _must(run, ["systemctl", "daemon-reload"])
     if loaded_ruleset(run):
-        _must(run, ["nft", "delete", "table", *firewall.TABLE.split()])
+        _must(run, ["nft", "delete", "table", *firewall_plan.TABLE.split()])
     disarm(run)
 
 

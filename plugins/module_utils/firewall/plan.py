@@ -14,13 +14,13 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 TABLE = "inet gb10"
 _WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
 #: The services that open ports to peers and clients.
-OPENING = (f"{launch.RAY}.service", f"{launch.VLLM}.service")
+OPENING = (f"{launch_argv.RAY}.service", f"{launch_argv.VLLM}.service")
 #: Address families: nft's name and the common name.
 FAMILIES: Mapping[str, str] = {"ip": "IPv4", "ip6": "IPv6"}
 _VERSIONS: Mapping[str, int] = {"ip": 4, "ip6": 6}
@@ -245,8 +245,8 @@ def needs(plan: Plan) -> dict[str, Any]:
     """Return the fixed ports that peers use, by name. In addition, NCCL, Gloo and vLLM use ephemeral ports."""
     node = plan.node
     if plan.executor == "ray":
-        first, last = launch.RAY_WORKER_PORTS
-        fixed = {f"Ray's {name}": port for name, port in launch.ray_ports(plan.ray_port, node.head).items()}
+        first, last = launch_argv.RAY_WORKER_PORTS
+        fixed = {f"Ray's {name}": port for name, port in launch_argv.ray_ports(plan.ray_port, node.head).items()}
         return {**fixed, "Ray's workers": f"{first}-{last}"}
     meeting = node.head and len(plan.nodes) > 1
     return {"rendezvous": plan.rendezvous_port, "the ranks' end": plan.rendezvous_port + 1} if meeting else {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import table
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Served
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 _OPTION = "--max-logprobs"
 
@@ -24,7 +24,7 @@ def arguments(server: Served) -> list[Problem]:
             Problem("gb10_model", found, "a model of the kind generate, because golden answers consist of tokens", fix)
         ]
     # The planner reports invalid arguments.
-    values, _problems = vllm_release.parse(server.args, server.vllm)
+    values, _problems = vllm_release_checks.parse(server.args, server.vllm)
     given = str(values.get(_OPTION, ""))
     # vLLM's default is 20, and -1 is no limit. It refuses another text than a number.
     if not given.isdigit() or int(given) >= table.TOP:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import compare, parse
-from ansible_collections.gb10.cluster.plugins.module_utils.golden import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import record as golden_record
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import (
     DIFFERENT,
     EQUAL,
@@ -42,7 +42,7 @@ def result(
     record = None
     try:
         run = parse.run(data, "run")
-        record = None if content is None else records.read(content, path, identity)
+        record = None if content is None else golden_record.read(content, path, identity)
     except parse.InvalidError as error:
         return _invalid(str(error), identity, date)
     except ProblemsError as error:
@@ -52,7 +52,7 @@ def result(
     without = compare.judge(run, None, bounds) if renew else verdict
     failures = [*without.errors, *(without.warnings if bounds.strict else [])]
     new = Record(identity, date, run) if renew and not failures else None
-    text = records.text(new) if new else ""
+    text = golden_record.text(new) if new else ""
     lines = _lines(run, record, verdict, path, bool(text))
     if renew or not record:
         lines += [f"  {name}: {_excerpt(answer.text)}" for name, answer in run.answers.items()]

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
-from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 
 #: The begin of a start's log that is read, as JSON.
@@ -29,7 +29,7 @@ def read(run: Run, service: Mapping[str, Any]) -> dict[str, Any]:
     """
     entries, whole = io_client.journal_begin(run, io_client.of_start(service["invocation"]), _MOST_LOG)
     lines = [text for _when, text in entries]
-    begins = any(map(status_text.STARTING.match, lines))
+    begins = any(map(health_status.STARTING.match, lines))
     return {
         "processes": choices.read(lines),
         "complete": begins and (whole or any(io_client.READY in text for text in lines)),

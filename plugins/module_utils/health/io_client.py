@@ -22,7 +22,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 _HEALTH_SECONDS = 5
 #: Maximum bytes read of an answer. The metrics of a busy server are about 100 KB.
@@ -118,7 +118,7 @@ def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
     addresses = _own_addresses(place.hostname, port) | {"0.0.0.0", "::"}
     holders = [
         entry
-        for entry in io_node.listeners()
+        for entry in node_io_facts.listeners()
         if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses
     ]
     others = [

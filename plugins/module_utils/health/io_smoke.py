@@ -14,20 +14,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import smoke, smoke_pooling
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, smoke, smoke_pooling
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 
 _SHOWN, _CHUNK = 500, 65536
 
 
-def headers(server: Server, key_file: str, unit: str = io_vllm.UNIT) -> dict[str, str]:
+def headers(server: Server, key_file: str, unit: str = io_client.UNIT) -> dict[str, str]:
     """Return the headers of a request. They have the API key if its file exists and the unit listens on the port.
 
     Raises smoke.AnswerError; no error contains the key.
     """
     try:
-        return io_vllm.headers(io_vllm.bearer(server, key_file, unit))
+        return io_client.headers(io_client.bearer(server, key_file, unit))
     except (OSError, ValueError) as error:
         raise smoke.AnswerError(str(error)) from error
 
@@ -51,8 +50,8 @@ def ask(
                 if elapsed > timeout:
                     raise smoke.AnswerError(f"the answer is incomplete after {timeout:g} s")
                 size += len(chunk)
-                if size > io_vllm.MOST:
-                    raise smoke.AnswerError(f"the answer is longer than {io_vllm.MOST} bytes")
+                if size > io_client.MOST:
+                    raise smoke.AnswerError(f"the answer is longer than {io_client.MOST} bytes")
                 *ended, rest = (rest + chunk).split(b"\n")
                 lines += [(elapsed, line.decode("utf-8", "replace").rstrip("\r")) for line in ended]
             if rest:

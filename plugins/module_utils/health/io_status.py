@@ -12,22 +12,20 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe, smoke
-from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, probe, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_overrides
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard, io_reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 
 _LOG_LINES = 2000
 #: Maximum characters of the closed gates of a service.
@@ -53,29 +51,29 @@ def node(run: Run) -> dict[str, Any]:
     {active, starts, stop} with the last starts of guard.entry(), the present one included, and {reason, text} of the
     guard's stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
     """
-    services = [io_node.service(run, unit) for unit in paths.UNITS]
+    services = [node_io_facts.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     since = now - (time.time() - io_record.current_since(io_record.FOLDER))
     errors: list[dict[str, Any]] = []
     for unit, service in zip(paths.UNITS, services, strict=True):
-        entries = io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES)
+        entries = io_client.journal(run, io_client.of_unit(unit), _LOG_LINES)
         service["gate"] = gates.closed([text for _when, text in entries])[:_MOST_GATE]
-        when, text = status_text.last_error([entry for entry in entries if entry[0] >= since])
+        when, text = health_status.last_error([entry for entry in entries if entry[0] >= since])
         errors += [{"unit": unit, "text": text, "age": max(0.0, round(now - when, 1))}] if text else []
     meminfo = io_file.read("/proc/meminfo")
     return {
         "services": services,
-        "ranks": status_text.ranks(io_memory.processes()),
-        "available": node_text.available_memory(meminfo),
-        "total": node_text.total_memory(meminfo),
+        "ranks": health_status.ranks(io_reclaim.processes()),
+        "available": node_parse.available_memory(meminfo),
+        "total": node_parse.total_memory(meminfo),
         "uptime": now,
-        "driver": io_node.gpu(run)["driver_version"] or "",
+        "driver": node_io_facts.gpu(run)["driver_version"] or "",
         "temperature": _temperature(run),
         "links": _links(run),
         "error": min(errors, key=lambda error: error["age"], default={}),
         "lock": _lock(),
         "record": io_record.current_id(io_record.FOLDER),
-        "image": status_text.image(io_overrides.recorded_additions()),
+        "image": health_status.image(io_overrides.recorded_additions()),
         "watchdog": _watchdog(run),
         "memory_guard": _memory_guard(run),
         "reboot": io_packages.reboot(),
@@ -83,7 +81,7 @@ def node(run: Run) -> dict[str, Any]:
 
 
 def _links(run: Run) -> list[dict[str, Any]]:
-    facts = io_fabric.read(run)
+    facts = fabric_io_facts.read(run)
     return [
         {
             "interface": name,
@@ -98,7 +96,7 @@ def _links(run: Run) -> list[dict[str, Any]]:
 def _watchdog(run: Run) -> dict[str, Any]:
     if not os.path.exists(paths.WATCHDOG_SETTINGS):
         return {}
-    active = io_node.service(run, paths.WATCHDOG_UNIT)["active"] == "active"
+    active = node_io_facts.service(run, paths.WATCHDOG_UNIT)["active"] == "active"
     try:
         status = io_json.json_file(paths.WATCHDOG_STATUS) or {}
     except OSError:
@@ -135,7 +133,7 @@ def _memory_guard(run: Run) -> dict[str, Any]:
     present, stop = (io_json.json_file(path) for path in (paths.MEMORY_GUARD_PRESENT, paths.MEMORY_GUARD_STOP))
     reason = guard.reason(stop) if stop else ""
     return {
-        "active": io_node.service(run, paths.MEMORY_GUARD_UNIT)["active"] == "active",
+        "active": node_io_facts.service(run, paths.MEMORY_GUARD_UNIT)["active"] == "active",
         "starts": [*io_guard.starts(), *([present] if present else [])],
         "stop": {
             "reason": reason,
@@ -148,17 +146,15 @@ def _memory_guard(run: Run) -> dict[str, Any]:
 
 def _lock() -> dict[str, Any]:
     try:
-        held = io_cluster_lock.look(cluster_lock.FOLDER)
-    except (cluster_lock.LockError, OSError) as error:
-        return {"text": f"{cluster_lock.FOLDER}/{cluster_lock.FILE} cannot be read: {error}", "age": 0.0}
+        held = io_lock.look(run_lock_plan.FOLDER)
+    except (run_lock_plan.LockError, OSError) as error:
+        return {"text": f"{run_lock_plan.FOLDER}/{run_lock_plan.FILE} cannot be read: {error}", "age": 0.0}
     return (
-        {"text": cluster_lock.described(held), "age": max(0.0, round(io_cluster_lock.now() - held.taken, 1))}
-        if held
-        else {}
+        {"text": run_lock_plan.described(held), "age": max(0.0, round(io_lock.now() - held.taken, 1))} if held else {}
     )
 
 
-def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
+def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_client.UNIT) -> dict[str, Any]:
     """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting,
     prefix_cache_hit_rate, drafted, accepted, context, kind, requests_per_second} of a server. The rate is a fraction
     since the server started, as are the tokens of a draft; ``context`` is the maximum number of tokens of a request.
@@ -166,7 +162,7 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     It measures for ``seconds``, then requests one token, vector or score with a timeout of ``timeout``. Unknown values
     are None or "". The server receives the key only if the unit listens on the port.
     """
-    healthy, reason = io_vllm.health(server)
+    healthy, reason = io_client.health(server)
     facts: dict[str, Any] = {
         "url": server.url,
         "healthy": healthy,
@@ -200,7 +196,7 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
         facts["requests_per_second"] = round(max(0.0, second["finished"] - first["finished"]) / elapsed, 1)
     try:
         given = io_smoke.headers(server, key_file, unit)
-        models = bounded_json.load(_get(server, "/v1/models", given), io_vllm.MOST)["data"]
+        models = bounded_json.load(_get(server, "/v1/models", given), io_client.MOST)["data"]
         facts |= {"model": str(models[0]["id"]), "root": str(models[0].get("root") or "")}
         length = models[0].get("max_model_len")
         facts["context"] = length if isinstance(length, int) and length > 0 else None
@@ -234,7 +230,7 @@ def _answer(server: Server, model: str, given: dict[str, str], timeout: float) -
 def counters(server: Server) -> dict[str, float]:
     """Return the values of status.metrics() now, {} if the server does not return them."""
     try:
-        return status_text.metrics(_get(server, "/metrics", {}))
+        return health_status.metrics(_get(server, "/metrics", {}))
     except OSError:
         return {}
 
@@ -242,4 +238,4 @@ def counters(server: Server) -> dict[str, float]:
 def _get(server: Server, path: str, headers: dict[str, str]) -> str:
     """Return a response body. Raises OSError (urllib's errors included)."""
     with server.open(path, _SECONDS, headers) as answer:
-        return io_vllm.body_of(answer)
+        return io_client.body_of(answer)

@@ -17,10 +17,10 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, symptoms
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 GIB = 1 << 30
@@ -60,7 +60,7 @@ def metrics(text: str) -> dict[str, float]:
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the ranks among {pid, name, bytes}: the workers, or the engine itself without workers."""
-    for prefix in node_text.RANKS:
+    for prefix in node_parse.RANKS:
         if found := [dict(process) for process in processes if process["name"].startswith(prefix)]:
             return sorted(found, key=lambda process: process["pid"])
     return []
@@ -137,7 +137,7 @@ def _images(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def image(recorded: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the image in the overrides of a node, as NAME (ID), "" without containers."""
-    addition = recorded.get(launch.IMAGE_ROLE, {})
+    addition = recorded.get(launch_argv.IMAGE_ROLE, {})
     name, files = str(addition.get("runtime", "")), addition.get("files")
     image_id = str(files.get(name, "")) if isinstance(files, Mapping) else ""
     return f"{name[:_MOST_IMAGE]} (ID {image_id[:12]})" if image_id else ""

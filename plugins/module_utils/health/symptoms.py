@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import LOG, PAGES, Check, Finding
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
+from ansible_collections.gb10.cluster.plugins.module_utils.health import log as health_log
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 
@@ -26,7 +26,7 @@ _EXHAUSTED, _HELD = 0.02, 0.5
 
 def diagnose(lines: Sequence[str]) -> tuple[str, Check[str] | None]:
     """Return the first error in the log lines of a start, "" without one, and its symptom, None if it is unknown."""
-    error, details, others = serve_log.evidence(lines)
+    error, details, others = health_log.evidence(lines)
     near = [error, *details] if error else others
     for symptoms, texts in ((CAUSES, list(dict.fromkeys([*near, *others]))), (CONSEQUENCES, near)):
         for symptom in symptoms:

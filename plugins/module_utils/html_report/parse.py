@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix as benchmarks
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix as benchmark_matrix
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark_report
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.golden import report as golden
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import report as golden_report
 
 #: Most characters of a file, and entries of a list.
 _MOST, _ENTRIES = 1024**2, 100
@@ -59,7 +59,7 @@ class Benchmark:
 
 def benchmark_document(text: str) -> Benchmark:
     """Return a document. Raises ValueError for another file."""
-    found = _document(text, benchmark.FORMAT)
+    found = _document(text, benchmark_report.FORMAT)
     facts = {name: _word(found.get(key)) for name, key in _FACTS.items()}
     drivers = found.get("drivers")
     facts["driver"] = (
@@ -138,7 +138,7 @@ def golden_result(text: str) -> Golden:
 
     Raises ValueError for another file.
     """
-    found = _document(text, golden.FORMAT)
+    found = _document(text, golden_report.FORMAT)
     return Golden(
         {name: _word(found.get(name)) for name in ("model", "revision", "quantization", "date", "vllm", "record_vllm")},
         _word(found.get("record_date")),
@@ -172,7 +172,7 @@ class Matrix:
 
 def matrix(text: str) -> Matrix:
     """Return the benchmarks of several models. Raises ValueError for another file."""
-    found = _document(text, benchmarks.FORMAT)
+    found = _document(text, benchmark_matrix.FORMAT)
     rows = [_measured(each) for each in bounded_json.mappings(found.get("rows"))[:_ENTRIES]]
     return Matrix(_word(found.get("date")), found.get("finished") is True, rows)
 

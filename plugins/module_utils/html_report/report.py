@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.html_report import dr
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, clean, join, tag, terms
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.style_data import STYLE
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Cluster
 
 _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
@@ -49,9 +49,9 @@ class Inputs:
 
 def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     """Return the page. ``nodes``: as for verify.report.report."""
-    known = verification.cluster(nodes)
-    found = verification.findings(known, given.groups, given.waivers)
-    checks = {check.id for check in verification.CHECKS if check.topic in given.groups}
+    known = verify_report.cluster(nodes)
+    found = verify_report.findings(known, given.groups, given.waivers)
+    checks = {check.id for check in verify_report.CHECKS if check.topic in given.groups}
     rows = [row for row in differences.rows(known) if row.check in checks]
     finished = max((node.finished for node in known.nodes), default=0.0)
     counting = [finding for finding in found if not finding.waived]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
 
@@ -73,7 +73,7 @@ def of_node(plan: Plan) -> dict[str, Any]:
     stored = plan.model.startswith("/")
     if not plan.serve.compiled or not node.capability or not stored or not isinstance(plan.runtime, Environment):
         return {}
-    argv = launch.vllm_argv(plan.at(plan.nodes[0]))[2:]
+    argv = launch_argv.vllm_argv(plan.at(plan.nodes[0]))[2:]
     variables = overrides.rank_environment(node)
     name = identity(plan.runtime.path, node.capability, node.toolkit, argv, variables)
     return {"python": f"{plan.runtime.path}/bin/python", "name": name, "argv": argv, "environment": variables}

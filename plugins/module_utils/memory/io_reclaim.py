@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import reclaim
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 #: Page cache, and the kernel's own objects. Source: Linux, Documentation/admin-guide/sysctl/vm.rst.
@@ -31,7 +31,7 @@ def drop_caches(path: str = DROP_CACHES) -> None:
 
 def available() -> int:
     """Return MemAvailable in bytes. Raises ValueError."""
-    return node_text.available_memory(read("/proc/meminfo"))
+    return node_parse.available_memory(read("/proc/meminfo"))
 
 
 def wait(needed: int, timeout: float) -> tuple[int, float]:

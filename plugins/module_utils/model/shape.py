@@ -19,7 +19,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
-from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes as model_storage
+from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kind, Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import Stored
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import Quantization, quantization_of
@@ -191,5 +191,5 @@ def _shape(config: Mapping[str, Any], quantization: Quantization) -> Shape:
         embeddings=vocabulary * hidden,
         head=0 if tied else vocabulary * hidden,
         layers=layers,
-        stored=model_storage.stored(quantization, read.family, len(layers)),
+        stored=parameter_bytes.stored(quantization, read.family, len(layers)),
     )

@@ -28,8 +28,8 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import CHUNK, GaveUpError, Part, Status
 
 #: huggingface_hub's subfolder for partial downloads. Source: huggingface_hub 0.36 and 2.4, _local_folder.py.
@@ -57,7 +57,7 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
         raise _no_source(folder, error.strerror or str(error)) from error
     except OutsideError as error:
         raise _no_source(folder, f"it {error}") from error
-    files = model_store.chosen(
+    files = model_store_plan.chosen(
         [{"path": name, "size": 0, "sha256": "", "git": ""} for name in names if not _is_work_file(name)], exclude
     )
     if not any(file["path"] == "config.json" for file in files):
@@ -78,7 +78,7 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
 
 def _is_work_file(name: str) -> bool:
     """Return whether a file belongs to a download or to the model store, not to the model."""
-    return name == model_store.MANIFEST or name.startswith(f"{_CACHE}/") or name.endswith(model_store.PART)
+    return name == model_store_plan.MANIFEST or name.startswith(f"{_CACHE}/") or name.endswith(model_store_plan.PART)
 
 
 def _measure(source: Folder, file: dict[str, Any]) -> str:
@@ -107,10 +107,10 @@ def list_hub(name: str, revision: str, exclude: Sequence[str]) -> dict[str, Any]
     try:
         info = hub.HfApi(token=given or False).model_info(name, revision=revision, files_metadata=True)
         files = [_file(sibling) for sibling in info.siblings or ()]
-        if wrong := model_store.files_problem(files, hashed=False):
+        if wrong := model_store_plan.files_problem(files, hashed=False):
             fix = "choose another model, or report the error"
             raise ProblemsError([Problem("model_store", f"{name}: {wrong}", "a valid list of model files", fix)])
-        files = model_store.chosen(files, exclude)
+        files = model_store_plan.chosen(files, exclude)
         if files:
             # The file list of a gated model is public, its files are not: test access with the smallest one.
             smallest = min(files, key=lambda file: int(file["size"]))["path"]
@@ -177,7 +177,7 @@ class Fetcher:
 
     def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
         """Fetch all files, then write and return the manifest. Raises GaveUpError."""
-        known = io_model_files.manifest(self.folder)
+        known = io_files.manifest(self.folder)
         verified = (
             {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
         )
@@ -196,11 +196,11 @@ class Fetcher:
 
         with concurrent.futures.ThreadPoolExecutor(streams) as pool:
             hashes = dict(pool.map(one, self.listing["files"]))
-        manifest = model_store.manifest(self.listing, hashes)
+        manifest = model_store_plan.manifest(self.listing, hashes)
         try:
-            io_model_files.write_manifest(self.folder, manifest)
+            io_files.write_manifest(self.folder, manifest)
         except (OSError, OutsideError) as error:
-            raise io_model_files.not_written(self.folder, model_store.MANIFEST, error) from error
+            raise io_files.not_written(self.folder, model_store_plan.MANIFEST, error) from error
         if not self.source and os.path.isdir(f"{self.folder}/{_CACHE}"):
             shutil.rmtree(f"{self.folder}/{_CACHE}")
         return manifest
@@ -221,13 +221,13 @@ class Fetcher:
                 sha256 = self.within.sha256(file["path"])
                 if here or self._is(file, sha256):
                     return sha256
-                io_model_files.say(f"{file['path']} has wrong content and is fetched again")
+                io_files.say(f"{file['path']} has wrong content and is fetched again")
             elif here:
                 raise GaveUpError(f"{file['path']} changed while it was read")
             self.status.state = "receiving"
             return self._copy(file) if self.source else self._download(file, f"{self.folder}/{file['path']}")
         except (OSError, OutsideError) as error:
-            raise io_model_files.not_written(self.folder, file["path"], error) from error
+            raise io_files.not_written(self.folder, file["path"], error) from error
 
     def _copy(self, file: Mapping[str, Any]) -> str:
         with contextlib.ExitStack() as opened:
@@ -278,7 +278,7 @@ class Fetcher:
                     os.fsync(done.fileno())
                 os.chmod(path, 0o644)
                 return sha256
-            io_model_files.say(f"{file['path']} was damaged in a download from Hugging Face Hub")
+            io_files.say(f"{file['path']} was damaged in a download from Hugging Face Hub")
         # The damaged file only takes up space.
         os.unlink(path)
         expected = (
@@ -318,9 +318,9 @@ def git_hash(descriptor: int) -> str:
 def fetch(options: argparse.Namespace) -> int:
     """Fetch the files of a listing, and update the status file every second."""
     listing = json.loads(io_file.read_file(options.listing)[0] or "{}")
-    if problem := model_store.files_problem(listing.get("files"), hashed=False):
+    if problem := model_store_plan.files_problem(listing.get("files"), hashed=False):
         raise SystemExit(f"{options.listing}: {problem}")
-    status = Status(options.status, model_store.total(listing["files"]))
+    status = Status(options.status, model_store_plan.total(listing["files"]))
     os.makedirs(options.folder, mode=0o755, exist_ok=True)
     fetcher, done = Fetcher(listing, options.folder, options.source, status), threading.Event()
 
@@ -335,7 +335,7 @@ def fetch(options: argparse.Namespace) -> int:
             status.write()
 
     status.write()
-    io_model_files.say(f"{listing['model']} at {listing['commit'] or 'no commit'}: {status.total} bytes")
+    io_files.say(f"{listing['model']} at {listing['commit'] or 'no commit'}: {status.total} bytes")
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
     reason = "the program failed; see its log"

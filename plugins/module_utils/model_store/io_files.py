@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
 #: Bytes to read, hash and write at once.
 CHUNK = 1 << 20
@@ -31,8 +31,8 @@ class GaveUpError(Exception):
 def manifest(folder: str) -> dict[str, Any] | None:
     """Return the manifest of a folder, None if there is no readable one."""
     try:
-        with Folder(folder).open(model_store.MANIFEST) as found, os.fdopen(os.dup(found), "rb") as file:
-            return model_store.parse(file.read(model_store.MOST_TEXT + 1).decode("utf-8", "replace"))
+        with Folder(folder).open(model_store_plan.MANIFEST) as found, os.fdopen(os.dup(found), "rb") as file:
+            return model_store_plan.parse(file.read(model_store_plan.MOST_TEXT + 1).decode("utf-8", "replace"))
     except (FileNotFoundError, NotADirectoryError, OutsideError):
         return None
 
@@ -43,11 +43,11 @@ def there(folder: str, files: Sequence[Mapping[str, Any]] = ()) -> dict[str, int
     For an incomplete file these are the bytes of its partial file.
     """
     paths = [file["path"] for file in files] or [
-        os.path.relpath(path, folder).removesuffix(model_store.PART) for path in _walk(folder)
+        os.path.relpath(path, folder).removesuffix(model_store_plan.PART) for path in _walk(folder)
     ]
     found = {}
     for path in paths:
-        for name in (f"{folder}/{path}", f"{folder}/{path}{model_store.PART}"):
+        for name in (f"{folder}/{path}", f"{folder}/{path}{model_store_plan.PART}"):
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
                 found[path] = os.path.getsize(name)
                 break
@@ -90,7 +90,9 @@ def write_manifest(folder: str, known: Mapping[str, Any]) -> None:
             os.fsync(place)
     with within.place() as place:
         # Write through the descriptor, so that the folder cannot be replaced in between.
-        io_file.write_file(f"/proc/self/fd/{place}/{model_store.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644)
+        io_file.write_file(
+            f"/proc/self/fd/{place}/{model_store_plan.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644
+        )
 
 
 class Part:
@@ -103,7 +105,7 @@ class Part:
         """Open or create the partial file. Raises OSError, OutsideError."""
         self.name, self.size, self.hash = os.path.basename(path), 0, hashlib.sha256()
         with folder.place(os.path.dirname(path), make=True) as place:
-            self.descriptor, self.place = io_beneath.create(place, self.name + model_store.PART), os.dup(place)
+            self.descriptor, self.place = io_beneath.create(place, self.name + model_store_plan.PART), os.dup(place)
         buffer = bytearray(CHUNK)
         while count := os.preadv(self.descriptor, [buffer], self.size):
             self.hash.update(memoryview(buffer)[:count])
@@ -128,7 +130,7 @@ class Part:
 
     def keep(self) -> None:
         """Rename it to the final name, replacing an older file atomically."""
-        os.replace(self.name + model_store.PART, self.name, src_dir_fd=self.place, dst_dir_fd=self.place)
+        os.replace(self.name + model_store_plan.PART, self.name, src_dir_fd=self.place, dst_dir_fd=self.place)
 
     def close(self) -> None:
         """Close the descriptors; a partial file remains for the next run."""
@@ -175,7 +177,7 @@ def not_written(folder: str, name: str, error: OSError | OutsideError) -> GaveUp
     """Return the error for a failed write or an unsafe path. ``name`` is the name of the file."""
     if isinstance(error, OutsideError):
         return GaveUpError(f"{name} cannot be written in {folder}: its path {error}. Fix: remove it and run again")
-    free = model_store.gigabytes(free_bytes(folder))
+    free = model_store_plan.gigabytes(free_bytes(folder))
     return GaveUpError(
         f"{name} cannot be written in {folder}: {error.strerror}; {free} GB are free. "
         "Partial files are kept for the next run"

@@ -26,7 +26,7 @@ from typing import IO, Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
 ENDPOINT = "https://huggingface.co"
 #: Maximum bytes of a response: the file list, and each small file.
@@ -95,7 +95,7 @@ def _describe(hub: _Hub, name: str, revision: str, exclude: Sequence[str], folde
                 with open(f"{here}/{path}", "wb") as file:
                     file.write(content)
         try:
-            found = io_model.model(here, model_store.weights(files, exclude))
+            found = io_model.model(here, model_store_plan.weights(files, exclude))
         except ValueError as error:
             raise HubError(str(error).replace(f"{here}/", "its ")) from error
     if found["model"] is None:
@@ -114,7 +114,7 @@ def _listing(text: bytes) -> dict[str, Any]:
         raise HubError("its response is invalid") from error
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         raise HubError("its response contains no commit")
-    if wrong := model_store.files_problem(files, hashed=False):
+    if wrong := model_store_plan.files_problem(files, hashed=False):
         raise HubError(f"its response has an invalid file list: {wrong}")
     return {"commit": commit, "files": files}
 

@@ -16,8 +16,8 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind, quantization
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
 #: The user in place of a service user that does not exist yet.
 _NOBODY = 65534
@@ -105,11 +105,11 @@ def planned_model(folder: str, source: str, exclude: Sequence[str], user: str = 
     copy does not change the result of model(). ``user`` has to read a folder that the store did not copy. Raises
     ValueError.
     """
-    complete = io_model_files.complete(folder)
+    complete = io_files.complete(folder)
     place = source if source and not complete and os.path.exists(f"{source}/config.json") else folder
-    manifest = io_model_files.manifest(folder) if complete else None
+    manifest = io_files.manifest(folder) if complete else None
     files = manifest["files"] if manifest else [{"path": name, "size": size} for name, size in _weights(place).items()]
-    sizes = model_store.weights(files, exclude if place == source else ())
+    sizes = model_store_plan.weights(files, exclude if place == source else ())
     found = model(place, sizes)
     if user and place == folder and not complete and not found["model_reason"]:
         names = [name for name in ("config.json", *sorted(sizes)) if os.path.exists(f"{place}/{name}")]

@@ -35,8 +35,8 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Part, Status
 
 #: Seconds: to connect, between attempts, and without data from an unreachable sender.
@@ -69,7 +69,7 @@ class Store:
 
     def __init__(self, folder: str, manifest: Mapping[str, Any], status: Status) -> None:
         self.folder, self.manifest, self.status = folder, manifest, status
-        self.digest = model_store.digest(manifest)
+        self.digest = model_store_plan.digest(manifest)
         self.files = [File(entry, folder) for entry in manifest["files"]]
         self.changed = threading.Condition()
         self.reason = ""
@@ -111,7 +111,7 @@ class Store:
         if right:
             self.set_have(file, file.size, verified=True)
         else:
-            io_model_files.say(f"{file.name} has wrong content and is fetched again")
+            io_files.say(f"{file.name} has wrong content and is fetched again")
 
     def send(self, file: File, start: int, to: socket.socket) -> None:
         """Send a file's bytes as they arrive; end early if they are damaged or the transfer failed."""
@@ -122,7 +122,7 @@ class Store:
             # The open descriptor survives the later rename.
             opened = contextlib.ExitStack()
             descriptor = opened.enter_context(
-                file.within.open(file.name if file.verified else file.name + model_store.PART)
+                file.within.open(file.name if file.verified else file.name + model_store_plan.PART)
             )
         with opened:
             while start < file.size:
@@ -151,8 +151,10 @@ class Sender(http.server.BaseHTTPRequestHandler):
         """Send a file of the manifest."""
         store = self.server.store
         try:
-            number, start, verified = model_store.request(self.path, store.digest, [file.size for file in store.files])
-        except model_store.PeerError as error:
+            number, start, verified = model_store_plan.request(
+                self.path, store.digest, [file.size for file in store.files]
+            )
+        except model_store_plan.PeerError as error:
             self._say(404, str(error))
             return
         file = store.files[number]
@@ -239,11 +241,11 @@ class Receiver:
                         part.sync()
                         self.store.update(lambda: self._keep(file, part))
                         return
-                    io_model_files.say(f"{file.name} was damaged in a transfer from {self.name}")
+                    io_files.say(f"{file.name} was damaged in a transfer from {self.name}")
                     self.store.set_have(file, 0, anew=True)
                     part.empty()
         except (OSError, OutsideError) as error:  # _receive handles network errors
-            raise io_model_files.not_written(self.store.folder, file.name, error) from error
+            raise io_files.not_written(self.store.folder, file.name, error) from error
         raise GaveUpError(
             f"{file.name} was damaged in two transfers from {self.name}: its SHA-256 is {found}. "
             f"Expected: {file.sha256}. Fix: run again with -e model_store_verify=true, which reads every file on every "
@@ -292,14 +294,14 @@ class Receiver:
                 self._keep_alive(connection.sock)
                 connection.request("GET", path)
                 answer = connection.getresponse()
-                refusal = answer.read(model_store.MOST_WORDS) if answer.status != http.HTTPStatus.OK else b""
+                refusal = answer.read(model_store_plan.MOST_WORDS) if answer.status != http.HTTPStatus.OK else b""
             except TimeoutError as error:
                 raise self._silent() from error
             except (OSError, http.client.HTTPException) as error:
-                raise _NetworkError(model_store.words(str(error).encode()) or type(error).__name__) from error
+                raise _NetworkError(model_store_plan.words(str(error).encode()) or type(error).__name__) from error
             try:
-                model_store.check_answer(answer.status, answer.length, count, refusal)
-            except model_store.PeerError as error:
+                model_store_plan.check_answer(answer.status, answer.length, count, refusal)
+            except model_store_plan.PeerError as error:
                 raise GaveUpError(f"{self.name} sent no data: {error}") from error
             yield answer
         finally:
@@ -308,7 +310,7 @@ class Receiver:
     def _read(self, answer: http.client.HTTPResponse, most: int) -> bytes:
         """Return the bytes received so far, up to the expected number; b"" at the end."""
         try:
-            return answer.read1(min(io_model_files.CHUNK, most)) if most else b""
+            return answer.read1(min(io_files.CHUNK, most)) if most else b""
         except TimeoutError as error:
             raise self._silent() from error
         except (OSError, http.client.HTTPException) as error:
@@ -333,8 +335,8 @@ class _NetworkError(Exception):
 
 def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool) -> None:
     """Check existing files, fetch missing ones in parallel, and write the manifest. Raises GaveUpError."""
-    before = io_model_files.manifest(store.folder)
-    trusted = not verify and before is not None and model_store.digest(before) == store.digest
+    before = io_files.manifest(store.folder)
+    trusted = not verify and before is not None and model_store_plan.digest(before) == store.digest
 
     def one(number: int) -> None:
         file = store.files[number]
@@ -359,7 +361,7 @@ def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool
     if store.reason:
         raise GaveUpError(store.reason)
     if not trusted:
-        io_model_files.write_manifest(store.folder, store.manifest)
+        io_files.write_manifest(store.folder, store.manifest)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -367,13 +369,13 @@ def run(options: argparse.Namespace) -> int:
 
     Returns the exit status: 0 if the model is complete.
     """
-    known = model_store.parse(io_file.read_file(options.manifest)[0])
+    known = model_store_plan.parse(io_file.read_file(options.manifest)[0])
     if known is None:
         raise SystemExit(f"{options.manifest} is not a valid manifest")
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_arguments: stopped.set())
-    status = Status(options.status, model_store.total(known["files"]))
+    status = Status(options.status, model_store_plan.total(known["files"]))
     store = Store(options.folder, known, status)
     receiver = Receiver(store, options.upstream, options.upstream_address, options.port) if options.upstream else None
     os.makedirs(options.folder, mode=0o755, exist_ok=True)
@@ -386,7 +388,7 @@ def run(options: argparse.Namespace) -> int:
             return 1
         threading.Thread(target=server.serve_forever, daemon=True).start()
     source = f"from {options.upstream}" if options.upstream else "on this node"
-    io_model_files.say(f"{known['model']}: {status.total} bytes {source}")
+    io_files.say(f"{known['model']}: {status.total} bytes {source}")
 
     def work() -> None:
         reason = "the program failed; see its log"
@@ -396,7 +398,7 @@ def run(options: argparse.Namespace) -> int:
         except GaveUpError as error:
             reason = str(error)
         except (OSError, OutsideError) as error:
-            reason = str(io_model_files.not_written(options.folder, model_store.MANIFEST, error))
+            reason = str(io_files.not_written(options.folder, model_store_plan.MANIFEST, error))
         finally:
             if reason:
                 store.give_up(reason)

@@ -16,8 +16,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read, read_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as nccl_io_store
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import (
     GIT,
@@ -77,16 +77,16 @@ def make(run: Run, plan: Plan, given: Source, tools: Toolkit, store: str, ccache
         last = "\n".join(f"{stdout}\n{stderr}".strip().splitlines()[-_SHOWN:])
         found = f"make failed with status {status}: {last}"
         raise ProblemsError([Problem("source", found, "exit status 0", "fix the reported error, then run again")])
-    return io_nccl.find(target)
+    return io_library.find(target)
 
 
 def add(plan: Plan, made: str, gpus: Sequence[ComputeCapability], store: str) -> None:
     """Add the built library to the store. Raises ProblemsError, and removes it, if it has no code for these GPUs."""
-    if problems := nccl_library.problems(io_nccl.library(made), made, gpus, os.uname().machine):
+    if problems := nccl_library.problems(io_library.library(made), made, gpus, os.uname().machine):
         shutil.rmtree(f"{store}/.build-{plan.name}")
         raise ProblemsError(problems)
-    with io_nccl_store.part(store, plan.name) as folder:
-        io_nccl_store.fill(
+    with nccl_io_store.part(store, plan.name) as folder:
+        nccl_io_store.fill(
             folder,
             os.path.realpath(made),
             {**plan.stamp, "name": plan.name, "digest": plan.digest, "sha256": io_file.sha256(made)},

@@ -16,16 +16,16 @@ import time
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, paths
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
 _FIRST_LOGIN, _NOBODY = 1000, 65534
 
 
 def gpu(run: io_command.Run) -> dict[str, Any]:
     """Return the facts of nvidia-smi and /proc/meminfo; see node_text.gpu_facts for the shape."""
-    query = run(["nvidia-smi", f"--query-gpu={','.join(node_text.GPU_FIELDS)}", "--format=csv,noheader,nounits"])
+    query = run(["nvidia-smi", f"--query-gpu={','.join(node_parse.GPU_FIELDS)}", "--format=csv,noheader,nounits"])
     summary = run(["nvidia-smi"]) if query[0] == 0 else (query[0], "", "")
-    return node_text.gpu_facts(query, summary[1], io_file.read("/proc/meminfo"))
+    return node_parse.gpu_facts(query, summary[1], io_file.read("/proc/meminfo"))
 
 
 def links(run: io_command.Run) -> list[dict[str, Any]]:
@@ -39,14 +39,14 @@ def links(run: io_command.Run) -> list[dict[str, Any]]:
 
 def interfaces(run: io_command.Run) -> dict[str, dict[str, Any]]:
     """Return node_text.interface_facts of every network device. fabric.io_facts.read returns more facts."""
-    return node_text.interface_facts(links(run))
+    return node_parse.interface_facts(links(run))
 
 
 def listeners() -> list[dict[str, Any]]:
     """Return every listening TCP socket as {address, port, pid, process, unit}; pid is None for sockets of other
     namespaces."""
     sockets = [
-        entry for name in ("tcp", "tcp6") for entry in node_text.listening_sockets(io_file.read(f"/proc/net/{name}"))
+        entry for name in ("tcp", "tcp6") for entry in node_parse.listening_sockets(io_file.read(f"/proc/net/{name}"))
     ]
     owners = _socket_owners({entry["inode"] for entry in sockets})
     return [
@@ -75,7 +75,7 @@ def process(pid: int | None) -> dict[str, Any]:
     return {
         "pid": pid,
         "process": io_file.read(f"/proc/{pid}/comm").strip(),
-        "unit": node_text.unit_of_cgroup(io_file.read(f"/proc/{pid}/cgroup")),
+        "unit": node_parse.unit_of_cgroup(io_file.read(f"/proc/{pid}/cgroup")),
     }
 
 
@@ -85,7 +85,7 @@ def system() -> dict[str, Any]:
     ``kernel`` is its release; ``infiniband`` is whether programs can use RDMA; ``clock`` has seconds since 1970; the
     others are node_text.cma_facts.
     """
-    memory = node_text.cma_facts(io_file.read("/proc/meminfo"))
+    memory = node_parse.cma_facts(io_file.read("/proc/meminfo"))
     return {
         "kernel": os.uname().release,
         "infiniband": os.path.isdir("/dev/infiniband"),
@@ -159,11 +159,11 @@ def service(run: io_command.Run, unit: str) -> dict[str, Any]:
     `inputs` is the digest in the environment of the running main process. While systemd is about to start the unit, it
     is the loaded unit's digest. It is "" if the service does not run or has no digest.
     """
-    status, stdout, stderr = run(["systemctl", "show", unit, f"--property={','.join(node_text.SERVICE_PROPERTIES)}"])
+    status, stdout, stderr = run(["systemctl", "show", unit, f"--property={','.join(node_parse.SERVICE_PROPERTIES)}"])
     if status != 0:
         raise ValueError(f"systemctl show {unit} failed: {stderr.strip()}")
-    facts = node_text.service_facts(unit, stdout)
+    facts = node_parse.service_facts(unit, stdout)
     loaded = facts.pop("loaded_inputs")
     if facts["pid"]:
-        return {**facts, "inputs": node_text.inputs_of_environment(io_file.read(f"/proc/{facts['pid']}/environ"))}
+        return {**facts, "inputs": node_parse.inputs_of_environment(io_file.read(f"/proc/{facts['pid']}/environ"))}
     return {**facts, "inputs": loaded if facts["active"] == "activating" else ""}

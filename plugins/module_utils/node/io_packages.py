@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 
 #: The locks of apt and dpkg. Source: apt, apt-pkg/deb/debsystem.cc and acquire.cc.
@@ -57,7 +57,7 @@ def holder(root: str = "/") -> dict[str, Any]:
             os.close(file)
         if kind != fcntl.F_UNLCK:
             # A process of another PID namespace has no number here.
-            return io_node.process(pid if pid > 0 else None)
+            return node_io_facts.process(pid if pid > 0 else None)
     return {}
 
 

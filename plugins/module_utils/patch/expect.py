@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as patches
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as patch_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Request
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT, Assembler
 
@@ -68,4 +68,4 @@ def additions(
         toolkit=Assembler(TOOLKIT, toolkit),
         quantization=quantization if options.quantization == "auto" else options.quantization,
     )
-    return patches.launch(patches.decided(request, None))
+    return patch_plan.launch(patch_plan.decided(request, None))

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import blocks
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import choose as choice
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import blocks, choose
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as patch_files
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Decision, Request, Tree, Wanted
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
@@ -67,7 +66,7 @@ def decided(request: Request, tree: Tree | None) -> dict[str, Decision]:
     """
     decisions: dict[str, Decision] = {}
     for name in _ordered(request.names):
-        decisions[name] = choice.decide(name, request, tree, decisions)
+        decisions[name] = choose.decide(name, request, tree, decisions)
     return decisions
 
 
@@ -196,7 +195,7 @@ def _patched(shipped: bytes, path: str, request: Request, tree: Tree, made: Mapp
 
 def _held_edits(name: str, path: str, request: Request) -> Sequence[Edit]:
     """Return the edits that put a patch into a file."""
-    for row, _remark in choice.rows(name, request):
+    for row, _remark in choose.rows(name, request):
         if edits := [edit for edit in row.edits + row.replaced if edit.file == path]:
             return edits
     return ()

@@ -23,9 +23,9 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record, RecordError
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments, io_package
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
@@ -67,7 +67,7 @@ def read(folder: str) -> Store:
     for path in sorted(glob.glob(f"{glob.escape(folder)}/*.json")):
         name = os.path.basename(path).removesuffix(".json")
         try:
-            found[name] = records.parse(io_json.json_file(path, records.MOST) or {}, name)
+            found[name] = rollback_record.parse(io_json.json_file(path, rollback_record.MOST) or {}, name)
         except ValueError as error:
             invalid[name] = f"{path}: {error}"
     current = current_id(folder)
@@ -76,7 +76,7 @@ def read(folder: str) -> Store:
         path = f"{_above(folder)}/{EARLIER}"
         try:
             if data := io_json.json_file(path):
-                record = records.earlier(data)
+                record = rollback_record.earlier(data)
                 found[record.id], current, secrets = record, record.id, _secrets(path, "files")
         except ValueError as error:
             invalid[EARLIER] = f"{path}: {error}"
@@ -104,8 +104,8 @@ def choices(folder: str, inputs: str) -> list[Mapping[str, Any]]:
     Raises OSError and ValueError.
     """
     name = current_id(folder)
-    data = io_json.json_file(f"{folder}/{name}.json", records.MOST) if name and inputs else None
-    record = records.parse(data, name) if data else None
+    data = io_json.json_file(f"{folder}/{name}.json", rollback_record.MOST) if name and inputs else None
+    record = rollback_record.parse(data, name) if data else None
     unit = record.files.get(f"{paths.UNIT_FOLDER}/{paths.VLLM_UNIT}") if record else None
     return list(record.choices) if record and unit and f"GB10_INPUTS={inputs}\n" in unit["text"] else []
 
@@ -120,8 +120,8 @@ def current(store: Store, keep_runtimes: int) -> dict[str, Any]:
 
     Raises OSError.
     """
-    obsolete = records.obsolete(store.found, store.current, keep_runtimes) if store.of_current else []
-    settled = complete(store, present(records.SECRET_FILES)) and not io_environments.unused(obsolete)
+    obsolete = rollback_record.obsolete(store.found, store.current, keep_runtimes) if store.of_current else []
+    settled = complete(store, present(rollback_record.SECRET_FILES)) and not io_environments.unused(obsolete)
     return {"current": store.current, "settled": settled}
 
 
@@ -134,15 +134,15 @@ def present(names: tuple[str, ...], root: str = "") -> Files:
 def launch_files(root: str = "") -> Files:
     """Return the launch inputs of this node's services that have no secrets. Raises OSError."""
     recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.OVERRIDES}/*.json"))]
-    return present((*records.FILES, *recorded), root)
+    return present((*rollback_record.FILES, *recorded), root)
 
 
 def launch(run: Run) -> dict[str, Any]:
     """Return {files, secret_files, driver, kernel} of this node, for record.content(). Raises OSError."""
     return {
-        "files": {path: records.file_digest(file) for path, file in launch_files().items()},
-        "secret_files": sorted(present(records.SECRET_FILES)),
-        "driver": io_node.gpu(run)["driver_version"] or "",
+        "files": {path: rollback_record.file_digest(file) for path, file in launch_files().items()},
+        "secret_files": sorted(present(rollback_record.SECRET_FILES)),
+        "driver": node_io_facts.gpu(run)["driver_version"] or "",
         "kernel": platform.release(),
     }
 
@@ -161,7 +161,7 @@ def save(store: Store, record: Record, keep: int, secrets: Files, write: bool) -
         _put(store.folder, saved)
         select(store, record.id, secrets)
         found = {**store.found, record.id: saved}
-        for name in found.keys() - records.kept(found, record.id, keep):
+        for name in found.keys() - rollback_record.kept(found, record.id, keep):
             os.unlink(f"{store.folder}/{name}.json")
     return True
 
@@ -190,7 +190,7 @@ def stored(store: Store, name: str) -> Record:
     wanted_id = name or store.current
     if wanted_id not in store.found:
         reason = "; ".join(store.invalid.values()) or f"{store.folder} has no such record"
-        raise RecordError(f"there is no launch {wanted_id[: records.SHOWN]} to restore: {reason}")
+        raise RecordError(f"there is no launch {wanted_id[: rollback_record.SHOWN]} to restore: {reason}")
     return store.found[wanted_id]
 
 
@@ -204,7 +204,7 @@ def wanted(store: Store, record: Record) -> Files:
         lost = tuple(name for name in record.of_node.get("secret_files", ()) if name not in store.secrets)
         secrets = {**present(lost), **store.secrets}
     else:
-        secrets = present(records.SECRET_FILES)
+        secrets = present(rollback_record.SECRET_FILES)
     return {**{path: dict(file) for path, file in record.files.items()}, **secrets}
 
 
@@ -230,7 +230,7 @@ def restore(files: Files, names: list[str], root: str = "") -> None:
 
 def missing(run: Run, record: Record) -> list[str]:
     """Return the items that the record needs and this node lacks, each with the variable that installs it."""
-    needed = records.required(record)
+    needed = rollback_record.required(record)
     lost = [item for item in needed if item["kind"] != "patch" and not _exists(run, item, record)]
     if not lost:
         lost = _unpatched(record, [item for item in needed if item["kind"] == "patch"])
@@ -252,7 +252,7 @@ def _unpatched(record: Record, items: list[dict[str, str]]) -> list[dict[str, st
     """Return the files of vLLM that differ from the record."""
     if not items:
         return []
-    copy, folder = records.package(record)
+    copy, folder = rollback_record.package(record)
     try:
         found = io_package.find(
             copy or None, None if copy else f"{record.content['plan']['runtime']['path']}/bin/python"
@@ -269,7 +269,7 @@ def _above(folder: str) -> str:
 
 def _put(folder: str, record: Record) -> None:
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    io_file.write_file(f"{folder}/{record.id}.json", records.text(record), _MODE)
+    io_file.write_file(f"{folder}/{record.id}.json", rollback_record.text(record), _MODE)
 
 
 def _convert(store: Store) -> None:
@@ -290,8 +290,8 @@ def _secrets(path: str, key: str) -> Files:
     return {
         name: {"text": file["text"], "mode": file["mode"]}
         for name, file in files.items()
-        if name in records.SECRET_FILES
+        if name in rollback_record.SECRET_FILES
         and isinstance(file, dict)
         and isinstance(file.get("text"), str)
-        and records.whole(file.get("mode"))
+        and rollback_record.whole(file.get("mode"))
     }

@@ -20,7 +20,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
@@ -102,7 +102,7 @@ def start(plan: Plan) -> dict[str, Any]:
     ``id`` is the same on all nodes. It changes with any launch input. ``needs``: node -> bytes of memory.
     """
     return {
-        "id": launch.start_digest(plan),
+        "id": launch_argv.start_digest(plan),
         "model": plan.model,
         "served_model_name": plan.served_model_name,
         "url": plan.api.url,
@@ -259,7 +259,7 @@ def required(record: Record) -> list[dict[str, str]]:
         )
         needed.append(_need("file", f"{runtime['path']}/.complete", mark, fix))
     else:
-        got = node["additions"].get(launch.IMAGE_ROLE, {}).get("files", {}).get(image, "")
+        got = node["additions"].get(launch_argv.IMAGE_ROLE, {}).get("files", {}).get(image, "")
         needed.append(_need("image", f"sha256:{got}" if got else image, "", f"gb10_container_image: {image}"))
     if plan["model"].startswith("/"):
         needed.append(_need("model", plan["model"], "", f"gb10_model: {plan['store'].get('hub') or plan['model']}"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.history import Node
 
 #: Values of a node that repeat others of the plan.
@@ -45,16 +45,16 @@ def announce(reported: Sequence[Node], plan: Plan, prepared: bool) -> dict[str, 
     before = old["content"]["plan"]
     same = before["runtime"]["name"] == plan.runtime.name
     new = plan if prepared or same else replace(plan, nodes=_assumed(plan.nodes, old["content"]["nodes"]))
-    content = records.content(new, {node["name"]: node["launch"] for node in nodes})
+    content = rollback_record.content(new, {node["name"]: node["launch"] for node in nodes})
     changed = history.difference(_own(old["content"]), _own(content))
     return {
         "problems": [],
         "same_runtime": same,
         "lines": [
-            f"upgrade from {current[: records.SHOWN]} ({_named(before['model'], before['stack']['name'])}) "
+            f"upgrade from {current[: rollback_record.SHOWN]} ({_named(before['model'], before['stack']['name'])}) "
             f"to {_named(plan.model, plan.stack.name)}",
             *(f"  {line}" for line in changed or ["no difference"]),
-            *_rules(old.get("findings"), records.findings(plan)),
+            *_rules(old.get("findings"), rollback_record.findings(plan)),
         ],
     }
 

@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import quantization_of
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, Node, ServedModel, Situation
 
 #: vLLM's default for --host: all addresses.
@@ -73,7 +73,7 @@ def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _node(host: Mapping[str, Any], environment: Mapping[str, str], head: bool) -> Node:
-    gpu, cma = host["gpu"], node_text.cma_facts(host["meminfo"])
+    gpu, cma = host["gpu"], node_parse.cma_facts(host["meminfo"])
     return Node(
         name=host["name"],
         head=head,

@@ -24,15 +24,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
     Found,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import host as serve_rules_host
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import kernels as serve_rules_kernels
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import memory as serve_rules_memory
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as serve_rules_network
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import host as rules_host
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import kernels as rules_kernels
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import memory as rules_memory
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as rules_network
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 
-RULES: tuple[Check[View], ...] = (
-    serve_rules_memory.RULES + serve_rules_kernels.RULES + serve_rules_network.RULES + serve_rules_host.RULES
-)
+RULES: tuple[Check[View], ...] = rules_memory.RULES + rules_kernels.RULES + rules_network.RULES + rules_host.RULES
 
 #: The variable in which a user waives rules, {id: reason}.
 WAIVERS = "gb10_serve_waivers"

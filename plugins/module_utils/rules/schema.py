@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import PLAN, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory_schema
 
 #: The places that find a rule whose value the plan sets or refuses, and which other launches can have.
 LINT, VERIFY = "module vllm_lint", "verify.yml and module vllm_lint"
@@ -34,7 +34,7 @@ _MOST = 100_000
 
 
 @dataclass(frozen=True)
-class Node(memory.Node):
+class Node(memory_schema.Node):
     """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0.
 
     ``environment``: its variables; ``fabric``: the network's variables as planned, of which the user's may differ.

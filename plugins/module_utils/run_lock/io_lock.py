@@ -21,10 +21,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError, Owner
 
-_NEW = f"{cluster_lock.FILE}.new"
+_NEW = f"{run_lock_plan.FILE}.new"
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -40,8 +40,8 @@ def hold(folder: str, owner: Owner, breaks: str) -> tuple[Lock, Lock | None]:
         taken = Lock(secrets.token_hex(4), time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()), now(), owner)
         descriptor = os.open(_NEW, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OPEN, 0o600, dir_fd=place)
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(cluster_lock.text(taken))
-        os.replace(_NEW, cluster_lock.FILE, src_dir_fd=place, dst_dir_fd=place)
+            file.write(run_lock_plan.text(taken))
+        os.replace(_NEW, run_lock_plan.FILE, src_dir_fd=place, dst_dir_fd=place)
         return taken, found
 
 
@@ -53,7 +53,7 @@ def release(folder: str, owner: Owner) -> Lock | None:
         found = _read(place)
         if found is None or not found.owner.runs(owner):
             return found
-        os.unlink(cluster_lock.FILE, dir_fd=place)
+        os.unlink(run_lock_plan.FILE, dir_fd=place)
         return None
 
 
@@ -98,13 +98,13 @@ def _folder(folder: str) -> Iterator[int]:
 
 def _read(place: int) -> Lock | None:
     try:
-        descriptor = os.open(cluster_lock.FILE, os.O_RDONLY | _OPEN, dir_fd=place)
+        descriptor = os.open(run_lock_plan.FILE, os.O_RDONLY | _OPEN, dir_fd=place)
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise LockError("it is not a regular file")
-        return cluster_lock.parse(file.read(cluster_lock.MOST_TEXT + 1).decode("ascii", "replace"))
+        return run_lock_plan.parse(file.read(run_lock_plan.MOST_TEXT + 1).decode("ascii", "replace"))
 
 
 def owner(pid: int, playbook: str) -> Owner:
@@ -114,9 +114,9 @@ def owner(pid: int, playbook: str) -> Owner:
     except (KeyError, OSError):  # a container's user may have no name
         user = str(os.getuid())
     return Owner(
-        cluster_lock.word(user),
-        cluster_lock.word(platform.node()),
-        cluster_lock.word(playbook),
+        run_lock_plan.word(user),
+        run_lock_plan.word(platform.node()),
+        run_lock_plan.word(playbook),
         boot(),
         pid,
         started(pid),

@@ -15,11 +15,11 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind as model_kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
@@ -27,17 +27,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import 
 from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import File
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends as serve_backends
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, Inputs, Settings
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 #: Above every valid number of bytes or tokens.
 _MOST = 1 << 62
 #: MemTotal of a Spark, for nodes whose memory is unknown.
-_SPARK = 121 * memory.GIB
+_SPARK = 121 * memory_schema.GIB
 #: The smoke test's token limit for a reasoning model, which uses hundreds of tokens before its answer.
 _REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
@@ -127,7 +127,7 @@ def decide(inputs: Inputs) -> Decision:
     overridden = [*decided.args, *overrides.serve_flags(inputs.nodes)]
     values, problems = release.arguments(overridden, inputs.model.args_path)
     effective = {**values, **_effective(user_args, plan)}
-    findings, stopping = serve_rules.judge(situation, effective, settings.serve_waivers, places)
+    findings, stopping = lint.judge(situation, effective, settings.serve_waivers, places)
     return Decision(
         tensor=tensor,
         pipeline=pipeline,
@@ -465,7 +465,7 @@ def _eager(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
 
 def _memory(
     inputs: Inputs, given: Mapping[str, Any], tensor: int, pipeline: int
-) -> tuple[_Part, memory.MemoryPlan | None]:
+) -> tuple[_Part, memory_schema.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings, shape = inputs.settings, inputs.model.config.shape
     args = [f"{_KV_DTYPE}={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
@@ -490,7 +490,7 @@ def _unplanned(inputs: Inputs, distributed: bool) -> tuple[str, list[str]]:
     """Return the argument for a share of the memory that leaves the reserve, with the reasons."""
     reserve, known = inputs.settings.memory_reserve, all(node.memory_bytes for node in inputs.nodes)
     sizes = [node.memory_bytes or _SPARK for node in inputs.nodes]
-    share = f"{min((size - reserve * memory.GIB) * 100 // size for size in sizes) / 100:.2f}"
+    share = f"{min((size - reserve * memory_schema.GIB) * 100 // size for size in sizes) / 100:.2f}"
     why = ["memory is not planned: experts are distributed over replicas"] if distributed else []
     reason = f"{share} of the memory, which leaves gb10_memory_reserve ({reserve} GiB)"
     return f"{_SHARE}={share}", [*why, reason if known else f"{reason}; the nodes' memory is unknown"]
@@ -498,7 +498,7 @@ def _unplanned(inputs: Inputs, distributed: bool) -> tuple[str, list[str]]:
 
 def _planned(
     inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int, args: Sequence[str]
-) -> tuple[_Part, memory.MemoryPlan | None]:
+) -> tuple[_Part, memory_schema.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments to ``args``."""
     share, problems = _share(inputs)
     try:
@@ -511,7 +511,7 @@ def _planned(
     return _Part([*args, *plan.arguments], why, [*problems, *_located(inputs, found)]), plan
 
 
-def _effective(user_args: Mapping[str, Any], plan: memory.MemoryPlan | None) -> dict[str, Any]:
+def _effective(user_args: Mapping[str, Any], plan: memory_schema.MemoryPlan | None) -> dict[str, Any]:
     """Return the user's arguments that vLLM gets; see without_share()."""
     return {name: value for name, value in user_args.items() if not plan or name != _SHARE}
 
@@ -519,9 +519,9 @@ def _effective(user_args: Mapping[str, Any], plan: memory.MemoryPlan | None) -> 
 def _check_reserve(inputs: Inputs) -> list[Problem]:
     """Check that the reserve leaves memory on the smallest node."""
     reserve, smallest = inputs.settings.memory_reserve, min(node.memory_bytes or _SPARK for node in inputs.nodes)
-    if reserve * memory.GIB < smallest:
+    if reserve * memory_schema.GIB < smallest:
         return []
-    expected = f"less than the {smallest / memory.GIB:.1f} GiB of the smallest node"
+    expected = f"less than the {smallest / memory_schema.GIB:.1f} GiB of the smallest node"
     return [Problem("gb10_memory_reserve", f"{reserve} GiB", expected, "lower gb10_memory_reserve")]
 
 
@@ -556,13 +556,13 @@ def _share(inputs: Inputs) -> tuple[float, list[Problem]]:
 
 def _memory_inputs(
     inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int, share: float
-) -> memory.Inputs:
+) -> memory_schema.Inputs:
     """Return the inputs of the memory plan, with the model's and the user's arguments ``given`` by name."""
     settings = inputs.settings
     default = settings.max_model_len or min(inputs.model.entry.max_model_len, shape.positions)
     # Each replica contains the whole model, so the smallest node sets the limit.
     smallest = [min(inputs.nodes, key=lambda node: node.memory_bytes)]
-    return memory.Inputs(
+    return memory_schema.Inputs(
         shape,
         nodes=smallest if settings.data_parallel_size > 1 else inputs.nodes,
         tensor=tensor,
@@ -573,7 +573,7 @@ def _memory_inputs(
         max_model_len=_number(given, "--max-model-len") or default,
         max_num_seqs=_number(given, _SEQUENCES) or settings.max_num_seqs,
         max_num_batched_tokens=_number(given, "--max-num-batched-tokens"),
-        reserve=settings.memory_reserve * memory.GIB,
+        reserve=settings.memory_reserve * memory_schema.GIB,
         share=share,
         contexts=settings.kv_cache_contexts,
         tokens_per_request=settings.kv_cache_tokens_per_request,
@@ -585,14 +585,16 @@ def _memory_inputs(
 
 def _fitting(inputs: Inputs, share: float) -> str:
     """Return the names of the catalog's models that fit on these nodes, largest first."""
-    found, reserve = [], inputs.settings.memory_reserve * memory.GIB
+    found, reserve = [], inputs.settings.memory_reserve * memory_schema.GIB
     for model in catalog.known().values():
         shape = read_config(model.config).shape
         tensor, pipeline, _why = _sizes(inputs, shape, model)
         if shape is None or memory_checks.parallelism(shape, len(inputs.nodes), tensor, pipeline):
             continue
         plan = memory_plan.plan(
-            memory.Inputs(shape, inputs.nodes, tensor, pipeline, model.weights_bytes, reserve=reserve, share=share)
+            memory_schema.Inputs(
+                shape, inputs.nodes, tensor, pipeline, model.weights_bytes, reserve=reserve, share=share
+            )
         )
         if plan.fits:
             found.append((plan.weights, model.name))
@@ -645,7 +647,10 @@ def _unchecked(inputs: Inputs) -> list[str]:
         ]
     if release.listed or inputs.stack.runtime == stacks.CONTAINER:
         return []
-    first, last = vllm_release.text(vllm_release.FIRST), vllm_release.text(vllm_release.LAST)
+    first, last = (
+        vllm_release_checks.text(vllm_release_checks.FIRST),
+        vllm_release_checks.text(vllm_release_checks.LAST),
+    )
     source = "the installed one was queried" if release.queried else "it is not installed, so arguments are not checked"
     return [f"vLLM {release.version} is not in the table of arguments ({first} to {last}): {source}"]
 
@@ -655,7 +660,7 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
     if not inputs.topology:
         return None
     model, settings, config = inputs.model.entry, inputs.settings, inputs.model.config
-    container = launch.engine_overrides(settings.container_args)
+    container = launch_argv.engine_overrides(settings.container_args)
     # Ranks on the CPU do not use the GPU of their node.
     gpus = inputs.stack.device == stacks.CUDA
     return Situation(

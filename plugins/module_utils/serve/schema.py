@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kin
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Loaded
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import File
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
 
@@ -58,7 +58,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Node(rules.Node):
+class Node(rules_schema.Node):
     """A node with one rank. ``environment``: variables of the rank; ``recorded``: launch overrides that roles recorded,
     by role;
     ``additions``: with those that they will record."""

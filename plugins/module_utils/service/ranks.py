@@ -10,7 +10,7 @@ import json
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement, gates, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -44,9 +44,9 @@ def _gates(plan: Plan, settings: Settings) -> list[dict[str, str]]:
 
 def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
     """Return the service of Ray on the plan's node."""
-    argv = launch.ray_argv(plan, settings.ray_cluster_object_store_memory, settings.ray_cluster_args)
-    argv = launch.contained(plan, launch.RAY, argv, plan.node.state.service_user)
-    folder, user, native = f"/run/{launch.RAY}", plan.user, plan.runtime.kind == stacks.NATIVE
+    argv = launch_argv.ray_argv(plan, settings.ray_cluster_object_store_memory, settings.ray_cluster_args)
+    argv = launch_argv.contained(plan, launch_argv.RAY, argv, plan.node.state.service_user)
+    folder, user, native = f"/run/{launch_argv.RAY}", plan.user, plan.runtime.kind == stacks.NATIVE
     own = f"/usr/bin/setpriv --reuid={user} --regid={user} --clear-groups"
     service = [
         *_user(plan),
@@ -61,19 +61,19 @@ def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
     else:
         service += [
             f"# The engine runs as root. The container's processes run as {user} and cannot read root's credentials.",
-            f"RuntimeDirectory={launch.RAY}",
+            f"RuntimeDirectory={launch_argv.RAY}",
             f"Environment=RAY_AUTH_TOKEN_PATH={folder}/ray.token",
             f"{_copy(plan)} %d/ray.token {folder}/ray.token",
             "# As the user: root must not touch files in the user's home.",
             f"ExecStartPre={own} /usr/bin/rm -rf {plan.home}/ray",
             "# A killed client leaves its container.",
-            *_removed_container(plan, launch.RAY),
+            *_removed_container(plan, launch_argv.RAY),
             "Delegate=yes",
         ]
     service += [
         *_BEFORE_START,
         "# The gates are in the main process: a closed gate must not fail the start job, on which gb10-vllm depends.",
-        f"ExecStart={_exec_line(plan, launch.RAY, argv)}",
+        f"ExecStart={_exec_line(plan, launch_argv.RAY, argv)}",
         *_restarts(plan),
         "# The main process stops the others in order. systemd then kills the remaining processes, of which Ray's "
         "agents ignore",
@@ -109,21 +109,21 @@ def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
         service += [
             f"# The engine runs as root, the container's processes as {plan.user}. A killed client leaves its "
             "container.",
-            *_removed_container(plan, launch.VLLM),
+            *_removed_container(plan, launch_argv.VLLM),
             "Delegate=yes",
-            f"RuntimeDirectory={launch.VLLM}",
+            f"RuntimeDirectory={launch_argv.VLLM}",
         ]
     service += _credentials(plan)
     if grouped:
         service += [
             "# Ranks with the same launch inputs find each other by this ID.",
-            f"Environment=GB10_RANK_GROUP={launch.start_digest(plan)[:16]}",
+            f"Environment=GB10_RANK_GROUP={launch_argv.start_digest(plan)[:16]}",
         ]
     service += _of_ray(plan, settings) if by_ray else []
     service += [
         *_BEFORE_START,
         "# The gates precede the server in one process: as in gb10-ray.service.",
-        f"ExecStart={_exec_line(plan, launch.VLLM, launch.start_argv(plan, plan.node.state.service_user))}",
+        f"ExecStart={_exec_line(plan, launch_argv.VLLM, launch_argv.start_argv(plan, plan.node.state.service_user))}",
         "# vLLM exits with status 0 even when its engine has died.",
         *_restarts(plan),
         "# The main process stops the others in order. systemd then kills the remaining processes, such as a hanging "
@@ -152,7 +152,7 @@ def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
     # The guard, because vLLM checks the key only for paths below /v1; and the program that waits for Ray's nodes, or
     # starts and stops the ranks together.
     files = [{"path": f"{access.GUARD_FOLDER}/gb10_api_guard.py", "program": "api/io_guard.py"}, _KEPT_BACK] * keyed
-    files += [{"path": launch.RANK_PROGRAM, "program": "launch/io_rank.py"}] * grouped
+    files += [{"path": launch_argv.RANK_PROGRAM, "program": "launch/io_rank.py"}] * grouped
     files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray.py"}] * by_ray
     files += _gates(plan, settings)
     directories = (access.GUARD_FOLDER, access.CONFIG_FOLDER) if keyed else ()
@@ -163,7 +163,7 @@ def _credentials(plan: Plan) -> list[str]:
     """Return the certificate and its key, which a container's user gets as copies."""
     if not plan.node.head or plan.api_tls is None:
         return []
-    copies = f"{_copy(plan)} %d/api.cert %d/api.key /run/{launch.VLLM}"
+    copies = f"{_copy(plan)} %d/api.cert %d/api.key /run/{launch_argv.VLLM}"
     return [
         f"LoadCredential=api.cert:{tls.FILES['certificate']}",
         f"LoadCredential=api.key:{tls.FILES['key']}",
@@ -173,7 +173,7 @@ def _credentials(plan: Plan) -> list[str]:
 
 def _of_ray(plan: Plan, settings: Settings) -> list[str]:
     """Return how the server finds Ray, and what waits for Ray's nodes."""
-    native, copied = plan.runtime.kind == stacks.NATIVE, f"/run/{launch.VLLM}/ray.token"
+    native, copied = plan.runtime.kind == stacks.NATIVE, f"/run/{launch_argv.VLLM}/ray.token"
     expected = "".join(f" --expect={node.name}={node.address}" for node in plan.nodes)
     return [
         f"Environment=RAY_ADDRESS={plan.head.address}:{plan.ray_port}",
@@ -190,7 +190,7 @@ def _copy(plan: Plan) -> str:
 
 
 def _exec_line(plan: Plan, name: str, argv: list[str]) -> str:
-    return systemd.exec_line([*gates.argv(name, launch.engine_file(plan, name)), *argv])
+    return systemd.exec_line([*gates.argv(name, launch_argv.engine_file(plan, name)), *argv])
 
 
 def _engine(plan: Plan) -> str:

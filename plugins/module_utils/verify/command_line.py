@@ -11,16 +11,16 @@ from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 _WORD = re.compile(r"[\w.-]{1,60}")
 
 
 def view(words: Sequence[str], release: str) -> View | None:
     """Return the arguments of ``vllm serve MODEL ...``, None for another command or an unknown release."""
-    if "serve" not in words[1:] or not release or not vllm_release.known(release):
+    if "serve" not in words[1:] or not release or not vllm_release_checks.known(release):
         return None
-    values, _problems = vllm_release.parse(words[words.index("serve", 1) + 2 :], release)
+    values, _problems = vllm_release_checks.parse(words[words.index("serve", 1) + 2 :], release)
     return View(Situation(arguments=values), ())
 
 

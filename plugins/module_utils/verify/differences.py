@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as network_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as rules_network
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Node
 
@@ -151,9 +151,9 @@ def _environments(nodes: Sequence[Node]) -> Iterator[Row]:
     sources = sorted({source for node in nodes for source in node.part("environments")})
     for source in sources:
         known = {node.name: node.part("environments")[source] for node in nodes if source in node.part("environments")}
-        for variable in sorted({name for each in known.values() for name in each} - network_rules.OWN):
+        for variable in sorted({name for each in known.values() for name in each} - rules_network.OWN):
             values = {name: each.get(variable, "unset") for name, each in known.items()}
-            alike = not variable.startswith(network_rules.COMMON)
+            alike = not variable.startswith(rules_network.COMMON)
             yield Row("environment-differs", f"{variable} of {source}", _hidden(values), alike)
 
 

@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import OR
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Node
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 #: The releases whose messages were read, as (major, minor). In others, a missing message means nothing.
 _READ = ((0, 18), (0, 33))
@@ -108,7 +108,7 @@ def _decisions(cluster: Cluster) -> dict[str, Any]:
 def _finished(cluster: Cluster) -> bool:
     """Return whether the logs of a finished start are complete, so that a missing message means something."""
     logs = [node.part("evidence") for node in cluster.read if node.part("evidence")]
-    releases = [vllm_release.number(release)[:2] for release in _all(cluster, "release")]
+    releases = [vllm_release_checks.number(release)[:2] for release in _all(cluster, "release")]
     healthy = any(node.part("api").get("healthy") for node in cluster.read if node.head)
     known = all(_READ[0] <= release <= _READ[1] for release in releases)
     return healthy and bool(releases) and known and all(each["complete"] for each in logs)

@@ -23,15 +23,15 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client, io_status
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, io_overrides, io_ray
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_coverage
@@ -97,15 +97,15 @@ def read(run: Run, request: Request) -> dict[str, Any]:
     ranks = [rank["pid"] for rank in status.get("ranks", ())]
     maps = {pid: io_file.read(f"/proc/{pid}/maps") for pid in ranks}
     site = _site(runtime, maps)
-    network = part("interfaces", lambda: io_fabric.read(run)) or {}
-    gpu = part("gpu", lambda: io_node.gpu(run))
+    network = part("interfaces", lambda: fabric_io_facts.read(run)) or {}
+    gpu = part("gpu", lambda: node_io_facts.gpu(run))
     capability = request.capability or _capability(gpu)
     packages = part("packages", lambda: parse.packages(os.listdir(site)), bool(site))
     head = bool(request.server.url)
     return {
         **status,
         **network,
-        **io_node.system(),
+        **node_io_facts.system(),
         "hostname": os.uname().nodename,
         "gpu": gpu,
         "gpu_state": part("gpu_state", lambda: _gpu_state(run)),
@@ -119,7 +119,7 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         "processes": part("processes", lambda: list(_processes(ranks))),
         "rank_users": sorted(set(map(_user, ranks)) - {""}),
         "environments": part("environments", lambda: _environments(status.get("services", ()), ranks, request.key)),
-        "nccl": part("nccl", lambda: [process.facts() for process in io_nccl.processes(ranks, [])], full),
+        "nccl": part("nccl", lambda: [process.facts() for process in io_library.processes(ranks, [])], full),
         "nccl_installed": part("nccl_installed", lambda: _nccl(runtime), full),
         "cuda_libraries": sorted(set().union(*map(parse.cuda_libraries, maps.values()))),
         "runtime": site,
@@ -130,10 +130,10 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         "evidence": part("evidence", lambda: _evidence(run, status.get("services", ())), full),
         "images": part("images", lambda: _images(run, status, ranks)),
         "disks": part("disks", lambda: _disks(["/", "/boot", "/var", request.install_dir])),
-        "listeners": part("listeners", io_node.listeners),
+        "listeners": part("listeners", node_io_facts.listeners),
         "firewalls": part("firewalls", lambda: _firewalls(run)),
         "remove_ipc": part("remove_ipc", lambda: _remove_ipc(run)),
-        "login_users": io_node.login_users(),
+        "login_users": node_io_facts.login_users(),
         "lingering": _names("/var/lib/systemd/linger"),
         "ray": part("ray", _ray, head and _listens(_RAY_PORT)),
         "api": part("api", lambda: _api(request), head),
@@ -199,7 +199,7 @@ def _processes(ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield {pid, name, bytes, unit, user} of the ranks, and of all other processes with much memory."""
     for process in io_reclaim.processes():
         if process["pid"] in ranks or process["bytes"] >= _LARGE:
-            unit = node_text.unit_of_cgroup(io_file.read(f"/proc/{process['pid']}/cgroup"))
+            unit = node_parse.unit_of_cgroup(io_file.read(f"/proc/{process['pid']}/cgroup"))
             yield {**process, "unit": unit, "user": _user(process["pid"])}
 
 
@@ -242,14 +242,14 @@ def _nccl(runtime: str) -> dict[str, Any] | None:
     text = systemd.variables_of_file(io_file.read_bounded(paths.RANK_ENVIRONMENT, _MIB) or "")
     preloaded = [path for path in re.split(r"[:\s]+", text.get("LD_PRELOAD", "")) if "libnccl" in path]
     places = preloaded or glob.glob(
-        f"{glob.escape(runtime)}/lib/python3*/site-packages/nvidia/nccl/lib/{io_nccl.SONAME}"
+        f"{glob.escape(runtime)}/lib/python3*/site-packages/nvidia/nccl/lib/{io_library.SONAME}"
     )
     path = next((place for place in places if os.path.isfile(place)), "")
     if not path:
         return None
     files = io_overrides.recorded_additions().get("nccl_sm121_build", {}).get("files", {})
     real = os.path.realpath(path)
-    library = io_nccl.library(real)
+    library = io_library.library(real)
     recorded = next((digest for place, digest in files.items() if os.path.realpath(place) == real), "")
     return {
         "path": real,
@@ -395,7 +395,7 @@ def _remove_ipc(run: Run) -> bool | None:
 
 
 def _listens(port: int) -> bool:
-    return any(entry["port"] == port for entry in io_node.listeners())
+    return any(entry["port"] == port for entry in node_io_facts.listeners())
 
 
 def _ray() -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.node import toolkit as cuda
+from ansible_collections.gb10.cluster.plugins.module_utils.node import toolkit as node_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 UNIT = "gb10-vllm-build.service"
@@ -144,7 +144,7 @@ def threads(settings: Settings) -> int:
 
 
 def problems(
-    target: Target, settings: Settings, host: Host, toolkit: cuda.Toolkit, required: str, gcc: int = 0
+    target: Target, settings: Settings, host: Host, toolkit: node_toolkit.Toolkit, required: str, gcc: int = 0
 ) -> list[Problem]:
     """Return every reason why the build cannot start.
 
@@ -195,11 +195,11 @@ def _programs(settings: Settings, host: Host) -> list[Problem]:
     return found
 
 
-def _gpus(target: Target, toolkit: cuda.Toolkit) -> list[Problem]:
+def _gpus(target: Target, toolkit: node_toolkit.Toolkit) -> list[Problem]:
     # A build for 12.1 has PTX in FlashAttention 2 and in six files of _C; see docs/benchmarks.md, "Build of vLLM".
     found = [
-        *cuda.check(toolkit, target.capabilities),
-        *(_wrong_cuda(toolkit, target.cuda) or cuda.check_driver(toolkit, target.driver)),
+        *node_toolkit.check(toolkit, target.capabilities),
+        *(_wrong_cuda(toolkit, target.cuda) or node_toolkit.check_driver(toolkit, target.driver)),
     ]
     if not target.capabilities:
         found.append(
@@ -233,7 +233,7 @@ def _resources(device: str, settings: Settings, host: Host) -> list[Problem]:
     return found
 
 
-def _wrong_cuda(toolkit: cuda.Toolkit, wanted: str) -> list[Problem]:
+def _wrong_cuda(toolkit: node_toolkit.Toolkit, wanted: str) -> list[Problem]:
     """Return the problem of a toolkit of another major release than torch's, whose headers differ."""
     if toolkit.home is None or not wanted or toolkit.release.partition(".")[0] == wanted.partition(".")[0]:
         return []
@@ -255,7 +255,9 @@ def required_gcc(cmake: str) -> int:
     return int(found[1]) if found else 0
 
 
-def environment(target: Target, settings: Settings, jobs_: int, python: str, toolkit: cuda.Toolkit) -> dict[str, str]:
+def environment(
+    target: Target, settings: Settings, jobs_: int, python: str, toolkit: node_toolkit.Toolkit
+) -> dict[str, str]:
     """Return the variables of the build. ``python`` is the environment's interpreter."""
     folder = python.rpartition("/")[0]
     variables = {

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import DOWN, SILENT, UP, Engine, Process
 
@@ -34,7 +34,7 @@ def processes(units: Sequence[str]) -> list[Process]:
     """Return the processes of the units, those of their containers included."""
     found = []
     for name in os.listdir("/proc"):
-        if name.isdecimal() and node_text.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) in units:
+        if name.isdecimal() and node_parse.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) in units:
             found.append(parse.process(io_file.read(f"/proc/{name}/stat")))
     return [process for process in found if process]
 

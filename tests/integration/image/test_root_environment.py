@@ -29,7 +29,7 @@ from repository import read
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 pytestmark = pytest.mark.disruptive
@@ -256,7 +256,7 @@ def units(host: Host) -> dict[str, str]:
             "stack": {**plan["stack"], "device": "cpu"},
         }
         host.check_output(
-            f"mkdir -p {' '.join(mount['source'] for mount in launch.mounts(load.plan(plans[name]), UNIT))}"
+            f"mkdir -p {' '.join(mount['source'] for mount in launch_argv.mounts(load.plan(plans[name]), UNIT))}"
         )
     put(host, f"{plans['native']['runtime']['path']}/bin/vllm", RANK, "755")
     return {name: units_of(plan)[UNIT] for name, plan in plans.items()}

@@ -12,17 +12,15 @@ from testinfra.host import Host
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect as io_vllm_arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option
 
 PYTHON = "/opt/gb10/runtime/current/bin/python"
 
 
 def asked(host: Host, python: str = PYTHON) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(
-        host.check_output("%s -c %s", python, io_vllm_arguments.program()).splitlines()[-1]
-    )
+    answer: dict[str, Any] = json.loads(host.check_output("%s -c %s", python, io_introspect.program()).splitlines()[-1])
     return answer
 
 
@@ -35,9 +33,9 @@ def unordered(option: Option) -> Option:
 def test_the_parser_is_the_table(head: Host) -> None:
     answer = asked(head)
     release = answer["version"]
-    installed = {name: unordered(option) for name, option in vllm_release.options_of(answer["options"]).items()}
-    assert installed == {name: unordered(option) for name, option in vllm_release.options(release).items()}
-    assert all(vllm_release.has_variable(release, name) for name in answer["variables"])
+    installed = {name: unordered(option) for name, option in vllm_release_checks.options_of(answer["options"]).items()}
+    assert installed == {name: unordered(option) for name, option in vllm_release_checks.options(release).items()}
+    assert all(vllm_release_checks.has_variable(release, name) for name in answer["variables"])
     given = [
         "-tp",
         "2",
@@ -53,8 +51,8 @@ def test_the_parser_is_the_table(head: Host) -> None:
         "4",
     ]
     assert (
-        vllm_release.parse(given, release, vllm_release.options_of(answer["options"]))[0]
-        == vllm_release.parse(given, release)[0]
+        vllm_release_checks.parse(given, release, vllm_release_checks.options_of(answer["options"]))[0]
+        == vllm_release_checks.parse(given, release)[0]
     )
 
 
@@ -88,7 +86,7 @@ def test_the_parser_takes_what_is_planned_for_every_model(head: Host) -> None:
     assert len(planned) == len(catalog.known()) * len(SHAPES)
     planned["refused"] = ["--swap-space=16"]
     answer = head.check_output(
-        "%s -c %s %s", PYTHON, PARSE.format(program=io_vllm_arguments.program()), json.dumps(planned)
+        "%s -c %s %s", PYTHON, PARSE.format(program=io_introspect.program()), json.dumps(planned)
     )
     known, refused = json.loads(answer.splitlines()[-1])
     assert known > 100

@@ -17,7 +17,7 @@ from live_cluster import Cluster
 from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as nccl_io_store
 
 STORE = "/opt/gb10/nccl"
 MACHINE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
@@ -89,10 +89,10 @@ def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Cal
         library.write_bytes(libnccl(architecture, machine=MACHINE))
         sha256 = hashlib.sha256(library.read_bytes()).hexdigest()
         store, name = str(tmp_path / "store"), f"2.30.7-{sha256[:12]}"
-        with io_nccl_store.part(store, name) as folder:
-            io_nccl_store.fill(folder, str(library), {"sha256": sha256, "name": name})
+        with nccl_io_store.part(store, name) as folder:
+            nccl_io_store.fill(folder, str(library), {"sha256": sha256, "name": name})
         packed = tmp_path / "offered.tar"
-        packed_sha256 = io_nccl_store.pack(store, name, str(packed))
+        packed_sha256 = nccl_io_store.pack(store, name, str(packed))
         if corrupt:
             content = bytearray(packed.read_bytes())
             content[len(content) // 2] ^= 1

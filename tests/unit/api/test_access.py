@@ -11,7 +11,7 @@ from cluster_nodes import mistakes, spark
 from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 KEY = "sk-" + "0123456789abcdef" * 2
 
@@ -81,7 +81,7 @@ def test_the_head_alone_gets_the_key_and_keeps_the_users_path() -> None:
 def api_key(folder: Path, check: bool = False, **arguments: Any) -> dict[str, Any]:
     files = {"key_file": str(folder / "etc" / "api.key"), "environment_file": str(folder / "etc" / "api.env")}
     answer = run_module("vllm_api_key", {**files, **arguments}, check=check)
-    key = io_vllm.key(files["key_file"])
+    key = io_client.key(files["key_file"])
     assert not key or key not in json.dumps(answer)
     return answer
 

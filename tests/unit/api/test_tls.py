@@ -21,12 +21,11 @@ from run_playbook import Run, run
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, io_status, smoke
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, io_status, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate
 
 CA = certificates.authority()
@@ -35,7 +34,7 @@ NAME = "spark.example.com"
 GOOD = CA.issue(NAME, "192.168.1.11")
 BETWEEN = CA.issue(ca=True)
 BELOW = BETWEEN.issue(NAME)
-UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
+UNIT = node_parse.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 
 
 def texts(pair: certificates.Pair = GOOD, **changes: str) -> dict[str, str]:
@@ -203,12 +202,13 @@ def test_the_plan_has_https_and_the_server_its_files() -> None:
         "--ssl-certfile=/run/credentials/gb10-vllm.service/api.cert",
         "--ssl-keyfile=/run/credentials/gb10-vllm.service/api.key",
     ]
-    assert [word for word in launch.vllm_argv(typed(planned)) if word.startswith("--ssl")] == files
+    assert [word for word in launch_argv.vllm_argv(typed(planned)) if word.startswith("--ssl")] == files
     worker = {**planned, "node": {**planned["node"], "head": False}}
-    assert not [word for word in launch.vllm_argv(typed(worker)) if word.startswith("--ssl")]
+    assert not [word for word in launch_argv.vllm_argv(typed(worker)) if word.startswith("--ssl")]
     until = planned["api_tls"]["until"]
-    assert f"API at https://192.168.1.11:8000/v1, with a key, TLS with a certificate until {until}" in plan_text.lines(
-        typed(planned), 1
+    assert (
+        f"API at https://192.168.1.11:8000/v1, with a key, TLS with a certificate until {until}"
+        in cluster_report.lines(typed(planned), 1)
     )
 
 
@@ -216,12 +216,12 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
     planned = plan(
         gb10_runtime="container", gb10_container_image="sha256:" + "1" * 64, gb10_distributed_executor_backend="mp"
     )
-    argv = launch.contained(typed(planned), launch.VLLM, launch.vllm_argv(typed(planned)))
+    argv = launch_argv.contained(typed(planned), launch_argv.VLLM, launch_argv.vllm_argv(typed(planned)))
     assert "--ssl-keyfile=/run/gb10-vllm/api.key" in argv
     assert "--mount=type=bind,source=/run/gb10-vllm,target=/run/gb10-vllm,readonly" in argv
     assert not [
         word
-        for word in launch.contained(typed({**planned, "api_tls": {}}), launch.VLLM, ["vllm"])
+        for word in launch_argv.contained(typed({**planned, "api_tls": {}}), launch_argv.VLLM, ["vllm"])
         if "source=/run/gb10-vllm" in word
     ]
 
@@ -342,14 +342,14 @@ def serve(tmp_path: Path) -> Serve:
     @contextmanager
     def serve(
         pair: certificates.Pair | None = GOOD, ca: str = CA.text, name: str = NAME
-    ) -> Iterator[tuple[io_vllm.Server, list[str]]]:
+    ) -> Iterator[tuple[io_client.Server, list[str]]]:
         (tmp_path / "ca.crt").write_text(ca, encoding="ascii")
         with Tls(pair, tmp_path) as server:
             thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
             thread.start()
             try:
                 yield (
-                    io_vllm.Server(f"https://127.0.0.1:{server.server_port}", str(tmp_path / "ca.crt"), name),
+                    io_client.Server(f"https://127.0.0.1:{server.server_port}", str(tmp_path / "ca.crt"), name),
                     server.seen,
                 )
             finally:
@@ -364,8 +364,8 @@ def serve(tmp_path: Path) -> Serve:
 )
 def test_a_server_is_known_by_its_name_on_loopback(serve: Serve, pair: certificates.Pair, ca: str) -> None:
     with serve(pair, ca) as (server, _seen):
-        assert io_vllm.health(server) == (True, "")
-        assert io_vllm.answers(server, "tiny", 10) == (True, "")
+        assert io_client.health(server) == (True, "")
+        assert io_client.answers(server, "tiny", 10) == (True, "")
         assert (
             smoke.whole("\n".join(line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10))).text
             == "Paris"
@@ -380,7 +380,7 @@ def test_the_expiry_of_the_served_certificate(serve: Serve) -> None:
         assert seen == []
     with serve(pair, OTHER.text) as (server, _seen), pytest.raises(OSError, match="certificate verify failed"):
         server.expires(5)
-    assert io_vllm.Server("http://127.0.0.1:1").expires(5) is None
+    assert io_client.Server("http://127.0.0.1:1").expires(5) is None
 
 
 @pytest.mark.parametrize(
@@ -400,23 +400,23 @@ def test_another_server_is_not_asked(
     key = tmp_path / "key"
     key.write_text("5ec0e7\n", encoding="ascii")
     with serve(pair, ca, name) as (server, seen):
-        healthy, reason = io_vllm.health(server)
+        healthy, reason = io_client.health(server)
         assert (healthy, said in reason) == (False, True), reason
-        assert io_vllm.answers(server, "tiny", 5, str(key), UNIT)[0] is False
+        assert io_client.answers(server, "tiny", 5, str(key), UNIT)[0] is False
         facts = io_status.api(server, str(key), 0, 5, UNIT)
         assert (facts["healthy"], facts["reason"]) == (False, reason)
         assert seen == []
 
 
 def test_a_ca_that_is_not_there_yet_is_no_crash() -> None:
-    assert io_vllm.health(io_vllm.Server("https://127.0.0.1:1", "/no/such/ca.crt", NAME)) == (False, "")
+    assert io_client.health(io_client.Server("https://127.0.0.1:1", "/no/such/ca.crt", NAME)) == (False, "")
 
 
 def test_the_key_follows_no_redirect(serve: Serve, tmp_path: Path) -> None:
     key = tmp_path / "key"
     key.write_text("5ec0e7\n", encoding="ascii")
     with serve() as (server, seen):
-        moved = io_vllm.Server(f"{server.url}/moved", server.ca_file, server.server_name)
+        moved = io_client.Server(f"{server.url}/moved", server.ca_file, server.server_name)
         assert io_status.api(moved, str(key), 0, 5, UNIT)["answers"] is False
     assert [line for line in seen if "5ec0e7" in line] == ["/moved/v1/models Bearer 5ec0e7"]
 

@@ -11,7 +11,7 @@ import pytest
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import parse
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Run, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 
@@ -59,16 +59,18 @@ def script(words: list[str]) -> list[str]:
 
 
 def test_quick_has_one_request_and_several_at_a_time() -> None:
-    assert plans.runs(typed(plan()), settings()) == [ONE, Run(8, 1024, 128, 24)]
-    assert plans.lines(typed(plan()), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests, about 56 s"]
-    assert plans.lines(typed(plan(tokens_per_second=0.0)), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests"]
+    assert benchmark_plan.runs(typed(plan()), settings()) == [ONE, Run(8, 1024, 128, 24)]
+    assert benchmark_plan.lines(typed(plan()), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests, about 56 s"]
+    assert benchmark_plan.lines(typed(plan(tokens_per_second=0.0)), [ONE]) == [
+        "1 at a time, 1024 + 128 tokens, 6 requests"
+    ]
 
 
 @pytest.mark.parametrize("mode", ["single", "quick", "full"])
 @pytest.mark.parametrize("context", [0, 64, 2048, 131072])
 @pytest.mark.parametrize("sequences", [0, 1, 4, 256])
 def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int) -> None:
-    found = plans.runs(typed(plan(context=context, max_num_seqs=sequences)), settings(mode))
+    found = benchmark_plan.runs(typed(plan(context=context, max_num_seqs=sequences)), settings(mode))
     assert found and len(found) == len(set(found))
     for run in found:
         assert min(run.concurrency, run.input_tokens, run.output_tokens, run.requests) >= 1
@@ -77,12 +79,12 @@ def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int) -
 
 
 def test_the_servers_context_wins_over_the_plans() -> None:
-    assert plans.runs(typed(plan(context=0)), settings("single", context=1024)) == [Run(1, 752, 256, 6)]
-    assert len(plans.problems(typed(plan()), settings("sweep", input_tokens=[1024], context=1024))) == 1
+    assert benchmark_plan.runs(typed(plan(context=0)), settings("single", context=1024)) == [Run(1, 752, 256, 6)]
+    assert len(benchmark_plan.problems(typed(plan()), settings("sweep", input_tokens=[1024], context=1024))) == 1
 
 
 def test_a_sweep_is_each_combination_once() -> None:
-    found = plans.runs(typed(plan()), settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]))
+    found = benchmark_plan.runs(typed(plan()), settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]))
     assert found == [Run(1, 512, 64, 8), Run(8, 512, 64, 16), Run(1, 2048, 64, 8), Run(8, 2048, 64, 16)]
 
 
@@ -104,14 +106,14 @@ def test_a_sweep_is_each_combination_once() -> None:
     ],
 )
 def test_a_sweep_that_cannot_run_is_refused(changes: dict[str, Any], expected: list[str]) -> None:
-    found = list(map(str, plans.problems(typed(plan()), settings("sweep", **changes))))
+    found = list(map(str, benchmark_plan.problems(typed(plan()), settings("sweep", **changes))))
     assert len(found) == len(expected)
     assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
 
 
 def test_unknown_limits_refuse_nothing() -> None:
     assert (
-        plans.problems(
+        benchmark_plan.problems(
             typed(plan(context=0, max_num_seqs=0)), settings("sweep", input_tokens=[10**6], concurrencies=[10**4])
         )
         == []
@@ -119,7 +121,7 @@ def test_unknown_limits_refuse_nothing() -> None:
 
 
 def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
-    words = plans.command(typed(plan()), ONE, settings())
+    words = benchmark_plan.command(typed(plan()), ONE, settings())
     assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
     options = words[: words.index("--unit=gb10-benchmark") + 1]
     assert {f"--property={line}" for line in confinement.properties("gb10", []) if "RemoveIPC" not in line} < set(
@@ -153,20 +155,20 @@ def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
 
 
 def test_without_key_no_credential_is_loaded() -> None:
-    words = plans.command(typed({**plan(), "api_key": False}), ONE, settings())
+    words = benchmark_plan.command(typed({**plan(), "api_key": False}), ONE, settings())
     assert not any("LoadCredential" in word or "OPENAI_API_KEY" in word for word in words)
 
 
 def test_options_follow_the_plan() -> None:
     given = plan()
-    assert not {"--insecure", "--trust-remote-code"} & set(plans.command(typed(given), ONE, settings()))
+    assert not {"--insecure", "--trust-remote-code"} & set(benchmark_plan.command(typed(given), ONE, settings()))
     given["serve"]["user_args"] = ["--trust-remote-code"]
     given["api_tls"] = {"digest": "1", "until": "2027"}
-    assert {"--insecure", "--trust-remote-code"} <= set(plans.command(typed(given), ONE, settings()))
+    assert {"--insecure", "--trust-remote-code"} <= set(benchmark_plan.command(typed(given), ONE, settings()))
 
 
 def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
-    words = plans.command(typed(contained(plan())), ONE, settings())
+    words = benchmark_plan.command(typed(contained(plan())), ONE, settings())
     assert not any(word.startswith(("--uid=", "--property=NoNew")) for word in words)
     inner = script(words)
     assert inner[4:8] == ["docker", "run", "--rm", "--pull=never"]
@@ -186,7 +188,7 @@ def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
 
 
 def test_a_dollar_reaches_the_client() -> None:
-    words = plans.command(typed({**plan(), "served_model_name": "a$b"}), ONE, settings())
+    words = benchmark_plan.command(typed({**plan(), "served_model_name": "a$b"}), ONE, settings())
     assert "--model=a$$b" in words
     assert "--model=a$b" in script(words)
 
@@ -196,18 +198,18 @@ def embedding() -> dict[str, Any]:
 
 
 def test_an_embedding_model_reads_texts_without_output() -> None:
-    runs = plans.runs(typed(embedding()), settings())
+    runs = benchmark_plan.runs(typed(embedding()), settings())
     assert [(run.concurrency, run.input_tokens, run.output_tokens) for run in runs] == [(1, 1024, 0), (8, 1024, 0)]
-    assert {run.output_tokens for run in plans.runs(typed(embedding()), settings("sweep"))} == {0}
-    words = plans.client(typed(embedding()), runs[0], 7)
+    assert {run.output_tokens for run in benchmark_plan.runs(typed(embedding()), settings("sweep"))} == {0}
+    words = benchmark_plan.client(typed(embedding()), runs[0], 7)
     assert {"--backend=openai-embeddings", "--endpoint=/v1/embeddings", "--percentile-metrics=e2el"} <= set(words)
     assert not {"--ignore-eos", "--temperature=0"} & set(words)
 
 
 def test_a_reranker_is_refused_by_name() -> None:
-    (problem,) = plans.problems(typed({**plan(), "kind": "rerank"}), settings())
+    (problem,) = benchmark_plan.problems(typed({**plan(), "kind": "rerank"}), settings())
     assert (problem.path, problem.found) == ("gb10_model", "the model is of the kind rerank")
-    assert plans.problems(typed(embedding()), settings()) == []
+    assert benchmark_plan.problems(typed(embedding()), settings()) == []
 
 
 def test_the_result_of_an_embedding_model() -> None:

@@ -21,13 +21,13 @@ from run_playbook import Run, run
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 KEY = "5ec0e7-0123456789"
 SIZE = {"concurrency": 1, "input_tokens": 1024, "output_tokens": 128, "requests": 6}
-SETTINGS = plans.Settings("quick", [1], [1024], 128, 7, 60)
+SETTINGS = benchmark_plan.Settings("quick", [1], [1024], 128, 7, 60)
 METRICS = """vllm:num_requests_running{{engine="0",model_name="tiny"}} {running}
 vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 0.0
 vllm:prefix_cache_queries_total{{engine="0",model_name="tiny"}} {queries}
@@ -106,7 +106,7 @@ def plan(folder: Path, url: str, keyed: bool) -> dict[str, Any]:
 
 
 def command(folder: Path, url: str, keyed: bool = False) -> list[str]:
-    return plans.command(typed(plan(folder, url, keyed)), plans.Run(**SIZE), SETTINGS)
+    return benchmark_plan.command(typed(plan(folder, url, keyed)), benchmark_plan.Run(**SIZE), SETTINGS)
 
 
 def measure(folder: Path, url: str, check: bool = False) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def test_check_mode_runs_nothing(tmp_path: Path) -> None:
         ({"completed": 6}, "invalid result of vllm bench serve: duration is 'None', expected a number"),
         ("no JSON", "invalid result of vllm bench serve: "),
         ("[" * 50_000, "invalid result of vllm bench serve: it is nested deeper than 32"),
-        (" " * (plans.MOST + 9), f"it is longer than {plans.MOST} characters"),
+        (" " * (benchmark_plan.MOST + 9), f"it is longer than {benchmark_plan.MOST} characters"),
     ],
 )
 def test_a_hostile_result_is_refused(tmp_path: Path, vllm: Server, result: Any, expected: str) -> None:
@@ -158,7 +158,7 @@ def keyed(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> io_run.Mea
     monkeypatch.setenv("PATH", f"{folder}/bin:{os.defpath}")
     return io_run.measure(
         command(folder, url, True),
-        plans.Run(**SIZE),
+        benchmark_plan.Run(**SIZE),
         io_client.Server(url),
         str(key_file),
         "x",

@@ -12,8 +12,8 @@ from cluster_nodes import KNOWN, LOCK, Node, spark
 from repository import read
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
@@ -42,9 +42,9 @@ def lock_of(stack: str) -> str:
 def planned(nodes: Sequence[Node], lock: str) -> tuple[Plan | None, list[str]]:
     """Return the plan and its warnings as site.yml shows them. Problems other than UNFIT fail."""
     inputs = parse(nodes, lock)
-    plan, problems = cluster.plan(inputs, KNOWN)
+    plan, problems = cluster_plan.plan(inputs, KNOWN)
     assert all(any(word in problem.found for word in UNFIT) for problem in problems)
-    return plan, cluster.warnings(inputs, plan)
+    return plan, cluster_plan.warnings(inputs, plan)
 
 
 @functools.cache
@@ -96,7 +96,7 @@ def test_an_old_release_warns_only_if_starts_keep_the_page_cache() -> None:
 
 def test_a_speed_that_speculative_decoding_can_exceed_is_called_so() -> None:
     plan, _warnings = catalog_plans("current", 1)["qwen3.8-27b-nvfp4-dflash2"]
-    lines = plan_text.lines(typed(plan.facts()), 1)
+    lines = cluster_report.lines(typed(plan.facts()), 1)
     assert " tokens/s without speculative decoding (" in lines[-2]
     assert any(
         line.strip().startswith("decode: at most") and line.endswith(", without speculative decoding") for line in lines

@@ -13,8 +13,8 @@ from repository import load_yaml, read
 from run_module import run_module
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import typical
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import of_plan
@@ -48,10 +48,10 @@ def planned(given: list[Node], stack: str) -> tuple[dict[str, Any], list[str]]:
     """Return the plan and its text without the reason that names what is not recorded yet."""
     lock = stacks.STACKS[stack].lock
     inputs = parse(given, read(f"roles/gb10/files/{lock}") if lock else "")
-    plan, problems = cluster.plan(inputs, KNOWN)
+    plan, problems = cluster_plan.plan(inputs, KNOWN)
     assert plan and problems == []
     facts = plan.facts()
-    return facts, [line for line in plan_text.lines(typed(facts), 1) if "vllm_patch will add" not in line]
+    return facts, [line for line in cluster_report.lines(typed(facts), 1) if "vllm_patch will add" not in line]
 
 
 def assembler(path: Path) -> None:
@@ -143,7 +143,7 @@ def test_nothing_is_foreseen_without_the_patches(tmp_path: Path, patch: dict[str
 def test_the_cuda_release_is_that_of_the_lock(tmp_path: Path) -> None:
     """A build for CUDA 12 needs another variable."""
     lock = read(f"roles/gb10/files/{stacks.STACKS['current'].lock}").replace("nvidia-nccl-cu13", "nvidia-nccl-cu12")
-    plan, problems = cluster.plan(parse(nodes(tmp_path, FP8, "current", {}), lock), KNOWN)
+    plan, problems = cluster_plan.plan(parse(nodes(tmp_path, FP8, "current", {}), lock), KNOWN)
     assert plan and problems == []
     assert plan.stack.cuda == 12
     assert (
@@ -155,7 +155,7 @@ def test_an_old_triton_takes_the_assembler_of_the_toolkit(tmp_path: Path) -> Non
     lock = read(f"roles/gb10/files/{stacks.STACKS['current'].lock}")
     older = re.sub(r"^triton==[^ ]+", "triton==3.5.1", lock, flags=re.MULTILINE)
     assert older != lock
-    plan, _problems = cluster.plan(parse(nodes(tmp_path, FP8, "current", {}), older), KNOWN)
+    plan, _problems = cluster_plan.plan(parse(nodes(tmp_path, FP8, "current", {}), older), KNOWN)
     assert plan
     assert (
         plan.nodes[0].foreseen["vllm_patch"]["environment"]["TRITON_PTXAS_BLACKWELL_PATH"]

@@ -16,8 +16,8 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
@@ -62,8 +62,8 @@ def test_ray_runs_on_several_nodes_only() -> None:
     settings = parse([spark(1, "head")], LOCK).head.settings
     assert node_checks.listeners(settings, True, 1) == {"gb10_api_port": 8000}
     assert planned([spark(1, "head", gb10_api_port=29501)])["api_port"] == 29501, "no rank waits on the master port"
-    assert firewall.needs(typed({**alone, "node": alone["nodes"][0]})) == {}
-    argv = launch.start_argv(typed({**alone, "node": alone["nodes"][0]}))
+    assert firewall_plan.needs(typed({**alone, "node": alone["nodes"][0]})) == {}
+    argv = launch_argv.start_argv(typed({**alone, "node": alone["nodes"][0]}))
     assert (argv[1], [word for word in argv if "master" in word or "nnodes" in word]) == ("serve", [])
 
 

@@ -9,7 +9,7 @@ from cluster_nodes import Node, cluster_plan, mistakes, spark
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
@@ -174,5 +174,5 @@ def test_the_stacks_own_tag_stays_the_stacks_image(digest: str) -> None:
     for node in nodes:
         node["settings"]["gb10_distributed_executor_backend"] = "mp"
     plan, problems = cluster_plan(pinned(nodes, tag, digest=digest), "")
-    assert (problems, plan["runtime"]["tag"], launch.keeps_entry_point(typed(plan))) == ([], tag, True)
+    assert (problems, plan["runtime"]["tag"], launch_argv.keeps_entry_point(typed(plan))) == ([], tag, True)
     assert plan["stack"]["vllm"] == "0.19.0" and not any("is unknown" in line for line in plan["serve"]["why"])

@@ -11,7 +11,7 @@ import pytest
 from cluster_nodes import Node, cluster_plan, spark
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 
 IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
 RECIPE = {
@@ -227,7 +227,7 @@ def test_the_arguments_of_nvidias_example_for_two_sparks() -> None:
     command = " \\\n  ".join(["vllm serve nvidia/Qwen3.8-27B-NVFP4", *PRINTED]).replace("{", "{{").replace("}", "}}")
     plan = planned(pair(), command=command, env={}, defaults={})
     printed = [shlex.split(line) for line in PRINTED]
-    argv = launch.vllm_argv(typed({**plan, "node": plan["nodes"][0]}))
+    argv = launch_argv.vllm_argv(typed({**plan, "node": plan["nodes"][0]}))
     assert plan["served_model_name"] == "nvidia/Qwen3.8-27B-NVFP4"
     flat = [word for words in argv for word in (words.split("=", 1) if words.startswith("--") else [words])]
     # The draft's folder stands for its name.

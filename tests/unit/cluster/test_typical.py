@@ -12,7 +12,7 @@ from repository import ROOT
 from run_playbook import Run, run
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import TYPICAL
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.typical import observed
 
@@ -76,7 +76,7 @@ def test_a_host_name_has_no_address_before_the_node_is_there() -> None:
 
 
 def test_a_plan_with_typical_facts_begins_and_ends_with_the_label() -> None:
-    lines = plan_text.lines(
+    lines = cluster_report.lines(
         typed(
             planned(
                 *(

@@ -11,10 +11,10 @@ from cluster_nodes import cluster_plan, mistakes, spark
 from run_module import run_module
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import API_KEY, SECRET_ENVIRONMENT
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
@@ -148,9 +148,9 @@ def test_the_plan_has_their_names_alone() -> None:
     verdict = secret_environment.verdict({"HF_TOKEN": SECRET}, {})
     plan, problems = cluster_plan([{**spark(1, "head"), "secrets": verdict}])
     assert problems == []
-    assert "  HF_TOKEN (secret)" in plan_text.lines(typed(plan), 1)
+    assert "  HF_TOKEN (secret)" in cluster_report.lines(typed(plan), 1)
     inside = {**plan["runtime"], "kind": "container", "engine": "podman", "image": "sha256:" + "1" * 64}
-    argv = launch.contained(typed({**plan, "node": plan["nodes"][0], "runtime": inside}), launch.RAY, ["ray"])
+    argv = launch_argv.contained(typed({**plan, "node": plan["nodes"][0], "runtime": inside}), launch_argv.RAY, ["ray"])
     assert "HF_TOKEN" not in " ".join(argv), "the gates write it into the engine's file"
     assert SECRET not in json.dumps([plan, argv])
 

@@ -25,8 +25,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.access import host_ke
 from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer as discovery_answer
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_files
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_inventory
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as discovery_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.machines import validated
 
@@ -351,7 +351,7 @@ def test_no_answer_leaves_its_field(path: str, value: Any) -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | TEXTS)
 def test_a_value_comes_out_of_the_inventory_as_it_went_in(value: str) -> None:
-    line = discovery_files.scalar(value)
+    line = discovery_inventory.scalar(value)
     assert line.isascii() and line.isprintable()
     assert template(loaded(f"x: {line}"), {}) == {"x": value}
     assert template(loaded(f"x: [{line}, 1]"), {}) == {"x": [value, 1]}
@@ -359,13 +359,13 @@ def test_a_value_comes_out_of_the_inventory_as_it_went_in(value: str) -> None:
 
 @given((st.text() | TEXTS).filter(str.isprintable))
 def test_the_users_own_arguments_stay_as_they_are_behind_ours(value: str) -> None:
-    line = discovery_files.scalar(discovery_files.Template("{{ 1 }} " + discovery_files._literal(value)))
+    line = discovery_inventory.scalar(discovery_inventory.Template("{{ 1 }} " + discovery_inventory._literal(value)))
     assert template(loaded(f"x: {line}"), {}) == {"x": f"1 {value}"}
 
 
 @given(TEXTS | st.text())
 def test_a_comment_stays_a_comment(said: str) -> None:
-    content = discovery_files._hosts({}, ["a: 1"], [said])
+    content = discovery_inventory._hosts({}, ["a: 1"], [said])
     assert content.splitlines()[1][0] == "#"
     assert loaded(content) == {
         "gb10_cluster": {"children": {"head": {"hosts": {}}, "worker": {"hosts": {}}}, "vars": {"a": 1}}
@@ -382,7 +382,7 @@ def test_a_text_is_one_line_and_is_read_once(value: Any) -> None:
 def test_what_is_written_is_no_line_of_its_own_whoever_made_it() -> None:
     """The files' own check rejects a text that passed the reader."""
     with pytest.raises(ProblemsError, match="one line of printable characters"):
-        discovery_files.ssh_config(
+        discovery_inventory.ssh_config(
             [machine(1, []), {**machine(2, []), "via": "spark1", "host_key": KEY, "address": PROXY}], "/tmp/x"
         )
 
@@ -396,13 +396,13 @@ def test_netaddr_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -
 #: Recorded program output, partly replaced.
 LLDP = (DATA / "lldpctl.json").read_text(encoding="utf-8")
 PARSERS: dict[str, Callable[[str], Any]] = {
-    "link_locals": text.link_locals,
-    "answering": text.answering,
-    "macs": text.macs,
-    "lldp": text.lldp,
-    "mdns": text.mdns,
+    "link_locals": discovery_parse.link_locals,
+    "answering": discovery_parse.answering,
+    "macs": discovery_parse.macs,
+    "lldp": discovery_parse.lldp,
+    "mdns": discovery_parse.mdns,
     "host_key": host_key.offered,
-    "management": lambda printed: text.management(printed, printed, {"eth0": {"addresses": ["10.0.0.1/8"]}}),
+    "management": lambda printed: discovery_parse.management(printed, printed, {"eth0": {"addresses": ["10.0.0.1/8"]}}),
 }
 
 
@@ -431,9 +431,9 @@ def replaced(value: Any, number: int, by: Any) -> Any:
 @settings(max_examples=60)
 @given(st.integers(0, 500), JSON)
 def test_a_neighbor_announces_nothing_that_makes_our_own_answer_unusable(number: int, by: Any) -> None:
-    announced = text.lldp(json.dumps(replaced(json.loads(LLDP), number, by)))
+    announced = discovery_parse.lldp(json.dumps(replaced(json.loads(LLDP), number, by)))
     for entry in (entry for entries in announced.values() for entry in entries):
-        entries = text.merge(QSFP, [], [entry], {})
+        entries = discovery_parse.merge(QSFP, [], [entry], {})
         known = changed(f"neighbors/{QSFP}", [{**found, "host_key": ""} for found in entries])
         assert validated(known[0])["invalid"] == []
 

@@ -10,7 +10,7 @@ from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import host_key
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as discovery_parse
 
 DATA = Path(__file__).parents[1] / "data" / "neighbors"
 
@@ -20,40 +20,42 @@ def recorded(name: str) -> str:
 
 
 def test_link_locals() -> None:
-    found = text.link_locals(recorded("if_inet6.txt"))
+    found = discovery_parse.link_locals(recorded("if_inet6.txt"))
     assert found["enp1s0f1np1"] == {"fe80::1c:5aff:fe11:103"}
     assert "lo" not in found
-    assert text.link_locals("fe80000000000000001c5afffe110103 05 40 20 c0 enp1s0f1np1\n") == {}, "still tentative"
+    assert discovery_parse.link_locals("fe80000000000000001c5afffe110103 05 40 20 c0 enp1s0f1np1\n") == {}, (
+        "still tentative"
+    )
 
 
 def test_who_answers_a_ping() -> None:
-    assert text.answering(recorded("ping.txt")) == ["fe80::1c:5aff:fe11:103", "fe80::1c:5aff:fe11:203"]
-    assert text.answering("64 bytes from 10.110.0.2: icmp_seq=1 ttl=64 time=0.1 ms\n") == ["10.110.0.2"]
-    assert text.answering("From 10.110.0.1 icmp_seq=1 Destination Host Unreachable\n") == []
+    assert discovery_parse.answering(recorded("ping.txt")) == ["fe80::1c:5aff:fe11:103", "fe80::1c:5aff:fe11:203"]
+    assert discovery_parse.answering("64 bytes from 10.110.0.2: icmp_seq=1 ttl=64 time=0.1 ms\n") == ["10.110.0.2"]
+    assert discovery_parse.answering("From 10.110.0.1 icmp_seq=1 Destination Host Unreachable\n") == []
 
 
 def test_macs() -> None:
-    assert text.macs(recorded("neigh.json")) == {"fe80::1c:5aff:fe11:203": "02:1c:5a:11:02:03"}
-    assert text.macs('[{"dst":"10.110.0.9","state":["FAILED"]}]') == {}
-    assert text.macs("") == {}
+    assert discovery_parse.macs(recorded("neigh.json")) == {"fe80::1c:5aff:fe11:203": "02:1c:5a:11:02:03"}
+    assert discovery_parse.macs('[{"dst":"10.110.0.9","state":["FAILED"]}]') == {}
+    assert discovery_parse.macs("") == {}
 
 
 def test_lldp() -> None:
-    assert text.lldp(recorded("lldpctl.json")) == {
+    assert discovery_parse.lldp(recorded("lldpctl.json")) == {
         "enp1s0f0np0": [{"mac": "02:1c:5a:11:02:01", "name": "spark2", "management": "10.94.0.12"}],
         "enP2p1s0f0np0": [{"mac": "02:1c:5a:11:02:02", "name": "spark2", "management": "10.94.0.12"}],
     }
-    assert text.lldp('{"lldp": [{}]}') == {}
+    assert discovery_parse.lldp('{"lldp": [{}]}') == {}
 
 
 def test_a_switch_that_speaks_lldp_is_no_neighbor() -> None:
-    assert text.lldp(recorded("lldpctl.json").replace('"value": "enp1s0f0np0"', '"value": "swp3"')).keys() == {
-        "enP2p1s0f0np0"
-    }
+    assert discovery_parse.lldp(
+        recorded("lldpctl.json").replace('"value": "enp1s0f0np0"', '"value": "swp3"')
+    ).keys() == {"enP2p1s0f0np0"}
 
 
 def test_mdns() -> None:
-    found = text.mdns(recorded("avahi-browse.txt"))
+    found = discovery_parse.mdns(recorded("avahi-browse.txt"))
     assert found["enp1s0f0np0"] == {"fe80::1c:5aff:fe11:201": "spark2", "fe80::1c:5aff:fe11:101": "spark1"}
     assert found["enP7s7"]["10.94.0.12"] == "spark2"
 
@@ -86,11 +88,11 @@ ROUTES = '[{"dst":"default","dev":"enP7s7","metric":100},{"dst":"default","dev":
     ],
 )
 def test_management(routes: str, connection: str, expected: str) -> None:
-    assert text.management(routes, connection, INTERFACES) == expected
+    assert discovery_parse.management(routes, connection, INTERFACES) == expected
 
 
 def test_no_management_address_is_guessed() -> None:
-    assert text.management("[]", "", {name: INTERFACES[name] for name in ("enp1s0f1np1", "docker0")}) == ""
+    assert discovery_parse.management("[]", "", {name: INTERFACES[name] for name in ("enp1s0f1np1", "docker0")}) == ""
 
 
 def test_merge() -> None:
@@ -104,7 +106,7 @@ def test_merge() -> None:
         {"mac": "02:00:00:00:00:04", "name": "spark4", "management": ""},
         {"mac": "", "name": "nobody", "management": ""},
     ]
-    assert text.merge("if0", addresses, announced, {"10.110.0.3": "spark3"}) == [
+    assert discovery_parse.merge("if0", addresses, announced, {"10.110.0.3": "spark3"}) == [
         {
             "mac": "02:00:00:00:00:02",
             "address": "fe80::2%if0",

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sparks import KEY, PAIR, RING3, asked, mac, machine, machines, name, sees
 
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_files
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan as discovery
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_inventory
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan as discovery_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 
@@ -61,7 +61,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     ],
 )
 def test_topology(wires: Any, topology: str, order: list[int], ports: dict[int, list[int]]) -> None:
-    found = discovery.discover(machines(*wires))
+    found = discovery_plan.discover(machines(*wires))
     assert [str(problem) for problem in found.problems] == []
     assert found.proposal.topology == topology
     assert found.proposal.machines == tuple(name(number) for number in order)
@@ -71,7 +71,7 @@ def test_topology(wires: Any, topology: str, order: list[int], ports: dict[int, 
 
 
 def test_a_lone_spark_needs_no_fabric() -> None:
-    found = discovery.discover(machines(count=1))
+    found = discovery_plan.discover(machines(count=1))
     assert (found.proposal.topology, found.proposal.machines, found.problems, found.notes) == (
         "none",
         ("spark1",),
@@ -90,7 +90,7 @@ def test_twins_that_see_both_twins_of_the_other_are_one_cable() -> None:
             pair[number]["observed"]["neighbors"][twin.interface] = [
                 entry for entry in everybody if entry["mac"] != own
             ]
-    found = discovery.discover(pair)
+    found = discovery_plan.discover(pair)
     assert (found.proposal.topology, found.problems) == ("direct", ())
     assert [[str(port) for port in segment.ports] for segment in found.segments] == [["spark1 port 1", "spark2 port 1"]]
 
@@ -98,7 +98,7 @@ def test_twins_that_see_both_twins_of_the_other_are_one_cable() -> None:
 def test_what_one_end_sees_is_enough() -> None:
     pair = machines(PAIR)
     pair[1]["observed"]["neighbors"] = {}
-    assert discovery.discover(pair).proposal.topology == "direct"
+    assert discovery_plan.discover(pair).proposal.topology == "direct"
 
 
 @pytest.mark.parametrize(
@@ -127,13 +127,13 @@ def test_what_one_end_sees_is_enough() -> None:
     ],
 )
 def test_wrong_cabling_is_a_problem(wires: Any, count: int, expected: str) -> None:
-    found = discovery.discover(machines(*wires, count=count))
+    found = discovery_plan.discover(machines(*wires, count=count))
     assert found.proposal.topology == ""
     assert [expected in str(problem) for problem in found.problems] == [True]
 
 
 def test_a_ring_cabled_port_to_same_port_works_and_is_noted() -> None:
-    found = discovery.discover(machines(((1, 0), (2, 0)), ((2, 1), (3, 1)), ((3, 0), (1, 1))))
+    found = discovery_plan.discover(machines(((1, 0), (2, 0)), ((2, 1), (3, 1)), ((3, 0), (1, 1))))
     assert (found.proposal.topology, found.problems) == ("ring", ())
     assert found.proposal.ports == {"spark1": (0, 1), "spark2": (1, 0), "spark3": (0, 1)}
     assert [note.path for note in found.notes] == ["spark1 port 0 - spark2 port 0", "spark2 port 1 - spark3 port 1"]
@@ -168,7 +168,7 @@ def interface(number: int, port: int, twin: int, **changes: Any) -> list[dict[st
     ],
 )
 def test_notes_about_ports(pair: list[dict[str, Any]], expected: str) -> None:
-    found = discovery.discover(pair)
+    found = discovery_plan.discover(pair)
     assert (found.proposal.topology, found.problems) == ("direct", ())
     assert any(expected in str(note) for note in found.notes), found.notes
 
@@ -179,53 +179,53 @@ def test_a_port_of_which_nothing_can_be_said_says_why() -> None:
         "neighbors": {"enp1s0f1np1": [], "enP2p1s0f1np1": []},
         "unheard": {"enp1s0f1np1": "it has no IPv6 link-local address"},
     }
-    (problem,) = discovery.discover([alone]).problems
+    (problem,) = discovery_plan.discover([alone]).problems
     assert "but it has no IPv6 link-local address" in str(problem)
-    assert discovery.discover([alone], partial=True).notes == (problem,)
+    assert discovery_plan.discover([alone], partial=True).notes == (problem,)
 
 
 def test_a_missing_interface_and_no_spark() -> None:
     pair = machines(PAIR)
     del pair[0]["observed"]["interfaces"]["enP2p1s0f0np0"]
-    assert any("enP2p1s0f0np0 does not exist" in str(note) for note in discovery.discover(pair).notes)
+    assert any("enP2p1s0f0np0 does not exist" in str(note) for note in discovery_plan.discover(pair).notes)
     alone = machines(count=1)
     alone[0]["observed"]["interfaces"] = {"eth0": {"mac": None, "up": True, "carrier": True}}
     assert [
-        "it has none of the QSFP interfaces of a Spark" in str(note) for note in discovery.discover(alone).notes
+        "it has none of the QSFP interfaces of a Spark" in str(note) for note in discovery_plan.discover(alone).notes
     ] == [True]
 
 
 def test_the_same_machine_given_twice() -> None:
     twice = [machine(1, [PAIR]), {**machine(1, [PAIR]), "name": "192.168.2.1"}]
-    assert ["it is the same machine as spark1" in str(problem) for problem in discovery.discover(twice).problems] == [
-        True
-    ]
+    assert [
+        "it is the same machine as spark1" in str(problem) for problem in discovery_plan.discover(twice).problems
+    ] == [True]
 
 
 def test_strangers_are_found_one_after_the_other() -> None:
     """In a ring of four, the first sees two, and only those two see the fourth."""
     wires = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (4, 1)), ((4, 0), (1, 1)))
     known = [machine(1, wires)]
-    first = discovery.pending_hosts(known)
+    first = discovery_plan.pending_hosts(known)
     assert [(found["label"], found["via"], found["port"], found["macs"]) for found in first] == [
         ("spark2", "spark1", 0, [mac(2, 1, 0), mac(2, 1, 1)]),
         ("spark4", "spark1", 1, [mac(4, 0, 0), mac(4, 0, 1)]),
     ]
     known += [asked(found, *wires) for found in first]
-    (last,) = discovery.pending_hosts(known)
+    (last,) = discovery_plan.pending_hosts(known)
     assert (last["label"], last["via"], last["login"]["user"]) == ("spark3", first[0]["name"], "nvidia")
     known.append(asked(last, *wires))
-    assert discovery.pending_hosts(known) == []
-    found = discovery.discover(discovery.settled(known))
+    assert discovery_plan.pending_hosts(known) == []
+    found = discovery_plan.discover(discovery_plan.settled(known))
     assert (found.proposal.topology, found.proposal.machines) == ("ring", ("spark1", "spark2", "spark3", "spark4"))
 
 
 def test_two_machines_with_one_host_key_are_asked_one_after_the_other() -> None:
     """Cloned images share keys. The second machine has MAC addresses that the first does not report."""
     seed = machine(1, RING3)
-    (first,) = discovery.pending_hosts([with_one_key(seed)])
+    (first,) = discovery_plan.pending_hosts([with_one_key(seed)])
     known = [seed, with_one_key(asked(first, *RING3))]
-    (second,) = discovery.pending_hosts(known)
+    (second,) = discovery_plan.pending_hosts(known)
     assert (first["name"], second["macs"]) == (
         f"found-{mac(2, 1, 0).replace(':', '')}",
         [mac(3, 0, 0), mac(3, 0, 1), mac(3, 1, 0), mac(3, 1, 1)],
@@ -240,22 +240,22 @@ def with_one_key(seer: dict[str, Any]) -> dict[str, Any]:
 
 def failed(reason: str = "Permission denied (publickey).") -> list[dict[str, Any]]:
     seed = machines(*RING3)[:2]
-    return [*seed, *[{**found, "unreachable": reason} for found in discovery.pending_hosts(seed)]]
+    return [*seed, *[{**found, "unreachable": reason} for found in discovery_plan.pending_hosts(seed)]]
 
 
 def test_a_machine_that_cannot_be_asked_is_a_problem() -> None:
-    found = discovery.discover(failed())
+    found = discovery_plan.discover(failed())
     text = str(found.problems[0])
     assert (
         "spark1 port 1: found a machine (spark3), 02:00:00:00:03:00, 02:00:00:00:03:01, 02:00:00:00:03:02, "
         "02:00:00:00:03:03"
     ) in text
     assert "`ssh -J nvidia@192.168.1.1 nvidia@fe80::3:0%enp1s0f1np1`" in text
-    assert discovery.pending_hosts(failed()) == []
+    assert discovery_plan.pending_hosts(failed()) == []
 
 
 def test_or_a_note_where_a_part_is_enough() -> None:
-    found = discovery.discover(failed(), partial=True)
+    found = discovery_plan.discover(failed(), partial=True)
     assert (found.proposal.topology, found.proposal.ports, found.problems) == (
         "direct",
         {"spark1": (0,), "spark2": (1,)},
@@ -274,44 +274,48 @@ def test_the_switch_itself_may_be_seen() -> None:
         entries[:] = [
             entry if entry["name"] != "spark3" else {**entry, "name": "", "host_key": ""} for entry in entries
         ]
-    found = discovery.discover(
-        [*known, *[{**stranger, "unreachable": "no key"} for stranger in discovery.pending_hosts(known)]]
+    found = discovery_plan.discover(
+        [*known, *[{**stranger, "unreachable": "no key"} for stranger in discovery_plan.pending_hosts(known)]]
     )
     assert (found.proposal.topology, found.problems) == ("switch", ())
     assert all("a switch may have none" in str(note) for note in found.notes)
     alone = machines(PAIR)[:1]
-    (stranger,) = [{**stranger, "host_key": "", "unreachable": "no key"} for stranger in discovery.pending_hosts(alone)]
-    assert ["start sshd there" in str(problem) for problem in discovery.discover([*alone, stranger]).problems] == [True]
+    (stranger,) = [
+        {**stranger, "host_key": "", "unreachable": "no key"} for stranger in discovery_plan.pending_hosts(alone)
+    ]
+    assert ["start sshd there" in str(problem) for problem in discovery_plan.discover([*alone, stranger]).problems] == [
+        True
+    ]
 
 
 def test_a_ring_is_not_written_in_part() -> None:
     wires = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (4, 1)), ((4, 0), (1, 1)))
     known = machines(*wires)[:3]
-    known += [{**found, "unreachable": "no"} for found in discovery.pending_hosts(known)]
-    (problem,) = discovery.discover(known, partial=True).problems
+    known += [{**found, "unreachable": "no"} for found in discovery_plan.pending_hosts(known)]
+    (problem,) = discovery_plan.discover(known, partial=True).problems
     assert "the ring includes an unqueried machine, at spark1 port 1 and spark3 port 0" in str(problem)
 
 
 def test_a_given_machine_that_does_not_answer() -> None:
     absent = {**machine(3, []), "observed": {}, "unreachable": "Connection timed out"}
-    found = discovery.discover([*machines(PAIR), absent])
+    found = discovery_plan.discover([*machines(PAIR), absent])
     assert [str(problem).partition(".")[0] for problem in found.problems] == ["spark3: Connection timed out"]
-    assert discovery.discover([absent], partial=True).problems == found.problems
+    assert discovery_plan.discover([absent], partial=True).problems == found.problems
 
 
 def test_found_without_an_address_of_its_own() -> None:
     known = machines(PAIR)[:1]
-    (stranger,) = discovery.pending_hosts(known)
-    found = discovery.discover([*known, asked(stranger, PAIR, direct="Connection timed out")])
+    (stranger,) = discovery_plan.pending_hosts(known)
+    found = discovery_plan.discover([*known, asked(stranger, PAIR, direct="Connection timed out")])
     assert ["spark2: Connection timed out" in str(problem) for problem in found.problems] == [True]
 
 
 def test_a_server_on_the_switch_is_no_part_of_the_cluster() -> None:
     wires = (((1, 1), (2, 1), (3, 1)),)
     known = machines(*wires)[:2]
-    (server,) = discovery.pending_hosts(known)
+    (server,) = discovery_plan.pending_hosts(known)
     answer = {**machine(3, [])["observed"], "interfaces": {f"eth{side}": {"mac": mac(3, 1, side)} for side in (0, 1)}}
-    found = discovery.discover([*known, {**server, "observed": answer}])
+    found = discovery_plan.discover([*known, {**server, "observed": answer}])
     assert (found.proposal.topology, found.proposal.machines, found.problems) == ("switch", ("spark1", "spark2"), ())
 
 
@@ -335,7 +339,7 @@ def test_names(given: list[str], hostnames: list[str], expected: list[str]) -> N
     for entry, called, hostname in zip(known, given, hostnames, strict=True):
         entry["name"] = called
         entry["observed"]["hostname"] = hostname
-    assert [entry["name"] for entry in discovery.settled(known)] == expected
+    assert [entry["name"] for entry in discovery_plan.settled(known)] == expected
 
 
 def chain() -> list[dict[str, Any]]:
@@ -353,14 +357,14 @@ def chain() -> list[dict[str, Any]]:
             },
         }
     ]
-    known += [asked(found, *wires) for found in discovery.pending_hosts(known)]
-    return known + [asked(found, *wires) for found in discovery.pending_hosts(known)]
+    known += [asked(found, *wires) for found in discovery_plan.pending_hosts(known)]
+    return known + [asked(found, *wires) for found in discovery_plan.pending_hosts(known)]
 
 
 def test_ssh_leads_from_one_to_the_next() -> None:
     first, second = [
         block.splitlines()
-        for block in discovery_files.ssh_config(chain(), "/tmp/x").split("Match all")[0].split("Host ")[1:]
+        for block in discovery_inventory.ssh_config(chain(), "/tmp/x").split("Match all")[0].split("Host ")[1:]
     ]
     assert first[0] == "found-020000000202"
     assert "  HostName fe80::2:10%%enp1s0f0np0" in first
@@ -377,7 +381,7 @@ def test_the_command_to_try_by_hand() -> None:
     """Each ssh of the chain expands the zones of earlier hops once more, so their percent signs are doubled."""
     known = chain()
     assert (
-        discovery.try_command(known[2], known)
+        discovery_plan.try_command(known[2], known)
         == "ssh -J 'nvidia@192.168.1.1,nvidia@[fe80::2:10%%enp1s0f0np0]' nvidia@fe80::3:10%enp1s0f0np0"
     )
 
@@ -385,16 +389,16 @@ def test_the_command_to_try_by_hand() -> None:
 def test_this_very_machine_needs_no_jump() -> None:
     known = chain()[:2]
     known[0]["login"]["local"] = True
-    assert "ProxyCommand" not in discovery_files.ssh_config(known, "/tmp/x")
-    assert discovery.try_command(known[1], known) == "ssh nvidia@fe80::2:10%enp1s0f0np0"
+    assert "ProxyCommand" not in discovery_inventory.ssh_config(known, "/tmp/x")
+    assert discovery_plan.try_command(known[1], known) == "ssh nvidia@fe80::2:10%enp1s0f0np0"
 
 
 def test_known_hosts_and_fingerprint() -> None:
     known = chain()[:2]
     known[1]["host_key"] = KEY
-    assert discovery_files.known_hosts(known) == f"found-020000000202 {KEY}\n"
+    assert discovery_inventory.known_hosts(known) == f"found-020000000202 {KEY}\n"
     # Output of `ssh-keygen -lf` of OpenSSH 9.2 for the same key.
-    assert discovery_files.trusted(known) == [
+    assert discovery_inventory.trusted(known) == [
         "spark2 at spark1 port 0: SHA256:wXTzBDR7LYhPhJz/UZcZ/3tkCaIhX9dlRtCCyVmhlVc"
     ]
 
@@ -403,9 +407,9 @@ def test_inventory() -> None:
     known = chain()[:2]
     known[0] |= {"name": "192.168.1.1"}
     known[1] |= {"via": "192.168.1.1", "host_key": KEY}
-    known = discovery.settled(known)
-    found = discovery.discover(known, partial=True)
-    written = discovery_files.inventory(known, found)
+    known = discovery_plan.settled(known)
+    found = discovery_plan.discover(known, partial=True)
+    written = discovery_inventory.inventory(known, found)
     pinned = "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/known_hosts.txt\"' -o StrictHostKeyChecking=yes"
     assert written["hosts"] == {
         "spark1": {
@@ -427,7 +431,7 @@ def test_inventory() -> None:
 
 def test_what_all_hosts_share_is_said_once() -> None:
     known = machines(*RING3)
-    written = discovery_files.inventory(known, discovery.discover(known))
+    written = discovery_inventory.inventory(known, discovery_plan.discover(known))
     assert written["hosts"] == {f"spark{number}": {"ansible_host": f"192.168.1.{number}"} for number in (1, 2, 3)}
     assert written["variables"]["gb10_fabric_ports"] == [0, 1]
     assert (written["known_hosts"], written["trusted"]) == ("", [])
@@ -435,7 +439,7 @@ def test_what_all_hosts_share_is_said_once() -> None:
 
 def test_summary() -> None:
     known = failed()
-    assert discovery_files.summary(known, discovery.discover(known, partial=True)) == [
+    assert discovery_inventory.summary(known, discovery_plan.discover(known, partial=True)) == [
         "spark1, spark2: topology direct",
         "cable: spark1 port 0 - spark2 port 1",
         "cable: spark1 port 1 - an unqueried machine",
@@ -444,19 +448,19 @@ def test_summary() -> None:
 
 
 def test_a_machine_on_a_cable_needs_a_host_key_for_its_query() -> None:
-    given, (found,) = machine(1, [PAIR]), discovery.pending_hosts([machine(1, [PAIR])])
-    assert discovery.can_be_queried(given) and discovery.can_be_queried(found)
-    assert not discovery.can_be_queried({**found, "host_key": ""})
+    given, (found,) = machine(1, [PAIR]), discovery_plan.pending_hosts([machine(1, [PAIR])])
+    assert discovery_plan.can_be_queried(given) and discovery_plan.can_be_queried(found)
+    assert not discovery_plan.can_be_queried({**found, "host_key": ""})
 
 
 def test_an_answer_is_kept_or_the_reason_why_there_is_none() -> None:
-    (found,) = discovery.pending_hosts([machine(1, [PAIR])])
+    (found,) = discovery_plan.pending_hosts([machine(1, [PAIR])])
     good, silent = (
-        discovery.answered(found, {"hostname": "x"}, ""),
-        discovery.answered(found, {"hostname": "x"}, "refused"),
+        discovery_plan.answered(found, {"hostname": "x"}, ""),
+        discovery_plan.answered(found, {"hostname": "x"}, "refused"),
     )
     assert (good["unreachable"], good["observed"]) == ("", {"hostname": "x"})
     assert (silent["unreachable"], silent["observed"]) == ("refused", {})
     # Only a found machine must be reached without the cable, too.
-    assert good["direct"] == silent["direct"] == discovery.NO_ADDRESS
-    assert "direct" not in discovery.answered(machine(1, [PAIR]), {}, "")
+    assert good["direct"] == silent["direct"] == discovery_plan.NO_ADDRESS
+    assert "direct" not in discovery_plan.answered(machine(1, [PAIR]), {}, "")

@@ -9,7 +9,7 @@ import samples
 from cluster_nodes import cluster_plan
 from repository import read
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 PAGE = read("docs/left_out.md")
 VARIABLES = dict(re.findall(r"^\| `(\w+)=([^`]*)`", PAGE, re.MULTILINE))
@@ -27,7 +27,9 @@ def test_no_plan_sets_a_variable_that_is_left_out(sample: str) -> None:
 
 def test_the_options_that_are_left_out_are_those_of_vllm_except_one() -> None:
     options = re.findall(r"^\| `(--[\w-]+)`", PAGE, re.MULTILINE)
-    aliases = {alias for option in vllm_release.options("0.33.0").values() for alias in (option.name, *option.aliases)}
+    aliases = {
+        alias for option in vllm_release_checks.options("0.33.0").values() for alias in (option.name, *option.aliases)
+    }
     assert [option for option in options if option not in aliases] == ["--omni"]
-    (problem,) = vllm_release.parse(["--omni"], "0.33.0")[1]
+    (problem,) = vllm_release_checks.parse(["--omni"], "0.33.0")[1]
     assert "vllm-omni" in problem.fix

@@ -16,7 +16,7 @@ from recorded_hosts import HOSTS, plant
 from repository import ROOT
 from run_module import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 
 CX7, SYNC = "/etc/netplan/40-cx7.yaml", "/etc/netplan/99-nvidia-sync-cluster.yaml"
 KEYFILES = "NetworkManager/system-connections"
@@ -289,5 +289,6 @@ runpy.run_path({str(path)!r}, run_name="__main__")
 def test_without_netplan_no_yaml_is_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
     assert (
-        io_fabric.read(lambda argv: (127, "", f"{argv[0]} must not run"), str(plant("thor", tmp_path)))["netplan"] == []
+        fabric_io_facts.read(lambda argv: (127, "", f"{argv[0]} must not run"), str(plant("thor", tmp_path)))["netplan"]
+        == []
     )

@@ -16,7 +16,7 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces, network
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
@@ -495,7 +495,7 @@ def test_rdma_that_no_program_can_open_is_refused() -> None:
 def test_what_is_read_of_a_machine_is_enough(
     tmp_path: Path, host: str, carriers: list[bool | None], hca: str | None
 ) -> None:
-    found = network(io_fabric.read(lambda argv: (127, "", argv[0]), str(plant(host, tmp_path))))
+    found = network(fabric_io_facts.read(lambda argv: (127, "", argv[0]), str(plant(host, tmp_path))))
     assert [fabric_links.carrier(found.interfaces, port) for port in SPARK_PORTS] == carriers
     assert found.hcas.get("enp1s0f1np1") == hca
 

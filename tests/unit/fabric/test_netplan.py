@@ -20,9 +20,7 @@ from repository import load_yaml, read
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.action import netplan_confirm
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan as io_netplan_files
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan, topology
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan, io_rollback, netplan, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
 from ansible_collections.gb10.cluster.plugins.modules import netplan_apply
 
@@ -96,10 +94,10 @@ class Host:
         self.asked: list[str] = []
         self.netplan_status = 0
         for name in ("STATE", "FORMER", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS", "APPLIED"):
-            monkeypatch.setattr(io_netplan, name, f"{folder}{getattr(io_netplan, name)}")
-        monkeypatch.setattr(io_netplan, "sysctl", lambda _name, _key: "0")
-        Path(io_netplan.UNITS).mkdir(parents=True)
-        Path(io_netplan.APPLIED).parent.mkdir()
+            monkeypatch.setattr(io_rollback, name, f"{folder}{getattr(io_rollback, name)}")
+        monkeypatch.setattr(io_rollback, "sysctl", lambda _name, _key: "0")
+        Path(io_rollback.UNITS).mkdir(parents=True)
+        Path(io_rollback.APPLIED).parent.mkdir()
 
     def link(self, name: str, *addresses: str, mtu: int = 1500, up: bool = True, dynamic: tuple[str, ...] = ()) -> None:
         self.links[name] = {"mtu": mtu, "up": up, "addresses": list(addresses), "dynamic": list(dynamic)}
@@ -151,8 +149,8 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     clock = itertools.count()
-    monkeypatch.setattr(io_netplan.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(io_netplan.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(io_rollback.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(io_rollback.time, "sleep", lambda _seconds: None)
     return Host(tmp_path, monkeypatch)
 
 
@@ -160,71 +158,71 @@ def changed(host: Host, identifier: str = "one", final: bool = False) -> dict[st
     """A host after a change: one file is new, one differs, and the device has another address and MTU."""
     old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10.yaml")
     host.link("fast", "192.168.100.1/24")
-    before = io_netplan.capture(host.run, [old, new], ["fast", "gone"])
-    io_netplan.arm(host.run, identifier, before, 60, final)
-    io_netplan.put(host.run, {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {}})
+    before = io_rollback.capture(host.run, [old, new], ["fast", "gone"])
+    io_rollback.arm(host.run, identifier, before, 60, final)
+    io_rollback.put(host.run, {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {}})
     host.links["fast"] |= {"addresses": ["10.110.0.1/24"], "mtu": 9000}
     return before
 
 
 def test_an_armed_change_is_put_back_whole(host: Host) -> None:
     before = changed(host)
-    assert io_netplan.restore(host.run, "restored by the timer")
-    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
-    assert (io_netplan.read(io_netplan.LAST) or {})["how"] == "restored by the timer"
+    assert io_rollback.restore(host.run, "restored by the timer")
+    assert io_rollback.capture(host.run, before["files"], before["links"]) == before
+    assert (io_rollback.read(io_rollback.LAST) or {})["how"] == "restored by the timer"
     assert "systemctl disable --now gb10-netplan-restore.timer" in host.asked
-    assert list(Path(io_netplan.UNITS).iterdir()) == []
-    assert not io_netplan.restore(host.run, "again"), "no change is pending any more"
+    assert list(Path(io_rollback.UNITS).iterdir()) == []
+    assert not io_rollback.restore(host.run, "again"), "no change is pending any more"
 
 
 def test_a_confirmed_change_stays_and_remembers_what_was_first(host: Host) -> None:
     before = changed(host)
-    assert io_netplan.confirm(host.run, "one")
-    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}
-    assert not io_netplan.restore(host.run, "late"), "the timer is too late"
-    now = io_netplan.capture(host.run, before["files"], before["links"])
-    io_netplan.arm(host.run, "two", now, 60, final=False)
-    assert io_netplan.confirm(host.run, "two")
-    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "not the state after the first change"
+    assert io_rollback.confirm(host.run, "one")
+    assert io_rollback.read(io_rollback.ORIGINAL) == {**before, "written": {}}
+    assert not io_rollback.restore(host.run, "late"), "the timer is too late"
+    now = io_rollback.capture(host.run, before["files"], before["links"])
+    io_rollback.arm(host.run, "two", now, 60, final=False)
+    assert io_rollback.confirm(host.run, "two")
+    assert io_rollback.read(io_rollback.ORIGINAL) == {**before, "written": {}}, "not the state after the first change"
 
 
 def test_a_removal_forgets_what_was_first(host: Host) -> None:
     changed(host)
-    io_netplan.confirm(host.run, "one")
-    io_netplan.arm(host.run, "two", {"files": {}, "links": {}}, 60, final=True)
-    assert io_netplan.confirm(host.run, "two")
-    assert io_netplan.read(io_netplan.ORIGINAL) is None
+    io_rollback.confirm(host.run, "one")
+    io_rollback.arm(host.run, "two", {"files": {}, "links": {}}, 60, final=True)
+    assert io_rollback.confirm(host.run, "two")
+    assert io_rollback.read(io_rollback.ORIGINAL) is None
 
 
 @pytest.mark.parametrize("identifier", ["another", ""])
 def test_only_the_pending_change_can_be_confirmed(host: Host, identifier: str) -> None:
     changed(host)
-    assert not io_netplan.confirm(host.run, identifier)
-    assert (io_netplan.read(io_netplan.PENDING) or {})["id"] == "one"
+    assert not io_rollback.confirm(host.run, identifier)
+    assert (io_rollback.read(io_rollback.PENDING) or {})["id"] == "one"
 
 
 def test_a_second_attempt_goes_back_to_the_last_good_state(host: Host) -> None:
     """The first run was killed, so the present state is not a state to restore."""
     before = changed(host)
-    half = io_netplan.capture(host.run, before["files"], before["links"])
-    io_netplan.arm(host.run, "two", half, 60, final=False)
-    io_netplan.restore(host.run, "restored by the timer")
-    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+    half = io_rollback.capture(host.run, before["files"], before["links"])
+    io_rollback.arm(host.run, "two", half, 60, final=False)
+    io_rollback.restore(host.run, "restored by the timer")
+    assert io_rollback.capture(host.run, before["files"], before["links"]) == before
 
 
 def test_the_timer_outlives_a_reboot_and_the_program_needs_nothing_else(host: Host) -> None:
     changed(host)
-    timer = Path(io_netplan.UNITS, "gb10-netplan-restore.timer").read_text(encoding="utf-8")
-    service = Path(io_netplan.UNITS, "gb10-netplan-restore.service").read_text(encoding="utf-8")
+    timer = Path(io_rollback.UNITS, "gb10-netplan-restore.timer").read_text(encoding="utf-8")
+    service = Path(io_rollback.UNITS, "gb10-netplan-restore.service").read_text(encoding="utf-8")
     assert "OnActiveSec=60\n" in timer
     assert "WantedBy=timers.target" in timer
-    assert f"PYTHONPATH={io_netplan.PROGRAM}\n" in service
-    files = sorted(str(path.relative_to(io_netplan.PROGRAM)) for path in Path(io_netplan.PROGRAM).rglob("*.py"))
+    assert f"PYTHONPATH={io_rollback.PROGRAM}\n" in service
+    files = sorted(str(path.relative_to(io_rollback.PROGRAM)) for path in Path(io_rollback.PROGRAM).rglob("*.py"))
     folder = "ansible_collections/gb10/cluster/plugins/module_utils"
     assert files == [f"{folder}/common/io_file.py", f"{folder}/fabric/io_rollback.py"]
     assert f"-m {folder.replace('/', '.')}.fabric.io_rollback\n" in service
-    assert Path(io_netplan.PENDING).stat().st_mode & 0o777 == 0o600
-    assert Path(io_netplan.STATE).stat().st_mode & 0o777 == 0o700
+    assert Path(io_rollback.PENDING).stat().st_mode & 0o777 == 0o600
+    assert Path(io_rollback.STATE).stat().st_mode & 0o777 == 0o700
 
 
 def test_the_restore_program_runs_by_itself(host: Host) -> None:
@@ -235,14 +233,14 @@ def test_the_restore_program_runs_by_itself(host: Host) -> None:
     )
     answer = subprocess.run(
         [sys.executable, "-S", "-c", program],
-        env={"PYTHONPATH": io_netplan.PROGRAM},
+        env={"PYTHONPATH": io_rollback.PROGRAM},
         cwd="/",
         capture_output=True,
         text=True,
         check=False,
     )
     assert answer.returncode == 0, answer.stderr
-    assert answer.stdout.startswith(io_netplan.PROGRAM)
+    assert answer.stdout.startswith(io_rollback.PROGRAM)
 
 
 # --- files of other users: root writes, reads and runs files of the state folder ---
@@ -250,7 +248,7 @@ def test_the_restore_program_runs_by_itself(host: Host) -> None:
 
 def planted(host: Host) -> Path:
     """A state folder of another user with a pending change and a program, and the file that they would change."""
-    state, target = Path(io_netplan.STATE), host.folder / "shadow"
+    state, target = Path(io_rollback.STATE), host.folder / "shadow"
     target.write_text("root", encoding="utf-8")
     state.mkdir(parents=True)
     (state / "lock").symlink_to(target)
@@ -265,7 +263,7 @@ def planted(host: Host) -> Path:
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 @pytest.mark.parametrize("what", ["another's", "a link", "open to a group"])
 def test_a_state_folder_that_root_does_not_own_alone_is_refused(host: Host, what: str) -> None:
-    target, state = planted(host), Path(io_netplan.STATE)
+    target, state = planted(host), Path(io_rollback.STATE)
     if what == "another's":
         os.chown(state, 12345, 12345)
     elif what == "a link":
@@ -275,41 +273,41 @@ def test_a_state_folder_that_root_does_not_own_alone_is_refused(host: Host, what
         state.chmod(0o770)
     nothing: dict[str, Any] = {"files": {}, "links": {}}
     for attempt in (
-        lambda: io_netplan.arm(host.run, "two", nothing, 60, final=False),
-        lambda: io_netplan.confirm(host.run, "one"),
-        lambda: io_netplan.restore(host.run, "restored"),
-        lambda: io_netplan.read(io_netplan.ORIGINAL),
+        lambda: io_rollback.arm(host.run, "two", nothing, 60, final=False),
+        lambda: io_rollback.confirm(host.run, "one"),
+        lambda: io_rollback.restore(host.run, "restored"),
+        lambda: io_rollback.read(io_rollback.ORIGINAL),
     ):
         with pytest.raises(
-            io_netplan.NetplanError, match=rf"root runs the program in {state}. Expected: .* Fix: remove {state}"
+            io_rollback.NetplanError, match=rf"root runs the program in {state}. Expected: .* Fix: remove {state}"
         ):
             attempt()
     assert target.read_text(encoding="utf-8") == "root"
-    assert (host.asked, list(Path(io_netplan.UNITS).iterdir())) == ([], [])
+    assert (host.asked, list(Path(io_rollback.UNITS).iterdir())) == ([], [])
 
 
 def test_a_planted_lock_is_not_followed(host: Host) -> None:
     target = planted(host)
     with pytest.raises(OSError, match="symbolic link"):
-        io_netplan.restore(host.run, "restored")
+        io_rollback.restore(host.run, "restored")
     assert target.read_text(encoding="utf-8") == "root"
 
 
 @pytest.mark.parametrize("readable", [False, True])
 def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(host: Host, readable: bool) -> None:
     before = changed(host)
-    assert io_netplan.confirm(host.run, "one")
-    Path(io_netplan.FORMER).parent.mkdir(mode=0o1775)
-    Path(io_netplan.STATE).rename(io_netplan.FORMER)
-    Path(io_netplan.FORMER).chmod(0o755 if readable else 0o700)
+    assert io_rollback.confirm(host.run, "one")
+    Path(io_rollback.FORMER).parent.mkdir(mode=0o1775)
+    Path(io_rollback.STATE).rename(io_rollback.FORMER)
+    Path(io_rollback.FORMER).chmod(0o755 if readable else 0o700)
     if readable:
-        assert io_netplan.read(io_netplan.ORIGINAL) is None, "its author is unknown"
+        assert io_rollback.read(io_rollback.ORIGINAL) is None, "its author is unknown"
         return
-    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "also in check mode"
-    assert not Path(io_netplan.STATE).exists()
-    io_netplan.arm(host.run, "two", before, 60, final=True)
-    assert not Path(io_netplan.FORMER).exists()
-    assert (io_netplan.read(io_netplan.ORIGINAL), io_netplan.confirm(host.run, "two")) == (
+    assert io_rollback.read(io_rollback.ORIGINAL) == {**before, "written": {}}, "also in check mode"
+    assert not Path(io_rollback.STATE).exists()
+    io_rollback.arm(host.run, "two", before, 60, final=True)
+    assert not Path(io_rollback.FORMER).exists()
+    assert (io_rollback.read(io_rollback.ORIGINAL), io_rollback.confirm(host.run, "two")) == (
         {**before, "written": {}},
         True,
     )
@@ -318,48 +316,48 @@ def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(host: Host, r
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 @pytest.mark.parametrize("whose", ["the folder", "the one around it"])
 def test_what_the_service_user_planted_there_is_left_alone(host: Host, whose: str) -> None:
-    former = Path(io_netplan.FORMER)
+    former = Path(io_rollback.FORMER)
     former.mkdir(parents=True, mode=0o700)
     (former / "original.json").write_text('{"files": {"/etc/shadow": ["theirs", 384]}, "links": {}}', encoding="utf-8")
     os.chown(former if whose == "the folder" else former.parent, 12345, 12345)
-    assert io_netplan.read(io_netplan.ORIGINAL) is None
+    assert io_rollback.read(io_rollback.ORIGINAL) is None
     changed(host)
-    assert io_netplan.confirm(host.run, "one")
+    assert io_rollback.confirm(host.run, "one")
     assert (former / "original.json").exists()
-    assert "/etc/shadow" not in json.dumps(io_netplan.read(io_netplan.ORIGINAL))
+    assert "/etc/shadow" not in json.dumps(io_rollback.read(io_rollback.ORIGINAL))
 
 
 def test_systemd_reads_the_units_and_a_missing_program_is_no_error(host: Host) -> None:
     changed(host)
-    assert {path.stat().st_mode & 0o777 for path in Path(io_netplan.UNITS).iterdir()} == {0o644}
-    shutil.rmtree(io_netplan.PROGRAM)
-    assert io_netplan.restore(host.run, "restored by the timer")
+    assert {path.stat().st_mode & 0o777 for path in Path(io_rollback.UNITS).iterdir()} == {0o644}
+    shutil.rmtree(io_rollback.PROGRAM)
+    assert io_rollback.restore(host.run, "restored by the timer")
 
 
 def test_nothing_changes_where_the_timer_cannot_be_started(host: Host) -> None:
     def run(argv: list[str]) -> tuple[int, str, str]:
         return (1, "", "no systemd here") if argv[:2] == ["systemctl", "restart"] else host.run(argv)
 
-    with pytest.raises(io_netplan.NetplanError, match=r"nothing was changed: no systemd here"):
-        io_netplan.arm(run, "one", {"files": {}, "links": {}}, 60, final=False)
+    with pytest.raises(io_rollback.NetplanError, match=r"nothing was changed: no systemd here"):
+        io_rollback.arm(run, "one", {"files": {}, "links": {}}, 60, final=False)
 
 
 def test_a_failing_netplan_does_not_keep_the_devices_from_coming_back(host: Host) -> None:
     before = changed(host)
     host.netplan_status = 1
-    with pytest.raises(io_netplan.NetplanError, match="netplan says no"):
-        io_netplan.restore(host.run, "restored by the timer")
-    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
-    assert io_netplan.read(io_netplan.PENDING), "systemd tries again"
+    with pytest.raises(io_rollback.NetplanError, match="netplan says no"):
+        io_rollback.restore(host.run, "restored by the timer")
+    assert io_rollback.capture(host.run, before["files"], before["links"]) == before
+    assert io_rollback.read(io_rollback.PENDING), "systemd tries again"
     host.netplan_status = 0
-    assert io_netplan.restore(host.run, "restored by the timer")
+    assert io_rollback.restore(host.run, "restored by the timer")
 
 
 def test_what_dhcp_gave_is_neither_saved_nor_removed(host: Host) -> None:
     host.link("fast", "10.0.0.1/24", dynamic=("192.168.1.5/24",))
-    saved = io_netplan.capture(host.run, [], ["fast"])
+    saved = io_rollback.capture(host.run, [], ["fast"])
     assert saved["links"]["fast"]["addresses"] == ["10.0.0.1/24"]
-    io_netplan.put(host.run, {"files": {}, "links": {"fast": {**saved["links"]["fast"], "addresses": []}}})
+    io_rollback.put(host.run, {"files": {}, "links": {"fast": {**saved["links"]["fast"], "addresses": []}}})
     assert (host.links["fast"]["addresses"], host.links["fast"]["dynamic"]) == ([], ["192.168.1.5/24"])
 
 
@@ -376,12 +374,12 @@ def test_the_renderer_has_time_to_set_its_addresses(
         if now > after and not host.links["fast"]["addresses"]:
             host.links["fast"]["addresses"].append("192.168.100.1/24")
 
-    monkeypatch.setattr(io_netplan.time, "sleep", sleep)
-    monkeypatch.setattr(io_netplan.time, "monotonic", lambda: now)
+    monkeypatch.setattr(io_rollback.time, "sleep", sleep)
+    monkeypatch.setattr(io_rollback.time, "monotonic", lambda: now)
     host.link("fast", "192.168.100.1/24")
-    saved = io_netplan.capture(host.run, [], ["fast"])
+    saved = io_rollback.capture(host.run, [], ["fast"])
     host.link("fast", "10.110.0.1/24")
-    io_netplan.put(host.run, saved)
+    io_rollback.put(host.run, saved)
     assert host.links["fast"]["addresses"] == ["192.168.100.1/24"]
     assert [words for words in host.asked if "replace" in words] == by_hand
     assert "ip address delete 10.110.0.1/24 dev fast" in host.asked, "an extra address may cut the host off"
@@ -389,9 +387,9 @@ def test_the_renderer_has_time_to_set_its_addresses(
 
 def test_a_device_that_was_down_goes_down_again(host: Host) -> None:
     host.link("fast", up=False)
-    saved = io_netplan.capture(host.run, [], ["fast"])
+    saved = io_rollback.capture(host.run, [], ["fast"])
     host.links["fast"]["up"] = True
-    io_netplan.put(host.run, saved)
+    io_rollback.put(host.run, saved)
     assert host.links["fast"]["up"] is False
 
 
@@ -408,9 +406,9 @@ PARAMS = {
 @pytest.fixture
 def folders(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     """The host's files at their usual paths, below its folder."""
-    monkeypatch.setattr(io_netplan_files, "NETPLAN_FILE", host.path("60-gb10.yaml"))
+    monkeypatch.setattr(io_netplan, "NETPLAN_FILE", host.path("60-gb10.yaml"))
     monkeypatch.setattr(
-        io_netplan_files.glob, "glob", lambda _pattern: sorted(str(path) for path in host.folder.glob("*.yaml"))
+        io_netplan.glob, "glob", lambda _pattern: sorted(str(path) for path in host.folder.glob("*.yaml"))
     )
     return host
 
@@ -418,17 +416,17 @@ def folders(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
 def test_a_takeover_rewrites_only_files_that_name_an_interface(folders: Host) -> None:
     path = folders.write("40-cx7.yaml", "# NVIDIA's\n" + yaml.safe_dump(FOREIGN))
     folders.write("01-network-manager-all.yaml", "network: {version: 2, renderer: NetworkManager}\n")
-    target, others = io_netplan_files.target({**PARAMS, "takeover": True})
+    target, others = io_netplan.target({**PARAMS, "takeover": True})
     assert others == [path]
     text, mode = target["files"][path]
     assert mode == 0o600
     assert text.startswith("# gb10.cluster took enp1s0f1np1 out of this file;")
     assert yaml.safe_load(text) == netplan.without(FOREIGN, ["enp1s0f1np1"])[0]
-    assert io_netplan_files.target(PARAMS)[1] == [], "only on request"
+    assert io_netplan.target(PARAMS)[1] == [], "only on request"
 
 
 def test_netplan_warns_of_a_file_that_others_can_read(folders: Host) -> None:
-    files = io_netplan_files.target(
+    files = io_netplan.target(
         {**PARAMS, "files": {"/etc/sysctl.d/60.conf": "theirs", "/etc/NetworkManager/60.conf": ""}}
     )[0]["files"]
     assert files == {
@@ -439,14 +437,14 @@ def test_netplan_warns_of_a_file_that_others_can_read(folders: Host) -> None:
 
 
 def test_a_removal_without_a_plan_removes_all_files_of_the_fabric(folders: Host) -> None:
-    target, _others = io_netplan_files.target({**PARAMS, "state": "absent", "content": ""})
+    target, _others = io_netplan.target({**PARAMS, "state": "absent", "content": ""})
     wanted = [folders.path("60-gb10.yaml"), topology.SYSCTL_FILE, topology.NETWORK_MANAGER_FILE]
     assert target["files"] == dict.fromkeys(wanted)
 
 
 def test_the_difference_is_between_the_host_and_the_plan(folders: Host) -> None:
     path = folders.write("60-gb10.yaml", "mtu: 1500\n")
-    shown = io_netplan_files.diff({"files": {path: ["mtu: 9000\n", 0o600]}}, [], ["a sentence"])["prepared"]
+    shown = io_netplan.diff({"files": {path: ["mtu: 9000\n", 0o600]}}, [], ["a sentence"])["prepared"]
     assert shown.splitlines()[3:] == ["-mtu: 1500", "+mtu: 9000", "# a sentence"]
 
 
@@ -456,8 +454,8 @@ def netplan_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "etc/netplan"
     folder.mkdir(parents=True)
     (folder / "01-host.yaml").write_text("host", encoding="utf-8")
-    monkeypatch.setattr(io_netplan_files, "NETPLAN_FOLDERS", (str(folder),))
-    monkeypatch.setattr(io_netplan_files, "_GENERATORS", (sys.executable,))
+    monkeypatch.setattr(io_netplan, "NETPLAN_FOLDERS", (str(folder),))
+    monkeypatch.setattr(io_netplan, "_GENERATORS", (sys.executable,))
     return folder
 
 
@@ -474,7 +472,7 @@ def test_netplan_judges_the_files_of_the_host_with_ours(netplan_folder: Path, tm
         f"{netplan_folder}/50.yaml": None,
         "/etc/sysctl.d/60.conf": ["other", 0o644],
     }
-    answer = io_netplan_files.refusal(run, files, [], str(tmp_path / "scratch"))
+    answer = io_netplan.refusal(run, files, [], str(tmp_path / "scratch"))
     assert (answer, seen) == (
         f"netplan rejects {netplan_folder}/60.yaml: line 1: bad",
         {"01-host.yaml": "host", "60.yaml": "ours"},
@@ -483,18 +481,18 @@ def test_netplan_judges_the_files_of_the_host_with_ours(netplan_folder: Path, tm
 
 def test_without_files_netplan_is_not_asked(netplan_folder: Path) -> None:
     (netplan_folder / "01-host.yaml").unlink()
-    assert io_netplan_files.rejected(lambda _argv: (1, "", "never asked")) == []
+    assert io_netplan.rejected(lambda _argv: (1, "", "never asked")) == []
 
 
 def test_the_programs_of_the_timer_report_their_status() -> None:
-    assert io_netplan._subprocess(["sh", "-c", "echo out; echo wrong >&2; exit 3"]) == (3, "out\n", "wrong\n")
+    assert io_rollback._subprocess(["sh", "-c", "echo out; echo wrong >&2; exit 3"]) == (3, "out\n", "wrong\n")
 
 
 def test_one_file_is_enough_to_be_rejected(netplan_folder: Path) -> None:
     def run(argv: list[str]) -> tuple[int, str, str]:
         return 1, "", f"{argv[-1]}{netplan_folder}/01-host.yaml:1:1: bad\n"
 
-    assert io_netplan_files.rejected(run) == [
+    assert io_netplan.rejected(run) == [
         {"file": f"{netplan_folder}/01-host.yaml", "reason": "netplan rejects it: line 1: bad"}
     ]
 
@@ -502,8 +500,8 @@ def test_one_file_is_enough_to_be_rejected(netplan_folder: Path) -> None:
 def test_no_error_quotes_other_peoples_files(folders: Host, tmp_path: Path) -> None:
     """Both parsers quote the invalid text."""
     folders.write("40-cx7.yaml", "network:\n  wifis: {wlP9s9: {password: *hunter2}}\n  # enp1s0f1np1\n")
-    with pytest.raises(io_netplan.NetplanError, match=r"40-cx7\.yaml is not YAML \(line 2\)$"):
-        io_netplan_files.target({**PARAMS, "takeover": True})
+    with pytest.raises(io_rollback.NetplanError, match=r"40-cx7\.yaml is not YAML \(line 2\)$"):
+        io_netplan.target({**PARAMS, "takeover": True})
 
     def run(_argv: list[str]) -> tuple[int, str, str]:
         return (
@@ -515,7 +513,7 @@ def test_no_error_quotes_other_peoples_files(folders: Host, tmp_path: Path) -> N
             ),
         )
 
-    said = io_netplan_files.refusal(run, {}, [], str(tmp_path / "scratch"))
+    said = io_netplan.refusal(run, {}, [], str(tmp_path / "scratch"))
     assert said == "netplan rejects /etc/netplan/40-cx7.yaml: line 2: Invalid YAML: unknown alias:"
 
 
@@ -566,9 +564,9 @@ def test_the_files_that_netplan_rejects(
     """A stand-in of the generator ends, like netplan, at the first file that it rejects."""
     folder = tmp_path / "etc/netplan"
     folder.mkdir(parents=True)
-    monkeypatch.setattr(io_netplan_files, "NETPLAN_FOLDERS", (str(folder),))
-    monkeypatch.setattr(io_netplan_files, "NETPLAN_FILE", str(folder / "60-gb10-qsfp.yaml"))
-    monkeypatch.setattr(io_netplan_files, "_GENERATORS", (sys.executable,))
+    monkeypatch.setattr(io_netplan, "NETPLAN_FOLDERS", (str(folder),))
+    monkeypatch.setattr(io_netplan, "NETPLAN_FILE", str(folder / "60-gb10-qsfp.yaml"))
+    monkeypatch.setattr(io_netplan, "_GENERATORS", (sys.executable,))
     for name in files:
         (folder / name).write_text("network: {}\n", encoding="ascii")
 
@@ -576,15 +574,15 @@ def test_the_files_that_netplan_rejects(
         bad = sorted(path for path in Path(f"{argv[2]}{folder}").iterdir() if "good" not in path.name)
         return (1, "", f"{bad[0]}:3:1: Error in network definition: bad\n") if bad else (0, "", "")
 
-    reported = io_netplan_files.rejected(run)
+    reported = io_netplan.rejected(run)
     assert [entry["file"] for entry in reported] == [str(folder / name) for name in found]
     assert {entry["reason"] for entry in reported} <= {"netplan rejects it: line 3: Error in network definition: bad"}
 
 
 def test_the_difference_shows_no_content_of_other_peoples_files(folders: Host) -> None:
     path = folders.write("40-cx7.yaml", yaml.safe_dump(FOREIGN))
-    target, others = io_netplan_files.target({**PARAMS, "takeover": True})
-    shown = io_netplan_files.diff(target, others, ["a difference"])["prepared"]
+    target, others = io_netplan.target({**PARAMS, "takeover": True})
+    shown = io_netplan.diff(target, others, ["a difference"])["prepared"]
     assert f"{path}: the fabric's interfaces are removed\n" in shown
     assert "+ours" in shown
     assert "# a difference\n" in shown
@@ -594,13 +592,13 @@ def test_the_difference_shows_no_content_of_other_peoples_files(folders: Host) -
 @pytest.mark.usefixtures("folders")
 def test_a_device_that_the_plan_left_gets_back_what_it_had() -> None:
     saved = {"up": True, "mtu": 1500, "addresses": [], "sysctl": {}}
-    Path(io_netplan.STATE).mkdir(parents=True)
-    Path(io_netplan.ORIGINAL).write_text(
+    Path(io_rollback.STATE).mkdir(parents=True)
+    Path(io_rollback.ORIGINAL).write_text(
         json.dumps({"files": {}, "links": {"enp1s0f0np0": saved, "enp1s0f1np1": saved}}), encoding="utf-8"
     )
-    target, _others = io_netplan_files.target(PARAMS)
+    target, _others = io_netplan.target(PARAMS)
     assert target["links"] == {"enp1s0f0np0": saved}
-    target, _others = io_netplan_files.target({**PARAMS, "state": "absent"})
+    target, _others = io_netplan.target({**PARAMS, "state": "absent"})
     assert target["links"] == {"enp1s0f0np0": saved, "enp1s0f1np1": saved}
     assert set(target["files"].values()) == {None}
 
@@ -610,66 +608,66 @@ class Killed(BaseException):
 
 
 def test_a_file_that_was_not_applied_is_known(folders: Host) -> None:
-    path = io_netplan_files.NETPLAN_FILE
+    path = io_netplan.NETPLAN_FILE
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         if argv == ["netplan", "apply"]:
             raise Killed
         return folders.run(argv)
 
-    assert io_netplan_files.unapplied(path) == []
-    io_netplan.put(folders.run, {"files": {path: ["first", 0o600]}, "links": {}})
-    assert io_netplan_files.unapplied(path) == []
+    assert io_netplan.unapplied(path) == []
+    io_rollback.put(folders.run, {"files": {path: ["first", 0o600]}, "links": {}})
+    assert io_netplan.unapplied(path) == []
     with pytest.raises(Killed):
-        io_netplan.put(run, {"files": {path: ["second", 0o600]}, "links": {}})
-    assert io_netplan_files.unapplied(path) == [f"{path} was not applied since it was written"]
-    io_netplan.put(folders.run, {"files": {path: ["second", 0o600]}, "links": {}})
-    assert io_netplan_files.unapplied(path) == []
+        io_rollback.put(run, {"files": {path: ["second", 0o600]}, "links": {}})
+    assert io_netplan.unapplied(path) == [f"{path} was not applied since it was written"]
+    io_rollback.put(folders.run, {"files": {path: ["second", 0o600]}, "links": {}})
+    assert io_netplan.unapplied(path) == []
 
 
 def test_a_file_that_comes_back_after_its_removal_is_not_applied(folders: Host) -> None:
-    path = io_netplan_files.NETPLAN_FILE
-    io_netplan.put(folders.run, {"files": {path: None}, "links": {}})
-    assert io_netplan_files.unapplied(path) == []
+    path = io_netplan.NETPLAN_FILE
+    io_rollback.put(folders.run, {"files": {path: None}, "links": {}})
+    assert io_netplan.unapplied(path) == []
     folders.write("60-gb10.yaml", "of a backup")
-    assert len(io_netplan_files.unapplied(path)) == 1
+    assert len(io_netplan.unapplied(path)) == 1
     # A boot applies the present files.
-    Path(io_netplan.APPLIED).unlink()
-    assert io_netplan_files.unapplied(path) == []
+    Path(io_rollback.APPLIED).unlink()
+    assert io_netplan.unapplied(path) == []
 
 
 def test_a_clock_that_is_behind_applies_nothing_again(folders: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host booted in 1970, so its generated files have earlier times than their source."""
-    path, generated = Path(io_netplan_files.NETPLAN_FILE), folders.folder / "enp1s0f1np1.network"
-    monkeypatch.setattr(io_netplan_files, "_GENERATED", ((f"{folders.folder}/", "", ".network"),))
+    path, generated = Path(io_netplan.NETPLAN_FILE), folders.folder / "enp1s0f1np1.network"
+    monkeypatch.setattr(io_netplan, "_GENERATED", ((f"{folders.folder}/", "", ".network"),))
     generated.touch()
     monkeypatch.setattr(
-        io_netplan_files.io_node,
+        io_netplan.io_node,
         "interfaces",
         lambda _run: {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}},
     )
-    monkeypatch.setattr(io_netplan_files.io_netplan, "sysctl", lambda _name, key: netplan.RAIL[key])
+    monkeypatch.setattr(io_netplan.io_netplan, "sysctl", lambda _name, key: netplan.RAIL[key])
     params = {**PARAMS, "rails": [{"interface": "enp1s0f1np1", "address": "10.110.0.1/24"}]}
-    target, _others = io_netplan_files.target(params)
-    io_netplan.put(folders.run, target)
+    target, _others = io_netplan.target(params)
+    io_rollback.put(folders.run, target)
     for boot in (False, True):
         os.utime(path, (200, 200))
         os.utime(generated, (100, 100))
-        assert io_netplan_files.differences(folders.run, params, target) == [], boot
-        Path(io_netplan.APPLIED).unlink(missing_ok=True)
+        assert io_netplan.differences(folders.run, params, target) == [], boot
+        Path(io_rollback.APPLIED).unlink(missing_ok=True)
 
 
 def full(monkeypatch: pytest.MonkeyPatch, *but: str) -> Callable[[], None]:
     """A full disk, except for files with one of these in their path. Returns a function that makes room."""
-    write = io_netplan.io_file.write_file
+    write = io_rollback.io_file.write_file
 
     def refuse(path: str, content: str, mode: int) -> None:
         if not any(part in path for part in but):
             raise OSError(errno.ENOSPC, "No space left on device", path)
         write(path, content, mode)
 
-    monkeypatch.setattr(io_netplan.io_file, "write_file", refuse)
-    return lambda: monkeypatch.setattr(io_netplan.io_file, "write_file", write)
+    monkeypatch.setattr(io_rollback.io_file, "write_file", refuse)
+    return lambda: monkeypatch.setattr(io_rollback.io_file, "write_file", write)
 
 
 def copies(host: Host) -> list[str]:
@@ -683,14 +681,14 @@ def test_a_full_disk_keeps_neither_devices_nor_files_from_coming_back(
     assert copies(host) == [".40-cx7.yaml.gb10-before"]
     host.asked.clear()
     full(monkeypatch)
-    assert io_netplan.restore(host.run, "restored by the timer")
-    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+    assert io_rollback.restore(host.run, "restored by the timer")
+    assert io_rollback.capture(host.run, before["files"], before["links"]) == before
     assert host.asked.count("netplan apply") == 1
     assert host.asked.index("ip address delete 10.110.0.1/24 dev fast") < host.asked.index("netplan apply"), (
         "the devices come first"
     )
     # It is not restored again, although its end could not be recorded.
-    assert io_netplan.read(io_netplan.PENDING) is None
+    assert io_rollback.read(io_rollback.PENDING) is None
     assert "systemctl disable --now gb10-netplan-restore.timer" in host.asked
     assert copies(host) == []
 
@@ -700,32 +698,32 @@ def test_a_file_that_cannot_be_put_back_is_tried_again(host: Host, monkeypatch: 
     Path(host.path(".40-cx7.yaml.gb10-before")).unlink()
     room = full(monkeypatch)
     with pytest.raises(
-        io_netplan.NetplanError,
+        io_rollback.NetplanError,
         match=r"the devices are as before, but .*40-cx7\.yaml could not be restored \(No space left",
     ):
-        io_netplan.restore(host.run, "restored by the timer")
-    assert io_netplan.capture(host.run, [], before["links"])["links"] == before["links"]
+        io_rollback.restore(host.run, "restored by the timer")
+    assert io_rollback.capture(host.run, [], before["links"])["links"] == before["links"]
     assert "netplan apply" in host.asked
     assert not Path(host.path("60-gb10.yaml")).exists(), "a removal needs no disk space"
-    assert io_netplan.read(io_netplan.PENDING), "systemd tries again"
+    assert io_rollback.read(io_rollback.PENDING), "systemd tries again"
     room()
-    assert io_netplan.restore(host.run, "restored by the timer")
-    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+    assert io_rollback.restore(host.run, "restored by the timer")
+    assert io_rollback.capture(host.run, before["files"], before["links"]) == before
 
 
 def test_what_is_removed_makes_room_for_what_returns(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     before = changed(host)
     Path(host.path(".40-cx7.yaml.gb10-before")).unlink()
-    write, new = io_netplan.io_file.write_file, Path(host.path("60-gb10.yaml"))
+    write, new = io_rollback.io_file.write_file, Path(host.path("60-gb10.yaml"))
 
     def tight(path: str, content: str, mode: int) -> None:
         if new.exists():
             raise OSError(errno.ENOSPC, "No space left on device", path)
         write(path, content, mode)
 
-    monkeypatch.setattr(io_netplan.io_file, "write_file", tight)
-    assert io_netplan.restore(host.run, "restored by the timer")
-    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+    monkeypatch.setattr(io_rollback.io_file, "write_file", tight)
+    assert io_rollback.restore(host.run, "restored by the timer")
+    assert io_rollback.capture(host.run, before["files"], before["links"]) == before
 
 
 @pytest.mark.parametrize("room", [(), ("pending.json",), ("pending.json", "program")])
@@ -748,13 +746,13 @@ def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(
     old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10.yaml")
     host.link("fast", "192.168.100.1/24")
     target = {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {"fast": None}}
-    before = io_netplan.capture(host.run, target["files"], ["fast"])
+    before = io_rollback.capture(host.run, target["files"], ["fast"])
     full(monkeypatch, "pending.json", "program", "systemd", ".gb10-before", "40-cx7.yaml")
     identifier, problem = netplan_apply.change(
         host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list
     )
     assert (identifier, "No space left" in problem, "The old configuration is restored" in problem) == ("", True, True)
-    assert io_netplan.capture(host.run, target["files"], ["fast"]) == before
+    assert io_rollback.capture(host.run, target["files"], ["fast"]) == before
 
 
 def test_a_confirmation_that_cannot_be_remembered_is_none(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -762,8 +760,8 @@ def test_a_confirmation_that_cannot_be_remembered_is_none(host: Host, monkeypatc
     changed(host)
     full(monkeypatch, "last.json")
     with pytest.raises(OSError, match="No space left"):
-        io_netplan.confirm(host.run, "one")
-    assert io_netplan.read(io_netplan.PENDING), "the timer rolls it back"
+        io_rollback.confirm(host.run, "one")
+    assert io_rollback.read(io_rollback.PENDING), "the timer rolls it back"
 
 
 RAILS = ["enp1s0f1np1", "enP2p1s0f1np1"]
@@ -772,11 +770,11 @@ RAILS = ["enp1s0f1np1", "enP2p1s0f1np1"]
 def applied(host: Host, **changes: Any) -> None:
     """Make a change like the module, and confirm it."""
     params = {**PARAMS, "takeover": True, "rails": [{"interface": name} for name in RAILS], **changes}
-    target, _others = io_netplan_files.target(params)
-    before = io_netplan.capture(host.run, target["files"], {*target["links"], *netplan.hearing(RAILS)})
-    io_netplan.arm(host.run, "one", before, 60, params["state"] == "absent", target)
-    io_netplan.put(host.run, target)
-    assert io_netplan.confirm(host.run, "one")
+    target, _others = io_netplan.target(params)
+    before = io_rollback.capture(host.run, target["files"], {*target["links"], *netplan.hearing(RAILS)})
+    io_rollback.arm(host.run, "one", before, 60, params["state"] == "absent", target)
+    io_rollback.put(host.run, target)
+    assert io_rollback.confirm(host.run, "one")
 
 
 CX7 = "# NVIDIA's\n" + yaml.safe_dump(FOREIGN)
@@ -799,33 +797,33 @@ def test_a_file_that_nobody_changed_since_comes_back_to_the_letter(folders: Host
     applied(folders)
     assert "enp1s0f1np1:" not in Path(path).read_text(encoding="utf-8")
     applied(folders, state="absent")
-    assert io_netplan.io_file.read_file(path) == (CX7, 0o640)
-    assert not Path(io_netplan_files.NETPLAN_FILE).exists()
+    assert io_rollback.io_file.read_file(path) == (CX7, 0o640)
+    assert not Path(io_netplan.NETPLAN_FILE).exists()
 
 
 def test_a_removal_needs_no_plan(folders: Host) -> None:
     """The entry point remove of qsfp_netplan passes no text, no rails and no MTU."""
     path = folders.write("40-cx7.yaml", CX7, 0o640)
     folders.link("enp1s0f1np1", "192.168.100.11/24")
-    before = io_netplan.capture(folders.run, [path], RAILS)
+    before = io_rollback.capture(folders.run, [path], RAILS)
     applied(folders)
     folders.link("enp1s0f1np1", "10.110.0.1/24")
     params = {"state": "absent", "content": "", "files": {}, "rails": [], "mtu": 0, "takeover": False, "timeout": 5}
-    target, _others = io_netplan_files.target(params)
+    target, _others = io_netplan.target(params)
 
     def differences() -> list[str]:
-        return io_netplan_files.differences(folders.run, params, target)
+        return io_netplan.differences(folders.run, params, target)
 
     assert f"{path} differs" in differences()
     identifier, problem = netplan_apply.change(
         folders.run, {**params, "identifier": "two", "confirm_timeout": 60}, target, differences
     )
     assert (identifier, problem) == ("two", "")
-    assert io_netplan.confirm(folders.run, "two")
-    assert io_netplan.capture(folders.run, [path], RAILS) == before
-    assert not Path(io_netplan_files.NETPLAN_FILE).exists()
-    assert io_netplan.read(io_netplan.ORIGINAL) is None
-    assert io_netplan_files.differences(folders.run, params, io_netplan_files.target(params)[0]) == []
+    assert io_rollback.confirm(folders.run, "two")
+    assert io_rollback.capture(folders.run, [path], RAILS) == before
+    assert not Path(io_netplan.NETPLAN_FILE).exists()
+    assert io_rollback.read(io_rollback.ORIGINAL) is None
+    assert io_netplan.differences(folders.run, params, io_netplan.target(params)[0]) == []
 
 
 def test_later_edits_of_a_file_outlive_the_removal(folders: Host) -> None:
@@ -842,7 +840,7 @@ def test_later_edits_of_a_file_outlive_the_removal(folders: Host) -> None:
     mine["network"]["ethernets"]["enp1s0f1np1"] = FOREIGN["network"]["ethernets"]["enp1s0f1np1"]  # type: ignore[index]
     assert found(folders) == mine
     assert Path(folders.path("40-cx7.yaml")).stat().st_mode & 0o777 == 0o640, "the mode is an edit too"
-    assert io_netplan.read(io_netplan.ORIGINAL) is None
+    assert io_rollback.read(io_rollback.ORIGINAL) is None
 
 
 def test_what_its_owner_defined_again_stays_as_it_is(folders: Host) -> None:
@@ -866,8 +864,8 @@ def test_a_file_that_is_no_yaml_any_more_is_refused_and_left_alone(folders: Host
     folders.write("40-cx7.yaml", CX7)
     applied(folders)
     path = folders.write("40-cx7.yaml", "network:\n  wifis: {wlP9s9: {password: *hunter2}}\n")
-    with pytest.raises(io_netplan.NetplanError, match=r"40-cx7\.yaml is not YAML \(line 2\)$"):
-        io_netplan_files.target({**PARAMS, "state": "absent"})
+    with pytest.raises(io_rollback.NetplanError, match=r"40-cx7\.yaml is not YAML \(line 2\)$"):
+        io_netplan.target({**PARAMS, "state": "absent"})
     assert "hunter2" in Path(path).read_text(encoding="utf-8")
 
 
@@ -912,11 +910,11 @@ def test_what_somebody_else_did_not_apply_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, refused: bool, edit: str
 ) -> None:
     host, scratch = tmp_path / "host", tmp_path / "scratch"
-    monkeypatch.setattr(io_netplan_files, "NETPLAN_FOLDERS", ("/etc/netplan",))
+    monkeypatch.setattr(io_netplan, "NETPLAN_FOLDERS", ("/etc/netplan",))
     monkeypatch.setattr(
-        io_netplan_files,
+        io_netplan,
         "_GENERATED",
-        tuple((f"{host}/{f[1:]}", start, end) for f, start, end in io_netplan_files._GENERATED),
+        tuple((f"{host}/{f[1:]}", start, end) for f, start, end in io_netplan._GENERATED),
     )
 
     def write(root: str, text: str) -> None:
@@ -932,7 +930,7 @@ def test_what_somebody_else_did_not_apply_is_refused(
 
     if edit != "added":
         write(str(host), "old")
-    said = io_netplan_files.refusal(generate, {}, ["enp1s0f1np1"], str(scratch))
+    said = io_netplan.refusal(generate, {}, ["enp1s0f1np1"], str(scratch))
     assert bool(said) == (refused and edit != "none"), said
     assert (Path(name).name in said) == bool(said)
 

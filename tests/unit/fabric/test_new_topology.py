@@ -7,9 +7,9 @@ import itertools
 import pytest
 from sparks import machines, name
 
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan as discovery
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan as discovery_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     SWITCHES,
     TOPOLOGIES,
@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     FabricNode,
     Topology,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as lab
+from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as lab_plan
 
 SIDE = 3
 COUNT = SIDE * SIDE
@@ -47,7 +47,7 @@ def sparks(count: int) -> list[FabricNode]:
 
 
 def test_the_fabric_is_planned() -> None:
-    shares, problems = fabric.plan(sparks(COUNT), Fabric("grid"), "grid")
+    shares, problems = fabric_plan.plan(sparks(COUNT), Fabric("grid"), "grid")
     assert problems == []
     row, column = ["spark4", "spark6"], ["spark2", "spark8"]
     assert [sorted(rail.peers) for rail in shares[4].rails] == [row, row, column, column]
@@ -58,7 +58,7 @@ def test_the_fabric_is_planned() -> None:
 
 def test_the_planner_reports_another_number_of_nodes_and_lists_the_name() -> None:
     for topology, expected in [("grid", "nine nodes"), ("grd", " or grid")]:
-        shares, problems = fabric.plan(sparks(4), Fabric(topology), topology)
+        shares, problems = fabric_plan.plan(sparks(4), Fabric(topology), topology)
         assert shares == []
         assert [problem.path for problem in problems] == ["gb10_fabric_topology"]
         assert problems[0].expected.endswith(expected)
@@ -73,7 +73,7 @@ def test_discovery_proposes_it() -> None:
     rows = [[1, 5, 9], [2, 6, 7], [3, 4, 8]]
     switches = [tuple((number, 0) for number in row) for row in rows]
     switches += [tuple((number, 1) for number in column) for column in zip(*rows, strict=True)]
-    found = discovery.discover(machines(*switches))
+    found = discovery_plan.discover(machines(*switches))
     assert [str(problem) for problem in found.problems] == []
     assert found.proposal.topology == "grid"
     ordered = [found.proposal.machines[start : start + SIDE] for start in range(0, COUNT, SIDE)]
@@ -85,7 +85,7 @@ def test_discovery_proposes_it() -> None:
 
 
 def test_the_lab_has_its_switches() -> None:
-    planned = lab.plan("demo", "10.88.0", [f"spark{n}" for n in range(1, COUNT + 1)], "grid")
+    planned = lab_plan.plan("demo", "10.88.0", [f"spark{n}" for n in range(1, COUNT + 1)], "grid")
     assert planned.bridges == ("mgmt", *(f"qsfp{number}" for number in range(2 * SIDE)))
     ends = [(link.b.bridge, link.a.netns, link.a.name) for link in planned.links if link.b.bridge.startswith("qsfp")]
     by_switch = {

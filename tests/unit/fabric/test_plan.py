@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces as typed
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric, FabricNode, resolve_topology
@@ -26,7 +26,7 @@ YOURS = ("10.110.7.12/24", "10.110.8.12/24")
 
 def resolved(nodes: Sequence[FabricNode], cabling: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
     """Return the plan of the resolved topology."""
-    return fabric.plan(nodes, cabling, resolve_topology(cabling.topology, len(nodes)))
+    return fabric_plan.plan(nodes, cabling, resolve_topology(cabling.topology, len(nodes)))
 
 
 def planned(*nodes: FabricNode, cabling: Fabric | None = None) -> list[NodeFabric]:
@@ -441,7 +441,7 @@ def live(**changes: object) -> dict[str, dict[str, object]]:
     ],
 )
 def test_drift(interfaces: dict[str, dict[str, object]], expected: list[str]) -> None:
-    assert fabric.drift(RAILS, 9000, typed(interfaces)) == expected
+    assert fabric_plan.drift(RAILS, 9000, typed(interfaces)) == expected
 
 
 @pytest.mark.parametrize(("topology", "count"), [("none", 1), ("socket", 2)])

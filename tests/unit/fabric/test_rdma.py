@@ -10,7 +10,7 @@ import pytest
 from recorded_hosts import plant
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, gid_index, pinned
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces, network
 
@@ -30,7 +30,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Any:
     def machine(name: str) -> dict[str, Any]:
         if name not in read:
             root: Path = plant(name, tmp_path_factory.mktemp(name))
-            read[name] = json.dumps(io_fabric.read(lambda argv: (127, "", argv[0]), str(root)))
+            read[name] = json.dumps(fabric_io_facts.read(lambda argv: (127, "", argv[0]), str(root)))
         found: dict[str, Any] = json.loads(read[name])
         return found
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     SPARK_PORTS,
@@ -29,7 +29,7 @@ def sparks(count: int, ports: tuple[int, ...] = (1,)) -> list[FabricNode]:
 
 def resolved(nodes: list[FabricNode], cabling: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
     """Return the plan of the resolved topology."""
-    return fabric.plan(nodes, cabling, resolve_topology(cabling.topology, len(nodes)))
+    return fabric_plan.plan(nodes, cabling, resolve_topology(cabling.topology, len(nodes)))
 
 
 def planned(nodes: list[FabricNode], cabling: Fabric) -> list[NodeFabric]:

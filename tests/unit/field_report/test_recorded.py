@@ -16,7 +16,7 @@ from verified_nodes import GIB, pair
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import report
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
 PROBE = [
@@ -47,7 +47,7 @@ def test_the_report_of_a_pair_is_the_recorded_one() -> None:
         node["facts"]["links"] = links
     found = report.document(typed(plan), nodes, {}, report.Records(), "2026-11-22")
     assert (found["verification"]["findings"], found["verification"]["differences"]) == ([], [])
-    assert found["verification"]["passed"] == [check.id for check in verification.CHECKS]
+    assert found["verification"]["passed"] == [check.id for check in verify_report.CHECKS]
     assert_recorded(field_reports.FOLDER / "simulated_pair.json", json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
@@ -69,8 +69,8 @@ def test_the_plan_of_a_recorded_report_is_the_reported_one(name: str) -> None:
 
 
 def found(recorded: dict[str, Any]) -> set[str]:
-    known = verification.cluster(field_reports.verified_nodes(recorded))
-    return {finding.check.id for finding in verification.findings(known, GROUPS, {})}
+    known = verify_report.cluster(field_reports.verified_nodes(recorded))
+    return {finding.check.id for finding in verify_report.findings(known, GROUPS, {})}
 
 
 @pytest.mark.parametrize("name", field_reports.REPORTS)

@@ -18,17 +18,17 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.action import peer_firewall as action_plugin
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.modules import peer_firewall as module
 
-ALL = firewall.Access((), 0, (), (), ())
+ALL = firewall_plan.Access((), 0, (), (), ())
 PAIR = [("enp1s0f1np1", "10.110.0.2"), ("enP2p1s0f1np1", "10.110.1.2")]
 
 
-def access(**changes: Any) -> firewall.Access:
+def access(**changes: Any) -> firewall_plan.Access:
     given = {"peers": PAIR, "api_port": 8000, "api_clients": (), "open_ports": (), "interfaces": ()}
-    return firewall.Access(**{**given, **changes})
+    return firewall_plan.Access(**{**given, **changes})
 
 
 def rules(text: str) -> list[str]:
@@ -44,7 +44,7 @@ def planned(name: str, *nodes: Any) -> dict[str, Any]:
 
 def test_a_pair_lets_its_peer_in_on_both_rails() -> None:
     nodes = spark(1, "head"), spark(2, "worker")
-    head, worker = (firewall.of_plan(typed(planned(name, *nodes))) for name in ("spark1", "spark2"))
+    head, worker = (firewall_plan.of_plan(typed(planned(name, *nodes))) for name in ("spark1", "spark2"))
     assert {(peer["interface"], peer["address"]) for peer in head["peers"]} == {
         ("enp1s0f1np1", "10.110.0.2"),
         ("enP2p1s0f1np1", "10.110.1.2"),
@@ -59,13 +59,13 @@ def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
         spark(number, "worker" if number > 1 else "head", gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])
         for number in (1, 2, 3)
     ]
-    found = firewall.of_plan(typed(planned("spark1", *nodes)))["peers"]
+    found = firewall_plan.of_plan(typed(planned("spark1", *nodes)))["peers"]
     assert {"interface": "enP7s7", "address": "192.168.1.12"} in found
     assert len(found) == 6, "two PCIe functions for each of two cables, and the cluster's network"
 
 
 def test_a_single_node_has_no_peer_and_an_api_of_its_own_no_client() -> None:
-    alone = firewall.of_plan(typed(planned("spark1", spark(1, "head", gb10_api_host="127.0.0.1"))))
+    alone = firewall_plan.of_plan(typed(planned("spark1", spark(1, "head", gb10_api_host="127.0.0.1"))))
     assert (alone["peers"], alone["api_port"]) == ([], 0)
 
 
@@ -73,12 +73,12 @@ def test_mp_meets_at_the_head() -> None:
     nodes = [
         spark(number, group, gb10_distributed_executor_backend="mp") for number, group in ((1, "head"), (2, "worker"))
     ]
-    assert [firewall.of_plan(typed(planned(name, *nodes)))["peer_ports"] for name in ("spark1", "spark2")] == [
+    assert [firewall_plan.of_plan(typed(planned(name, *nodes)))["peer_ports"] for name in ("spark1", "spark2")] == [
         {"rendezvous": 29501, "the ranks' end": 29502},
         {},
     ]
     assert (
-        firewall.of_plan(typed(planned("spark1", spark(1, "head", gb10_distributed_executor_backend="mp"))))[
+        firewall_plan.of_plan(typed(planned("spark1", spark(1, "head", gb10_distributed_executor_backend="mp"))))[
             "peer_ports"
         ]
         == {}
@@ -86,7 +86,9 @@ def test_mp_meets_at_the_head() -> None:
 
 
 def test_the_rules_of_a_head() -> None:
-    text = firewall.ruleset(access(open_ports=("8443/tcp", "60000-61000/udp"), interfaces=("docker*",)), [2222, 22])
+    text = firewall_plan.ruleset(
+        access(open_ports=("8443/tcp", "60000-61000/udp"), interfaces=("docker*",)), [2222, 22]
+    )
     assert text.splitlines()[1:4] == ["table inet gb10", "delete table inet gb10", "table inet gb10 {"]
     assert 'elements = { "enp1s0f1np1" . 10.110.0.2, "enP2p1s0f1np1" . 10.110.1.2 }' in text
     assert rules(text) == [
@@ -110,13 +112,13 @@ def test_the_rules_of_a_head() -> None:
 
 
 def test_a_worker_without_peers_has_neither_set_nor_api() -> None:
-    text = firewall.ruleset(ALL, [22])
+    text = firewall_plan.ruleset(ALL, [22])
     assert "peers" not in text
     assert not [line for line in rules(text) if "8000" in line]
 
 
 def test_clients_of_the_api_are_matched_by_their_family() -> None:
-    lines = rules(firewall.ruleset(access(api_clients=("192.168.1.0/24", "10.0.0.7", "fd00::/8")), []))
+    lines = rules(firewall_plan.ruleset(access(api_clients=("192.168.1.0/24", "10.0.0.7", "fd00::/8")), []))
     assert [line for line in lines if "8000" in line] == [
         "ip saddr { 192.168.1.0/24, 10.0.0.7/32 } tcp dport 8000 accept",
         "ip6 saddr { fd00::/8 } tcp dport 8000 accept",
@@ -125,19 +127,19 @@ def test_clients_of_the_api_are_matched_by_their_family() -> None:
 
 @pytest.mark.parametrize("port", ["80", "0/tcp", "65536/tcp", "9-8/udp", "80/sctp", "80/tcp accept", "", "-1/tcp"])
 def test_ports_that_are_none_are_refused(port: str) -> None:
-    assert [problem.path for problem in firewall.check(access(open_ports=("1/tcp", port)))] == [
+    assert [problem.path for problem in firewall_plan.check(access(open_ports=("1/tcp", port)))] == [
         "peer_firewall_open_ports[1]"
     ]
 
 
 @pytest.mark.parametrize("port", ["1/tcp", "65535/udp", "1-65535/tcp", "9-9/udp"])
 def test_the_first_and_the_last_port_are_ports(port: str) -> None:
-    assert firewall.check(access(open_ports=(port,))) == []
+    assert firewall_plan.check(access(open_ports=(port,))) == []
 
 
 @pytest.mark.parametrize("name", ["", 'a" accept', "a b", "*", "*a", "interface-too-long"])
 def test_interfaces_that_are_none_are_refused(name: str) -> None:
-    assert [problem.path for problem in firewall.check(access(interfaces=("br-*", name)))] == [
+    assert [problem.path for problem in firewall_plan.check(access(interfaces=("br-*", name)))] == [
         "peer_firewall_trusted_interfaces[1]"
     ]
 
@@ -229,7 +231,7 @@ def test_what_is_out_of_reach_is_told() -> None:
         "6999/tcp (unknown)",
         "7002/tcp (unknown)",
     ]
-    assert firewall.span("x") == (0, 0)
+    assert firewall_plan.span("x") == (0, 0)
 
 
 def nftables(*objects: dict[str, Any]) -> str:
@@ -449,12 +451,12 @@ def test_who_rules_each_family(
 
 
 def both(name: str) -> dict[str, str]:
-    return dict.fromkeys(firewall.FAMILIES, name)
+    return dict.fromkeys(firewall_plan.FAMILIES, name)
 
 
 def test_another_firewall_is_told_peers_ports_and_commands() -> None:
     given = access(api_clients=("192.168.1.0/24",))
-    ufw = firewall.advice(both("ufw"), given, {"Ray's port": 6379})
+    ufw = firewall_plan.advice(both("ufw"), given, {"Ray's port": 6379})
     assert (
         "    all TCP and UDP ports: 6379 (Ray's port), and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)"
         in ufw
@@ -465,34 +467,38 @@ def test_another_firewall_is_told_peers_ports_and_commands() -> None:
         "  sudo ufw allow in on enP2p1s0f1np1 from 10.110.1.2",
         "  sudo ufw allow proto tcp from 192.168.1.0/24 to any port 8000",
     ]
-    assert "  from all clients: TCP 8000 (the API)" in firewall.advice(both("ufw"), access(), {})
-    assert firewall.advice(both("firewalld"), access(), {})[-2:] == [
+    assert "  from all clients: TCP 8000 (the API)" in firewall_plan.advice(both("ufw"), access(), {})
+    assert firewall_plan.advice(both("firewalld"), access(), {})[-2:] == [
         "  sudo firewall-cmd --permanent --add-port=8000/tcp",
         "  sudo firewall-cmd --reload",
     ]
-    assert not [line for line in firewall.advice(both("the nftables table inet mine"), given, {}) if "sudo" in line]
-    assert firewall.advice(both("ufw"), ALL, {})[1:2] == ["  nothing: this node has no peers and no API in this family"]
+    assert not [
+        line for line in firewall_plan.advice(both("the nftables table inet mine"), given, {}) if "sudo" in line
+    ]
+    assert firewall_plan.advice(both("ufw"), ALL, {})[1:2] == [
+        "  nothing: this node has no peers and no API in this family"
+    ]
 
 
 def test_a_node_without_an_api_opens_no_port_of_it() -> None:
     given = access(api_port=0, api_clients=("192.168.1.0/24",))
     for name in ("ufw", "firewalld"):
-        lines = firewall.advice(both(name), given, {})
+        lines = firewall_plan.advice(both(name), given, {})
         assert len([line for line in lines if "10.110." in line and "sudo" in line]) == 2
         assert not [line for line in lines if "192.168.1.0" in line or "/tcp" in line]
-    clients = firewall.advice(both("firewalld"), access(api_clients=("192.168.1.0/24", "fd00::/8")), {})[-3:]
+    clients = firewall_plan.advice(both("firewalld"), access(api_clients=("192.168.1.0/24", "fd00::/8")), {})[-3:]
     rule = """  sudo firewall-cmd --permanent --add-rich-rule='rule family="{}" source address="{}" port port="8000" protocol="tcp" accept'"""
     assert clients == [
         rule.format("ipv4", "192.168.1.0/24"),
         rule.format("ipv6", "fd00::/8"),
         "  sudo firewall-cmd --reload",
     ]
-    assert firewall.advice(both("ufw"), access(), {})[-1] == "  sudo ufw allow proto tcp from any to any port 8000"
+    assert firewall_plan.advice(both("ufw"), access(), {})[-1] == "  sudo ufw allow proto tcp from any to any port 8000"
 
 
 @pytest.mark.parametrize(("status", "shown"), [(0, "table"), (1, ""), (-9, "")])
 def test_the_output_of_a_command_that_fails_is_none(status: int, shown: str) -> None:
-    assert io_firewall.loaded_ruleset(lambda _argv: (status, "table", "")) == shown
+    assert io_nftables.loaded_ruleset(lambda _argv: (status, "table", "")) == shown
 
 
 @pytest.mark.parametrize("status", [1, -9, 126])
@@ -500,12 +506,12 @@ def test_a_failing_step_is_an_error_with_its_text(status: int) -> None:
     def run(argv: list[str]) -> tuple[int, str, str]:
         return (status, "", "it failed\n") if argv[0] in ("nft", "unshare") else (1, "", "")
 
-    with pytest.raises(io_firewall.FirewallError, match=r"^nft list ruleset failed: it failed$"):
-        io_firewall.active_firewalls(run)
-    with pytest.raises(io_firewall.FirewallError, match=r"^nft refuses the rules: it failed$"):
-        io_firewall.normalize(run, "")
-    with pytest.raises(io_firewall.FirewallError, match=r"^nft -f x failed: it failed$"):
-        io_firewall._must(run, ["nft", "-f", "x"])
+    with pytest.raises(io_nftables.FirewallError, match=r"^nft list ruleset failed: it failed$"):
+        io_nftables.active_firewalls(run)
+    with pytest.raises(io_nftables.FirewallError, match=r"^nft refuses the rules: it failed$"):
+        io_nftables.normalize(run, "")
+    with pytest.raises(io_nftables.FirewallError, match=r"^nft -f x failed: it failed$"):
+        io_nftables._must(run, ["nft", "-f", "x"])
 
 
 @pytest.mark.parametrize(
@@ -518,21 +524,21 @@ def test_active_services_decide_about_both_families(ufw: bool, firewalld: bool, 
         "firewall-cmd": (0, "running\n", "") if firewalld else (252, "not running\n", ""),
         "nft": (127, "x", ""),
     }
-    installed, found = io_firewall.active_firewalls(lambda argv: answers[argv[0]])
+    installed, found = io_nftables.active_firewalls(lambda argv: answers[argv[0]])
     assert (installed, found) == (False, {"ip": expected, "ip6": expected})
 
 
 def test_a_firewall_of_one_family_is_told_of_that_family_alone() -> None:
     given = access(api_clients=("192.168.1.0/24", "fd00::/8"))
-    assert firewall.advice({"ip": "", "ip6": "iptables (legacy)"}, given, {}) == [
+    assert firewall_plan.advice({"ip": "", "ip6": "iptables (legacy)"}, given, {}) == [
         "iptables (legacy) controls incoming IPv6 traffic. Its rules were not changed, and the table inet gb10 does "
         "not filter IPv6. "
         "iptables (legacy) must allow:",
         "  from fd00::/8: TCP 8000 (the API)",
     ]
-    assert "  from 192.168.1.0/24: TCP 8000 (the API)" in firewall.advice({"ip": "mine", "ip6": ""}, given, {})
-    assert firewall.advice({"ip": "", "ip6": ""}, given, {}) == []
-    assert rules(firewall.ruleset(given, [22], ["ip6"]))[:2] == ['iifname "lo" accept', "meta nfproto ipv6 accept"]
+    assert "  from 192.168.1.0/24: TCP 8000 (the API)" in firewall_plan.advice({"ip": "mine", "ip6": ""}, given, {})
+    assert firewall_plan.advice({"ip": "", "ip6": ""}, given, {}) == []
+    assert rules(firewall_plan.ruleset(given, [22], ["ip6"]))[:2] == ['iifname "lo" accept', "meta nfproto ipv6 accept"]
 
 
 LINKS = [
@@ -607,7 +613,7 @@ def test_ports_below_a_bridge_are_found(tmp_path: Path) -> None:
         "-4": [{"dst": "default", "dev": "enp3s0"}],
         "-6": [{"dst": "default", "nexthops": [{"dev": "br-1"}, {"dev": "wlan0"}]}],
     }
-    found = io_firewall.links(lambda argv: (0, json.dumps(routes[argv[2]]), ""), str(tmp_path))
+    found = io_nftables.links(lambda argv: (0, json.dumps(routes[argv[2]]), ""), str(tmp_path))
     assert {link.name: (link.ports, link.default_route) for link in found} == {
         "br-1": ((), True),
         "br-lan": (("enp3s0",), False),
@@ -640,12 +646,12 @@ def test_whence_a_run_comes(
         said.append(argv)
         return (2, "", "unreachable") if route is None else (0, json.dumps([route, {"dev": "other"}]), "")
 
-    assert io_firewall.entrance(run, client) == expected
+    assert io_nftables.entrance(run, client) == expected
     assert said == ([["ip", "-json", "route", "get", *asked]] if asked else [])
 
 
 def test_the_unit_comes_before_the_services_that_open_ports() -> None:
-    lines = firewall.unit("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
+    lines = firewall_plan.unit("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
     assert "RequiredBy=gb10-ray.service gb10-vllm.service" in lines
     assert "Before=network-pre.target gb10-ray.service gb10-vllm.service" in lines
     assert "ExecReload=/usr/sbin/nft -f /etc/gb10/firewall.nft" in lines
@@ -654,7 +660,7 @@ def test_the_unit_comes_before_the_services_that_open_ports() -> None:
 
 
 def test_who_flushes_all_tables_loads_ours_again() -> None:
-    lines = firewall.again("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
+    lines = firewall_plan.again("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
     assert lines[1] == "[Service]"
     assert {
         "ExecStartPost=-/usr/sbin/nft -f /etc/gb10/firewall.nft",
@@ -679,11 +685,11 @@ class Host:
             self.units / "nftables.service.d" / "gb10-firewall.conf",
         )
         self.units.mkdir()
-        monkeypatch.setattr(io_firewall, "RULES", str(self.rules))
-        monkeypatch.setattr(io_firewall, "UNITS", str(self.units))
+        monkeypatch.setattr(io_nftables, "RULES", str(self.rules))
+        monkeypatch.setattr(io_nftables, "UNITS", str(self.units))
         monkeypatch.setattr(module, "runner", lambda _module: self.run)
         monkeypatch.setattr(module.io_node, "listeners", lambda: self.listeners)
-        monkeypatch.setattr(io_firewall, "links", lambda _run: self.links)
+        monkeypatch.setattr(io_nftables, "links", lambda _run: self.links)
         self.table, self.timers, self.states, self.links = "", {}, set(), []
         self.listeners, self.sockets, self.nat = LISTENERS, "", ""
         self.installed, self.ufw, self.broken, self.ip6tables = True, False, False, False
@@ -826,14 +832,14 @@ class Host:
 
     def full(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         """Simulate a full disk for this file."""
-        write = io_firewall.io_file.write_file
+        write = io_nftables.io_file.write_file
 
         def refuse(name: str, *arguments: Any) -> None:
             if name == str(path):
                 raise OSError(errno.ENOSPC, "No space left on device", name)
             write(name, *arguments)
 
-        monkeypatch.setattr(io_firewall.io_file, "write_file", refuse)
+        monkeypatch.setattr(io_nftables.io_file, "write_file", refuse)
 
     def assert_open(self) -> None:
         """Assert that nothing of the collection is on the host."""
@@ -899,7 +905,7 @@ def test_a_new_timer_is_there_before_the_old_one_goes(host: Host) -> None:
 
 def test_without_a_timer_nothing_is_loaded(host: Host) -> None:
     host.refuses = "systemd-run"
-    with pytest.raises(io_firewall.FirewallError, match="refused"):
+    with pytest.raises(io_nftables.FirewallError, match="refused"):
         host.ask()
     host.assert_open()
 
@@ -908,7 +914,7 @@ def test_without_a_confirmation_they_are_gone(host: Host) -> None:
     host.ask()
     host.fire()
     assert host.table == ""
-    with pytest.raises(io_firewall.FirewallError, match="no longer loaded"):
+    with pytest.raises(io_nftables.FirewallError, match="no longer loaded"):
         host.ask(confirm=True)
     assert host.ask()["pending"]
 
@@ -960,7 +966,7 @@ def test_a_full_disk_ends_with_the_rules_that_were_confirmed(
 def test_a_unit_that_cannot_be_enabled_ends_with_no_rules(host: Host) -> None:
     host.ask()
     host.refuses = "enable gb10-firewall.service"
-    with pytest.raises(io_firewall.FirewallError, match="refused"):
+    with pytest.raises(io_nftables.FirewallError, match="refused"):
         host.ask(confirm=True)
     host.assert_open()
 
@@ -1024,8 +1030,8 @@ def test_a_removal_killed_anywhere_is_completed(tmp_path: Path, monkeypatch: pyt
 
 
 def test_each_state_of_the_unit_is_named() -> None:
-    found = io_firewall.changed_files(lambda _argv: (0, "UnitFileState=disabled\nActiveState=active\n", ""), {})
-    assert found[-1] == f"{io_firewall.UNIT}: enabled"
+    found = io_nftables.changed_files(lambda _argv: (0, "UnitFileState=disabled\nActiveState=active\n", ""), {})
+    assert found[-1] == f"{io_nftables.UNIT}: enabled"
 
 
 @pytest.mark.parametrize("damage", ["table", "rules", "unit", "drop_in", "boot", "service"])
@@ -1063,7 +1069,7 @@ def test_another_node_confirms_in_place_of_ansible(host: Host) -> None:
 
 def test_rules_that_nft_refuses_change_nothing(host: Host) -> None:
     host.broken = True
-    with pytest.raises(io_firewall.FirewallError, match="syntax error"):
+    with pytest.raises(io_nftables.FirewallError, match="syntax error"):
         host.ask()
     host.assert_open()
 
@@ -1071,7 +1077,7 @@ def test_rules_that_nft_refuses_change_nothing(host: Host) -> None:
 def test_rules_that_nft_refuses_at_last_leave_no_earlier_attempt(host: Host) -> None:
     host.ask()
     host.refuses = "/usr/sbin/nft -f"
-    with pytest.raises(io_firewall.FirewallError, match="refused"):
+    with pytest.raises(io_nftables.FirewallError, match="refused"):
         host.ask(open_ports=["8443/tcp"])
     host.assert_open()
 
@@ -1189,7 +1195,7 @@ def test_where_ip6tables_rules_ipv6_ours_closes_ipv4(host: Host) -> None:
 def test_without_nft_check_mode_foresees_its_installation(host: Host) -> None:
     host.installed = False
     assert host.ask(check=True)["changed"]
-    with pytest.raises(io_firewall.FirewallError, match="package nftables"):
+    with pytest.raises(io_nftables.FirewallError, match="package nftables"):
         host.ask()
     with pytest.raises(ProblemsError, match="SSH from another host"):
         host.ask(check=True, client="")
@@ -1270,7 +1276,7 @@ def test_the_action_takes_the_access_from_the_plan(
     """Another node is the witness where Ansible itself runs, and then the role confirms."""
     plan = planned("spark1", spark(1, "head"), spark(2, "worker"))
     answer, connection = act(monkeypatch, LOADED, {"pending": False}, transport=transport, plan=plan)
-    options = firewall.of_plan(typed(plan))
+    options = firewall_plan.of_plan(typed(plan))
     assert options["peers"] and connection.arguments.items() >= options.items()
     assert (connection.arguments["witness"], answer["pending"]) == (witness, bool(witness))
 

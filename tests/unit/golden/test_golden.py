@@ -26,9 +26,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import AnswerError
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
-UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
+UNIT = node_parse.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 SERVED = {"kind": "generate", "stack": {"vllm": "0.33.0"}, "serve": {"args": ["--max-logprobs", "5"], "user_args": []}}
 PLAN = {"model": "/srv/models/tiny", "served_model_name": "tiny", "quantization": "bf16", "store": {}, **SERVED}
 PLAN |= {"api": {"url": "http://127.0.0.1:8000", "server_name": ""}}

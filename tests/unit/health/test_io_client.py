@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 #: Printed by vLLM 0.32.0, abridged.
 METRICS = """# HELP vllm:prompt_tokens_total Number of prefill tokens processed.
@@ -40,8 +40,8 @@ class Server(ThreadingHTTPServer):
         self.end = threading.Event()
 
     @property
-    def at(self) -> io_vllm.Server:
-        return io_vllm.Server(f"http://127.0.0.1:{self.server_port}")
+    def at(self) -> io_client.Server:
+        return io_client.Server(f"http://127.0.0.1:{self.server_port}")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -92,7 +92,7 @@ def vllm() -> Iterator[Server]:
 
 
 def test_an_answer(vllm: Server) -> None:
-    assert io_vllm.answers(vllm.at, "tiny", 10) == (True, "")
+    assert io_client.answers(vllm.at, "tiny", 10) == (True, "")
     (asked,) = vllm.asked
     assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
 
@@ -110,18 +110,18 @@ def test_an_error_is_no_answer_however_many_tokens_others_get(
     vllm: Server, status: int, body: str, reason: str
 ) -> None:
     vllm.completion, vllm.per_look = (status, body), 5.0
-    assert io_vllm.answers(vllm.at, "tiny", 10) == (False, reason)
+    assert io_client.answers(vllm.at, "tiny", 10) == (False, reason)
 
 
 def test_a_busy_engine_answers(vllm: Server) -> None:
     vllm.completion, vllm.per_look = None, 5.0
-    assert io_vllm.answers(vllm.at, "tiny", 0.2) == (True, "")
+    assert io_client.answers(vllm.at, "tiny", 0.2) == (True, "")
 
 
 @pytest.mark.parametrize("metrics", [True, False], ids=["frozen", "no metrics"])
 def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
     vllm.completion, vllm.metrics = None, metrics
-    answered, reason = io_vllm.answers(vllm.at, "tiny", 0.2)
+    answered, reason = io_client.answers(vllm.at, "tiny", 0.2)
     assert not answered
     assert reason.startswith("no answer within 0.2 s and no progress in other requests: ")
     assert reason.endswith("timed out")
@@ -129,41 +129,41 @@ def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
 
 def test_an_answer_that_breaks_off_is_none(vllm: Server) -> None:
     vllm.cut_off = True
-    answered, reason = io_vllm.answers(vllm.at, "tiny", 10)
+    answered, reason = io_client.answers(vllm.at, "tiny", 10)
     assert not answered and "no answer" in reason
 
 
 def test_an_error_that_breaks_off_is_no_crash(vllm: Server) -> None:
     vllm.cut_off, vllm.completion = True, (500, "oops")
-    assert io_vllm.answers(vllm.at, "tiny", 10)[0] is False
+    assert io_client.answers(vllm.at, "tiny", 10)[0] is False
 
 
 def test_nobody_listens() -> None:
     with Server() as server:
         at = server.at
-    answered, reason = io_vllm.answers(at, "tiny", 1)
+    answered, reason = io_client.answers(at, "tiny", 1)
     assert not answered and "refused" in reason
-    assert (io_vllm.health(at), io_vllm.tokens(at)) == ((False, ""), None)
+    assert (io_client.health(at), io_client.tokens(at)) == ((False, ""), None)
 
 
 @pytest.mark.parametrize(("status", "expected"), [(200, True), (503, False), (500, False)])
 def test_health(vllm: Server, status: int, expected: bool) -> None:
     vllm.health = status
-    assert io_vllm.health(vllm.at) == (expected, "")
+    assert io_client.health(vllm.at) == (expected, "")
 
 
 def test_the_server_is_asked_past_a_proxy(vllm: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    assert io_vllm.health(vllm.at)[0]
-    assert io_vllm.answers(vllm.at, "tiny", 10) == (True, "")
+    assert io_client.health(vllm.at)[0]
+    assert io_client.answers(vllm.at, "tiny", 10) == (True, "")
 
 
 def test_tokens_are_those_read_and_written(vllm: Server) -> None:
-    assert io_vllm.tokens(vllm.at) == 14.0 + 48.0
+    assert io_client.tokens(vllm.at) == 14.0 + 48.0
     vllm.generated = 1.25e7
-    assert io_vllm.tokens(vllm.at) == 14.0 + 1.25e7
+    assert io_client.tokens(vllm.at) == 14.0 + 1.25e7
 
 
 def entry(seconds: float, message: object) -> str:
@@ -188,17 +188,17 @@ def test_journal() -> None:
         asked.append(argv)
         return 0, "\n".join(told), ""
 
-    entries = io_vllm.journal(run, io_vllm.of_start("0f3c"), 500)
+    entries = io_client.journal(run, io_client.of_start("0f3c"), 500)
     assert entries == [(12.5, "starts"), (13.0, "\x1b[36m(Worker)\x1b[0m loads"), (14.0, ""), (15.0, ""), (40.0, UP)]
     ((program, *arguments),) = asked
     assert program == "journalctl"
     assert {"--lines=500", "--output=json", "_SYSTEMD_INVOCATION_ID=0f3c", "+", "INVOCATION_ID=0f3c"} <= set(arguments)
-    assert io_vllm.ready_after(entries, 10.04) == 30.0
-    assert io_vllm.ready_after(entries[:2], 10.0) is None
+    assert io_client.ready_after(entries, 10.04) == 30.0
+    assert io_client.ready_after(entries[:2], 10.0) is None
 
 
 def test_journal_fails() -> None:
     with pytest.raises(ValueError, match=r"journalctl --boot --unit=gb10-vllm\.service failed: No journal files"):
-        io_vllm.journal(
-            lambda _argv: (1, "", "No journal files were found.\n"), io_vllm.of_unit("gb10-vllm.service"), 1
+        io_client.journal(
+            lambda _argv: (1, "", "No journal files were found.\n"), io_client.of_unit("gb10-vllm.service"), 1
         )

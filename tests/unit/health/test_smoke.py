@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import Answer, AnswerError
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
 #: The unit of this process, "" outside systemd.
-UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
+UNIT = node_parse.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 USAGE = {"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 17}
 COMPLETION = {"choices": [{"index": 0, "text": " Paris.", "finish_reason": "length"}], "usage": USAGE}
 CHAT = {"choices": [{"message": {"role": "assistant", "content": "Paris."}, "finish_reason": "stop"}], "usage": USAGE}
@@ -231,16 +230,16 @@ def test_a_stream_that_drips_is_too_slow(vllm: Server) -> None:
 
 @pytest.mark.parametrize("line", ["x" * 1000, "x" * 1000 + "\n"], ids=["one line", "many lines"])
 def test_an_answer_without_an_end_is_cut_off(vllm: Server, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
-    monkeypatch.setattr(io_vllm, "MOST", 10_000)
+    monkeypatch.setattr(io_client, "MOST", 10_000)
     vllm.chat = line * 100
-    server = io_vllm.Server(f"http://127.0.0.1:{vllm.server_port}")
+    server = io_client.Server(f"http://127.0.0.1:{vllm.server_port}")
     with pytest.raises(AnswerError, match="longer than 10000 bytes"):
         io_smoke.ask(server, "/v1/chat/completions", {"messages": []}, {}, 5)
 
 
 def test_lines_are_those_that_were_sent_however_they_come(vllm: Server) -> None:
     vllm.stream, vllm.pause = ["data: 1", "", "data: 2\r", "last"], 0.01
-    server = io_vllm.Server(f"http://127.0.0.1:{vllm.server_port}")
+    server = io_client.Server(f"http://127.0.0.1:{vllm.server_port}")
     lines = io_smoke.ask(server, "/v1/completions", {"stream": True}, {}, 5)
     assert [line for _when, line in lines] == ["data: 1", "", "data: 2", "last"]
 

@@ -17,9 +17,8 @@ import pytest
 from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
-from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_status, probe
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_client, io_status, probe
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
@@ -48,8 +47,8 @@ def test_metrics() -> None:
         "drafted": 20.0,
         "accepted": 15.0,
     }
-    assert status_text.metrics(METRICS.format(generated=48.0)) == expected
-    assert status_text.metrics("") == {}
+    assert health_status.metrics(METRICS.format(generated=48.0)) == expected
+    assert health_status.metrics("") == {}
 
 
 def process(pid: int, name: str) -> dict[str, Any]:
@@ -58,10 +57,10 @@ def process(pid: int, name: str) -> dict[str, Any]:
 
 def test_ranks() -> None:
     engine, workers = process(5, "VLLM::EngineCor"), [process(9, "VLLM::Worker_TP"), process(8, "VLLM::Worker_TP")]
-    assert [rank["pid"] for rank in status_text.ranks([engine, process(1, "systemd"), *workers])] == [8, 9]
-    assert status_text.ranks([engine, process(7, "ray::RayWorkerP")]) == [process(7, "ray::RayWorkerP")]
-    assert status_text.ranks([engine]) == [engine]
-    assert status_text.ranks([process(1, "systemd")]) == []
+    assert [rank["pid"] for rank in health_status.ranks([engine, process(1, "systemd"), *workers])] == [8, 9]
+    assert health_status.ranks([engine, process(7, "ray::RayWorkerP")]) == [process(7, "ray::RayWorkerP")]
+    assert health_status.ranks([engine]) == [engine]
+    assert health_status.ranks([process(1, "systemd")]) == []
 
 
 LOG = [
@@ -77,12 +76,12 @@ LOG = [
 
 
 def test_the_last_error_is_of_the_latest_start_that_failed() -> None:
-    assert status_text.last_error(LOG) == (
+    assert health_status.last_error(LOG) == (
         5.5,
         "OSError: the second start's (unknown cause; see docs/troubleshooting.md)",
     )
-    assert status_text.last_error(LOG[-2:]) == (0.0, "")
-    assert status_text.last_error([]) == (0.0, "")
+    assert health_status.last_error(LOG[-2:]) == (0.0, "")
+    assert health_status.last_error([]) == (0.0, "")
 
 
 def test_what_a_service_logs_after_it_was_told_to_stop_is_no_error() -> None:
@@ -91,11 +90,11 @@ def test_what_a_service_logs_after_it_was_told_to_stop_is_no_error() -> None:
         "the root cause."
     )
     stopped = [LOG[6], LOG[7], (20.0, "Stopping gb10-vllm.service - vLLM on the GB10 cluster..."), (21.0, died), LOG[6]]
-    assert status_text.last_error(stopped) == (0.0, "")
+    assert health_status.last_error(stopped) == (0.0, "")
     failed, _stop, *end = stopped[1:]
-    assert status_text.last_error([failed, *end])[0] == 21.0
+    assert health_status.last_error([failed, *end])[0] == 21.0
     # An error before the order stays one: the watchdog restarts a rank that failed.
-    assert status_text.last_error([*LOG[:2], *stopped[2:]])[0] == 2.0
+    assert health_status.last_error([*LOG[:2], *stopped[2:]])[0] == 2.0
 
 
 def service(unit: str, **facts: Any) -> dict[str, Any]:
@@ -164,7 +163,7 @@ def test_the_screen() -> None:
         services=[service("gb10-ray.service"), service("gb10-vllm.service", started=3900.0, restarts=2)],
         error=error,
     )
-    said = status_text.lines([head, node("spark2", ranks=[])], "/srv/models/tiny")
+    said = health_status.lines([head, node("spark2", ranks=[])], "/srv/models/tiny")
     assert said.pop(-2).startswith("problem: spark2 has no rank; cause: ")
     assert said == [
         "tiny answers in 310 ms at http://192.168.1.11:8000/v1, up for 1 min",
@@ -186,7 +185,7 @@ def test_the_screen() -> None:
 
 def test_the_lowest_memory_of_the_last_start() -> None:
     starts = [{"minimum": 8 * GIB}, {"minimum": 31.4 * GIB}]
-    shown = status_text.lines(
+    shown = health_status.lines(
         [node("spark1", api=API, memory_guard={"active": True, "starts": starts, "stop": {}})], "/srv/models/tiny"
     )
     assert any(line.endswith("; 100.0 of 120.0 GiB available, lowest 31.4") for line in shown)
@@ -197,7 +196,7 @@ KINDS = {"embed": "embeddings", "rerank": "reranker"}
 
 @pytest.mark.parametrize(("kind", "word"), KINDS.items())
 def test_the_request_to_a_pooling_model(kind: str, word: str) -> None:
-    said = status_text.lines([node("spark1", api={**API, "kind": kind})], "/srv/models/tiny")
+    said = health_status.lines([node("spark1", api={**API, "kind": kind})], "/srv/models/tiny")
     assert said[0].startswith(f"tiny ({word}) answers in 310 ms at ")
     assert said[2].split()[1] == f"http://192.168.1.11:8000{probe.request(kind, 'tiny')[0]}"
     assert json.loads(shlex.split("".join(said[2:5]).replace("\\", ""))[-1]) == probe.request(kind, "tiny")[1]
@@ -251,7 +250,7 @@ DRAFTS = {
 
 @pytest.mark.parametrize(("drafted", "accepted", "line"), DRAFTS.values(), ids=DRAFTS)
 def test_the_acceptance_of_a_draft(drafted: float, accepted: float, line: str | None) -> None:
-    shown = status_text.lines(
+    shown = health_status.lines(
         [node("spark1", api={**API, "drafted": drafted, "accepted": accepted})], "/srv/models/tiny"
     )
     found = [each for each in shown if each.startswith("draft: ")]
@@ -279,7 +278,7 @@ def test_what_is_wrong_is_on_the_screen() -> None:
         "running": None,
         "prefix_cache_hit_rate": None,
     }
-    said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
+    said = health_status.lines([node("spark1", api=wedged), gone], "/srv/models/other")
     assert said[0] == "tiny DOES NOT ANSWER at http://192.168.1.11:8000/v1: no answer after 20 s"
     assert said[1] == "unknown tokens/s, unknown requests running, 0 waiting, prefix cache unused"
     assert said[3] == "the inventory specifies /srv/models/other: the next site.yml run switches to it"
@@ -291,18 +290,19 @@ def test_what_is_wrong_is_on_the_screen() -> None:
 
 def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
     lock = {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 130.0}
-    said = status_text.lines([node("spark1", api=API, lock=lock), node("spark2")], "/srv/models/tiny")
+    said = health_status.lines([node("spark1", api=API, lock=lock), node("spark2")], "/srv/models/tiny")
     assert f"locked: {lock['text']}, for 2 min" in said
 
 
 def test_a_pending_reboot_is_on_the_screen() -> None:
     reboot = {"required": True, "packages": ["linux-base"]}
-    said = status_text.lines([node("spark1", api=API), node("spark2", reboot=reboot)], "/srv/models/tiny")
+    said = health_status.lines([node("spark1", api=API), node("spark2", reboot=reboot)], "/srv/models/tiny")
     assert (
         "warning: spark2: a reboot is pending for linux-base. Fix: run playbooks/stop.yml, then reboot the node" in said
     )
     assert not any(
-        "reboot" in line for line in status_text.lines([node("spark1", reboot={"required": False, "packages": []})], "")
+        "reboot" in line
+        for line in health_status.lines([node("spark1", reboot={"required": False, "packages": []})], "")
     )
 
 
@@ -312,26 +312,26 @@ def test_the_image_is_on_the_screen_with_its_tag_and_digest() -> None:
         "vllm_runtime": {"runtime": name, "files": {name: "5" * 64}},
         "vllm_patch": {"runtime": name, "files": {}},
     }
-    shown = status_text.image(recorded)
-    assert f"image: {shown}" in status_text.lines(
+    shown = health_status.image(recorded)
+    assert f"image: {shown}" in health_status.lines(
         [node("spark1", api=API, image=shown), node("spark2", image=shown)], ""
     )
     assert shown == f"{name} (ID 555555555555)"
     wheels = {"vllm_runtime": {"runtime": "/opt/gb10/runtime/abc", "files": {"/srv/a.whl": "6" * 64}}}
-    assert [status_text.image(found) for found in ({}, wheels, {"vllm_runtime": {"runtime": name, "files": []}})] == [
+    assert [health_status.image(found) for found in ({}, wheels, {"vllm_runtime": {"runtime": name, "files": []}})] == [
         "",
         "",
         "",
     ]
-    assert not any(line.startswith("image") for line in status_text.lines([node("spark1", api=API)], ""))
+    assert not any(line.startswith("image") for line in health_status.lines([node("spark1", api=API)], ""))
 
 
 def test_the_current_launch_record_is_on_the_screen_by_node_if_they_differ() -> None:
-    same = status_text.lines(
+    same = health_status.lines(
         [node("spark1", api=API, record="ab" * 32), node("spark2", record="ab" * 32)], "/srv/models/tiny"
     )
     assert "launch record: abababababab" in same
-    differing = status_text.lines([node("spark1", api=API, record="ab" * 32), node("spark2")], "/srv/models/tiny")
+    differing = health_status.lines([node("spark1", api=API, record="ab" * 32), node("spark2")], "/srv/models/tiny")
     assert (
         "warning: the nodes have different launch records: spark1 abababababab, spark2 none. Fix: run site.yml"
         in differing
@@ -368,14 +368,14 @@ WATCHDOG = {"active": True, "mode": "report", "head": True, "armed": True, "last
     ],
 )
 def test_the_watchdog_has_a_line(head: dict[str, Any], worker: dict[str, Any], expected: str) -> None:
-    said = status_text.lines(
+    said = health_status.lines(
         [node("spark1", api=API, watchdog=head), node("spark2", watchdog=worker)], "/srv/models/tiny"
     )
     assert f"watchdog: {expected}" in said
 
 
 def test_a_cluster_without_a_watchdog_has_no_line() -> None:
-    said = status_text.lines([node("spark1", api=API, watchdog={}), node("spark2")], "/srv/models/tiny")
+    said = health_status.lines([node("spark1", api=API, watchdog={}), node("spark2")], "/srv/models/tiny")
     assert not any("watchdog" in line for line in said)
 
 
@@ -383,7 +383,7 @@ def test_links_without_carrier_or_rdma_are_problems() -> None:
     down = {"interface": "enp1s0f0np0", "carrier": False, "speed": None, "hca": "rocep1s0f0", "state": "DOWN"}
     idle = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "INIT"}
     plain = {"interface": "mgbe0_0", "carrier": True, "speed": None, "hca": "", "state": ""}
-    said = status_text.lines(
+    said = health_status.lines(
         [node("spark1", api=API, driver="", temperature=None, links=[down, idle, plain])], "/srv/models/tiny"
     )
     assert said[9] == (
@@ -412,7 +412,7 @@ def test_equal_links_are_one() -> None:
             "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 NO CARRIER, roceP2p1s0f1 ACTIVE",
         ),
     ):
-        said = status_text.lines([node("spark1", api=API, links=links)], "/srv/models/tiny")
+        said = health_status.lines([node("spark1", api=API, links=links)], "/srv/models/tiny")
         assert f"        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; {shown}" in said
 
 
@@ -424,7 +424,7 @@ def test_the_lines_of_a_node_fit_80_columns() -> None:
     ]
     ranks = [{"pid": 1234567, "name": "VLLM::Worker_TP", "bytes": 45.1 * GIB}]
     guarded = {"active": True, "starts": starts, "stop": {}}
-    said = status_text.lines(
+    said = health_status.lines(
         [node("spark1", api=API, memory_guard=guarded, links=links, ranks=ranks)], "/srv/models/tiny"
     )
     (rank,) = [line for line in said if "lowest" in line]
@@ -435,7 +435,7 @@ def test_the_lines_of_a_node_fit_80_columns() -> None:
 
 def test_nothing_runs() -> None:
     stopped = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
-    said = status_text.lines(
+    said = health_status.lines(
         [node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny"
     )
     assert said[:2] == [
@@ -447,7 +447,7 @@ def test_nothing_runs() -> None:
 
 
 def test_the_head_cannot_be_reached() -> None:
-    said = status_text.lines([{**absent("timed out"), "head": True}, node("spark2")], "tiny")
+    said = health_status.lines([{**absent("timed out"), "head": True}, node("spark2")], "tiny")
     assert said[0] == "model: unknown, because spark1 cannot be read"
 
 
@@ -488,16 +488,16 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def at() -> Iterator[io_vllm.Server]:
+def at() -> Iterator[io_client.Server]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield io_vllm.Server(f"http://127.0.0.1:{server.server_port}")
+        yield io_client.Server(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
         thread.join()
 
 
-def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
+def test_a_server_is_watched_and_asked(at: io_client.Server) -> None:
     facts = io_status.api(at, "", 0.1, 5)
     assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (
         True,
@@ -516,11 +516,11 @@ def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
     ) == (3.0, 1.0, 0.75, 20.0, 15.0)
 
 
-def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_without_models(at: io_client.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Handler, "models", {"data": []})
     facts = io_status.api(at, "", 0, 5)
     assert facts["answers"] is False and "lists no model" in facts["reason"]
-    monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_vllm.MOST}]})
+    monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_client.MOST}]})
     assert "lists no model" in io_status.api(at, "", 0, 5)["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
@@ -530,13 +530,15 @@ def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyP
     )
 
 
-def test_the_key_goes_to_the_service_alone(at: io_vllm.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_goes_to_the_service_alone(
+    at: io_client.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, sent = tmp_path / "key", []
     file.write_text("5ec0e7\n", encoding="ascii")
     monkeypatch.setattr(
         Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503)
     )
-    monkeypatch.setattr(io_vllm, "health", lambda _server: (True, ""))
+    monkeypatch.setattr(io_client, "health", lambda _server: (True, ""))
     facts = io_status.api(at, str(file), 0, 5)
     assert facts["answers"] is False
     assert "instead of gb10-vllm.service, so the API's key was not sent" in facts["reason"]
@@ -562,21 +564,21 @@ def test_who_holds_the_port_gets_the_key(
 ) -> None:
     found = [{"address": address, "port": 8000, "pid": 7, "process": "x", "unit": unit} for address, unit in listeners]
     monkeypatch.setattr(
-        io_vllm.io_node,
+        io_client.io_node,
         "listeners",
         lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}],
     )
-    file, server = tmp_path / "key", io_vllm.Server("http://127.0.0.1:8000")
+    file, server = tmp_path / "key", io_client.Server("http://127.0.0.1:8000")
     file.write_text("5ec0e7\n", encoding="ascii")
     if given:
-        assert io_vllm.bearer(server, str(file)) == "5ec0e7"
+        assert io_client.bearer(server, str(file)) == "5ec0e7"
     else:
         used = any(address != "10.0.0.1" for address, _unit in listeners)
         with pytest.raises(
-            io_vllm.StrangerError, match="port 8000 is used by" if used else "no process listens on port 8000"
+            io_client.StrangerError, match="port 8000 is used by" if used else "no process listens on port 8000"
         ):
-            io_vllm.bearer(server, str(file))
-    assert io_vllm.bearer(server, "") == ""
+            io_client.bearer(server, str(file))
+    assert io_client.bearer(server, "") == ""
 
 
 @pytest.mark.parametrize("url", ["http://198.51.100.9:8000", "http://[2001:db8::9]:8000", "http://224.0.0.1:8000"])
@@ -586,22 +588,22 @@ def test_only_an_address_of_this_host_gets_the_key(
 ) -> None:
     """A unit that listens on all addresses of this host does not listen on those of others."""
     found = [{"address": wildcard, "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
-    monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: found)
+    monkeypatch.setattr(io_client.io_node, "listeners", lambda: found)
     file = tmp_path / "key"
     file.write_text("5ec0e7\n", encoding="ascii")
-    with pytest.raises(io_vllm.StrangerError, match=r"is no address of this host, so the API's key was not sent"):
-        io_vllm.bearer(io_vllm.Server(url), str(file))
+    with pytest.raises(io_client.StrangerError, match=r"is no address of this host, so the API's key was not sent"):
+        io_client.bearer(io_client.Server(url), str(file))
 
 
 def test_each_address_of_this_host_gets_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"address": "::", "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
-    monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: found)
+    monkeypatch.setattr(io_client.io_node, "listeners", lambda: found)
     file = tmp_path / "key"
     file.write_text("5ec0e7\n", encoding="ascii")
     own = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=True).stdout.split()
     for address in ("127.0.0.1", "127.0.0.2", "localhost", *own):
         host = f"[{address}]" if ":" in address else address
-        assert io_vllm.bearer(io_vllm.Server(f"http://{host}:8000"), str(file)) == "5ec0e7"
+        assert io_client.bearer(io_client.Server(f"http://{host}:8000"), str(file)) == "5ec0e7"
 
 
 def test_a_server_with_another_certificate_is_told() -> None:
@@ -611,7 +613,7 @@ def test_a_server_with_another_certificate_is_told() -> None:
         "healthy": False,
         "reason": "certificate verify failed: certificate has expired",
     }
-    said = status_text.lines([node("spark1", api=api)], "/srv/models/tiny")
+    said = health_status.lines([node("spark1", api=api)], "/srv/models/tiny")
     assert said[0] == (
         "model: none is served at http://192.168.1.11:8000/v1, TLS error: certificate verify failed: "
         "certificate has expired"
@@ -645,7 +647,7 @@ def test_status_info(tmp_path: Path) -> None:
     assert answer["changed"] is False
     assert [entry["unit"] for entry in answer["services"]] == ["gb10-ray.service", "gb10-vllm.service"]
     assert [entry["gate"] for entry in answer["services"]] == ["spark1.gates.gpu: none."] * 2
-    assert (answer["error"]["text"], answer["api"]["healthy"]) == (status_text.last_error(LOG)[1], False)
+    assert (answer["error"]["text"], answer["api"]["healthy"]) == (health_status.last_error(LOG)[1], False)
     assert answer["temperature"] == 61.0
     assert 0 < answer["available"] < answer["total"]
     assert run_module("cluster_status_info", {}, path)["api"] == {}

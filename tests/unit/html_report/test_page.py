@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from repository import load_yaml, read
 from verified_nodes import NOW, Facts, healthy, pair
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmarks
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark_report
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import (
     html,
     report,
@@ -468,7 +468,7 @@ def test_the_newest_benchmark_of_each_model() -> None:
         "x/notes.json",
         "x/a-20261109T000000Z.svg",
     ]
-    assert benchmarks.newest(names) == ["x/b-c-20261103T000000Z.json", "x/a-20261102T000000Z.json"]
+    assert benchmark_report.newest(names) == ["x/b-c-20261103T000000Z.json", "x/a-20261102T000000Z.json"]
 
 
 HOSTILE = (

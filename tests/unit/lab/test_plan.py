@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as module
+from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as lab_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import (
     FABRIC,
     Lab,
@@ -27,12 +27,12 @@ def nodes(count: int) -> list[str]:
     return [f"spark{i + 1}" for i in range(count)]
 
 
-def ends(lab: Lab) -> list[module.End]:
+def ends(lab: Lab) -> list[lab_plan.End]:
     return list(chain.from_iterable((link.a, link.b) for link in lab.links))
 
 
-def up(lab: Lab, node: module.Node, stamped: str, running: bool = True) -> Observed:
-    return Observed(stamp=stamped, links=module.interfaces_of(lab, node.netns) | {"lo"}, running=running)
+def up(lab: Lab, node: lab_plan.Node, stamped: str, running: bool = True) -> Observed:
+    return Observed(stamp=stamped, links=lab_plan.interfaces_of(lab, node.netns) | {"lo"}, running=running)
 
 
 def stamps(lab: Lab, **inputs: str) -> dict[str, str]:
@@ -52,7 +52,7 @@ def cables(lab: Lab) -> list[set[str]]:
 def test_every_node_has_the_interfaces_of_a_spark(count: int, topology: str) -> None:
     lab = plan("demo", "10.88.0", nodes(count), topology)
     for node in lab.nodes:
-        assert module.interfaces_of(lab, node.netns) == {"enP7s7", *FABRIC}
+        assert lab_plan.interfaces_of(lab, node.netns) == {"enP7s7", *FABRIC}
 
 
 def test_a_ring_joins_port_0_to_the_next_nodes_port_1_with_both_twins() -> None:
@@ -71,8 +71,8 @@ def test_a_ring_that_grows_recables_only_its_end() -> None:
 def test_a_thor_hangs_on_the_switch_of_port_0_with_one_interface() -> None:
     lab = plan("demo", "10.88.0", ["spark1", "spark2", "thor1"], "switch", ["thor1"])
     assert [node.thor for node in lab.nodes] == [False, False, True]
-    assert module.interfaces_of(lab, "demo-thor1") == {"enP7s7", "mgbe0_0"}
-    assert module.interfaces_of(lab, "demo-spark2") == {"enP7s7", *FABRIC}
+    assert lab_plan.interfaces_of(lab, "demo-thor1") == {"enP7s7", "mgbe0_0"}
+    assert lab_plan.interfaces_of(lab, "demo-spark2") == {"enP7s7", *FABRIC}
     on_port_0 = {f"{link.a.netns}:{link.a.name}" for link in lab.links if link.b.bridge == "qsfp0"}
     assert on_port_0 == {f"demo-spark{i}:{twin}f0np0" for i in (1, 2) for twin in ("enp1s0", "enP2p1s0")} | {
         "demo-thor1:mgbe0_0"
@@ -81,8 +81,8 @@ def test_a_thor_hangs_on_the_switch_of_port_0_with_one_interface() -> None:
 
 def test_only_a_thor_has_the_release_file_of_jetson_linux() -> None:
     lab = plan("demo", "10.88.0", ["spark1", "thor1"], "auto", ["thor1"])
-    assert ["etc/nv_tegra_release" in module.node_files(node) for node in lab.nodes] == [False, True]
-    assert "FIXTURE" in module.node_files(lab.nodes[1])["etc/nv_tegra_release"][0]
+    assert ["etc/nv_tegra_release" in lab_plan.node_files(node) for node in lab.nodes] == [False, True]
+    assert "FIXTURE" in lab_plan.node_files(lab.nodes[1])["etc/nv_tegra_release"][0]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_all_problems_are_told_at_once() -> None:
 
 def test_the_management_address_is_the_nodes_own_netplan() -> None:
     lab = plan("demo", "10.88.0", nodes(2))
-    content, mode = module.node_files(lab.nodes[1])["etc/netplan/00-management.yaml"]
+    content, mode = lab_plan.node_files(lab.nodes[1])["etc/netplan/00-management.yaml"]
     assert mode == 0o600
     assert json.loads(content)["network"]["ethernets"] == {
         "enP7s7": {"dhcp4": False, "dhcp6": False, "addresses": ["10.88.0.12/24"]}
@@ -225,30 +225,30 @@ def test_actions() -> None:
 def test_known_hosts() -> None:
     lab = plan("demo", "10.88.0", nodes(2))
     keys = {"spark1": "ssh-ed25519 AAAA1 lab demo\n", "spark2": "ssh-ed25519 AAAA2 lab demo\n"}
-    assert module.known_hosts(lab, keys) == "10.88.0.11 ssh-ed25519 AAAA1\n10.88.0.12 ssh-ed25519 AAAA2\n"
+    assert lab_plan.known_hosts(lab, keys) == "10.88.0.11 ssh-ed25519 AAAA1\n10.88.0.12 ssh-ed25519 AAAA2\n"
 
 
 def test_what_nodes_share_is_read_only_unless_it_is_asked_otherwise() -> None:
     assert (
-        module.Bind("/usr/local/cuda-13.0", "/usr/local/cuda").argument
+        lab_plan.Bind("/usr/local/cuda-13.0", "/usr/local/cuda").argument
         == "--bind-ro=/usr/local/cuda-13.0:/usr/local/cuda"
     )
-    assert module.Bind("/cache", "/var/cache/ccache", writable=True).argument == "--bind=/cache:/var/cache/ccache"
+    assert lab_plan.Bind("/cache", "/var/cache/ccache", writable=True).argument == "--bind=/cache:/var/cache/ccache"
 
 
 def test_a_node_shares_what_names_it_or_no_node() -> None:
     gpu = [
-        module.Bind(f"/dev/nvidia{number}", f"/dev/nvidia{number}", nodes=[f"spark{number + 1}"]) for number in (0, 1)
+        lab_plan.Bind(f"/dev/nvidia{number}", f"/dev/nvidia{number}", nodes=[f"spark{number + 1}"]) for number in (0, 1)
     ]
-    binds = [module.Bind("/usr/local/nvidia", "/usr/local/nvidia"), *gpu]
+    binds = [lab_plan.Bind("/usr/local/nvidia", "/usr/local/nvidia"), *gpu]
     driver = "--bind-ro=/usr/local/nvidia:/usr/local/nvidia"
-    assert module.bind_arguments("spark2", binds) == [driver, gpu[1].argument, "--drop-capability=CAP_MKNOD"]
-    assert module.bind_arguments("spark3", binds) == [driver]
+    assert lab_plan.bind_arguments("spark2", binds) == [driver, gpu[1].argument, "--drop-capability=CAP_MKNOD"]
+    assert lab_plan.bind_arguments("spark3", binds) == [driver]
 
 
 @pytest.mark.parametrize("path", ["relative", "/with space", "/a:b", "/a'b", "/a\n", "/", ""])
 def test_a_path_that_would_be_another_option_is_refused(path: str) -> None:
     with pytest.raises(LabError, match="lab_binds: src: "):
-        module.Bind(path, "/there")
+        lab_plan.Bind(path, "/there")
     with pytest.raises(LabError, match="lab_binds: dest: "):
-        module.Bind("/here", path)
+        lab_plan.Bind("/here", path)

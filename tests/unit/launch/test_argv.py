@@ -15,9 +15,9 @@ from json_values import nested
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 
 PLAN: dict[str, Any] = {
     "head": {"name": "spark1", "address": "10.110.0.1"},
@@ -79,7 +79,7 @@ def option(argv: list[str], name: str) -> str | None:
 
 
 def test_ray_on_the_head() -> None:
-    argv = launch.ray_argv(typed(PLAN), 100_000_000)
+    argv = launch_argv.ray_argv(typed(PLAN), 100_000_000)
     assert argv[:4] == ["/opt/gb10/runtime/abc/bin/ray", "start", "--block", "--head"]
     assert option(argv, "address") is None
     assert (option(argv, "port"), option(argv, "ray-client-server-port")) == ("6379", "6386")
@@ -95,7 +95,7 @@ def test_ray_on_the_head() -> None:
 
 
 def test_ray_on_a_worker() -> None:
-    argv = launch.ray_argv(typed(WORKER), 100_000_000)
+    argv = launch_argv.ray_argv(typed(WORKER), 100_000_000)
     assert "--head" not in argv
     assert (option(argv, "address"), option(argv, "node-ip-address")) == ("10.110.0.1:6379", "10.110.0.2")
     # ray start refuses these two without --head.
@@ -108,8 +108,8 @@ def test_ray_on_a_worker() -> None:
 
 @pytest.mark.parametrize("plan", [PLAN, WORKER], ids=["head", "worker"])
 def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
-    argv = launch.ray_argv(typed(plan), 1)
-    ports = launch.ray_ports(6379, plan["node"]["head"])
+    argv = launch_argv.ray_argv(typed(plan), 1)
+    ports = launch_argv.ray_ports(6379, plan["node"]["head"])
     assert {name: option(argv, name) for name in ports} == {name: str(port) for name, port in ports.items()}
     assert len(set(ports.values())) == len(ports)
     first, last = (int(option(argv, name) or 0) for name in ("min-worker-port", "max-worker-port"))
@@ -119,7 +119,7 @@ def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
 
 
 def test_vllm_argv() -> None:
-    assert launch.vllm_argv(typed(PLAN)) == [
+    assert launch_argv.vllm_argv(typed(PLAN)) == [
         "/opt/gb10/runtime/abc/bin/vllm",
         "serve",
         "/srv/models/tiny",
@@ -135,7 +135,7 @@ def test_vllm_argv() -> None:
 def test_the_users_arguments_win_over_the_overrides_of_roles() -> None:
     node = {"additions": {"vllm_patch": {"flags": ["--moe-backend", "triton"]}}}
     serve = {**PLAN["serve"], "args": ["--max-num-seqs=8"], "user_args": ["--moe-backend", "marlin"]}
-    argv = launch.vllm_argv(typed({**PLAN, "nodes": [node], "serve": serve}))
+    argv = launch_argv.vllm_argv(typed({**PLAN, "nodes": [node], "serve": serve}))
     assert argv[-5:] == ["--max-num-seqs=8", "--moe-backend", "triton", "--moe-backend", "marlin"]
 
 
@@ -146,7 +146,7 @@ def test_ranks_meet_without_ray() -> None:
     head, worker = ({**plan, "executor": "mp", "nodes": nodes} for plan in (PLAN, WORKER))
     both = ["--tensor-parallel-size=2", "--pipeline-parallel-size=1", "--distributed-executor-backend=mp", "--nnodes=2"]
     meet = ["--master-addr=10.110.0.1", "--master-port=29501"]
-    assert launch.vllm_argv(typed(head))[3:] == [
+    assert launch_argv.vllm_argv(typed(head))[3:] == [
         "--served-model-name=tiny",
         "--host=127.0.0.1",
         "--port=8000",
@@ -154,14 +154,14 @@ def test_ranks_meet_without_ray() -> None:
         "--node-rank=0",
         *meet,
     ]
-    assert launch.vllm_argv(typed(worker))[3:] == [
+    assert launch_argv.vllm_argv(typed(worker))[3:] == [
         "--served-model-name=tiny",
         "--headless",
         *both,
         "--node-rank=1",
         *meet,
     ]
-    started = launch.start_argv(typed(worker))
+    started = launch_argv.start_argv(typed(worker))
     assert started[:5] == [
         "/usr/bin/python3",
         "-B",
@@ -169,13 +169,13 @@ def test_ranks_meet_without_ray() -> None:
         "--address=10.110.0.1",
         "--port=29502",
     ]
-    assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch.vllm_argv(typed(worker))]
-    assert launch.start_digest(typed(worker)) == launch.start_digest(typed(head)), "the same group"
-    assert launch.start_digest(typed(head))[:16] not in " ".join(started), "every user can read arguments"
+    assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch_argv.vllm_argv(typed(worker))]
+    assert launch_argv.start_digest(typed(worker)) == launch_argv.start_digest(typed(head)), "the same group"
+    assert launch_argv.start_digest(typed(head))[:16] not in " ".join(started), "every user can read arguments"
 
 
 def test_a_single_node_meets_nobody() -> None:
-    argv = launch.vllm_argv(
+    argv = launch_argv.vllm_argv(
         typed(
             {**PLAN, "executor": "mp", "nodes": [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]}
         )
@@ -190,18 +190,18 @@ def test_replicas_meet_at_the_heads_address() -> None:
     common = {"nodes": nodes, "tensor_parallel_size": 1, "data_parallel_size": 2}
     meet = ["--data-parallel-size=2", "--data-parallel-size-local=1", "--data-parallel-address=10.110.0.1"]
     head, worker = ({**plan, **common, "executor": "mp"} for plan in (PLAN, WORKER))
-    assert launch.vllm_argv(typed(head))[-4:] == [*meet, "--data-parallel-rpc-port=29501"]
-    assert launch.vllm_argv(typed(worker))[-5:] == [
+    assert launch_argv.vllm_argv(typed(head))[-4:] == [*meet, "--data-parallel-rpc-port=29501"]
+    assert launch_argv.vllm_argv(typed(worker))[-5:] == [
         *meet,
         "--data-parallel-rpc-port=29501",
         "--data-parallel-start-rank=1",
     ]
-    assert launch.vllm_argv(typed({**PLAN, **common}))[-4:] == [*meet, "--data-parallel-backend=ray"]
-    assert not any(word.startswith("--nnodes") for word in launch.vllm_argv(typed(worker)))
+    assert launch_argv.vllm_argv(typed({**PLAN, **common}))[-4:] == [*meet, "--data-parallel-backend=ray"]
+    assert not any(word.startswith("--nnodes") for word in launch_argv.vllm_argv(typed(worker)))
 
 
 def test_a_container_gets_what_it_needs_and_no_more() -> None:
-    assert launch.contained(typed(INSIDE), launch.RAY, ["ray", "start"], "990:980") == [
+    assert launch_argv.contained(typed(INSIDE), launch_argv.RAY, ["ray", "start"], "990:980") == [
         "docker",
         "run",
         "--rm",
@@ -240,14 +240,14 @@ def test_the_entry_point_of_nvidias_images_starts_the_program() -> None:
     image = "nvcr.io/nvidia/vllm:26.10-py3"
     for name in (image, "localhost/gb10-layers:1"):
         runtime = {**INSIDE["runtime"], "image": name, "base": image}
-        argv = launch.contained(typed({**INSIDE, "runtime": runtime}), launch.RAY, ["ray", "start"])
+        argv = launch_argv.contained(typed({**INSIDE, "runtime": runtime}), launch_argv.RAY, ["ray", "start"])
         assert argv[-3:] == [name, "ray", "start"]
         assert option(argv, "entrypoint") is None
 
 
-def contained(unit: str = launch.VLLM, **changes: Any) -> list[str]:
+def contained(unit: str = launch_argv.VLLM, **changes: Any) -> list[str]:
     """Return the argv of a container, with changes to its plan."""
-    return launch.contained(typed({**INSIDE, **changes}), unit, ["vllm", "serve", "x"], "990:980")
+    return launch_argv.contained(typed({**INSIDE, **changes}), unit, ["vllm", "serve", "x"], "990:980")
 
 
 def test_podman_has_its_own_words_for_gpus_and_cgroups() -> None:
@@ -293,7 +293,7 @@ def test_the_guard_of_the_key_goes_into_the_heads_server_alone() -> None:
         return any(f"source={api_access.GUARD_FOLDER}," in word for word in argv)
 
     assert mounted(contained(api_key=True))
-    for argv in (contained(), contained(launch.RAY, api_key=True), contained(api_key=True, node=WORKER["node"])):
+    for argv in (contained(), contained(launch_argv.RAY, api_key=True), contained(api_key=True, node=WORKER["node"])):
         assert not mounted(argv)
 
 
@@ -302,13 +302,13 @@ def test_a_model_of_a_hub_is_not_mounted() -> None:
 
 
 def test_no_container_runs_as_root() -> None:
-    assert option(launch.contained(typed(INSIDE), launch.VLLM, ["vllm"]), "user") == "65534:65534"
-    assert option(launch.look_argv(typed(INSIDE), ["python3"]), "user") == "65534:65534"
+    assert option(launch_argv.contained(typed(INSIDE), launch_argv.VLLM, ["vllm"]), "user") == "65534:65534"
+    assert option(launch_argv.look_argv(typed(INSIDE), ["python3"]), "user") == "65534:65534"
 
 
 def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
     given = ["--user=root", "--network=host", "--env=HOME=/root"]
-    argv = launch.look_argv(typed({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}}), ["python3"])
+    argv = launch_argv.look_argv(typed({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}}), ["python3"])
     assert set(given) <= set(argv)
     assert (option(argv, "user"), option(argv, "network"), option(argv, "env")) == (
         "65534:65534",
@@ -332,7 +332,7 @@ def test_the_plan_names_the_image() -> None:
     stack = {"vllm": "0.32.0", "name": "current"}
     node = {**INSIDE["node"], "foreseen": {}, "capability": "", "interface": "", "secrets": [], "packages": {}}
     parts = {"nccl": {"build": False, "why": []}, "build": {"state": "off", "why": []}}
-    said = plan_text.lines(
+    said = cluster_report.lines(
         typed({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "label": "", **parts}), 1
     )
     assert f"in containers of {IMAGE}, run by docker" in said
@@ -342,18 +342,20 @@ def test_ranks_in_containers_start_and_end_together() -> None:
     nodes = [{**INSIDE["node"], "name": name, "head": name == "spark1"} for name in ("spark1", "spark2")]
     plan = {**INSIDE, "executor": "mp", "nodes": nodes, "node": nodes[1]}
     native = {**plan, "runtime": PLAN["runtime"]}
-    argv = launch.start_argv(typed(plan), "990:980")
+    argv = launch_argv.start_argv(typed(plan), "990:980")
     inner = argv[argv.index("--") + 1 :]
-    assert inner == launch.contained(typed(plan), launch.VLLM, launch.vllm_argv(typed(plan)), "990:980")
-    assert launch.vllm_argv(typed(plan))[0] == "vllm"
-    assert launch.start_digest(typed(plan)) != launch.start_digest(typed(native)), "ranks of two runtimes never meet"
+    assert inner == launch_argv.contained(typed(plan), launch_argv.VLLM, launch_argv.vllm_argv(typed(plan)), "990:980")
+    assert launch_argv.vllm_argv(typed(plan))[0] == "vllm"
+    assert launch_argv.start_digest(typed(plan)) != launch_argv.start_digest(typed(native)), (
+        "ranks of two runtimes never meet"
+    )
 
 
 @pytest.mark.parametrize(
     "argv",
     [
-        launch.ray_argv(typed(PLAN), 1, ["--num-gpus=4"]),
-        launch.vllm_argv(typed({**PLAN, "serve": {"args": ["--num-gpus=2"], "user_args": ["--num-gpus=4"]}})),
+        launch_argv.ray_argv(typed(PLAN), 1, ["--num-gpus=4"]),
+        launch_argv.vllm_argv(typed({**PLAN, "serve": {"args": ["--num-gpus=2"], "user_args": ["--num-gpus=4"]}})),
     ],
     ids=["ray", "vllm"],
 )
@@ -364,7 +366,7 @@ def test_the_users_arguments_come_last(argv: list[str]) -> None:
 
 def test_own_environment() -> None:
     fabric = {"VLLM_HOST_IP": "10.110.0.1", "NCCL_SOCKET_IFNAME": "enp1s0f1np1"}
-    variables = launch.own_environment(
+    variables = launch_argv.own_environment(
         fabric, {"PATH": "/bin"}, "gb10", "/srv/models/tiny", {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "mine"}
     )
     assert variables["NCCL_SOCKET_IFNAME"] == "mine", "the user's own win"
@@ -376,7 +378,7 @@ def test_own_environment() -> None:
         "0",
     )
     assert (variables["HF_HUB_OFFLINE"], variables["TRITON_CACHE_DIR"]) == ("1", "/var/lib/gb10/.triton/cache")
-    assert "HF_HUB_OFFLINE" not in launch.own_environment(fabric, {}, "gb10", "org/model", {})
+    assert "HF_HUB_OFFLINE" not in launch_argv.own_environment(fabric, {}, "gb10", "org/model", {})
 
 
 JSON = nested(st.none() | st.booleans() | st.integers() | st.text(), max_leaves=8)
@@ -555,7 +557,7 @@ def test_all_bad_variables_are_named() -> None:
 
 
 def test_a_client_in_a_container() -> None:
-    argv = launch.client_argv(typed(INSIDE), "gb10-smoke", ["KEY"], ["vllm", "bench"], "990:980")
+    argv = launch_argv.client_argv(typed(INSIDE), "gb10-smoke", ["KEY"], ["vllm", "bench"], "990:980")
     assert argv[:6] == ["docker", "run", "--rm", "--pull=never", "--name=gb10-smoke", "--cap-drop=ALL"]
     assert (option(argv, "user"), option(argv, "network"), option(argv, "gpus"), option(argv, "entrypoint")) == (
         "990:980",
@@ -569,15 +571,17 @@ def test_a_client_in_a_container() -> None:
         "--mount=type=bind,source=/srv/models/tiny,target=/srv/models/tiny,readonly",
         "--mount=type=bind,source=/var/lib/gb10,target=/var/lib/gb10",
     ]
-    without = launch.client_argv(typed({**INSIDE, "stack": {"device": "cpu"}, "model": "org/model"}), "x", [], ["vllm"])
+    without = launch_argv.client_argv(
+        typed({**INSIDE, "stack": {"device": "cpu"}, "model": "org/model"}), "x", [], ["vllm"]
+    )
     assert (option(without, "gpus"), option(without, "user")) == (None, "65534:65534")
     assert len([word for word in without if word.startswith("--mount=")]) == 1
-    assert launch.client_argv(typed(PLAN), "x", [], ["vllm"]) == ["vllm"]
+    assert launch_argv.client_argv(typed(PLAN), "x", [], ["vllm"]) == ["vllm"]
 
 
 def test_only_a_look_that_needs_the_gpu_gets_it() -> None:
-    assert option(launch.look_argv(typed(INSIDE), ["python3"], gpu=True), "gpus") == "all"
-    assert option(launch.look_argv(typed(INSIDE), ["python3"]), "gpus") is None
+    assert option(launch_argv.look_argv(typed(INSIDE), ["python3"], gpu=True), "gpus") == "all"
+    assert option(launch_argv.look_argv(typed(INSIDE), ["python3"]), "gpus") is None
 
 
 @pytest.mark.parametrize(
@@ -594,4 +598,4 @@ def test_only_a_look_that_needs_the_gpu_gets_it() -> None:
     ],
 )  # fmt: skip
 def test_options_that_replace_those_of_the_plan(words: list[str], expected: dict[str, tuple[str, str]]) -> None:
-    assert launch.engine_overrides(words) == expected
+    assert launch_argv.engine_overrides(words) == expected

@@ -11,7 +11,7 @@ from typed_plans import typed, typed_node
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_report
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 
 Data = dict[str, Any]
@@ -117,7 +117,7 @@ def result(**changes: Any) -> Data:
 
 
 def test_equal_nodes_are_as_they_should_be() -> None:
-    assert patch_report.check({"spark1": result(), "spark2": result()}) == []
+    assert patch_checks.check({"spark1": result(), "spark2": result()}) == []
 
 
 @pytest.mark.parametrize(
@@ -130,25 +130,25 @@ def test_equal_nodes_are_as_they_should_be() -> None:
     ],
 )
 def test_nodes_that_would_differ_are_named(changes: Data, path: str, found: str) -> None:
-    (problem,) = patch_report.check({"spark1": result(), "spark2": result(**changes)})
+    (problem,) = patch_checks.check({"spark1": result(), "spark2": result(**changes)})
     assert (problem.path, problem.found) == (path, found)
 
 
 def test_a_node_without_a_runtime_yet_is_no_difference() -> None:
-    assert patch_report.check({"spark1": result(), "spark2": {"changed": False, "skipped": True}}) == []
+    assert patch_checks.check({"spark1": result(), "spark2": {"changed": False, "skipped": True}}) == []
 
 
 def test_another_kind_of_gpu_may_differ() -> None:
-    assert patch_report.check({"spark1": result(), "thor": result(capability="11.0", files={"a.py": "2"})}) == []
+    assert patch_checks.check({"spark1": result(), "thor": result(capability="11.0", files={"a.py": "2"})}) == []
 
 
 def test_a_node_without_a_patch_to_remove_is_no_difference() -> None:
-    assert patch_report.check({"spark1": result(), "spark2": result(files={})}) == []
+    assert patch_checks.check({"spark1": result(), "spark2": result(files={})}) == []
 
 
 def test_a_patch_that_cannot_be_made_is_told_for_each_node() -> None:
     broken = [{"name": "w8a8", "status": "unsupported", "reason": "a.py: expected f"}]
-    problems = patch_report.check({"spark1": result(patches=broken), "spark2": result(patches=broken)})
+    problems = patch_checks.check({"spark1": result(patches=broken), "spark2": result(patches=broken)})
     assert [(problem.path, problem.found) for problem in problems] == [
         (f"spark{n}.w8a8", "a.py: expected f") for n in (1, 2)
     ]

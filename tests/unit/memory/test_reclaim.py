@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from run_module import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
-from ansible_collections.gb10.cluster.plugins.module_utils.memory import reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim, reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.reclaim import GIB
 
 STATUS = "Name:\tVLLM::Worker_TP0\nUmask:\t0022\nVmPeak:\t 9000000 kB\nVmRSS:\t 3145728 kB\nThreads:\t12\n"
@@ -50,36 +49,36 @@ def test_a_refusal_has_numbers_and_names() -> None:
 
 def test_it_waits_until_memory_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     found = iter([1, 2, 3])
-    monkeypatch.setattr(io_memory, "available", lambda: next(found))
-    monkeypatch.setattr(io_memory.time, "sleep", lambda _seconds: None)
-    assert io_memory.wait(3, 60)[0] == 3
+    monkeypatch.setattr(io_reclaim, "available", lambda: next(found))
+    monkeypatch.setattr(io_reclaim.time, "sleep", lambda _seconds: None)
+    assert io_reclaim.wait(3, 60)[0] == 3
 
 
 @pytest.mark.parametrize(("timeout", "pauses"), [(3, 3), (0, 0), (2.5, 3)])
 def test_the_wait_ends(monkeypatch: pytest.MonkeyPatch, timeout: float, pauses: int) -> None:
     now = [100.0]
-    monkeypatch.setattr(io_memory, "available", lambda: 1)
-    monkeypatch.setattr(io_memory.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(io_memory.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
-    assert io_memory.wait(2, timeout) == (1, float(pauses))
-    assert io_memory.wait(1, timeout) == (1, 0.0)
+    monkeypatch.setattr(io_reclaim, "available", lambda: 1)
+    monkeypatch.setattr(io_reclaim.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(io_reclaim.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    assert io_reclaim.wait(2, timeout) == (1, float(pauses))
+    assert io_reclaim.wait(1, timeout) == (1, 0.0)
 
 
 @pytest.mark.parametrize("status", [0, 1, -9])
 def test_the_processes_on_the_gpu(status: int) -> None:
-    found = io_memory.gpu_processes(lambda _argv: (status, "7, other, 1024\n", ""))
+    found = io_reclaim.gpu_processes(lambda _argv: (status, "7, other, 1024\n", ""))
     assert found == ([{"pid": 7, "name": "other", "bytes": GIB}] if status == 0 else [])
 
 
 def test_this_process_is_found() -> None:
-    (found,) = [process for process in io_memory.processes() if process["pid"] == os.getpid()]
+    (found,) = [process for process in io_reclaim.processes() if process["pid"] == os.getpid()]
     assert found["name"] == Path("/proc/self/comm").read_text(encoding="utf-8").strip()
     assert found["bytes"] > 1 << 20
 
 
 def test_caches_are_given_up(tmp_path: Path) -> None:
     file = tmp_path / "drop_caches"
-    io_memory.drop_caches(str(file))
+    io_reclaim.drop_caches(str(file))
     assert file.read_text(encoding="ascii") == "3"
 
 

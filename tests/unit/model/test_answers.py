@@ -19,11 +19,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import Inputs, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
-from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes as model_storage
-from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
+from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes, quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as rules_context
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8")
@@ -79,7 +78,7 @@ def judged(config: Any) -> None:
     """Run every reader of a config.json."""
     found = quantization.quantization_of(config)
     said = [found.scheme, found.kind, found.dtype, found.kv_dtype]
-    said += [model_config.family(config), serve_situation._model({}, config).type]
+    said += [model_config.family(config), rules_context._model({}, config).type]
     assert all(re.fullmatch(r"[\w.-]{0,64}", word) for word in said)
     try:
         shape = model_shape.shape(config)
@@ -136,7 +135,7 @@ def test_dimensions_that_no_model_has_are_refused_at_once(more: dict[str, Any]) 
     assert time.process_time() - before < 2
 
 
-def quantised(*ignore: str) -> model_storage.Stored:
+def quantised(*ignore: str) -> parameter_bytes.Stored:
     return model_shape.shape(
         CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "fp8", "ignore": list(ignore)}}
     ).stored

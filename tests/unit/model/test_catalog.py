@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_page im
 from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import ENCODERS
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table
 
 PAGE = ROOT / "docs" / "models.md"
@@ -99,12 +99,12 @@ def test_arguments_fit_each_other(model: Model) -> None:
 
 @pytest.mark.parametrize("model", known().values(), ids=known())
 def test_every_release_that_serves_a_model_takes_its_arguments(model: Model) -> None:
-    first = vllm_release.number(model.requires.get("since", "0.0.0"))
-    releases = [release for release in table.READ.split() if vllm_release.number(release) >= first]
+    first = vllm_release_checks.number(model.requires.get("since", "0.0.0"))
+    releases = [release for release in table.READ.split() if vllm_release_checks.number(release) >= first]
     assert releases
     plugins = [f"{each.argument}=/{each.name}" for each in model.files]
     for release in releases:
-        assert vllm_release.parse([*model.args, *plugins], release)[1] == [], release
+        assert vllm_release_checks.parse([*model.args, *plugins], release)[1] == [], release
 
 
 def test_a_cache_type_is_set_only_if_config_json_does_not_name_it() -> None:

@@ -16,8 +16,8 @@ from fake_hub import COMMIT, NAME, Hub
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_fetch as io_model_fetch
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_fetch
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
 PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_fetch"
 WEIGHTS = b"weights " * 4_000_000
@@ -78,12 +78,12 @@ class Head:
         return status
 
     def manifest(self) -> dict[str, Any] | None:
-        path = self.model / model_store.MANIFEST
-        return model_store.parse(path.read_text(encoding="utf-8")) if path.exists() else None
+        path = self.model / model_store_plan.MANIFEST
+        return model_store_plan.parse(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def content(self) -> dict[str, bytes]:
         """Return every file below the model's folder except the manifest."""
-        files = [path for path in self.model.rglob("*") if path.is_file() and path.name != model_store.MANIFEST]
+        files = [path for path in self.model.rglob("*") if path.is_file() and path.name != model_store_plan.MANIFEST]
         return {str(path.relative_to(self.model)): path.read_bytes() for path in files}
 
 
@@ -240,7 +240,7 @@ def test_a_folder_is_copied(tmp_path: Path) -> None:
     source, head = plant(tmp_path / "source"), Head(tmp_path, "")
     head.list(f"--source={source}", "--exclude=original/*")
     (head.model).mkdir()
-    (head.model / f"{LARGE}{model_store.PART}").write_bytes(b"of an earlier run")
+    (head.model / f"{LARGE}{model_store_plan.PART}").write_bytes(b"of an earlier run")
     assert head.fetch(f"--source={source}")["state"] == "complete"
     assert head.content() == {name: FILES[name] for name in WANTED}
     known = head.manifest()
@@ -268,7 +268,7 @@ def test_a_folder_that_is_served_itself_is_only_read(tmp_path: Path) -> None:
 def test_git_hashes_as_git_does(tmp_path: Path) -> None:
     (tmp_path / "hello").write_bytes(b"hello\n")
     with Folder(str(tmp_path)).open("hello") as descriptor:
-        assert io_model_fetch.git_hash(descriptor) == "ce013625030ba8dba906f756967f9e9ca394464a"
+        assert io_fetch.git_hash(descriptor) == "ce013625030ba8dba906f756967f9e9ca394464a"
 
 
 def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:
@@ -343,10 +343,10 @@ def test_a_hugging_face_cache_is_copied_with_its_blobs_alone(tmp_path: Path, her
 def test_a_manifest_that_cannot_be_written_is_the_reason(tmp_path: Path) -> None:
     source, head = plant(tmp_path / "source"), Head(tmp_path, "")
     head.list(f"--source={source}")
-    (head.model / model_store.MANIFEST).mkdir(parents=True)
+    (head.model / model_store_plan.MANIFEST).mkdir(parents=True)
     status = head.fetch(f"--source={source}")
     assert status["state"] == "failed"
-    assert status["reason"].startswith(f"{model_store.MANIFEST} cannot be written in {head.model}: ")
+    assert status["reason"].startswith(f"{model_store_plan.MANIFEST} cannot be written in {head.model}: ")
 
 
 def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path) -> None:
@@ -354,14 +354,14 @@ def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path)
     head.list(f"--source={source}")
     victim.write_bytes(b"root's alone")
     head.model.mkdir()
-    (head.model / f"config.json{model_store.PART}").symlink_to(victim)
+    (head.model / f"config.json{model_store_plan.PART}").symlink_to(victim)
     status = head.fetch(f"--source={source}")
     assert status["state"] == "failed"
     assert f"config.json cannot be written in {head.model}" in status["reason"]
-    (head.model / f"config.json{model_store.PART}").unlink()
+    (head.model / f"config.json{model_store_plan.PART}").unlink()
     # Links in place of a complete file and of the manifest are replaced.
     (head.model / "config.json").symlink_to(victim)
-    (head.model / model_store.MANIFEST).symlink_to(victim)
+    (head.model / model_store_plan.MANIFEST).symlink_to(victim)
     assert head.fetch(f"--source={source}")["state"] == "complete"
     assert (victim.read_bytes(), (head.model / "config.json").is_symlink()) == (b"root's alone", False)
     # A folder in the model is a link to another place.

@@ -19,9 +19,8 @@ from repository import ROOT
 from run_module import program, run_module
 from run_playbook import Run, run
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_hub, io_model
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files, io_hub, io_model
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
 CONFIG = {
     "model_type": "qwen3_moe",
@@ -96,12 +95,12 @@ def told(
 def download(folder: Path) -> str:
     """Write the model to a folder as the role model_store does."""
     files = [{"path": path, "size": len(content), "sha256": "", "git": ""} for path, content in FILES.items()]
-    chosen = model_store.chosen(files, EXCLUDE)
+    chosen = model_store_plan.chosen(files, EXCLUDE)
     for file in chosen:
         (folder / file["path"]).parent.mkdir(parents=True, exist_ok=True)
         (folder / file["path"]).write_bytes(FILES[file["path"]])
     listing = {"model": NAME, "revision": "main", "commit": COMMIT, "files": chosen}
-    io_model_files.write_manifest(str(folder), model_store.manifest(listing, dict.fromkeys(FILES, "1" * 64)))
+    io_files.write_manifest(str(folder), model_store_plan.manifest(listing, dict.fromkeys(FILES, "1" * 64)))
     return str(folder)
 
 
@@ -175,7 +174,7 @@ def test_files_that_are_not_copied_do_not_count(tmp_path: Path) -> None:
         (tmp_path / name).write_text("{}", encoding="utf-8")
     assert io_model.planned_model(str(tmp_path / "none"), str(tmp_path), ["draft*"])["model_bytes"] == 2
     files = [{"path": path, "size": 1} for path in ("a.safetensors", ".b.safetensors", "c/d.safetensors", "e.bin")]
-    assert model_store.weights(files, []) == {"a.safetensors": 1}
+    assert model_store_plan.weights(files, []) == {"a.safetensors": 1}
 
 
 def test_a_worker_that_has_all_of_it_is_asked_before_the_hub(tmp_path: Path) -> None:
@@ -401,7 +400,7 @@ def test_no_answer_of_a_hub_is_more_than_its_own_error(answer: Any) -> None:
         found = io_hub._listing(json.dumps(answer).encode())
     except io_hub.HubError:
         return
-    assert model_store.files_problem(found["files"], hashed=False) == ""
+    assert model_store_plan.files_problem(found["files"], hashed=False) == ""
     assert found["commit"] == COMMIT
 
 

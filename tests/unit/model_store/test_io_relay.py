@@ -24,8 +24,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_relay as io_model_relay
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_relay
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Status
 
 PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
@@ -45,7 +45,7 @@ MANIFEST = {
         for name, content in FILES.items()
     ],
 }
-PART = f"{LARGE}{model_store.PART}"
+PART = f"{LARGE}{model_store_plan.PART}"
 
 
 def plant(folder: Path, **changed: bytes) -> Path:
@@ -104,7 +104,7 @@ class Relay:
         files = {
             str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()
         }
-        return model_store.parse(files.pop(model_store.MANIFEST, b"").decode()) == MANIFEST and files == FILES
+        return model_store_plan.parse(files.pop(model_store_plan.MANIFEST, b"").decode()) == MANIFEST and files == FILES
 
     def stop(self) -> str:
         """Stop the process as systemd does, and return its log."""
@@ -133,11 +133,11 @@ class Chain:
         return self.servers[-1]
 
 
-class Head(io_model_relay.Server):
+class Head(io_relay.Server):
     """A sender without any bytes until the test calls have()."""
 
     def __init__(self, folder: Path, status: Path, port: int) -> None:
-        store = io_model_relay.Store(str(folder), MANIFEST, Status(str(status), 0))
+        store = io_relay.Store(str(folder), MANIFEST, Status(str(status), 0))
         super().__init__("127.0.0.1", port, store)
         self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -150,11 +150,11 @@ class Head(io_model_relay.Server):
         """Make this many bytes of the large file available, and all other files."""
         for file in self.store.files:
             if file.name == LARGE and bytes_of_large < file.size:
-                Path(file.path).rename(f"{file.path}{model_store.PART}") if Path(file.path).exists() else None
+                Path(file.path).rename(f"{file.path}{model_store_plan.PART}") if Path(file.path).exists() else None
                 self.store.set_have(file, bytes_of_large)
             else:
-                if Path(f"{file.path}{model_store.PART}").exists():
-                    Path(f"{file.path}{model_store.PART}").rename(file.path)
+                if Path(f"{file.path}{model_store_plan.PART}").exists():
+                    Path(f"{file.path}{model_store_plan.PART}").rename(file.path)
                 self.store.set_have(file, file.size, verified=True)
 
 
@@ -185,7 +185,7 @@ def test_what_has_come_is_sent_on_while_the_rest_still_comes(chain: Chain) -> No
         )
     )
     assert {node.status["state"] for node in nodes} == {"receiving"}
-    assert not any((node.folder / model_store.MANIFEST).exists() for node in nodes)
+    assert not any((node.folder / model_store_plan.MANIFEST).exists() for node in nodes)
     head.have(len(FILES[LARGE]))
     for node in nodes:
         node.ends("complete")
@@ -239,7 +239,9 @@ def test_a_sender_whose_file_is_damaged_is_named_by_all(chain: Chain) -> None:
     assert "model_store_verify=true" in first
     # The second node names the file, whether it detected the damage itself or received the first node's error.
     assert LARGE in second
-    assert not any((node.folder / LARGE).exists() or (node.folder / model_store.MANIFEST).exists() for node in nodes)
+    assert not any(
+        (node.folder / LARGE).exists() or (node.folder / model_store_plan.MANIFEST).exists() for node in nodes
+    )
 
 
 def test_a_disk_that_is_full(chain: Chain) -> None:
@@ -255,10 +257,10 @@ def test_a_disk_that_is_full(chain: Chain) -> None:
     assert again.whole()
 
 
-def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", **limits: float) -> io_model_relay.Receiver:
+def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", **limits: float) -> io_relay.Receiver:
     (folder / "node2").mkdir()
-    store = io_model_relay.Store(str(folder / "node2"), MANIFEST, Status(str(folder / "status.json"), 0))
-    return io_model_relay.Receiver(
+    store = io_relay.Store(str(folder / "node2"), MANIFEST, Status(str(folder / "status.json"), 0))
+    return io_relay.Receiver(
         store, "spark1", address, port, patience=limits.get("patience", 1), idle=limits.get("idle", 5)
     )
 
@@ -346,7 +348,7 @@ def test_a_sender_that_is_none(tmp_path: Path, head: bytes, wait: float, words: 
 
 
 def test_a_sender_that_answers_without_a_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_model_relay, "_RETRY", 0)
+    monkeypatch.setattr(io_relay, "_RETRY", 0)
     stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode())
     with (
         contextlib.closing(stranger),
@@ -388,8 +390,8 @@ HEADS = st.lists(st.sampled_from(PIECES) | st.binary(max_size=5), max_size=12)
 @given(HEADS.map(b"".join) | st.binary(max_size=40))
 def test_no_answer_raises_anything_but_its_own_error(tmp_path: Path, said: bytes) -> None:
     (tmp_path / "node2").mkdir(exist_ok=True)
-    store = io_model_relay.Store(str(tmp_path / "node2"), MANIFEST, Status(str(tmp_path / "status.json"), 0))
-    receiver = io_model_relay.Receiver(store, "spark1", "127.0.0.1", 9, patience=-1)
+    store = io_relay.Store(str(tmp_path / "node2"), MANIFEST, Status(str(tmp_path / "status.json"), 0))
+    receiver = io_relay.Receiver(store, "spark1", "127.0.0.1", 9, patience=-1)
     with mock.patch.object(
         http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", Wire(said))
     ):
@@ -404,7 +406,7 @@ def test_no_answer_raises_anything_but_its_own_error(tmp_path: Path, said: bytes
 
 
 def test_a_receiver_that_asks_for_nothing_is_let_go(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_model_relay.Sender, "timeout", 0.2)
+    monkeypatch.setattr(io_relay.Sender, "timeout", 0.2)
     chain.head()
     with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
         connection.sendall(b"GET /")
@@ -412,7 +414,7 @@ def test_a_receiver_that_asks_for_nothing_is_let_go(chain: Chain, monkeypatch: p
 
 
 def test_a_sender_answers_only_so_many_at_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_model_relay, "_CONNECTIONS", 2)
+    monkeypatch.setattr(io_relay, "_CONNECTIONS", 2)
     head = chain.head()
     waiting = [socket.create_connection(("127.0.0.1", chain.port), timeout=10) for _number in range(3)]
     assert waiting[2].recv(1) == b""
@@ -434,7 +436,7 @@ def test_a_link_in_the_models_folder_is_neither_sent_nor_written_through(tmp_pat
     folder = plant(chain.folder / "node1")
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to(tmp_path / "secret")
-    (folder / model_store.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
+    (folder / model_store_plan.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
     assert chain.node(1).ends("failed") == "config.json has wrong content, and no node sends it to this one"
 
 
@@ -449,7 +451,7 @@ def test_a_node_that_has_the_model(chain: Chain, verify: bool) -> None:
     head = chain.head()
     head.have(len(FILES[LARGE]))
     folder = plant(chain.folder / "node2", model=b"x" + FILES[LARGE][1:])
-    (folder / model_store.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
+    (folder / model_store_plan.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
     node = chain.node(2, *(["--verify"] if verify else []))
     node.ends("complete")
     assert node.whole() is verify

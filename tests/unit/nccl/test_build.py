@@ -19,7 +19,7 @@ from run_module import program, run_module
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import functions as nccl_functions
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import Builder, Release, Source
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
@@ -438,15 +438,15 @@ def test_nccl_info_reads_what_the_runtime_brought_also_behind_a_link(tmp_path: P
 
 
 def test_node_info_has_the_library_once_the_runtime_is_complete(tmp_path: Path) -> None:
-    assert io_nccl.bundled_facts(str(tmp_path)) is None
+    assert io_library.bundled_facts(str(tmp_path)) is None
     (tmp_path / ".complete").touch()
-    assert io_nccl.bundled_facts(str(tmp_path)) == {}
+    assert io_library.bundled_facts(str(tmp_path)) == {}
     path = wheel(tmp_path, "120")
-    found = io_nccl.bundled_facts(str(tmp_path))
+    found = io_library.bundled_facts(str(tmp_path))
     assert found is not None
     assert (found["version"], found["runs"]) == ("2.29.7", ["12.0", "12.1"])
     path.write_bytes(b"broken")
-    assert io_nccl.bundled_facts(str(tmp_path)) == {}
+    assert io_library.bundled_facts(str(tmp_path)) == {}
 
 
 #: Load the given libraries and wait, as Python does when it imports PyTorch.
@@ -522,8 +522,8 @@ def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, expected: s
         if way == "preload, title":
             # Programs that change their title overwrite their variables.
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(io_nccl, "_variables", lambda _pid: {})
-                (process,) = io_nccl.processes([], [rank.pid])
+                patch.setattr(io_library, "_variables", lambda _pid: {})
+                (process,) = io_library.processes([], [rank.pid])
                 found = process.facts()
         else:
             (found,) = run_module("nccl_info", {"pids": [rank.pid]})["processes"]
@@ -578,7 +578,7 @@ def test_a_unit_is_all_processes_below_its_cgroup(tmp_path: Path) -> None:
         path = tmp_path / "system.slice/gb10-ray.service" / folder
         path.mkdir(parents=True, exist_ok=True)
         (path / "cgroup.procs").write_text(members, encoding="utf-8")
-    found = io_nccl.pids(
+    found = io_library.pids(
         lambda _argv: (0, "/system.slice/gb10-ray.service\n", ""),
         "gb10-ray.service",
         [str(tmp_path / "none"), str(tmp_path)],

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
 MEMINFO = "MemTotal:       125513088 kB\nMemFree:        100000000 kB\n"
 SUMMARY = "| NVIDIA-SMI 580.159.04             Driver Version: 580.159.04     CUDA Version: 13.0     |"
@@ -20,7 +20,7 @@ H200 = "NVIDIA H200, 9.0, 580.159.04, 143771, GPU-66666666-7777-8888-9999-000000
 def facts(
     stdout: str, status: int = 0, stderr: str = "", summary: str = SUMMARY, meminfo: str = MEMINFO
 ) -> dict[str, Any]:
-    return node_text.gpu_facts((status, stdout, stderr), summary, meminfo)
+    return node_parse.gpu_facts((status, stdout, stderr), summary, meminfo)
 
 
 def test_gb10_shares_the_hosts_memory() -> None:
@@ -40,9 +40,9 @@ def test_the_cuda_release_in_the_words_of_driver_610() -> None:
 
 def test_cma_that_the_kernel_took_for_itself() -> None:
     """A kernel whose handover reserve is CMA reports CmaFree above CmaTotal."""
-    found = node_text.cma_facts("CmaTotal:              0 kB\nCmaFree:         9764864 kB\n")
+    found = node_parse.cma_facts("CmaTotal:              0 kB\nCmaFree:         9764864 kB\n")
     assert found == {"cma_total_bytes": 0, "cma_free_bytes": 9764864 * 1024}
-    assert node_text.cma_facts(MEMINFO) == {"cma_total_bytes": None, "cma_free_bytes": None}
+    assert node_parse.cma_facts(MEMINFO) == {"cma_total_bytes": None, "cma_free_bytes": None}
 
 
 def test_a_gpu_with_memory_of_its_own() -> None:
@@ -135,7 +135,7 @@ LINKS = """
 
 
 def test_interfaces() -> None:
-    assert node_text.interface_facts(json.loads(LINKS)) == {
+    assert node_parse.interface_facts(json.loads(LINKS)) == {
         "lo": {
             "mtu": 65536,
             "mac": "00:00:00:00:00:00",
@@ -196,7 +196,7 @@ TCP6 = """  sl  local_address                         remote_address            
     ],
 )
 def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> None:
-    found = node_text.listening_sockets(table)
+    found = node_parse.listening_sockets(table)
     # Python 3.13 formats IPv4-mapped addresses differently from 3.11.
     assert [
         (socket["address"].replace("::ffff:7f00:1", "::ffff:127.0.0.1"), socket["port"], socket["inode"])
@@ -239,7 +239,7 @@ def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> 
     ],
 )
 def test_unit_of_cgroup(text: str, unit: str) -> None:
-    assert node_text.unit_of_cgroup(text) == unit
+    assert node_parse.unit_of_cgroup(text) == unit
 
 
 def shown(**changes: str) -> str:
@@ -260,12 +260,12 @@ def shown(**changes: str) -> str:
         "ExecMainStartTimestampMonotonic": "0",
         "ActiveExitTimestampMonotonic": "0",
     }
-    assert set(properties) == set(node_text.SERVICE_PROPERTIES)
+    assert set(properties) == set(node_parse.SERVICE_PROPERTIES)
     return "".join(f"{name}={value}\n" for name, value in (properties | changes).items())
 
 
 def test_a_service_that_is_not_there() -> None:
-    assert node_text.service_facts("gb10-ray.service", shown()) == {
+    assert node_parse.service_facts("gb10-ray.service", shown()) == {
         "unit": "gb10-ray.service",
         "load": "not-found",
         "enabled": False,
@@ -285,7 +285,7 @@ def test_a_service_that_is_not_there() -> None:
 
 
 def test_a_running_service() -> None:
-    found = node_text.service_facts(
+    found = node_parse.service_facts(
         "gb10-ray.service",
         shown(
             LoadState="loaded",
@@ -312,11 +312,11 @@ def test_a_running_service() -> None:
 
 def test_a_service_that_runs_a_container() -> None:
     said = "{ path=/usr/bin/podman ; argv[]=podman rm --force gb10-vllm ; ignore_errors=yes ; start_time=[n/a] }"
-    assert node_text.service_facts("gb10-vllm.service", shown(ExecStopPost=said))["container"] is True
+    assert node_parse.service_facts("gb10-vllm.service", shown(ExecStopPost=said))["container"] is True
 
 
 def test_a_service_that_waits_for_its_next_start() -> None:
-    found = node_text.service_facts(
+    found = node_parse.service_facts(
         "gb10-vllm.service",
         shown(
             LoadState="loaded",
@@ -342,10 +342,10 @@ def test_a_service_that_waits_for_its_next_start() -> None:
     ids=["set", "empty", "other names", "unreadable"],
 )
 def test_inputs_of_environment(environ: str, expected: str) -> None:
-    assert node_text.inputs_of_environment(environ) == expected
+    assert node_parse.inputs_of_environment(environ) == expected
 
 
 def test_a_memory_that_is_missing_is_an_error() -> None:
-    assert node_text.total_memory(MEMINFO) == 125513088 * 1024
+    assert node_parse.total_memory(MEMINFO) == 125513088 * 1024
     with pytest.raises(ValueError, match="/proc/meminfo has no MemAvailable"):
-        node_text.available_memory(MEMINFO)
+        node_parse.available_memory(MEMINFO)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import build, release
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as vllm_patch_files
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as vllm_patches
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as patch_files
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as patch_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.blocks import MARKER
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.plan import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Request, Wanted
@@ -102,12 +102,12 @@ def test_a_failed_check_of_the_gpu_probe_turns_its_kernels_off(capability: str) 
         "version": "0.33.0",
         "cuda": 13,
     }
-    assert statuses(vllm_patches.present(request(names=["w8a8"], **own), tree())) == ["not_needed"]
-    plan = vllm_patches.present(request(names=["w8a8"], **own, failed={"fp8_vllm": "FP8: wrong result"}), tree())
+    assert statuses(patch_plan.present(request(names=["w8a8"], **own), tree())) == ["not_needed"]
+    plan = patch_plan.present(request(names=["w8a8"], **own, failed={"fp8_vllm": "FP8: wrong result"}), tree())
     assert (statuses(plan), plan.files) == (["use_flag"], {})
     assert "CutlassFP8ScaledMMLinearKernel" in plan.environment["VLLM_DISABLED_KERNELS"].split(",")
     assert plan.patches[0]["reason"] == "the GPU probe failed: FP8: wrong result"
-    plan = vllm_patches.present(request(names=["w8a8"], **own, failed={"fp4_vllm": "NVFP4: error"}), tree())
+    plan = patch_plan.present(request(names=["w8a8"], **own, failed={"fp4_vllm": "NVFP4: error"}), tree())
     assert plan.environment == {"VLLM_DISABLED_KERNELS": "CutlassNvFp4LinearKernel"}
 
 
@@ -126,7 +126,7 @@ def test_the_table_is_sound() -> None:
     for patch in EDITED:
         for cuda in (12, 13):
             for minor in range(FIRST[1], LAST[1] + 1):
-                plan = vllm_patches.present(request(names=[patch], version=f"0.{minor}.0", cuda=cuda), tree())
+                plan = patch_plan.present(request(names=[patch], version=f"0.{minor}.0", cuda=cuda), tree())
                 assert len(plan.patches) == 1, "every release has a row of every patch"
 
 
@@ -143,7 +143,7 @@ def test_the_table_is_sound() -> None:
     ],
 )
 def test_the_build_counts(version: str, cuda: int | None, expected: str) -> None:
-    assert statuses(vllm_patches.present(request(names=["w8a8"], version=version, cuda=cuda), tree())) == [expected]
+    assert statuses(patch_plan.present(request(names=["w8a8"], version=version, cuda=cuda), tree())) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_wheels_for_cuda_13_leave_the_kernels_of_12_out(
     version: str, cuda: int, capability: str, expected: str
 ) -> None:
     given = request(names=["w8a8_torch"], version=version, cuda=cuda, capability=ComputeCapability.parse(capability))
-    assert statuses(vllm_patches.present(given, tree())) == [expected]
+    assert statuses(patch_plan.present(given, tree())) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_wheels_for_cuda_13_leave_the_kernels_of_12_out(
 def test_a_variable_turns_flashinfer_off_until_there_is_a_flag(
     version: str, environment: dict[str, str], flags: list[str]
 ) -> None:
-    plan = vllm_patches.present(request(names=["fp8_moe_oracle"], version=version), tree())
+    plan = patch_plan.present(request(names=["fp8_moe_oracle"], version=version), tree())
     assert (plan.environment, plan.flags) == (environment, flags)
 
 
@@ -179,7 +179,7 @@ def test_the_version_of_the_inserted_lines_is_known() -> None:
 
 
 def test_flags_and_variables_where_they_do() -> None:
-    plan = vllm_patches.present(request(), tree())
+    plan = patch_plan.present(request(), tree())
     assert statuses(plan) == ["use_flag", "not_needed", "use_flag"]
     assert (plan.flags, plan.environment, plan.files) == (
         ["--moe-backend", "triton"],
@@ -202,7 +202,7 @@ def test_a_flag_that_counts_for_every_moe_is_for_fp8_models(
     quantization: str, mechanism: str, status: str, flags: list[str]
 ) -> None:
     """For an unknown model the function is patched, which affects only FP8. w8a8 keeps its harmless variable."""
-    plan = vllm_patches.present(
+    plan = patch_plan.present(
         request(names=["w8a8", "fp8_moe_oracle"], quantization=quantization, mechanism=mechanism), tree()
     )
     assert (statuses(plan)[1], plan.flags, ORACLE in plan.files) == (status, flags, status == "applied")
@@ -210,7 +210,7 @@ def test_a_flag_that_counts_for_every_moe_is_for_fp8_models(
 
 
 def test_a_variable_that_two_patches_share_has_each_kernel_once() -> None:
-    plan = vllm_patches.present(request(names=["w8a8_torch"]), tree())
+    plan = patch_plan.present(request(names=["w8a8_torch"]), tree())
     assert plan.environment == {
         "VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"
     }
@@ -218,34 +218,34 @@ def test_a_variable_that_two_patches_share_has_each_kernel_once() -> None:
 
 def test_another_capability_has_no_family_target() -> None:
     """sm_120f runs only on 12.x, so CUDA 13 wheels do not help a GPU of another major capability."""
-    plan = vllm_patches.present(request(names=["w8a8"], cuda=13, capability=ComputeCapability(9, 0)), tree())
+    plan = patch_plan.present(request(names=["w8a8"], cuda=13, capability=ComputeCapability(9, 0)), tree())
     assert (statuses(plan), plan.environment) == (["use_flag"], {"VLLM_DISABLED_KERNELS": ALL_KERNELS})
 
 
 def test_a_gpu_that_was_only_found_needs_nothing_unless_it_is_a_gb10() -> None:
-    plan = vllm_patches.present(
+    plan = patch_plan.present(
         request(capability=ComputeCapability(9, 0), capability_given=False, names=list(PATCHES)), tree()
     )
     assert set(statuses(plan)) == {"not_needed"}
     assert (plan.files, plan.flags, plan.environment) == ({}, [], {})
     assert "this GPU is 9.0" in plan.patches[0]["reason"]
-    assert "use_flag" in statuses(vllm_patches.present(request(capability_given=False), tree()))
+    assert "use_flag" in statuses(patch_plan.present(request(capability_given=False), tree()))
 
 
 def test_source_patches_whatever_else_would_do() -> None:
     files = tree()
-    plan = vllm_patches.present(request(mechanism="source", cuda=13), files)
+    plan = patch_plan.present(request(mechanism="source", cuda=13), files)
     assert statuses(plan) == ["applied", "not_needed", "applied"]
     assert set(plan.files) == {UTILS, f"{KERNELS}/cutlass.py", f"{KERNELS}/flashinfer.py", ORACLE}
     assert (plan.flags, plan.environment) == ([], {})
     files.run(plan)
-    again = vllm_patches.present(request(mechanism="source", cuda=13), files)
+    again = patch_plan.present(request(mechanism="source", cuda=13), files)
     assert statuses(again) == ["already_applied", "not_needed", "already_applied"]
     assert again.files == plan.files
 
 
 def test_a_kernel_that_is_off_says_so() -> None:
-    plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), tree())
+    plan = patch_plan.present(request(names=["w8a8"], mechanism="source"), tree())
     assert (
         b'return False, "CutlassFP8ScaledMMLinearKernel is off on 12.1 (gb10.cluster)"'
         in plan.files[f"{KERNELS}/cutlass.py"]
@@ -254,8 +254,8 @@ def test_a_kernel_that_is_off_says_so() -> None:
 
 def test_auto_takes_back_what_source_left() -> None:
     files = tree()
-    files.run(vllm_patches.present(request(mechanism="source"), files))
-    plan = vllm_patches.present(request(), files)
+    files.run(patch_plan.present(request(mechanism="source"), files))
+    plan = patch_plan.present(request(), files)
     assert statuses(plan)[0] == "use_flag"
     files.run(plan)
     assert files.written == {}
@@ -264,16 +264,16 @@ def test_auto_takes_back_what_source_left() -> None:
 def test_patches_that_were_not_named_stay_as_they_are() -> None:
     files = tree()
     files.run(
-        vllm_patches.present(
+        patch_plan.present(
             request(mechanism="source", capability=ComputeCapability(12, 0), names=["fp8_moe_oracle"]), files
         )
     )
     before = files.written[ORACLE]
-    files.run(vllm_patches.present(request(mechanism="source", names=["w8a8"]), files))
+    files.run(patch_plan.present(request(mechanism="source", names=["w8a8"]), files))
     assert files.written[ORACLE] == before
-    files.run(vllm_patches.absent(request(names=["w8a8"]), files))
+    files.run(patch_plan.absent(request(names=["w8a8"]), files))
     assert files.written == {ORACLE: before}
-    assert statuses(vllm_patches.absent(request(names=["fp8_moe_oracle", "w8a8"]), files)) == ["not_needed", "removed"]
+    assert statuses(patch_plan.absent(request(names=["fp8_moe_oracle", "w8a8"]), files)) == ["not_needed", "removed"]
 
 
 def test_two_patches_in_one_file() -> None:
@@ -283,23 +283,23 @@ def test_two_patches_in_one_file() -> None:
     )
     files = tree(**{UTILS: FILES[UTILS] + linear})
     old = {"version": "0.14.1", "mechanism": "source"}
-    files.run(vllm_patches.present(request(names=["w8a8"], **old), files))
-    files.run(vllm_patches.present(request(names=["w8a8_torch"], **old), files))
+    files.run(patch_plan.present(request(names=["w8a8"], **old), files))
+    files.run(patch_plan.present(request(names=["w8a8_torch"], **old), files))
     written = files.written[UTILS]
     assert isinstance(written, bytes) and [match[1] for match in MARKER.finditer(written)] == [
         b"w8a8",
         b"w8a8",
         b"w8a8_torch",
     ]
-    files.run(vllm_patches.absent(request(names=["w8a8"], **old), files))
+    files.run(patch_plan.absent(request(names=["w8a8"], **old), files))
     written = files.written[UTILS]
     assert isinstance(written, bytes) and [match[1] for match in MARKER.finditer(written)] == [b"w8a8_torch"]
 
 
 def test_another_capability_replaces_the_lines() -> None:
     files = tree()
-    files.run(vllm_patches.present(request(mechanism="source", capability=ComputeCapability(12, 0)), files))
-    plan = vllm_patches.present(request(mechanism="source"), files)
+    files.run(patch_plan.present(request(mechanism="source", capability=ComputeCapability(12, 0)), files))
+    plan = patch_plan.present(request(mechanism="source"), files)
     assert statuses(plan)[0] == "applied"
     files.run(plan)
     assert {
@@ -312,14 +312,14 @@ def test_another_capability_replaces_the_lines() -> None:
 
 @pytest.mark.parametrize("version", ["0.34.0", "0.33.1", "1.0", "0.12.0", None, "dev"])
 def test_what_was_never_read_is_judged_by_its_code(version: str | None) -> None:
-    plan = vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), tree())
+    plan = patch_plan.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), tree())
     assert statuses(plan) == ["use_flag", "use_flag"]
     assert all(
         "is outside the known releases (0.13.0 to 0.33.0), so its code decides" in entry["reason"]
         for entry in plan.patches
     )
     other = tree(**{ORACLE: FILES[ORACLE].replace("config.moe_backend", "config.other")})
-    assert statuses(vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), other)) == [
+    assert statuses(patch_plan.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), other)) == [
         "use_flag",
         "unsupported",
     ]
@@ -333,7 +333,7 @@ def test_a_build_with_older_code_is_judged_by_it() -> None:
         if KERNELS in name
     }
     moved = tree(**{name: None for name in FILES if KERNELS in name}, **kernels)
-    plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), moved)
+    plan = patch_plan.present(request(names=["w8a8"], mechanism="source"), moved)
     assert statuses(plan) == ["applied"]
     assert plan.patches[0]["reason"].startswith("its code differs from other builds of 0.22.1")
 
@@ -376,7 +376,7 @@ def test_another_shape_is_unsupported_and_left_alone(file: str, old: str, new: s
     if "moe_backend" in old:
         text = text.replace("config.moe_backend", "None")
     assert text != FILES[file]
-    plan = vllm_patches.present(request(mechanism="source"), tree(**{file: text}))
+    plan = patch_plan.present(request(mechanism="source"), tree(**{file: text}))
     entry = next(entry for entry in plan.patches if entry["status"] == "unsupported")
     assert entry["name"] == ("fp8_moe_oracle" if file == ORACLE else "w8a8")
     assert file in entry["reason"] and expected in entry["reason"]
@@ -395,7 +395,7 @@ def test_another_shape_is_unsupported_and_left_alone(file: str, old: str, new: s
 )
 def test_without_a_version_the_code_tells_the_releases_apart(left_out: str, expected: dict[str, str]) -> None:
     text = FILES[f"{KERNELS}/cutlass.py"].replace(left_out or "nothing", "")
-    plan = vllm_patches.present(request(version=None, names=["w8a8"]), tree(**{f"{KERNELS}/cutlass.py": text}))
+    plan = patch_plan.present(request(version=None, names=["w8a8"]), tree(**{f"{KERNELS}/cutlass.py": text}))
     assert plan.environment == expected
     older = tree(
         **{
@@ -404,27 +404,27 @@ def test_without_a_version_the_code_tells_the_releases_apart(left_out: str, expe
             .replace("import mk", "import mk, envs")
         }
     )
-    old = vllm_patches.present(request(version=None, names=["fp8_moe_oracle"]), older)
+    old = patch_plan.present(request(version=None, names=["fp8_moe_oracle"]), older)
     assert (old.flags, old.environment) == ([], {"VLLM_USE_FLASHINFER_MOE_FP8": "0"})
 
 
 def test_a_missing_file_is_unsupported() -> None:
-    plan = vllm_patches.present(request(mechanism="source", names=["w8a8"]), tree(**{UTILS: None}))
+    plan = patch_plan.present(request(mechanism="source", names=["w8a8"]), tree(**{UTILS: None}))
     assert "file not found" in plan.patches[0]["reason"]
 
 
 def test_a_file_with_an_error_is_a_problem() -> None:
     with pytest.raises(ProblemsError, match=r"package_dir: .*w8a8_utils\.py has a syntax error in line 1"):
-        vllm_patches.present(request(mechanism="source"), tree(**{UTILS: "def f(:\n"}))
+        patch_plan.present(request(mechanism="source"), tree(**{UTILS: "def f(:\n"}))
 
 
 def test_without_the_original_nothing_is_patched() -> None:
     files = tree()
     files.troubles[UTILS] = "changed by a user"
-    plan = vllm_patches.present(request(mechanism="source"), files)
+    plan = patch_plan.present(request(mechanism="source"), files)
     assert statuses(plan) == ["unsupported", "use_flag", "applied"], "w8a8 does not cover w8a8_torch then"
     assert UTILS not in plan.files
-    assert vllm_patches.absent(request(), files).patches[0]["reason"] == "changed by a user"
+    assert patch_plan.absent(request(), files).patches[0]["reason"] == "changed by a user"
 
 
 CLASS, DECORATED = "class Klass:\n\tdef f(self): ...", "@decorated\ndef more():\n    pass"
@@ -463,7 +463,7 @@ def test_any_layout_is_patched_rightly_or_refused(
     if broken == "twice":
         texts.append(parts[0])
     source = "\n".join(texts).replace("\n", newline) + newline
-    plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), tree(**{UTILS: source}))
+    plan = patch_plan.present(request(names=["w8a8"], mechanism="source"), tree(**{UTILS: source}))
     if broken:
         assert (statuses(plan), plan.files) == (["unsupported"], {})
         return
@@ -479,7 +479,7 @@ def test_a_name_that_the_function_would_not_find_is_imported(hidden: str) -> Non
     line = "from vllm.platforms import current_platform\n"
     assert line in FILES[UTILS]
     text = FILES[UTILS].replace(line, f"TYPE_CHECKING = False\n{hidden}\n    {line}")
-    plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), tree(**{UTILS: text}))
+    plan = patch_plan.present(request(names=["w8a8"], mechanism="source"), tree(**{UTILS: text}))
     assert statuses(plan) == ["applied"]
     assert answers(plan.files[UTILS], 121) == (False, False)
 
@@ -523,7 +523,7 @@ def answers(source: Wanted, capability: int) -> tuple[bool, bool]:
 
 
 def test_moe_tables_are_what_vllm_reads() -> None:
-    tables = vllm_patch_files.moe_tables()
+    tables = patch_files.moe_tables()
     assert (
         "E=512,N=256,device_name=NVIDIA_GB10,dtype=fp8_w8a8,block_shape=[128,128].json" in tables and len(tables) == 4
     )
@@ -572,40 +572,38 @@ def test_moe_tables_are_what_vllm_reads() -> None:
     ],
 )
 def test_a_larger_batch_has_larger_tiles(batch: int, expected: tuple[int, ...]) -> None:
-    table = json.loads(next(iter(vllm_patch_files.moe_tables().values())))[str(batch)]
+    table = json.loads(next(iter(patch_files.moe_tables().values())))[str(batch)]
     assert tuple(table[key] for key in ("BLOCK_SIZE_M", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_stages")) == expected
 
 
 def test_moe_config_goes_to_a_folder_and_respects_what_is_there() -> None:
-    names = list(vllm_patch_files.moe_tables())
+    names = list(patch_files.moe_tables())
     files = tree(**{f"{CONFIGS}/{names[0]}": "{}", f"/configs/{names[1]}": "{}"})
-    plan = vllm_patches.present(request(names=["moe_config"]), files)
+    plan = patch_plan.present(request(names=["moe_config"]), files)
     assert (statuses(plan), plan.environment) == (["use_flag"], {"VLLM_TUNED_CONFIG_FOLDER": "/configs"})
     assert set(plan.files) == {f"/configs/{name}" for name in names[2:]}
-    source = vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)
+    source = patch_plan.present(request(names=["moe_config"], mechanism="source"), files)
     assert (statuses(source), set(source.files)) == (["applied"], {f"{CONFIGS}/{name}" for name in names[1:]})
     files.run(source)
-    assert statuses(vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)) == [
-        "already_applied"
-    ]
+    assert statuses(patch_plan.present(request(names=["moe_config"], mechanism="source"), files)) == ["already_applied"]
     files.written = dict.fromkeys(files.written, b"{}")
-    assert statuses(vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)) == ["applied"]
+    assert statuses(patch_plan.present(request(names=["moe_config"], mechanism="source"), files)) == ["applied"]
     files.written = {}
-    every = vllm_patches.present(request(names=["moe_config"]), tree(**{f"{CONFIGS}/{name}": "{}" for name in names}))
+    every = patch_plan.present(request(names=["moe_config"]), tree(**{f"{CONFIGS}/{name}": "{}" for name in names}))
     assert (statuses(every), every.files, every.environment) == (["not_needed"], {}, {})
-    other = vllm_patches.present(request(names=["moe_config"], capability=ComputeCapability(12, 0)), files)
+    other = patch_plan.present(request(names=["moe_config"], capability=ComputeCapability(12, 0)), files)
     assert (statuses(other), other.files) == (["not_needed"], {})
 
 
 def test_moe_tables_go_when_upstream_ships_its_own() -> None:
     files = tree()
-    files.run(vllm_patches.present(request(names=["moe_config"]), files))
-    names = list(vllm_patch_files.moe_tables())
+    files.run(patch_plan.present(request(names=["moe_config"]), files))
+    names = list(patch_files.moe_tables())
     newer = tree(**{f"{CONFIGS}/{names[0]}": "{}"})
     newer.written = files.written
-    plan = vllm_patches.present(request(names=["moe_config"]), newer)
+    plan = patch_plan.present(request(names=["moe_config"]), newer)
     assert plan.files[f"/configs/{names[0]}"] is None
-    gone = vllm_patches.absent(request(names=["moe_config"]), files)
+    gone = patch_plan.absent(request(names=["moe_config"]), files)
     assert (statuses(gone), set(gone.files.values())) == (["removed"], {None})
 
 
@@ -626,11 +624,11 @@ def test_triton_ptxas(bundled: frozenset[str], toolkit: frozenset[str], mechanis
     files = tree(**{f"{PTXAS}/ptxas": "", f"{PTXAS}/ptxas-blackwell": ""})
     given = replace(request(names=["triton_ptxas"], mechanism=mechanism), toolkit=Assembler("/toolkit/ptxas", toolkit))
     given = replace(given, bundled={"ptxas": Assembler("a"), "ptxas-blackwell": Assembler("b", bundled)})
-    plan = vllm_patches.present(given, files)
+    plan = patch_plan.present(given, files)
     variables = dict.fromkeys(["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"], "/toolkit/ptxas")
     assert (statuses(plan), plan.environment) == ([status], variables if status == "use_flag" else {})
     assert plan.files == ({f"{PTXAS}/ptxas-blackwell": Link("/toolkit/ptxas")} if status == "applied" else {})
-    assert statuses(vllm_patches.present(given, tree())) == ["not_needed"], "without Triton"
+    assert statuses(patch_plan.present(given, tree())) == ["not_needed"], "without Triton"
 
 
 @pytest.mark.parametrize(
@@ -642,7 +640,7 @@ def test_a_missing_assembler_is_named(path: str, expected: str) -> None:
     given = replace(given, bundled={"ptxas": Assembler("a"), "ptxas-blackwell": Assembler("b", frozenset({"sm_120"}))})
     assert (
         f", and {expected}; "
-        in vllm_patches.present(given, tree(**{f"{PTXAS}/ptxas-blackwell": ""})).patches[0]["reason"]
+        in patch_plan.present(given, tree(**{f"{PTXAS}/ptxas-blackwell": ""})).patches[0]["reason"]
     )
 
 
@@ -661,7 +659,7 @@ def test_the_assembler_of_a_gpu(capability: tuple[int, int], target: str, blackw
     given = replace(request(names=["triton_ptxas"], mechanism="source"), capability=ComputeCapability(*capability))
     given = replace(given, toolkit=Assembler("/toolkit/ptxas", frozenset({target})))
     given = replace(given, bundled={"ptxas": Assembler("a"), "ptxas-blackwell": Assembler("b")})
-    assert vllm_patches.present(given, files).files == {f"{PTXAS}/{name}": Link("/toolkit/ptxas")}
+    assert patch_plan.present(given, files).files == {f"{PTXAS}/{name}": Link("/toolkit/ptxas")}
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import io_tree as io_patch_tree
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import io_tree
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Wanted
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, PTXAS, UTILS
 
@@ -194,19 +194,19 @@ def test_a_link_in_place_of_an_assembler(tmp_path: Path, package: Path) -> None:
         f"{PTXAS}/ptxas-blackwell": Link("/toolkit/ptxas"),
     }
     for _run in range(2):
-        io_patch_tree.Tree(str(package), "/none").write(files)
+        io_tree.Tree(str(package), "/none").write(files)
     assert (ptxas.readlink(), ptxas.with_name("ptxas-blackwell").readlink()) == (
         Path("/toolkit/ptxas"),
         Path("/toolkit/ptxas"),
     )
-    tree = io_patch_tree.Tree(str(package), "/none")
+    tree = io_tree.Tree(str(package), "/none")
     assert tree.changes(files) == {} and tree.original(f"{PTXAS}/ptxas") == f"{ptxas}.gb10-original"
     old = hashlib.sha256(b"old").hexdigest()
     assert tree.digests(files, dict.fromkeys(files)) == {f"{PTXAS}/ptxas": old, f"{PTXAS}/ptxas-blackwell": ""}, (
         "after they are restored"
     )
     tree.write(dict.fromkeys(files))
-    assert io_patch_tree.Tree(str(package), "/none").digests([f"{PTXAS}/ptxas"], {}) == {f"{PTXAS}/ptxas": old}
+    assert io_tree.Tree(str(package), "/none").digests([f"{PTXAS}/ptxas"], {}) == {f"{PTXAS}/ptxas": old}
     assert (ptxas.read_bytes(), ptxas.stat().st_mode & 0o777, [path.name for path in ptxas.parent.iterdir()]) == (
         b"old",
         0o755,
@@ -220,10 +220,10 @@ def test_an_assembler_that_is_a_link_comes_back_as_a_link(tmp_path: Path, packag
     (folder / "ptxas-12").write_bytes(b"old")
     (folder / "ptxas").symlink_to("ptxas-12")
     files: dict[str, Wanted] = {f"{PTXAS}/ptxas": Link("/toolkit/ptxas")}
-    io_patch_tree.Tree(str(package), "/none").write(files)
+    io_tree.Tree(str(package), "/none").write(files)
     assert (folder / "ptxas").readlink() == Path("/toolkit/ptxas")
-    io_patch_tree.Tree(str(package), "/none").write({f"{PTXAS}/ptxas": Link("/other/ptxas")})
-    tree = io_patch_tree.Tree(str(package), "/none")
+    io_tree.Tree(str(package), "/none").write({f"{PTXAS}/ptxas": Link("/other/ptxas")})
+    tree = io_tree.Tree(str(package), "/none")
     assert tree.digests([f"{PTXAS}/ptxas"], {}) == {
         f"{PTXAS}/ptxas": hashlib.sha256(b"link to /other/ptxas").hexdigest()
     }
@@ -367,7 +367,7 @@ def new_content(package: Path) -> dict[str, Wanted]:
 
 
 def test_a_new_file_can_be_read_by_all(tmp_path: Path, package: Path) -> None:
-    io_patch_tree.Tree(str(package), str(tmp_path / "tables")).write({f"{tmp_path}/tables/a.json": b"{}"})
+    io_tree.Tree(str(package), str(tmp_path / "tables")).write({f"{tmp_path}/tables/a.json": b"{}"})
     assert (tmp_path / "tables/a.json").stat().st_mode & 0o777 == 0o644
 
 
@@ -383,7 +383,7 @@ def test_a_failed_write_names_the_argument_of_its_file(
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(ProblemsError, match="config_folder: writing failed"):
-        io_patch_tree.Tree(str(package), str(tmp_path / "tables")).write({**new_content(package), table: b"{}"})
+        io_tree.Tree(str(package), str(tmp_path / "tables")).write({**new_content(package), table: b"{}"})
 
 
 def test_a_folder_that_may_not_be_written(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -391,7 +391,7 @@ def test_a_folder_that_may_not_be_written(package: Path, monkeypatch: pytest.Mon
     locked = str((package / ORACLE).parent)
     monkeypatch.setattr(os, "access", lambda path, _mode: str(path) != locked)
     with pytest.raises(ProblemsError, match=rf"package_dir: {locked} is not writable"):
-        io_patch_tree.Tree(str(package), "/none").write(new_content(package))
+        io_tree.Tree(str(package), "/none").write(new_content(package))
     assert content(package.parent) == before
 
 
@@ -408,7 +408,7 @@ def test_a_full_disk_leaves_all_files_as_they_were(
     package: Path, monkeypatch: pytest.MonkeyPatch, step: str, number: int
 ) -> None:
     if step != "first":
-        io_patch_tree.Tree(str(package), "/none").write(new_content(package))
+        io_tree.Tree(str(package), "/none").write(new_content(package))
     wanted: dict[str, Wanted] = dict.fromkeys(sorted(EDITED)) if step == "back" else new_content(package)
     before = content(package.parent)
     count, replace = 0, os.replace
@@ -420,7 +420,7 @@ def test_a_full_disk_leaves_all_files_as_they_were(
             raise OSError(28, "No space left on device")
         replace(source, target)
 
-    tree = io_patch_tree.Tree(str(package), "/none")
+    tree = io_tree.Tree(str(package), "/none")
     with monkeypatch.context() as context:
         context.setattr(os, "replace", full)
         with pytest.raises(ProblemsError, match="No space left"):
@@ -428,13 +428,13 @@ def test_a_full_disk_leaves_all_files_as_they_were(
     assert content(package.parent) == before
     assert tree.changes(wanted) == wanted
     tree.write(wanted)
-    assert io_patch_tree.Tree(str(package), "/none").changes(wanted) == {}
+    assert io_tree.Tree(str(package), "/none").changes(wanted) == {}
 
 
 def test_what_does_not_compile_is_never_written(package: Path) -> None:
     before = content(package.parent)
     with pytest.raises(SyntaxError):
-        io_patch_tree.Tree(str(package), "/none").write({UTILS: b"def f(:\n"})
+        io_tree.Tree(str(package), "/none").write({UTILS: b"def f(:\n"})
     assert content(package.parent) == before
 
 

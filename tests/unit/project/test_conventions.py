@@ -380,3 +380,27 @@ def test_locks_name_no_host_of_a_registry() -> None:
     # An owner's index has the same files. Hashes identify them.
     locks = files("requirements*.txt", "tests/clients/package-lock.json")
     assert [(path, line) for path in locks for line in re.findall(r".*://.*", read(path))] == []
+
+
+def module_names() -> dict[str, set[str]]:
+    """Return module -> its packages, of the core."""
+    found: dict[str, set[str]] = {}
+    for path in files("plugins/module_utils/*/*.py"):
+        package, name = path.split("/")[-2:]
+        found.setdefault(name.removesuffix(".py"), set()).add(package)
+    return found
+
+
+@pytest.mark.parametrize("path", files("plugins/**/*.py"))
+def test_a_module_has_one_name(path: str) -> None:
+    """An alias is the module's name with its package, so that a reader finds it without the import."""
+    names = module_names()
+    imports = [node for node in ast.walk(ast.parse(read(path))) if isinstance(node, ast.ImportFrom)]
+    wrong = [
+        (each.name, each.asname)
+        for node in imports
+        for package in re.findall(r"\.module_utils\.(\w+)$", node.module or "")
+        for each in node.names
+        if each.asname and package in names.get(each.name, ()) and each.asname != f"{package}_{each.name}"
+    ]
+    assert wrong == []

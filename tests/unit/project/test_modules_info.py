@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from run_module import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 QUERY = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1"
 SMI = (
@@ -274,19 +274,19 @@ def make_arg_parser(parser):
     folder = program(tmp_path, "python", f'cd {tmp_path} && exec {sys.executable} "$@"')
     answer = run_module("vllm_arguments_info", {"python": [f"{folder}/python"]}, tmp_path)
     assert (answer["version"], answer["variables"]) == ("0.28.0", ["VLLM_HOST_IP"])
-    assert vllm_release.options_of(answer["options"]) == {
+    assert vllm_release_checks.options_of(answer["options"]) == {
         option.name: option
         for option in [
-            vllm_release.Option("--tensor-parallel-size", aliases=("-tp",)),
-            vllm_release.Option("--eager", "flag", ("--no-eager",)),
-            vllm_release.Option("--headless", "flag"),
-            vllm_release.Option("--names", "list"),
-            vllm_release.Option("--hf-token", "optional"),
-            vllm_release.Option("--middleware", "append"),
-            vllm_release.Option("--moe-backend", choices=("a_b",), fold="lower"),
-            vllm_release.Option("--tokenizer-mode", choices=("auto", "hf"), open=True),
-            vllm_release.Option("--tool-call-parser", choices=("hermes",), open=True),
-            vllm_release.Option("--load-format"),
+            vllm_release_checks.Option("--tensor-parallel-size", aliases=("-tp",)),
+            vllm_release_checks.Option("--eager", "flag", ("--no-eager",)),
+            vllm_release_checks.Option("--headless", "flag"),
+            vllm_release_checks.Option("--names", "list"),
+            vllm_release_checks.Option("--hf-token", "optional"),
+            vllm_release_checks.Option("--middleware", "append"),
+            vllm_release_checks.Option("--moe-backend", choices=("a_b",), fold="lower"),
+            vllm_release_checks.Option("--tokenizer-mode", choices=("auto", "hf"), open=True),
+            vllm_release_checks.Option("--tool-call-parser", choices=("hermes",), open=True),
+            vllm_release_checks.Option("--load-format"),
         ]
     }
 

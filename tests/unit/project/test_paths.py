@@ -19,7 +19,7 @@ from typed_plans import fact
 from who_can_write import changeable
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 
 #: Matches the service user's folder. NAMED lists the only files that may contain it, and their reasons.
@@ -70,8 +70,8 @@ def test_the_search_for_its_name_passes_others_over(text: str) -> None:
 
 
 def test_roots_state_is_not_below_it() -> None:
-    assert paths.NETWORK_STATE == io_netplan.STATE
-    assert not f"{io_netplan.STATE}/".startswith(f"{paths.home('gb10')}/")
+    assert paths.NETWORK_STATE == io_rollback.STATE
+    assert not f"{io_rollback.STATE}/".startswith(f"{paths.home('gb10')}/")
 
 
 @pytest.mark.parametrize(

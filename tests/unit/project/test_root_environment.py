@@ -15,8 +15,8 @@ from rendered_units import units as units_of
 from repository import ROOT, read
 from typed_plans import typed, typed_node
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 
 ATTACK = {
@@ -67,8 +67,8 @@ def units() -> dict[str, str]:
     found = {f"{name} {unit}": text for name, plan in plans.items() for unit, text in units_of(plan).items()}
     return {
         **found,
-        "firewall": firewall.unit("/usr/sbin/nft", "/etc/x"),
-        "firewall again": firewall.again("/usr/sbin/nft", "/etc/x"),
+        "firewall": firewall_plan.unit("/usr/sbin/nft", "/etc/x"),
+        "firewall again": firewall_plan.again("/usr/sbin/nft", "/etc/x"),
     }
 
 
@@ -122,13 +122,13 @@ def test_each_rank_gets_its_variables_from_the_gates(units: dict[str, str], vari
 
 def test_a_command_of_a_transient_unit_has_the_ranks_file_only_as_their_user() -> None:
     (plan, _worker) = planned("native mp")
-    settings = benchmark.Settings("quick", [1], [1], 1, 1, 60)
-    words = benchmark.command(typed(plan), benchmark.Run(1, 1, 1, 1), settings)
+    settings = benchmark_plan.Settings("quick", [1], [1], 1, 1, 60)
+    words = benchmark_plan.command(typed(plan), benchmark_plan.Run(1, 1, 1, 1), settings)
     assert "--uid=gb10" in words and any("EnvironmentFile" in word for word in words)
     (plan, _worker) = planned("docker mp")
     assert not [
         word
-        for word in benchmark.command(typed(plan), benchmark.Run(1, 1, 1, 1), settings)
+        for word in benchmark_plan.command(typed(plan), benchmark_plan.Run(1, 1, 1, 1), settings)
         if "EnvironmentFile" in word or "--setenv" in word
     ]
 

@@ -17,9 +17,9 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import API_KEY
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 
 ADDED = "/etc/gb10/overrides.d/vllm_patch.json"
 KEY = "/etc/gb10/tls/api.key"
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> str:
     return str(tmp_path / "gb10/records")
 
 
-def save(folder: str, each: records.Record, keep: int = 20, secrets: io_record.Files | None = None) -> bool:
+def save(folder: str, each: rollback_record.Record, keep: int = 20, secrets: io_record.Files | None = None) -> bool:
     return io_record.save(io_record.read(folder), each, keep, secrets or {}, True)
 
 
@@ -112,14 +112,14 @@ def test_a_lost_copy_of_the_secret_files_removes_none_of_them(
     store = io_record.read(folder)
     files = io_record.wanted(store, store.found[launch.id])
     assert files[KEY] == SECRETS[KEY]
-    assert io_record.differences(files, io_record.present((*files, *records.SECRET_FILES))) == sorted(
+    assert io_record.differences(files, io_record.present((*files, *rollback_record.SECRET_FILES))) == sorted(
         launches.files("unit\n")
     )
 
 
 def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     root = str(tmp_path)
-    for name in records.FILES:
+    for name in rollback_record.FILES:
         put(tmp_path, name, f"old {name}")
     old = io_record.launch_files(root)
     assert io_record.units(old) == ["gb10-ray.service", "gb10-vllm.service"]
@@ -135,7 +135,7 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 def node_files(root: Path) -> io_record.Files:
-    return io_record.launch_files(str(root)) | io_record.present(records.SECRET_FILES, str(root))
+    return io_record.launch_files(str(root)) | io_record.present(rollback_record.SECRET_FILES, str(root))
 
 
 @pytest.mark.parametrize("now", ["another", "none"])
@@ -146,7 +146,7 @@ def test_the_api_key_comes_back_with_the_launch_that_needs_it(folder: str, tmp_p
     for name in API_KEY:
         put(tmp_path, name, f"SECRET {name}", 0o600)
     old = node_files(tmp_path)
-    save(folder, OLD, secrets=io_record.present(records.SECRET_FILES, str(tmp_path)))
+    save(folder, OLD, secrets=io_record.present(rollback_record.SECRET_FILES, str(tmp_path)))
     assert "SECRET" not in Path(folder, f"{OLD.id}.json").read_text(encoding="utf-8")
     for name in API_KEY:
         if now == "none":
@@ -172,7 +172,7 @@ def test_a_record_without_a_copy_of_the_api_key_does_not_remove_it(folder: str, 
 
 def test_damaged_records_are_reported_and_not_used(folder: str) -> None:
     save(folder, OLD)
-    for name, text in {"a": "[", "b": "{}", "0" * 64: records.text(OLD)}.items():
+    for name, text in {"a": "[", "b": "{}", "0" * 64: rollback_record.text(OLD)}.items():
         Path(folder, f"{name}.json").write_text(text, encoding="utf-8")
     store = io_record.read(folder)
     assert (store.found.keys(), store.invalid.keys()) == ({OLD.id}, {"a", "b", "0" * 64})
@@ -187,7 +187,7 @@ def earlier(folder: str) -> Path:
     path = Path(folder).parent / "last_good.json"
     path.parent.mkdir(parents=True)
     path.write_text(
-        json.dumps({"start": records.start(typed(PLAN)), "files": {**launches.files("unit\n"), **SECRETS}}),
+        json.dumps({"start": rollback_record.start(typed(PLAN)), "files": {**launches.files("unit\n"), **SECRETS}}),
         encoding="utf-8",
     )
     return path
@@ -196,7 +196,7 @@ def earlier(folder: str) -> Path:
 def test_the_record_of_an_earlier_release_is_read_and_converted(folder: str) -> None:
     old = earlier(folder)
     store = io_record.read(folder)
-    assert store.of_current is not None and store.of_current.content["start"] == records.start(typed(PLAN))
+    assert store.of_current is not None and store.of_current.content["start"] == rollback_record.start(typed(PLAN))
     assert io_record.wanted(store, store.of_current)[KEY] == SECRETS[KEY]
     assert not Path(folder).exists()
     save(folder, NEW)
@@ -271,7 +271,7 @@ def test_a_patched_file_that_changed_is_missing(tmp_path: Path) -> None:
 def content(folder: str) -> dict[str, Any]:
     """Return the content of a launch on this machine, as the role makes it."""
     launch = run_module("launch_record_info", {"folder": folder})["launch"]
-    return records.content(typed(PLAN), {"spark1": launch, "spark2": launch})
+    return rollback_record.content(typed(PLAN), {"spark1": launch, "spark2": launch})
 
 
 def test_the_modules_record_select_and_compare(folder: str) -> None:
@@ -310,7 +310,7 @@ def test_the_modules_record_select_and_compare(folder: str) -> None:
 def programs(tmp_path: Path, log: str) -> Path:
     """Return a folder with systemctl and journalctl of a running vLLM."""
     shown = {
-        **dict.fromkeys(node_text.SERVICE_PROPERTIES, "0"),
+        **dict.fromkeys(node_parse.SERVICE_PROPERTIES, "0"),
         "MainPID": "1",
         "InvocationID": "abc",
         "Environment": "",

@@ -12,9 +12,9 @@ from cluster_nodes import node_plan
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 
 PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 GOOD = record.start(typed(PLAN))
@@ -22,7 +22,9 @@ GOOD = record.start(typed(PLAN))
 
 def test_a_start_is_the_same_on_every_node() -> None:
     assert {"model", "served_model_name", "url", "server_name", "needs"} < GOOD.keys()
-    assert {records.start(load.plan(node_plan(PLAN, name)))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
+    assert {rollback_record.start(load.plan(node_plan(PLAN, name)))["id"] for name in ("spark1", "spark2")} == {
+        GOOD["id"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -57,16 +59,18 @@ BAD = "gb10-vllm.service failed to start: ValueError: bad."
 
 
 def test_back_to_the_last_good_start() -> None:
-    verdict = rollback.judge([node("spark1", BAD), node("spark2", differs=())])
+    verdict = rollback_plan.judge([node("spark1", BAD), node("spark2", differs=())])
     assert verdict == {"why": f"spark1: {BAD}", "start": GOOD, "why_not": ""}
-    said = rollback.message(verdict, "broken", True, "")
+    said = rollback_plan.message(verdict, "broken", True, "")
     assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nRestored {GOOD['model']}. It answers again.")
-    failed = rollback.message(verdict, "broken", True, "No space left on device")
+    failed = rollback_plan.message(verdict, "broken", True, "No space left on device")
     assert (
         failed.endswith(f"The rollback to {GOOD['model']} failed: No space left on device") and "Restored" not in failed
     )
-    assert "vllm_serve_rollback is false" in rollback.message(verdict, "broken", False, "")
-    assert "with its previous configuration. It answers again" in rollback.message(verdict, GOOD["model"], True, "")
+    assert "vllm_serve_rollback is false" in rollback_plan.message(verdict, "broken", False, "")
+    assert "with its previous configuration. It answers again" in rollback_plan.message(
+        verdict, GOOD["model"], True, ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,20 +86,21 @@ def test_back_to_the_last_good_start() -> None:
     ],
 )
 def test_there_is_no_way_back(nodes: list[dict[str, Any]], why: str) -> None:
-    verdict = rollback.judge(nodes)
+    verdict = rollback_plan.judge(nodes)
     assert (verdict["start"], verdict["why_not"]) == ({}, why)
-    assert rollback.message(verdict, "broken", True, "").endswith(f"No rollback: {why}.")
+    assert rollback_plan.message(verdict, "broken", True, "").endswith(f"No rollback: {why}.")
 
 
 def test_all_problems_are_said() -> None:
     assert (
-        rollback.judge([node("spark1", BAD), node("spark2", "no memory")])["why"] == f"spark1: {BAD}\nspark2: no memory"
+        rollback_plan.judge([node("spark1", BAD), node("spark2", "no memory")])["why"]
+        == f"spark1: {BAD}\nspark2: no memory"
     )
-    assert rollback.judge([node("spark1"), node("spark2")])["why"] == ""
+    assert rollback_plan.judge([node("spark1"), node("spark2")])["why"] == ""
 
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_one_node_cannot_change_the_launch_that_all_return_to(order: int) -> None:
     other = {**GOOD, "url": "http://198.51.100.9:8000"}
-    verdict = rollback.judge([node("spark1", BAD), node("spark2", start=other)][::order])
+    verdict = rollback_plan.judge([node("spark1", BAD), node("spark2", start=other)][::order])
     assert verdict["start"] == {} and "records of different launches" in verdict["why_not"]

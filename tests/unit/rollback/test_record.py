@@ -20,22 +20,22 @@ from launches import PLAN, UNIT, record, with_arguments
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import RecordError
 
 GOOD = record()
-DATA: dict[str, Any] = json.loads(records.text(GOOD))
+DATA: dict[str, Any] = json.loads(rollback_record.text(GOOD))
 
 
 def test_a_record_survives_its_file() -> None:
-    assert records.parse(DATA, GOOD.id) == GOOD
+    assert rollback_record.parse(DATA, GOOD.id) == GOOD
 
 
 def test_the_choices_of_the_ranks_are_not_in_the_id() -> None:
     chosen = dataclasses.replace(GOOD, choices=choices.read(start_logs.H200.splitlines()))
-    assert chosen.choices and records.parse(json.loads(records.text(chosen)), GOOD.id) == chosen
+    assert chosen.choices and rollback_record.parse(json.loads(rollback_record.text(chosen)), GOOD.id) == chosen
     earlier = {key: value for key, value in DATA.items() if key != "choices"}
-    assert records.parse(earlier, GOOD.id).choices == []
+    assert rollback_record.parse(earlier, GOOD.id).choices == []
 
 
 def test_the_id_is_of_the_content_alone_and_equal_on_all_nodes() -> None:
@@ -51,7 +51,7 @@ def test_a_record_has_no_values_of_secrets() -> None:
     plan["nodes"][0]["secrets"] = ["HF_TOKEN"]
     made = launches.content(plan=plan, secret_files=["/etc/gb10/secret.env"])
     assert made["nodes"]["spark1"]["secrets"] == ["HF_TOKEN"]
-    assert not set(records.FILES) & set(records.SECRET_FILES)
+    assert not set(rollback_record.FILES) & set(rollback_record.SECRET_FILES)
 
 
 def test_a_record_has_no_paths_of_the_controller() -> None:
@@ -65,11 +65,11 @@ def test_a_record_has_no_paths_of_the_controller() -> None:
 def test_a_record_without_a_kind_is_of_a_generating_model() -> None:
     data = copy.deepcopy(DATA)
     del data["content"]["plan"]["kind"], data["content"]["plan"]["serve"]["dimension"]
-    found = records.parse(data, records.digest(data["content"]))
-    assert records.plan_of(found.content) == records.plan_of(GOOD.content)
+    found = rollback_record.parse(data, rollback_record.digest(data["content"]))
+    assert rollback_record.plan_of(found.content) == rollback_record.plan_of(GOOD.content)
     data["content"]["plan"]["kind"] = "other"
     with pytest.raises(RecordError, match="kind is none of generate, embed, rerank"):
-        records.parse(data, records.digest(data["content"]))
+        rollback_record.parse(data, rollback_record.digest(data["content"]))
 
 
 def change(*place: Any, value: Any = None) -> Callable[[dict[str, Any]], None]:
@@ -128,15 +128,15 @@ RUNTIME, NODE = ("content", "plan", "runtime"), ("content", "nodes", "spark1")
 def test_an_invalid_record_is_refused(apply: Callable[[dict[str, Any]], None], expected: str) -> None:
     data = copy.deepcopy(DATA)
     apply(data)
-    name = records.digest(data["content"]) if isinstance(data["content"], dict) else GOOD.id
+    name = rollback_record.digest(data["content"]) if isinstance(data["content"], dict) else GOOD.id
     with pytest.raises(RecordError) as caught:
-        records.parse(data, name)
+        rollback_record.parse(data, name)
     assert expected in str(caught.value)
 
 
 def test_content_under_another_name_is_refused() -> None:
     with pytest.raises(RecordError, match="does not have the SHA-256 of its name"):
-        records.parse(DATA, "0" * 64)
+        rollback_record.parse(DATA, "0" * 64)
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text()
@@ -163,18 +163,18 @@ def test_no_value_raises_anything_but_the_records_own_error(
         inner = inner[key]
     inner[data.draw(st.sampled_from([*inner, "x"]))] = value
     with contextlib.suppress(RecordError):
-        records.required(records.parse(changed, records.digest(changed["content"])))
+        rollback_record.required(rollback_record.parse(changed, rollback_record.digest(changed["content"])))
 
 
 def test_the_record_of_an_earlier_release_loses_its_secrets() -> None:
     files = {**launches.files("unit\n"), "/etc/gb10/tls/api.key": {"text": "SECRET", "mode": 0o600}}
-    start = records.start(typed(PLAN))
-    found = records.earlier({"start": start, "files": files})
+    start = rollback_record.start(typed(PLAN))
+    found = rollback_record.earlier({"start": start, "files": files})
     assert (found.content["start"], found.content["plan"], list(found.files)) == (start, {}, list(launches.files("")))
-    assert "SECRET" not in records.text(found)
-    assert records.required(found) == []
+    assert "SECRET" not in rollback_record.text(found)
+    assert rollback_record.required(found) == []
     with pytest.raises(RecordError):
-        records.earlier({"start": start})
+        rollback_record.earlier({"start": start})
 
 
 def needs(**changes: Any) -> list[tuple[str, str, str]]:
@@ -183,8 +183,8 @@ def needs(**changes: Any) -> list[tuple[str, str, str]]:
         each["additions"] = changes.pop("additions", each["additions"])
     plan["runtime"] = changes.pop("runtime", plan["runtime"])
     made = record(plan=plan, **changes)
-    assert records.parse(json.loads(records.text(made)), made.id) == made
-    return [(need["kind"], need["item"], need["fix"]) for need in records.required(made)]
+    assert rollback_record.parse(json.loads(rollback_record.text(made)), made.id) == made
+    return [(need["kind"], need["item"], need["fix"]) for need in rollback_record.required(made)]
 
 
 def test_a_rollback_needs_the_runtime_and_the_model() -> None:
@@ -197,7 +197,7 @@ def test_a_rollback_needs_the_runtime_and_the_model() -> None:
         ("model", "/srv/models/tiny", "gb10_model: /srv/models/tiny"),
     ]
     mark = hashlib.sha256(PLAN["nodes"][0]["runtime_mark"].encode()).hexdigest()
-    assert records.required(GOOD)[0]["digest"] == mark
+    assert rollback_record.required(GOOD)[0]["digest"] == mark
 
 
 def test_a_rollback_needs_image_nccl_patches_and_secret_files() -> None:
@@ -235,18 +235,18 @@ def test_a_preloaded_nccl_replaces_no_library(environment: dict[str, str], libra
     plan["nodes"][0]["additions"] = {
         "nccl_sm121_build": {"files": {"/n.so": "ef" * 32}, "environment": environment, "flags": []}
     }
-    assert records.nccl_library(record(plan=plan)) == library
-    assert records.nccl_library(GOOD) == ""
+    assert rollback_record.nccl_library(record(plan=plan)) == library
+    assert rollback_record.nccl_library(GOOD) == ""
 
 
 def test_the_newest_records_the_current_one_and_the_one_before_are_kept() -> None:
     found = {name: record(time=f"2026-11-22 07:00:0{name}") for name in "12345"}
     found["2"] = dataclasses.replace(found["2"], parent="1")
-    assert records.kept(found, "2", 2) == {"1", "2", "4", "5"}
-    assert records.kept(found, "", 1) == {"5"}
+    assert rollback_record.kept(found, "2", 2) == {"1", "2", "4", "5"}
+    assert rollback_record.kept(found, "", 1) == {"5"}
 
 
-def of_runtime(path: str, time: str, kind: str = "native") -> records.Record:
+def of_runtime(path: str, time: str, kind: str = "native") -> rollback_record.Record:
     plan = copy.deepcopy(PLAN)
     plan["runtime"] |= {"path": path, "kind": kind}
     return record(time=f"2026-11-22 {time}:00", plan=plan)
@@ -264,14 +264,14 @@ def test_the_environments_of_older_records_are_obsolete(keep: int, current: int,
         of_runtime("/c", "03:00"),
     ]
     found = {each.id: each for each in made}
-    assert records.obsolete(found, made[current].id, keep) == expected
+    assert rollback_record.obsolete(found, made[current].id, keep) == expected
 
 
 def test_an_environment_of_several_records_counts_once() -> None:
     made = [of_runtime("/a", "01:00"), of_runtime("/b", "02:00"), of_runtime("/b", "03:00"), of_runtime("/b", "04:00")]
     earlier = dataclasses.replace(GOOD, content={**GOOD.content, "plan": {}, "nodes": {}})
     found = {each.id: each for each in [*made, earlier]}
-    assert records.obsolete(found, made[-1].id, 2) == []
+    assert rollback_record.obsolete(found, made[-1].id, 2) == []
 
 
 LAUNCH: dict[str, Any] = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
@@ -293,12 +293,12 @@ LAUNCH: dict[str, Any] = {"files": {}, "secret_files": [], "driver": "580.95", "
 )
 def test_the_launch_of_a_node_has_its_form_before_it_is_part_of_every_record(changes: dict[str, Any]) -> None:
     with pytest.raises(RecordError):
-        records.content(typed(PLAN), {"spark1": LAUNCH, "spark2": {**LAUNCH, **changes}})
+        rollback_record.content(typed(PLAN), {"spark1": LAUNCH, "spark2": {**LAUNCH, **changes}})
 
 
 def test_the_launch_of_a_node_replaces_no_other_part() -> None:
-    found = records.content(
+    found = rollback_record.content(
         typed(PLAN),
         {"spark1": LAUNCH, "spark2": {**LAUNCH, "head": True, "additions": {"x": 1}, "address": "198.51.100.9"}},
     )
-    assert found == records.content(typed(PLAN), dict.fromkeys(("spark1", "spark2"), LAUNCH))
+    assert found == rollback_record.content(typed(PLAN), dict.fromkeys(("spark1", "spark2"), LAUNCH))

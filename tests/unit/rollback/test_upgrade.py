@@ -16,7 +16,7 @@ from run_playbook import Run, run
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record, upgrade
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record
 
 LAUNCH = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
@@ -102,13 +102,16 @@ def test_the_rules_whose_findings_change_are_announced() -> None:
     assert announce(plan)["lines"][-3:] == unknown
 
 
-@pytest.mark.parametrize("length", [records._LONGEST, records._LONGEST + 1])
+@pytest.mark.parametrize("length", [rollback_record._LONGEST, rollback_record._LONGEST + 1])
 def test_a_finding_of_any_reason_fits_a_record(length: int) -> None:
     plan = copy.deepcopy(PLAN)
     plan["serve"]["findings"] = [f"info waived: a\x00\tb\n{'c' * length}"]
-    (line,) = records.findings(load.plan(plan))
+    (line,) = rollback_record.findings(load.plan(plan))
     made = dataclasses.replace(OLD, findings=[line])
-    assert records.parse(json.loads(records.text(made)), made.id) == made and len(line) <= records._LONGEST
+    assert (
+        rollback_record.parse(json.loads(rollback_record.text(made)), made.id) == made
+        and len(line) <= rollback_record._LONGEST
+    )
 
 
 def test_an_upgrade_that_cannot_be_prepared_is_refused() -> None:

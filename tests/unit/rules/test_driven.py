@@ -11,14 +11,14 @@ import pytest
 from cluster_nodes import KNOWN, LOCK, Node, lock_of, spark
 from verified_nodes import pair
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES, WAIVERS, lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import VERIFY
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 GIB = 2**30
 GPT_OSS, NVFP4, FP8, UNREAD = "gpt-oss-120b", "nemotron-3-super-120b-a12b-nvfp4", "qwen3.5-122b-a10b-fp8", "org/unread"
@@ -61,7 +61,7 @@ class Case:
 
     def findings(self) -> dict[str, list[str]]:
         """Return by rule the plan's findings, and the refusals by a rule."""
-        plan, problems = cluster.plan(parse(self.nodes(), self.lock), KNOWN)
+        plan, problems = cluster_plan.plan(parse(self.nodes(), self.lock), KNOWN)
         lines = list(plan.serve.findings) if plan else []
         found: dict[str, list[str]] = {}
         for line in lines:
@@ -233,7 +233,7 @@ def test_a_plan_finds_it(rule: str) -> None:
 def test_only_another_launch_has_it(rule: str) -> None:
     case, argv, environment = OUTSIDE[rule]
     assert rule not in case.findings()
-    arguments, problems = vllm_release.parse(argv, "0.32.0", path="argv")
+    arguments, problems = vllm_release_checks.parse(argv, "0.32.0", path="argv")
     assert problems == []
     situation = context.of_host(arguments, environment, "0.32.0", HOST, None)
     assert rule in [finding.check.id for finding in lint(situation, {})]

@@ -13,8 +13,8 @@ from repository import ROOT
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import WARNING, Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
-from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as rules_context
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 
@@ -103,7 +103,7 @@ def situation(
     for index, each in enumerate(changed["nodes"]):
         each.update((node or {}) | ((second or {}) if index == 1 else {}))
         each["environment"] = given(each["environment"] | (environment or {}) | ((own or {}) if index == 1 else {}))
-    return serve_situation.of_data(changed)
+    return rules_context.of_data(changed)
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
@@ -310,11 +310,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def found(rule: str, **changes: Any) -> list[Finding]:
-    return [finding for finding in serve_rules.lint(situation(**changes), {}) if finding.check.id == rule]
+    return [finding for finding in lint.lint(situation(**changes), {}) if finding.check.id == rule]
 
 
 def test_a_plain_pair_passes() -> None:
-    assert serve_rules.report(serve_rules.lint(situation(), {})) == []
+    assert lint.report(lint.lint(situation(), {})) == []
 
 
 def test_every_rule_has_its_cases() -> None:
@@ -497,9 +497,7 @@ def test_an_unknown_release_counts_as_new(release: str) -> None:
 def test_what_is_not_known_is_not_held_against_anybody() -> None:
     node = {"driver": "", "kernel": "", "memory_bytes": 0}
     assert (
-        serve_rules.lint(
-            situation(nccl="", node=node, model={"type": "", "scheme": "unknown", "weights_bytes": None}), {}
-        )
+        lint.lint(situation(nccl="", node=node, model={"type": "", "scheme": "unknown", "weights_bytes": None}), {})
         == []
     )
 
@@ -514,7 +512,7 @@ def test_the_environment_of_the_plan_passes(topology: str, count: int) -> None:
     }
     del own["VLLM_HOST_IP"]
     split = {"tensor_parallel_size": 1, "pipeline_parallel_size": 3} if count == 3 else {"tensor_parallel_size": count}
-    assert serve_rules.lint(situation(environment=own, count=count, topology=topology, **split), {}) == []
+    assert lint.lint(situation(environment=own, count=count, topology=topology, **split), {}) == []
 
 
 def test_a_mixed_cluster_as_the_plan_starts_it_passes() -> None:
@@ -533,7 +531,7 @@ def test_a_mixed_cluster_as_the_plan_starts_it_passes() -> None:
     }
     changes |= {"node": {"fabric": environment}}
     own = {"VLLM_DISABLED_KERNELS": "a rank of another GPU may need others"}
-    assert serve_rules.lint(situation(environment=environment, own=own, **changes), {}) == []
+    assert lint.lint(situation(environment=environment, own=own, **changes), {}) == []
     assert found("environment-differs", environment=environment, own={"NCCL_PROTO": "LL"}, **changes)
 
 
@@ -543,7 +541,7 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_findings_are_sorted_and_plain() -> None:
-    findings = serve_rules.lint(
+    findings = lint.lint(
         situation(arguments={"--enforce-eager": True, "--gpu-memory-utilization": "0.95"}, api_host="0.0.0.0"), {}
     )
     assert [finding.check.id for finding in findings] == [
@@ -551,13 +549,10 @@ def test_findings_are_sorted_and_plain() -> None:
         "api-without-key",
         "enforce-eager",
     ]
-    assert (
-        json.loads(json.dumps(serve_rules.facts(findings[0])))["path"]
-        == "gb10_vllm_extra_args.--gpu-memory-utilization"
-    )
-    assert [finding.check.id for finding in serve_rules.stopping(findings)] == ["memory-utilization-ceiling"]
-    assert len(serve_rules.stopping(findings, WARNING)) == 3
-    assert [finding.place for finding in serve_rules.on_host(findings)][::2] == [
+    assert json.loads(json.dumps(lint.facts(findings[0])))["path"] == "gb10_vllm_extra_args.--gpu-memory-utilization"
+    assert [finding.check.id for finding in lint.stopping(findings)] == ["memory-utilization-ceiling"]
+    assert len(lint.stopping(findings, WARNING)) == 3
+    assert [finding.place for finding in lint.on_host(findings)][::2] == [
         "argv.--gpu-memory-utilization",
         "argv.--enforce-eager",
     ]
@@ -565,10 +560,10 @@ def test_findings_are_sorted_and_plain() -> None:
 
 def test_a_waiver_keeps_the_finding_and_lets_it_pass() -> None:
     high = situation(arguments={"--gpu-memory-utilization": "0.95"})
-    (finding,) = serve_rules.lint(high, {"memory-utilization-ceiling": " measured here "})
+    (finding,) = lint.lint(high, {"memory-utilization-ceiling": " measured here "})
     assert (finding.check.severity, finding.waived) == ("error", "measured here")
-    assert serve_rules.stopping([finding]) == []
-    assert serve_rules.report([finding])[0].startswith(
+    assert lint.stopping([finding]) == []
+    assert lint.report([finding])[0].startswith(
         "error (waived: measured here) memory-utilization-ceiling, gb10_vllm_extra_args.--gpu-mem"
     )
 
@@ -577,23 +572,23 @@ def test_an_error_without_a_waiver_is_a_problem_of_its_place() -> None:
     high, option = situation(arguments={"--gpu-memory-utilization": "0.95"}), "--gpu-memory-utilization"
 
     def places(waivers: dict[str, str], places: dict[str, str]) -> list[str]:
-        return [problem.path for problem in serve_rules.judge(high, high.arguments, waivers, places)[1]]
+        return [problem.path for problem in lint.judge(high, high.arguments, waivers, places)[1]]
 
     assert places({}, {}) == [f"gb10_vllm_extra_args.{option}"]
     assert places({}, {option: "recipe"}) == [f"recipe.{option}"]
     assert places({"memory-utilization-ceiling": "measured"}, {}) == []
     assert places({"no-such-rule": "because"}, {}) == ["gb10_serve_waivers.no-such-rule"]
-    assert serve_rules.judge(None, {}, {}, {}) == ([], [])
+    assert lint.judge(None, {}, {}, {}) == ([], [])
 
 
 def test_a_problem_that_is_not_of_an_argument_keeps_its_place() -> None:
     low = situation(api_host="0.0.0.0", api_key=False)
-    found = [problem.path for problem in serve_rules.judge(low, low.arguments, {}, {"--host": "recipe"})[1]]
+    found = [problem.path for problem in lint.judge(low, low.arguments, {}, {"--host": "recipe"})[1]]
     assert not [path for path in found if path.startswith("recipe")]
 
 
 def test_a_waiver_that_is_not_needed_is_said() -> None:
-    (finding,) = serve_rules.lint(situation(), {"enforce-eager": "why not"})
+    (finding,) = lint.lint(situation(), {"enforce-eager": "why not"})
     assert (finding.check.id, finding.check.severity, finding.place) == (
         "waiver-unused",
         "info",
@@ -603,7 +598,7 @@ def test_a_waiver_that_is_not_needed_is_said() -> None:
 
 def test_wrong_waivers_are_listed_together() -> None:
     with pytest.raises(ProblemsError) as caught:
-        serve_rules.lint(situation(), {"enforce-eager": "  ", "no-such-rule": "because", "waiver-unused": "because"})
+        lint.lint(situation(), {"enforce-eager": "  ", "no-such-rule": "because", "waiver-unused": "because"})
     assert [problem.path for problem in caught.value.problems] == [
         "gb10_serve_waivers.enforce-eager",
         "gb10_serve_waivers.no-such-rule",
@@ -612,7 +607,7 @@ def test_wrong_waivers_are_listed_together() -> None:
 
 
 def test_the_report_says_who_and_when_and_who_contradicts() -> None:
-    (line,) = serve_rules.report(serve_rules.lint(situation(nccl="2.28.9"), {}))
+    (line,) = lint.report(lint.lint(situation(nccl="2.28.9"), {}))
     for part in (
         "warning nccl-arm-hang, nccl: 2.28.9. ",
         "Fix: set nccl_sm121_build_enabled: auto, or use NCCL 2.29.3",
@@ -646,7 +641,7 @@ def test_a_host_and_its_command_make_a_situation() -> None:
     }
     environment = {"VLLM_HOST_IP": "10.0.0.1", "NCCL_IB_HCA": "rocep1s0f0"}
     config = {"model_type": "a", "text_config": {"num_experts": 128}, "quantization_config": {"quant_method": "fp8"}}
-    seen = serve_situation.of_host(arguments, environment, "0.32.0", HOST, config)
+    seen = rules_context.of_host(arguments, environment, "0.32.0", HOST, config)
     assert (seen.transport, seen.api_host, seen.runtime) == ("roce", "0.0.0.0", "native")
     model = {
         "name": "",
@@ -659,7 +654,7 @@ def test_a_host_and_its_command_make_a_situation() -> None:
         "kv_dtype": "bfloat16",
     }
     assert vars(seen.model) | {"name": ""} == model
-    assert [finding.check.id for finding in serve_rules.lint(seen, {})] == [
+    assert [finding.check.id for finding in lint.lint(seen, {})] == [
         "kernel-cma",
         "api-without-key",
         "driver-590",
@@ -671,8 +666,8 @@ def test_a_host_and_its_command_make_a_situation() -> None:
 
 def test_a_host_with_a_cable_shows_that_sockets_replace_roce() -> None:
     def found(host: dict[str, Any], environment: dict[str, str], size: str = "2") -> list[str]:
-        seen = serve_situation.of_host({"--tensor-parallel-size": size}, environment, "0.32.0", host, None)
-        return [finding.found for finding in serve_rules.lint(seen, {}) if finding.check.id == "roce-disabled"]
+        seen = rules_context.of_host({"--tensor-parallel-size": size}, environment, "0.32.0", host, None)
+        return [finding.found for finding in lint.lint(seen, {}) if finding.check.id == "roce-disabled"]
 
     sockets = {"NCCL_IB_DISABLE": "1"}
     assert found(HOST, sockets) == ["'1' on spark1"]
@@ -689,9 +684,9 @@ def test_a_host_with_a_cable_shows_that_sockets_replace_roce() -> None:
 
 def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> None:
     host = {**HOST, "gpu": {"gpus": [], "driver_version": None, "memory_bytes": None}, "meminfo": ""}
-    seen = serve_situation.of_host({"--headless": True, "--enforce-eager": True}, {}, "0.18.1", host, None)
+    seen = rules_context.of_host({"--headless": True, "--enforce-eager": True}, {}, "0.18.1", host, None)
     assert (seen.transport, seen.model.scheme, seen.nodes[0].head) == ("none", "unknown", False)
-    assert serve_rules.lint(seen, {}) == []
+    assert lint.lint(seen, {}) == []
 
 
 LOADED = {"--load-format": "fastsafetensors"}
@@ -889,16 +884,16 @@ def test_the_place_and_the_value_of_a_finding(rule: str, changes: dict[str, Any]
 def test_the_situation_of_a_command(
     arguments: dict[str, Any], environment: dict[str, str], changes: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    seen = serve_situation.of_host(arguments, environment, "0.32.0", {**HOST, **changes}, None)
+    seen = rules_context.of_host(arguments, environment, "0.32.0", {**HOST, **changes}, None)
     assert {name: getattr(seen, name) for name in expected} == expected
 
 
 def test_what_is_known_about_a_model() -> None:
     config = {"model_type": "qwen3", "num_experts": 1, "max_position_embeddings": 40960}
-    model = serve_situation.of_host({}, {}, "0.32.0", HOST, config).model
+    model = rules_context.of_host({}, {}, "0.32.0", HOST, config).model
     assert (model.moe, model.reasoning, model.positions) == (False, False, 40960)
-    assert serve_situation.of_host({}, {}, "0.32.0", HOST, {**config, "num_local_experts": 2}).model.moe
-    node = serve_situation.of_host({}, {"A": "1"}, "0.32.0", HOST, None).nodes[0]
+    assert rules_context.of_host({}, {}, "0.32.0", HOST, {**config, "num_local_experts": 2}).model.moe
+    node = rules_context.of_host({}, {"A": "1"}, "0.32.0", HOST, None).nodes[0]
     assert (node.memory_bytes, node.cma_free_bytes, node.cma_total_bytes, node.driver) == (
         121 * GIB,
         9751552 * 1024,

@@ -22,8 +22,8 @@ from repository import ROOT, files, load_yaml, read
 from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.action import cluster_lock as action_plugin
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError, Owner
 
 ALICE = Owner("alice", "laptop", "site.yml", "ab" * 16, 4711, "123")
@@ -32,7 +32,7 @@ LOCK = Lock("3f9a2c1e", "2026-11-22 07:29:43", 100.5, ALICE)
 
 
 def test_a_lock_is_read_back() -> None:
-    assert cluster_lock.parse(cluster_lock.text(LOCK)) == LOCK
+    assert run_lock_plan.parse(run_lock_plan.text(LOCK)) == LOCK
 
 
 def changed(**values: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def changed(**values: Any) -> dict[str, Any]:
 )
 def test_what_is_no_lock(entry: Any) -> None:
     with pytest.raises(LockError):
-        cluster_lock.parse(json.dumps(entry))
+        run_lock_plan.parse(json.dumps(entry))
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
@@ -81,24 +81,24 @@ FIELDS = st.sampled_from(["id", "since", "taken", "owner", "user", "host", "play
 )
 def test_no_text_raises_anything_but_its_own_error(text: str) -> None:
     try:
-        found = cluster_lock.parse(text)
+        found = run_lock_plan.parse(text)
     except LockError as error:
         assert str(error).isprintable()
     else:
-        assert cluster_lock.described(found).isprintable()
-        assert cluster_lock.refusal(found, 1.0, ALICE).isascii()
+        assert run_lock_plan.described(found).isprintable()
+        assert run_lock_plan.refusal(found, 1.0, ALICE).isascii()
 
 
 @pytest.mark.parametrize("text", ["[" * 4000, " " * 5000, "{", ""])
 def test_odd_texts(text: str) -> None:
     with pytest.raises(LockError):
-        cluster_lock.parse(text)
+        run_lock_plan.parse(text)
 
 
 @given(st.text())
 def test_every_name_can_stand_in_a_lock(name: str) -> None:
-    entry = dataclasses.replace(LOCK, owner=dataclasses.replace(ALICE, user=cluster_lock.word(name)))
-    assert cluster_lock.parse(cluster_lock.text(entry)) == entry
+    entry = dataclasses.replace(LOCK, owner=dataclasses.replace(ALICE, user=run_lock_plan.word(name)))
+    assert run_lock_plan.parse(run_lock_plan.text(entry)) == entry
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,12 @@ def test_every_name_can_stand_in_a_lock(name: str) -> None:
     ],
 )
 def test_only_the_same_machine_knows_that_a_run_has_ended(boot: str, started: str, expected: bool) -> None:
-    assert cluster_lock.ended(ALICE, boot, started) is expected
-    assert cluster_lock.ended(dataclasses.replace(ALICE, boot=""), "", started) is False
+    assert run_lock_plan.ended(ALICE, boot, started) is expected
+    assert run_lock_plan.ended(dataclasses.replace(ALICE, boot=""), "", started) is False
 
 
 def test_what_the_others_are_told() -> None:
-    said = cluster_lock.refusal(LOCK, 754.0, BOB)
+    said = run_lock_plan.refusal(LOCK, 754.0, BOB)
     assert said.startswith("1 problem found; nothing was changed.")
     words = (
         "the cluster is locked: alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC, for 12 "
@@ -125,12 +125,12 @@ def test_what_the_others_are_told() -> None:
     )
     assert words in said
     assert "if it was killed and none of its processes is left, add -e gb10_break_lock=3f9a2c1e." in said
-    assert "or end it: kill 4711." in cluster_lock.refusal(LOCK, 1.0, ALICE)
+    assert "or end it: kill 4711." in run_lock_plan.refusal(LOCK, 1.0, ALICE)
 
 
 def test_after_a_reboot_of_the_controller_the_message_names_it() -> None:
     """The same machine has another boot now. It cannot verify that no other machine has its name."""
-    said = cluster_lock.refusal(LOCK, 754.0, dataclasses.replace(ALICE, boot=BOB.boot, pid=12))
+    said = run_lock_plan.refusal(LOCK, 754.0, dataclasses.replace(ALICE, boot=BOB.boot, pid=12))
     assert (
         "if laptop is this machine and was rebooted since, that run has ended: add -e "
         "gb10_break_lock=3f9a2c1e; otherwise wait"
@@ -144,30 +144,30 @@ def folder(tmp_path: Path) -> str:
 
 
 def test_a_lock_is_held_by_one(folder: str) -> None:
-    assert io_cluster_lock.look(folder) is None
-    held, former = io_cluster_lock.hold(folder, ALICE, "")
-    assert (held.owner, former, io_cluster_lock.look(folder)) == (ALICE, None, held)
+    assert io_lock.look(folder) is None
+    held, former = io_lock.hold(folder, ALICE, "")
+    assert (held.owner, former, io_lock.look(folder)) == (ALICE, None, held)
     assert {path.name: path.stat().st_mode & 0o777 for path in [Path(folder), *Path(folder).iterdir()]} == {
         "gb10": 0o700,
         "lock.json": 0o600,
     }
-    assert io_cluster_lock.hold(folder, ALICE, "") == (held, None), "a second call returns the same"
-    assert io_cluster_lock.hold(folder, BOB, "") == (held, None)
-    assert io_cluster_lock.hold(folder, BOB, "00000000") == (held, None), "another lock's id breaks nothing"
-    assert io_cluster_lock.release(folder, BOB) == held
-    broken, former = io_cluster_lock.hold(folder, BOB, held.id)
+    assert io_lock.hold(folder, ALICE, "") == (held, None), "a second call returns the same"
+    assert io_lock.hold(folder, BOB, "") == (held, None)
+    assert io_lock.hold(folder, BOB, "00000000") == (held, None), "another lock's id breaks nothing"
+    assert io_lock.release(folder, BOB) == held
+    broken, former = io_lock.hold(folder, BOB, held.id)
     assert (broken.owner, former) == (BOB, held)
-    assert io_cluster_lock.release(folder, ALICE) == broken, "a broken lock is not released"
-    assert io_cluster_lock.release(folder, BOB) is None
-    assert io_cluster_lock.look(folder) is None
-    assert io_cluster_lock.release(folder, BOB) is None
+    assert io_lock.release(folder, ALICE) == broken, "a broken lock is not released"
+    assert io_lock.release(folder, BOB) is None
+    assert io_lock.look(folder) is None
+    assert io_lock.release(folder, BOB) is None
 
 
 def test_of_many_at_once_one_has_it(folder: str) -> None:
     owners = [dataclasses.replace(ALICE, pid=number) for number in range(1, 17)]
     found: list[Lock] = []
     threads = [
-        threading.Thread(target=lambda owner=owner: found.append(io_cluster_lock.hold(folder, owner, "")[0]))
+        threading.Thread(target=lambda owner=owner: found.append(io_lock.hold(folder, owner, "")[0]))
         for owner in owners
     ]
     for thread in threads:
@@ -184,27 +184,27 @@ def test_what_others_could_have_put_there_is_not_believed(folder: str, tmp_path:
     for content in ("", "{}", "x" * 100_000):
         (place / "lock.json").write_text(content, encoding="utf-8")
         with pytest.raises(LockError):
-            io_cluster_lock.hold(folder, ALICE, "")
+            io_lock.hold(folder, ALICE, "")
     (place / "lock.json").unlink()
     os.mkfifo(place / "lock.json")
     with pytest.raises(LockError, match="not a regular file"):
-        io_cluster_lock.look(folder)
+        io_lock.look(folder)
     (place / "lock.json").unlink()
-    (tmp_path / "elsewhere").write_text(cluster_lock.text(LOCK), encoding="utf-8")
+    (tmp_path / "elsewhere").write_text(run_lock_plan.text(LOCK), encoding="utf-8")
     (place / "lock.json").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
-        io_cluster_lock.hold(folder, BOB, "")
+        io_lock.hold(folder, BOB, "")
     (place / "lock.json").unlink()
     (place / "lock.json.new").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic links"):
-        io_cluster_lock.hold(folder, BOB, "")
-    assert (tmp_path / "elsewhere").read_text(encoding="utf-8") == cluster_lock.text(LOCK)
+        io_lock.hold(folder, BOB, "")
+    assert (tmp_path / "elsewhere").read_text(encoding="utf-8") == run_lock_plan.text(LOCK)
     place.chmod(0o770)
     with pytest.raises(LockError, match="other users may write"):
-        io_cluster_lock.hold(folder, ALICE, "")
+        io_lock.hold(folder, ALICE, "")
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(LockError, match="is not a folder"):
-        io_cluster_lock.hold(str(tmp_path / "link"), ALICE, "")
+        io_lock.hold(str(tmp_path / "link"), ALICE, "")
 
 
 def module(folder: str, owner: Owner, check: bool = False, **given: Any) -> dict[str, Any]:
@@ -305,19 +305,19 @@ def test_a_head_that_cannot_be_asked_is_not_a_refusal(monkeypatch: pytest.Monkey
 def test_a_lock_that_was_broken_is_told_when_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     result, _asked = acted(monkeypatch, [told(BOB)], state="released")
     assert result["warnings"] == [
-        f"The lock of this run was broken: {cluster_lock.described(dataclasses.replace(LOCK, owner=BOB))}."
+        f"The lock of this run was broken: {run_lock_plan.described(dataclasses.replace(LOCK, owner=BOB))}."
     ]
 
 
 def test_this_process() -> None:
-    mine = io_cluster_lock.owner(os.getpid(), "site.yml")
-    assert cluster_lock.owner(dataclasses.asdict(mine)) == mine
-    assert mine.started == io_cluster_lock.started(os.getpid()) != ""
+    mine = io_lock.owner(os.getpid(), "site.yml")
+    assert run_lock_plan.owner(dataclasses.asdict(mine)) == mine
+    assert mine.started == io_lock.started(os.getpid()) != ""
     child = subprocess.Popen([sys.executable, "-c", "pass"], stdin=subprocess.PIPE)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert io_cluster_lock.started(child.pid) == "", "an ended process that its parent has not reaped"
+    assert io_lock.started(child.pid) == "", "an ended process that its parent has not reaped"
     child.communicate()
-    assert io_cluster_lock.started(child.pid) == ""
+    assert io_lock.started(child.pid) == ""
 
 
 PLAY = """
@@ -418,7 +418,7 @@ def test_two_runs_at_once_and_one_that_was_killed(runs: Runs) -> None:
     first.wait()
     assert (runs.folder / "lock.json").exists()
     status, output = runs.done("true")
-    replaced = f"replaces the lock of a run that has ended: {cluster_lock.word(io_cluster_lock.owner(1, 'x').user)}@"
+    replaced = f"replaces the lock of a run that has ended: {run_lock_plan.word(io_lock.owner(1, 'x').user)}@"
     assert (status, replaced in output) == (0, True), output
     assert not (runs.folder / "lock.json").exists()
 
@@ -487,13 +487,13 @@ def test_no_variable_of_a_play_has_the_name_of_one_in_its_file(playbook: str) ->
 
 
 def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) -> None:
-    lock, _former = io_cluster_lock.hold(str(runs.folder), BOB, "")
+    lock, _former = io_lock.hold(str(runs.folder), BOB, "")
     # As after a failure to query the head before the plan.
     status, output = runs.done("true", "-e", "gb10_break_lock=00000000", "-e", "late=true")
     assert (status != 0, f"-e gb10_break_lock={lock.id}." in output) == (True, True), output
-    assert io_cluster_lock.look(str(runs.folder)) == lock
+    assert io_lock.look(str(runs.folder)) == lock
     assert runs.done("true", "-e", f"gb10_break_lock={lock.id}")[0] == 0
-    assert io_cluster_lock.look(str(runs.folder)) is None
+    assert io_lock.look(str(runs.folder)) is None
 
 
 #: Playbooks that do not change a cluster's nodes. The lab's nodes do not exist before lab_up. The gateway's clients

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_engine
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer as vllm_release_answer
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 IMAGE = {
     "Id": "sha256:" + "ab12" * 16,
@@ -100,7 +100,7 @@ def test_arguments_of_anything(key: str, part: str, value: Any) -> None:
         with contextlib.suppress(ValueError):
             answer = vllm_release_answer.answered(json.dumps(whole))
             assert answer.keys() == ARGUMENTS.keys(), "the module returns it next to its own keys"
-            vllm_release.parse(["--a-b=1"], "0.40.0", queried=vllm_release.options_of(answer["options"]))
+            vllm_release_checks.parse(["--a-b=1"], "0.40.0", queried=vllm_release_checks.options_of(answer["options"]))
 
 
 @given(st.text())

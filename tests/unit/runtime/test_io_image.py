@@ -16,7 +16,7 @@ from run_module import program, run_module
 from run_playbook import run
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image as io_container_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 
 ID, OTHER = "ab12" * 16, "cd34" * 16
@@ -183,12 +183,12 @@ def test_no_engine(host: Host) -> None:
     ("architecture", "machine"), [("arm64", "aarch64"), ("amd64", "x86_64"), ("", "aarch64"), ("riscv64", "riscv64")]
 )
 def test_machines_that_an_image_is_for(architecture: str, machine: str) -> None:
-    io_container_image.check_machine(Image(ID, architecture), TAG, machine)
+    io_image.check_machine(Image(ID, architecture), TAG, machine)
 
 
 def test_a_machine_that_an_image_is_not_for() -> None:
     with pytest.raises(ProblemsError, match=r"is for amd64\. Expected: an image for aarch64"):
-        io_container_image.check_machine(Image(ID, "amd64"), TAG, "aarch64")
+        io_image.check_machine(Image(ID, "amd64"), TAG, "aarch64")
 
 
 def compared(folder: Path, image: str, nodes: dict[str, tuple[str, str]], tag: str = "", **variables: Any) -> str:

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import
     resolve,
     table,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 LOCKS = "roles/gb10/files"
 START = "## Versions\n\n"
@@ -45,7 +45,7 @@ def test_the_current_stack_and_the_one_before() -> None:
         "2.30.7",
     )
     assert (before.vllm, before.torch, before.triton, before.bundled_nccl) == ("0.32.0", "2.13.0", "3.7.1", "2.29.7")
-    assert vllm_release.known(current.vllm)
+    assert vllm_release_checks.known(current.vllm)
 
 
 def test_every_lock_has_a_stack() -> None:

@@ -18,9 +18,7 @@ from repository import ROOT
 from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image_copy as io_image
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_image_copy, io_package
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
 
 ID, OTHER = "ab12" * 16, "cd34" * 16
@@ -287,7 +285,7 @@ def test_nothing_of_an_image_runs_on_the_host(host: Host, tmp_path: Path, state:
 
 def test_a_pipe_in_place_of_an_assembler_keeps_nobody_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "ptxas", 0o755)
-    assert io_vllm_package.assembler(str(tmp_path / "ptxas")).trouble == f"{tmp_path}/ptxas is not a Linux program"
+    assert io_package.assembler(str(tmp_path / "ptxas")).trouble == f"{tmp_path}/ptxas is not a Linux program"
 
 
 def test_an_image_is_looked_into_as_nobody(host: Host) -> None:
@@ -399,9 +397,9 @@ def test_no_room(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
         result = subprocess.run([str(host.path / argv[0]), *argv[1:]], capture_output=True, text=True, check=False)
         return result.returncode, result.stdout, result.stderr
 
-    engine = io_image.Engine(run, "podman", [])
+    engine = io_image_copy.Engine(run, "podman", [])
     with pytest.raises(ProblemsError, match=r"dest: 0 MiB are free in \S+\. Expected: 1 MiB for the copy"):
-        io_image.make(engine, str(host.dest), image, NAME, "python3")
+        io_image_copy.make(engine, str(host.dest), image, NAME, "python3")
     assert (host.dest.exists(), host.containers(), "cp" in host.calls()) == (False, [], False)
 
 

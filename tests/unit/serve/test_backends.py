@@ -12,7 +12,7 @@ from plans import inputs
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 MLA = {
     "model_type": "deepseek_v3",
@@ -58,7 +58,7 @@ def test_by_default_no_kernel_needs_a_cuda_compiler(stack: str, model: str) -> N
         "fp4-moe-path",
     }
     # Each name is one that the release accepts.
-    assert vllm_release.parse(decision.args, given.stack.vllm)[1] == []
+    assert vllm_release_checks.parse(decision.args, given.stack.vllm)[1] == []
 
 
 @pytest.mark.parametrize("stack", ["current", "vllm-0.32.0", "vllm-0.18.1"])

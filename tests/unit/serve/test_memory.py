@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check_pages.observed 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB
 
 #: MemTotal of users' Sparks: 127600748 kB.
@@ -87,7 +87,7 @@ def test_the_table_of_the_documentation_is_the_plans() -> None:
 def test_a_knob_lowers_the_planned_memory(model: str, count: int, knob: str) -> None:
     default, changed = planned(model, count), planned(model, count, **KNOBS[knob][count - 1])
     assert needed(changed) < needed(default)
-    argv = launch.vllm_argv(typed({**changed, "node": changed["nodes"][0]}))
+    argv = launch_argv.vllm_argv(typed({**changed, "node": changed["nodes"][0]}))
     shares = [word.partition("=")[2] for word in argv if "utilization" in word]
     # One share is passed, and it is not below the planned memory, which must be free at the start.
     assert [float(share) * MEMORY >= needed(changed) for share in shares] == [True]

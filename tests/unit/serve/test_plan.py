@@ -14,13 +14,13 @@ from repository import ROOT
 from snapshot import assert_recorded
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.txt"
 LOCKS = {
@@ -58,7 +58,7 @@ def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shap
     assert said <= {"gb10_model", "gb10_stack"}, decision.problems
     release = stacks.STACKS[stack].vllm
     # A model that is too large or unknown to the release is reported. The release accepts every planned argument.
-    values, problems = vllm_release.parse(argv(given, decision), release)
+    values, problems = vllm_release_checks.parse(argv(given, decision), release)
     if "gb10_stack" not in said:
         assert problems == []
     assert values["--tensor-parallel-size"] == str(decision.tensor)
@@ -73,7 +73,7 @@ def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shap
 def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     plan, problems = cluster_plan(sparks(2, gb10_model="openai/gpt-oss-120b"), LOCKS["current"])
     assert problems == []
-    text = "\n".join(plan_text.lines(typed(plan), 1 << 30)) + "\n"
+    text = "\n".join(cluster_report.lines(typed(plan), 1 << 30)) + "\n"
     assert_recorded(SNAPSHOT, text)
     # The findings come before the commands, and the answer last.
     assert (
@@ -88,7 +88,7 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     script = commands.replace("\n  /opt/gb10/runtime", "\necho /opt")
     ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[1] for line in ran] == ["start", "serve"]
-    assert ran[1].split()[2:] == launch.vllm_argv(typed({**plan, "node": plan["nodes"][0]}))[2:]
+    assert ran[1].split()[2:] == launch_argv.vllm_argv(typed({**plan, "node": plan["nodes"][0]}))[2:]
 
 
 FASTER = (
@@ -159,7 +159,7 @@ def test_the_plan_says_where_prefixes_are_not_kept(model: str, stack: str, given
 
 
 def arguments(given: serve_plan.Inputs) -> dict[str, Any]:
-    values, problems = vllm_release.parse(serve_plan.decide(given).args, given.stack.vllm)
+    values, problems = vllm_release_checks.parse(serve_plan.decide(given).args, given.stack.vllm)
     assert problems == []
     return values
 
@@ -227,7 +227,7 @@ def test_eager_only_where_a_thor_needs_it() -> None:
         return (
             "--enforce-eager"
             in serve_plan.decide(
-                replace(given, stack=stack, release=vllm_release.of_runtime(release), nodes=nodes)
+                replace(given, stack=stack, release=vllm_release_checks.of_runtime(release), nodes=nodes)
             ).args
         )
 
@@ -242,12 +242,12 @@ def test_eager_only_where_a_thor_needs_it() -> None:
 def test_a_release_beyond_the_table_is_said_not_judged() -> None:
     given = inputs("gpt-oss-20b", gb10_vllm_extra_args=["--no-such-thing"])
     later = replace(
-        given, stack=stacks.Stack("current", vllm="9.9.9", cuda=13), release=vllm_release.of_runtime("9.9.9")
+        given, stack=stacks.Stack("current", vllm="9.9.9", cuda=13), release=vllm_release_checks.of_runtime("9.9.9")
     )
     decision = serve_plan.decide(later)
     assert decision.problems == []
     assert any("9.9.9 is not in the table" in line for line in decision.why)
-    queried = replace(later.release, queried=True, options=vllm_release.options("0.32.0"))
+    queried = replace(later.release, queried=True, options=vllm_release_checks.options("0.32.0"))
     (problem,) = serve_plan.decide(replace(later, release=queried)).problems
     assert problem.path == "gb10_vllm_extra_args[0]"
 

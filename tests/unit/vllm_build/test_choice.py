@@ -10,7 +10,7 @@ import pytest
 from cluster_nodes import BUILD, Node, cluster_plan, lock_of, mistakes, spark
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, parse
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as build
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as vllm_build_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.choice import digest_of_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Patch, Request, Stored
@@ -28,14 +28,14 @@ def request(**changes: Any) -> Request:
     return parse.request({**BUILD, "enabled": "auto", "commit": COMMIT, **changes})
 
 
-def pair(*capabilities: str, published: Any = None, stored: tuple[Stored, ...] = ()) -> list[build.Node]:
+def pair(*capabilities: str, published: Any = None, stored: tuple[Stored, ...] = ()) -> list[vllm_build_schema.Node]:
     return [
-        build.Node(f"node{number}", capability, stored, published)
+        vllm_build_schema.Node(f"node{number}", capability, stored, published)
         for number, capability in enumerate(capabilities or ("12.1", "12.1"), 1)
     ]
 
 
-def choose(nodes: list[build.Node], device: str = "cuda", **changes: Any) -> build.Choice:
+def choose(nodes: list[vllm_build_schema.Node], device: str = "cuda", **changes: Any) -> vllm_build_schema.Choice:
     return choice.choose(request(**changes), RELEASE, TORCH, device, nodes)
 
 
@@ -251,7 +251,7 @@ def test_another_torch_or_release_is_another_wheel_of_the_same_key() -> None:
 
 
 def test_off_by_default() -> None:
-    assert choose(pair(published=LACKS), enabled=False) == build.Choice("off", (), "", ())
+    assert choose(pair(published=LACKS), enabled=False) == vllm_build_schema.Choice("off", (), "", ())
     assert not choose(pair(), enabled=False).built
 
 
@@ -260,7 +260,7 @@ def test_off_by_default() -> None:
     [
         (pair(), "cuda", {}, "undecided", "decided after the installation"),
         (
-            [*pair("12.1", published=RUNS), build.Node("node2", "12.1", (), None)],
+            [*pair("12.1", published=RUNS), vllm_build_schema.Node("node2", "12.1", (), None)],
             "cuda",
             {},
             "undecided",
@@ -314,7 +314,9 @@ def test_off_by_default() -> None:
         (pair(published=RUNS), "cuda", {"source": "https://github.com/vllm-project/vllm"}, "published", "1 of 1"),
     ],
 )
-def test_the_decision(nodes: list[build.Node], device: str, changes: dict[str, Any], state: str, word: str) -> None:
+def test_the_decision(
+    nodes: list[vllm_build_schema.Node], device: str, changes: dict[str, Any], state: str, word: str
+) -> None:
     found = choose(nodes, device, **changes)
     assert (found.state, found.built, bool(found.wheels), bool(found.key)) == (state, *(state == "missing",) * 3)
     assert any(word in reason for reason in found.why), found.why
@@ -435,8 +437,8 @@ def test_values_of_another_form_are_reported(changes: dict[str, Any], places: li
     )
 
 
-def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: str = "12.1") -> build.Node:
-    return build.Node("node1", capability, stored, None, cores, memory)
+def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: str = "12.1") -> vllm_build_schema.Node:
+    return vllm_build_schema.Node("node1", capability, stored, None, cores, memory)
 
 
 @pytest.mark.parametrize(
@@ -455,7 +457,7 @@ def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: 
         ),
     ],
 )
-def test_the_expected_duration(node: build.Node, device: str, expected: str) -> None:
+def test_the_expected_duration(node: vllm_build_schema.Node, device: str, expected: str) -> None:
     found = choice.choose(request(enabled=True), RELEASE, TORCH, device, [node])
     assert found.why[0] == "vllm_build_enabled: true"
     assert found.why[1].startswith(f"{found.wheels[0].name} is built on node1")
@@ -464,7 +466,7 @@ def test_the_expected_duration(node: build.Node, device: str, expected: str) -> 
 
 
 def test_each_gpu_takes_time_and_a_wheel_that_exists_none() -> None:
-    thor = build.Node("node2", "11.0", (), None, 14, 100 * GIB)
+    thor = vllm_build_schema.Node("node2", "11.0", (), None, 14, 100 * GIB)
     assert "11.1 CPU hours" in choose([head(), thor], enabled=True).why[1]
     two = choose([head(), thor], enabled=True, separate=True)
     assert [reason.split()[0] for reason in two.why[1:]] == [item.name for item in two.wheels]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import (
     Option,
     check_environment,
@@ -34,13 +34,13 @@ NEW, OLD, NEWEST = "0.32.0", "0.13.0", READ.split()[-1]
     ],
 )
 def test_number(version: str, expected: tuple[int, int, int]) -> None:
-    assert vllm_release.number(version) == expected
+    assert vllm_release_checks.number(version) == expected
 
 
 @pytest.mark.parametrize("version", ["", "latest", "nightly-arm64", "32"])
 def test_no_version(version: str) -> None:
     with pytest.raises(ValueError, match="is not a vLLM version"):
-        vllm_release.number(version)
+        vllm_release_checks.number(version)
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_no_version(version: str) -> None:
     ],
 )
 def test_known(version: str, expected: bool) -> None:
-    assert vllm_release.known(version) is expected
+    assert vllm_release_checks.known(version) is expected
     if not expected:
         with pytest.raises(
             ValueError, match=re.escape(f"unknown vLLM release {version} (known releases: 0.13.0 to 0.33.0)")
         ):
-            vllm_release.options(version)
+            vllm_release_checks.options(version)
 
 
 #: Read from the sources: a release without the option, and the adjacent one with it.
@@ -79,7 +79,7 @@ def test_known(version: str, expected: bool) -> None:
     ],
 )
 def test_has_option(name: str, without: str, with_it: str) -> None:
-    assert (name in vllm_release.options(without), name in vllm_release.options(with_it)) == (False, True)
+    assert (name in vllm_release_checks.options(without), name in vllm_release_checks.options(with_it)) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -96,24 +96,27 @@ def test_has_option(name: str, without: str, with_it: str) -> None:
     ],
 )
 def test_has_variable(name: str, without: str, with_it: str) -> None:
-    assert (vllm_release.has_variable(without, name), vllm_release.has_variable(with_it, name)) == (False, True)
+    assert (vllm_release_checks.has_variable(without, name), vllm_release_checks.has_variable(with_it, name)) == (
+        False,
+        True,
+    )
 
 
 def test_variables_that_every_release_reads() -> None:
     for name in ("VLLM_HOST_IP", "VLLM_NCCL_SO_PATH", "VLLM_TUNED_CONFIG_FOLDER", "VLLM_DISABLED_KERNELS"):
-        assert all(vllm_release.has_variable(release, name) for release in (OLD, "0.24.0", NEW))
+        assert all(vllm_release_checks.has_variable(release, name) for release in (OLD, "0.24.0", NEW))
 
 
 def test_an_option_is_whole() -> None:
-    there = vllm_release.options(NEW)
+    there = vllm_release_checks.options(NEW)
     assert there["--tensor-parallel-size"] == Option("--tensor-parallel-size", "value", ("-tp",))
     assert there["--enable-expert-parallel"] == Option(
         "--enable-expert-parallel", "flag", ("-ep", "--no-enable-expert-parallel")
     )
     assert there["--headless"] == Option("--headless", "flag")
     assert there["--gdn-prefill-backend"].choices == ("aiter_flydsl", "cutedsl", "flashinfer", "triton")
-    assert vllm_release.options("0.21.0")["--gdn-prefill-backend"].choices == ("flashinfer", "triton")
-    assert "-ep" not in vllm_release.options(OLD)["--enable-expert-parallel"].aliases
+    assert vllm_release_checks.options("0.21.0")["--gdn-prefill-backend"].choices == ("flashinfer", "triton")
+    assert "-ep" not in vllm_release_checks.options(OLD)["--enable-expert-parallel"].aliases
 
 
 #: Each row was verified with the parser of vLLM 0.32.0 (CPU).
@@ -287,7 +290,7 @@ def test_a_newer_release_is_asked() -> None:
         {"name": "--brand-new", "kind": "value", "aliases": ["-bn"], "choices": ["1", "2"], "fold": "", "open": False},
         {"name": "--port", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False},
     ]
-    queried = vllm_release.options_of(answer)
+    queried = vllm_release_checks.options_of(answer)
     assert parse(argv, "0.40.0", queried) == ({"--brand-new": "1", "--port": "1"}, [])
     found = [problem.found for problem in parse(["-bn", "3", "--swap-space", "1"], "0.40.0", queried)[1]]
     assert found == ["--brand-new does not accept '3'", "vLLM 0.40.0 has no option --swap-space"]
@@ -327,15 +330,17 @@ def test_the_environment_of_a_newer_release_is_asked() -> None:
 def test_what_is_replaced_is_gone_and_what_replaces_it_is_there() -> None:
     for name, (advice, source) in REPLACED.items():
         assert source
-        assert name not in vllm_release.options(NEWEST) and not vllm_release.has_variable(NEWEST, name), name
+        assert name not in vllm_release_checks.options(NEWEST) and not vllm_release_checks.has_variable(NEWEST, name), (
+            name
+        )
         for option in re.findall(r"--[a-z0-9-]+", advice):
-            assert option in vllm_release.options(NEWEST), option
+            assert option in vllm_release_checks.options(NEWEST), option
     for name in EARLIER:
-        assert name in vllm_release.options(NEWEST) and name not in vllm_release.options(OLD)
+        assert name in vllm_release_checks.options(NEWEST) and name not in vllm_release_checks.options(OLD)
 
 
 def test_spans_of_the_table_are_of_releases_that_were_read() -> None:
-    known = {vllm_release.number(version) for version in READ.split()}
+    known = {vllm_release_checks.number(version) for version in READ.split()}
     for block in ("OPTIONS", "VARIABLES"):
         for row in rows(block).values():
             for since, until in (span for word in row for span in spans(word)):
@@ -345,7 +350,7 @@ def test_spans_of_the_table_are_of_releases_that_were_read() -> None:
 
 @given(st.sampled_from(["0.13.0", "0.20.2", "0.32.0", "0.33.0"]), st.data())
 def test_what_an_option_takes_is_no_problem(release: str, data: st.DataObject) -> None:
-    options = vllm_release.options(release)
+    options = vllm_release_checks.options(release)
     option = options[data.draw(st.sampled_from(sorted(options.keys() - {"--model"})))]
     flag = data.draw(st.sampled_from((option.name, *option.aliases)))
     value = data.draw(st.sampled_from(option.choices)) if option.choices else "x"
