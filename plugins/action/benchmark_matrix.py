@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import BenchmarkSettings
 from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
@@ -73,7 +73,7 @@ class ActionModule(Decision):
 
     def _plan(self, arguments: Values, variables: Mapping[str, Any]) -> Values:
         inputs, plan = self._settings(variables), self.plan(variables)
-        settings = Settings(**{name: inputs[f"benchmark_model_{name}"] for name in _SETTINGS}, seed=0)
+        settings = BenchmarkSettings(**{name: inputs[f"benchmark_model_{name}"] for name in _SETTINGS}, seed=0)
         reason = self._problem(arguments, variables)
         return matrix.planned(arguments["matrix"], matrix.candidate(plan, arguments["name"], settings, reason))
 

@@ -44,7 +44,9 @@ class ActionModule(Decision):
             return {"failed": True, "msg": reason}
         # Once, because equal prompts of an earlier benchmark would come from the prefix cache.
         now = datetime.now(UTC)
-        settings = benchmark_plan.Settings(**arguments, seed=int(now.timestamp()), context=api.get("context") or 0)
+        settings = benchmark_plan.BenchmarkSettings(
+            **arguments, seed=int(now.timestamp()), context=api.get("context") or 0
+        )
         if problems := benchmark_plan.problems(plan, settings):
             return {"failed": True, "msg": "\n".join(map(str, problems))}
         runs = benchmark_plan.runs(plan, settings)

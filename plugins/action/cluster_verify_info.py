@@ -20,7 +20,7 @@ class ActionModule(Decision):
     """Adds to the facts what the checks need of the controller: the node's name, its part and the time."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return {node}, as verify/schema.Node has it. Ansible gives its key ``unreachable`` another meaning."""
+        """Return {node}, as VerifiedNode has it. Ansible gives its key ``unreachable`` another meaning."""
         super().run(tmp, task_vars)
         variables, arguments, started = task_vars or {}, dict(self._task.args), time.time()
         head, api = boolean(arguments.pop("head", False), strict=False), arguments.pop("api", {})

@@ -37,7 +37,7 @@ class ActionModule(Decision):
         arguments = self.arguments(path={"type": "path", "required": True}, **_OPTIONS)
         path = os.path.abspath(arguments.pop("path"))
         planned = self.plan(task_vars or {})
-        settings = schema.Settings(**arguments)
+        settings = schema.ExportSettings(**arguments)
         if found := checks.problems(planned, settings):
             return {"failed": True, "msg": problems.report(found)}
         text, lines = exported(planned, settings)
@@ -46,7 +46,7 @@ class ActionModule(Decision):
         return {"changed": False, **result, "_ansible_verbose_override": True}
 
 
-def exported(plan: Plan, settings: schema.Settings) -> tuple[str, list[str]]:
+def exported(plan: Plan, settings: schema.ExportSettings) -> tuple[str, list[str]]:
     """Return the objects of a plan without problems as YAML, and lines about them for people."""
     programs = {name: program.source(name)["content"] for name in (*schema.PROGRAMS.values(), schema.GUARD_PROGRAM)}
     objects = export_plan.objects(plan, settings, programs)

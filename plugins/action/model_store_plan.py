@@ -41,7 +41,7 @@ class ActionModule(Decision):
         variables = task_vars or {}
         plan = self.plan(variables)
         store = load.load(Store, arguments["model"], "model")
-        settings = load.chosen(units.Settings, arguments, "model_store")
+        settings = load.chosen(units.CopySettings, arguments, "model_store")
         unread, listing = "", None
         try:
             listing = self._listing(plan, variables, arguments["listed"])
@@ -65,7 +65,7 @@ class ActionModule(Decision):
 
 
 def _decided(
-    plan: Plan, store: Store, settings: units.Settings, stored: Mapping[str, Any], listing: Any
+    plan: Plan, store: Store, settings: units.CopySettings, stored: Mapping[str, Any], listing: Any
 ) -> dict[str, Any]:
     names = [node.name for node in plan.nodes]
     # Before the head's download its digest is unknown. Then every node that differs from the listing receives.

@@ -29,7 +29,7 @@ class ActionModule(Decision):
             measured={"type": "dict"},
         )
         plan, measured = self.plan(task_vars or {}), arguments["measured"]
-        settings = load.chosen(bandwidth.Settings, arguments, "nccl_bandwidth")
+        settings = load.chosen(bandwidth.BandwidthSettings, arguments, "nccl_bandwidth")
         if measured is None:
             runs = bandwidth.runs(plan, settings.backend, settings.port)
             commands = [

@@ -29,5 +29,5 @@ class ActionModule(Decision):
         plan = self.plan(variables)
         results = self.of_nodes(variables, [node.name for node in plan.nodes], libraries, {})
         found = {name: result["library"] or {} for name, result in results.items() if "library" in result}
-        nodes = [choice.Node(node.name, node.capability or "", found.get(node.name)) for node in plan.nodes]
+        nodes = [choice.NcclNode(node.name, node.capability or "", found.get(node.name)) for node in plan.nodes]
         return choice.choose(plan.nccl.wanted, plan.nccl.cluster, nodes).facts()

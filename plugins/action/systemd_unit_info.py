@@ -14,7 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as service_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import tokens
-from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, ServiceSettings
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
@@ -45,7 +45,7 @@ class ActionModule(Decision):
     def _planned(self, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return {name, unit, files, directories, written} of a service of the plan's node, and the launch of vLLM."""
         plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
-        settings = load.chosen(Settings, inputs["settings"], "gb10_inputs.settings")
+        settings = load.chosen(ServiceSettings, inputs["settings"], "gb10_inputs.settings")
         found = program.service(service_plan.of_node(plan, name, settings, self._learned(name, plan, variables)))
         return {**found, "launch": argv.start_digest(plan)} if name == "vllm" else found
 

@@ -215,7 +215,7 @@ def check(
     module: AnsibleModule,
     run: Run,
     target: vllm_build_plan.Target,
-    settings: vllm_build_plan.Settings,
+    settings: vllm_build_plan.BuildSettings,
     host: vllm_build_plan.Host,
     toolkit: Toolkit,
 ) -> None:
@@ -236,7 +236,7 @@ def start(
     params: dict[str, Any],
     run: Run,
     target: vllm_build_plan.Target,
-    settings: vllm_build_plan.Settings,
+    settings: vllm_build_plan.BuildSettings,
     host: vllm_build_plan.Host,
     toolkit: Toolkit,
     log: str,
@@ -288,7 +288,7 @@ def main() -> None:
     )
     run, params = runner(module), module.params
     texts = {name: str(value) for name, value in params["environment"].items()}
-    settings = vllm_build_plan.Settings(**{name: params[name] for name in NAMES}, environment=texts)
+    settings = vllm_build_plan.BuildSettings(**{name: params[name] for name in NAMES}, environment=texts)
     log = f"{params['store']}/build.log"
     try:
         target = target_of(params)

@@ -46,7 +46,7 @@ class GatewayDecision(Decision):
         return access.place(host, self.number(variables, "port"), name, self.address(variables), secured)
 
     def settings(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of schema.Settings that are variables of the role or the host's address."""
+        """Return the fields of GatewaySettings that are variables of the role or the host's address."""
         return {
             **{name: self.setting(variables, name) for name in ("host", "name", "fallbacks", "origins")},
             **{name: self.number(variables, name) for name in ("port", "silence_timeout", "health_interval")},
@@ -91,5 +91,5 @@ def planned(
     """
     client = access.place(settings["host"], settings["port"], settings["name"], settings["address"], True)["client"]
     facts = certificate.verdict({**tls, "ca": ""}, client)
-    given = schema.Settings(models=plan.models_of(models), keyed=list(keys), tls=bool(facts), **settings)
+    given = schema.GatewaySettings(models=plan.models_of(models), keyed=list(keys), tls=bool(facts), **settings)
     return plan.plan(given, keys, facts, tls["certificate"])

@@ -108,7 +108,7 @@ def build(options: argparse.Namespace) -> None:
     toolkit = io_toolkit.find(run, options.cuda_home)
     host = io_build.host(run, ())
     variables = dict(each.partition("=")[::2] for each in options.variable)
-    settings = plan.Settings(options.jobs, 0, "ccache" in host.programs, False, False, 86400, variables)
+    settings = plan.BuildSettings(options.jobs, 0, "ccache" in host.programs, False, False, 86400, variables)
     torch = plan.required_torch(project)
     target = plan.Target(
         NAME, options.version, plan.CUDA, targets, choice.architectures(capabilities), torch, toolkit.release

@@ -11,7 +11,7 @@ from locks import installed
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Cluster, Node, choose, hang
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Cluster, NcclNode, choose, hang
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, io_coverage
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import STACKS, Stack
@@ -82,4 +82,6 @@ def test_what_is_decided_about_the_nccl_that_comes_along(stack: Stack, site: Pat
     assert bool(hang(library)) is pair
     for wanted, is_ring in ((pair, False), (ring, True)):
         cluster = Cluster(cuda=True, container=False, ring=is_ring, release=stack.bundled_nccl)
-        assert choose("auto", cluster, [Node(f"spark{number}", "12.1", library) for number in (1, 2)]).build is wanted
+        assert (
+            choose("auto", cluster, [NcclNode(f"spark{number}", "12.1", library) for number in (1, 2)]).build is wanted
+        )

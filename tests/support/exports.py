@@ -113,8 +113,8 @@ PLANS: Mapping[str, dict[str, Any]] = {
 }
 
 
-def settings(**changes: Any) -> schema.Settings:
-    return schema.Settings(**{**SETTINGS, **changes})
+def settings(**changes: Any) -> schema.ExportSettings:
+    return schema.ExportSettings(**{**SETTINGS, **changes})
 
 
 def exported(plan: Mapping[str, Any], **changes: Any) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import re
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Loaded
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Node, Served
+from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Served, ServingNode
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 MEMORY = 128_526_000_000
@@ -25,7 +25,7 @@ DEFAULTS = spark(1, "head")
 SHAPES = {"one": (1, 0), "two": (2, 0), "four": (4, 0), "two and two Thors": (4, 2)}
 
 
-def known(count: int, thors: int = 0) -> list[Node]:
+def known(count: int, thors: int = 0) -> list[ServingNode]:
     """Return planned nodes in serve_plan's input format."""
     capabilities = ["12.1"] * (count - thors) + ["11.0"] * thors
     common = {
@@ -40,7 +40,7 @@ def known(count: int, thors: int = 0) -> list[Node]:
     )
     environment = {**transport, "RAY_memory_monitor_refresh_ms": "0"}
     return [
-        Node(
+        ServingNode(
             name=f"node{index}",
             head=index == 0,
             environment=environment,
@@ -106,5 +106,5 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
     return launch_argv.vllm_argv(typed(plan))[3:]
 
 
-def _of_node(node: Node) -> dict[str, Any]:
+def _of_node(node: ServingNode) -> dict[str, Any]:
     return {name: getattr(node, name) for name in ("name", "head", "environment", "additions")}

@@ -8,7 +8,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import service
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as service_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, ServiceSettings
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, program
 
 #: The defaults of all roles, as the module cluster_inputs returns them.
@@ -19,7 +19,7 @@ _GATEWAY = {"variables": {"a": "GB10_KEY_A"}, "certificate": "", "settings": ""}
 
 def planned(plan: Mapping[str, Any], unit: str, learned: Learned | None = None, **settings: Any) -> dict[str, Any]:
     """Return the service of a unit, as the action of systemd_unit_info plans it."""
-    chosen = load.chosen(Settings, {**SETTINGS, **settings}, "gb10_inputs.settings")
+    chosen = load.chosen(ServiceSettings, {**SETTINGS, **settings}, "gb10_inputs.settings")
     return program.service(service_plan.of_node(load.plan(plan), SERVICES[unit], chosen, learned or Learned()))
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Settings, runs, seconds
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import BenchmarkSettings, runs, seconds
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
@@ -41,7 +41,7 @@ def folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
     return {name: folder for name, folder in found.items() if folder}
 
 
-def candidate(plan: Plan | None, name: str, settings: Settings, problem: str = "") -> dict[str, Any]:
+def candidate(plan: Plan | None, name: str, settings: BenchmarkSettings, problem: str = "") -> dict[str, Any]:
     """Return the candidate of a model with its plan. ``problem``: why it has none."""
     if plan is None or problem:
         return {"name": name, "model": "", "key": "", "minutes": 0, "problem": problem}

@@ -92,7 +92,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchmarkSettings:
     """The variables of the role benchmark_model without their prefix. ``timeout``: seconds for each run.
 
     ``concurrencies``, ``input_tokens`` and ``output_tokens`` are for SWEEP. ``seed`` must differ in each benchmark:
@@ -108,7 +108,7 @@ class Settings:
     context: int = 0
 
 
-def problems(plan: Plan, settings: Settings) -> list[Problem]:
+def problems(plan: Plan, settings: BenchmarkSettings) -> list[Problem]:
     """Return all errors in the settings, and the runs of a sweep that the planned server cannot serve."""
     found = []
     if plan.kind not in _BACKENDS:
@@ -144,7 +144,7 @@ def problems(plan: Plan, settings: Settings) -> list[Problem]:
     return found
 
 
-def runs(plan: Plan, settings: Settings) -> list[Run]:
+def runs(plan: Plan, settings: BenchmarkSettings) -> list[Run]:
     """Return the runs of a mode, each once. Those of a fixed mode are cut to the limits of the planned server."""
     generates = plan.kind == "generate"
     if settings.mode == SWEEP:
@@ -160,7 +160,7 @@ def runs(plan: Plan, settings: Settings) -> list[Run]:
     return list(dict.fromkeys(_cut(run, _limits(plan, settings)) for run in modes))
 
 
-def _limits(plan: Plan, settings: Settings) -> Expected:
+def _limits(plan: Plan, settings: BenchmarkSettings) -> Expected:
     """Return the plan's limits with the context of the running server: the memory of a CPU build is not planned."""
     expected = plan.serve.expected
     return replace(expected, context=settings.context or expected.context)
@@ -188,7 +188,7 @@ def lines(plan: Plan, chosen: Sequence[Run]) -> list[str]:
     return [f"{run.name}, {run.requests} requests{f', about {time} s' if time else ''}" for run, time in times]
 
 
-def command(plan: Plan, run: Run, settings: Settings) -> list[str]:
+def command(plan: Plan, run: Run, settings: BenchmarkSettings) -> list[str]:
     """Return the argv for root on the head. Its standard output is the result of ``vllm bench serve`` alone.
 
     Without the key: systemd reads it. The owner of a container is the numeric user of gb10_service_user.

@@ -49,7 +49,7 @@ def _package(node: Node, runtime: Runtime, root: str) -> expect.Package:
     return expect.Package(stack.vllm, stack.cuda, stack.triton, f"{planned.path}/{image_copy.TABLES}", toolkit)
 
 
-def explain(ranks: Sequence[serve_schema.Node], stack: Stack) -> list[str]:
+def explain(ranks: Sequence[serve_schema.ServingNode], stack: Stack) -> list[str]:
     """Return a sentence for each set of overrides that no node has recorded yet."""
     found = []
     for rank in ranks:

@@ -179,7 +179,7 @@ def _recorded(inputs: Inputs, runtime: Runtime) -> tuple[list[Additions], list[P
 
 def _ranks(
     inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, recorded: Sequence[Additions]
-) -> list[serve_schema.Node]:
+) -> list[serve_schema.ServingNode]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
@@ -190,7 +190,7 @@ def _ranks(
     ]
     shares = [share.environment for share in fabric.nodes]
     return [
-        serve_schema.Node(
+        serve_schema.ServingNode(
             name=node.name,
             head=node.head,
             memory_bytes=node.facts.gpu.memory_bytes if node.facts else 0,
@@ -224,7 +224,7 @@ def _tools(node: Node, runtime: Runtime) -> dict[str, str]:
     return toolchain.environment(runtime.planned.path, (toolkit and toolkit.home) or "", toolchain.RANK_JOBS)
 
 
-def _transport(ranks: Sequence[serve_schema.Node]) -> str:
+def _transport(ranks: Sequence[serve_schema.ServingNode]) -> str:
     """Return the transport that the ranks' environment selects for NCCL, "" if it is unknown."""
     if not ranks[0].environment:
         return ""
@@ -245,7 +245,7 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> t
     # The environment that a node may still have does not count for its containers.
     read = [node.facts.nccl if node.facts and not cluster.container else None for node in inputs.nodes]
     nodes = [
-        nccl_choice.Node(node.name, node.capability or "", library)
+        nccl_choice.NcclNode(node.name, node.capability or "", library)
         for node, library in zip(inputs.nodes, read, strict=True)
     ]
     choice = nccl_choice.choose(head.nccl_wanted, cluster, nodes)
@@ -259,7 +259,7 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> t
 def _plan(
     inputs: Inputs,
     fabric: FabricPlan,
-    ranks: Sequence[serve_schema.Node],
+    ranks: Sequence[serve_schema.ServingNode],
     runtime: Runtime,
     nccl: Nccl,
     model: Chosen,
@@ -389,7 +389,7 @@ def _state(node: Node, mark: str) -> State:
 def _planned_nodes(
     inputs: Inputs,
     shares: Sequence[NodeFabric],
-    ranks: Sequence[serve_schema.Node],
+    ranks: Sequence[serve_schema.ServingNode],
     environment: Mapping[str, str],
     runtime: Runtime,
     packages_of: Sequence[Mapping[str, Sequence[str]]],

@@ -82,7 +82,7 @@ def runtime_of(inputs: Inputs) -> Runtime:
     return replace(runtime, problems=problems, wheels=used, wheel_problems=wheel_problems)
 
 
-def _build_nodes(inputs: Inputs) -> list[schema.Node]:
+def _build_nodes(inputs: Inputs) -> list[schema.BuildNode]:
     nodes = []
     for node in inputs.nodes:
         facts = node.facts
@@ -91,7 +91,7 @@ def _build_nodes(inputs: Inputs) -> list[schema.Node]:
             if facts
             else ((), None, 0, 0, "")
         )
-        nodes.append(schema.Node(node.name, node.capability or "", *known))
+        nodes.append(schema.BuildNode(node.name, node.capability or "", *known))
     return nodes
 
 

@@ -29,7 +29,7 @@ TYPICAL = "typical facts, not read from the nodes"
 
 
 @dataclass(frozen=True)
-class Settings(serve_schema.Settings):
+class Settings(serve_schema.ServeSettings):
     """The public variables of the role gb10 without secrets. A field is a variable without ``gb10_``."""
 
     model: str

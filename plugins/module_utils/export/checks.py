@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.export import plan as export_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import ExportSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
@@ -23,7 +23,7 @@ _RESOURCE = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?/[A-Za-z0-9]([-\w.]
 _PINNED = re.compile(r"[^@]+@sha256:[0-9a-f]{64}", re.ASCII)
 
 
-def problems(plan: Plan, given: Settings) -> list[Problem]:
+def problems(plan: Plan, given: ExportSettings) -> list[Problem]:
     """Return all reasons against an export."""
     return [*_runtime(plan), *_settings(given), *_hosts(plan, given), *_differences(plan)]
 
@@ -49,7 +49,7 @@ def _runtime(plan: Plan) -> Iterator[Problem]:
         yield Problem(f"gb10_container_args[{index}]", word, expected, fix)
 
 
-def _settings(given: Settings) -> Iterator[Problem]:
+def _settings(given: ExportSettings) -> Iterator[Problem]:
     if not _NAME.fullmatch(given.name):
         expected = "at most 40 lower case letters, digits and hyphens, a letter first"
         yield Problem("export_name", repr(given.name), expected, "correct export_name")
@@ -66,7 +66,7 @@ def _settings(given: Settings) -> Iterator[Problem]:
         yield Problem("export_start_seconds", str(given.start_seconds), "1 or more", "correct export_start_seconds")
 
 
-def _hosts(plan: Plan, given: Settings) -> Iterator[Problem]:
+def _hosts(plan: Plan, given: ExportSettings) -> Iterator[Problem]:
     names = [node.name for node in plan.nodes]
     for name in given.nodes:
         if name not in names:

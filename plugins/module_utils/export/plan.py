@@ -18,7 +18,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.export import schema
-from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import ExportSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
@@ -54,7 +54,7 @@ class Pods:
 
     plan: Plan
     nodes: Sequence[PlannedNode]
-    given: Settings
+    given: ExportSettings
 
     @property
     def first(self) -> PlannedNode:
@@ -83,7 +83,7 @@ class Pods:
         return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
-def objects(plan: Plan, given: Settings, programs: Mapping[str, str]) -> list[Object]:
+def objects(plan: Plan, given: ExportSettings, programs: Mapping[str, str]) -> list[Object]:
     """Return the objects of a plan without problems (checks.py). ``programs``: texts by their name in schema.py."""
     leader, workers = Pods(plan, plan.nodes[:1], given), Pods(plan, plan.nodes[1:], given)
     data = _files(workers, programs)
@@ -110,7 +110,7 @@ def reachable(plan: Plan) -> bool:
     return not api_access.loopback(plan.api_host)
 
 
-def secrets(plan: Plan, given: Settings) -> dict[str, list[str]]:
+def secrets(plan: Plan, given: ExportSettings) -> dict[str, list[str]]:
     """Return the keys of each Secret that the pods refer to, by its name."""
     found = {
         given.api: [api_access.KEY_VARIABLE] if plan.api_key else [],
@@ -143,7 +143,7 @@ def folders(plan: Plan, node: PlannedNode) -> list[dict[str, Any]]:
     return [mount for mount in found if mount["source"] not in replaced]
 
 
-def _metadata(given: Settings, name: str) -> Object:
+def _metadata(given: ExportSettings, name: str) -> Object:
     labels = {"app.kubernetes.io/name": given.name, "app.kubernetes.io/managed-by": "gb10.cluster"}
     return {"name": name, **({"namespace": given.namespace} if given.namespace else {}), "labels": labels}
 
@@ -185,7 +185,7 @@ def _rdma(plan: Plan, node: PlannedNode) -> bool:
     return len(plan.nodes) > 1 and node.infiniband and roce
 
 
-def _service(plan: Plan, given: Settings) -> Object:
+def _service(plan: Plan, given: ExportSettings) -> Object:
     port = {"name": _scheme(plan), "port": plan.api_port, "targetPort": plan.api_port, "protocol": "TCP"}
     spec = {"selector": {f"{_SET}/name": given.name, f"{_SET}/worker-index": "0"}, "ports": [port]}
     return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(given, given.api), "spec": spec}

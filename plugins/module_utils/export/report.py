@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.export import plan as export_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import ExportSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 
-def lines(plan: Plan, given: Settings, objects: Sequence[Mapping[str, Any]]) -> list[str]:
+def lines(plan: Plan, given: ExportSettings, objects: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the objects, the Secrets that they need, and warnings."""
     result = [f"{each['kind']} {each['metadata']['name']}" for each in objects]
     for name, keys in export_plan.secrets(plan, given).items():

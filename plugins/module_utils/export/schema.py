@@ -22,7 +22,7 @@ NODE_VARIABLE = "GB10_NODE"
 
 
 @dataclass(frozen=True)
-class Settings:
+class ExportSettings:
     """The variables of the role export.
 
     ``nodes``: the Kubernetes node of each node of the inventory, where the names differ. ``start_seconds``: the time

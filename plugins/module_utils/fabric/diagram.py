@@ -35,7 +35,7 @@ _NAME = 'font-weight="bold" font-size="15"'
 
 
 @dataclass(frozen=True)
-class Rail:
+class DrawnRail:
     """A rail of a node. ``address`` has its prefix length, "" for none. ``notes`` are further lines."""
 
     interface: str
@@ -46,7 +46,7 @@ class Rail:
 
 
 @dataclass(frozen=True)
-class Node:
+class DrawnNode:
     """A node with the ``address`` and ``interface`` of its ranks, "" if unknown. ``lines`` are below its name.
 
     ``state`` colors its frame and the last line. ``empty`` replaces the ports of a node without a rail.
@@ -56,7 +56,7 @@ class Node:
     lines: tuple[str, ...]
     address: str
     interface: str
-    rails: tuple[Rail, ...]
+    rails: tuple[DrawnRail, ...]
     state: str = ""
     empty: str = "no fabric"
 
@@ -69,7 +69,7 @@ class Port:
     row: int
     column: int
     title: str
-    rails: tuple[Rail, ...]
+    rails: tuple[DrawnRail, ...]
 
     @property
     def subnets(self) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class Segment:
 class Fabric:
     """The nodes in their order, and the MTU of the rails in bytes."""
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[DrawnNode, ...]
     mtu: int
 
     @cached_property
@@ -107,7 +107,7 @@ class Fabric:
         """The ports of all nodes."""
         found = []
         for row, node in enumerate(self.nodes):
-            by_title: dict[str, list[Rail]] = {}
+            by_title: dict[str, list[DrawnRail]] = {}
             for rail in node.rails:
                 number = _PORT_OF.get(rail.interface)
                 by_title.setdefault("network device" if number is None else f"QSFP port {number}", []).append(rail)
@@ -141,12 +141,12 @@ def of_plan(plan: Plan) -> Fabric:
     """Return the fabric of a plan, as the fact gb10_plan contains it."""
     return Fabric(
         tuple(
-            Node(
+            DrawnNode(
                 node.name,
                 ("head" if node.head else "worker",),
                 node.address,
                 node.interface,
-                tuple(Rail(rail.interface, rail.hca, rail.address) for rail in node.rails),
+                tuple(DrawnRail(rail.interface, rail.hca, rail.address) for rail in node.rails),
             )
             for node in plan.nodes
         ),
@@ -253,7 +253,7 @@ class _Drawing:
         return gap, max([self.node_width + 4 + SIDE * around, *ends]), gap * around
 
     @staticmethod
-    def _lines(rail: Rail) -> list[str]:
+    def _lines(rail: DrawnRail) -> list[str]:
         texts = [pcie_function(rail.interface), rail.interface, rail.hca or "without RDMA", rail.address, *rail.notes]
         return list(filter(None, texts))
 
@@ -285,7 +285,7 @@ class _Drawing:
             for number, segment in enumerate(self.fabric.segments, 1):
                 yield from _group(segment.state, self._cable(self._title(segment, number), segment))
 
-    def _node(self, node: Node, top: float) -> Iterator[str]:
+    def _node(self, node: DrawnNode, top: float) -> Iterator[str]:
         yield from _group(node.state, iter([_box(2, top, self.node_width, self.node_height, 0.03)]))
         yield _text(2 + PAD, top + 24, _fitting(node.name, self.text, NAME), _NAME)
         for number, line in enumerate(node.lines, 1):
@@ -316,7 +316,7 @@ class _Drawing:
             place = left + 6 + index * (self.function + 6)
             yield from _group(rail.state, self._rail(rail, place, top + LINE + 6))
 
-    def _rail(self, rail: Rail, left: float, top: float) -> Iterator[str]:
+    def _rail(self, rail: DrawnRail, left: float, top: float) -> Iterator[str]:
         yield _box(left, top, self.function, self.function_height, 0.06)
         for line, text in enumerate(self._lines(rail), 1):
             style = f"{_CODE} {_BOLD}" if text in (rail.address, *rail.notes[-1:]) else _CODE

@@ -29,7 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 
 
 @dataclass(frozen=True)
-class Rail:
+class FabricRail:
     """One PCIe function of a node: device, address with prefix length, and peers' addresses on the same subnet."""
 
     interface: str
@@ -51,7 +51,7 @@ class NodeFabric:
     name: str
     address: str
     interface: str = ""
-    rails: tuple[Rail, ...] = ()
+    rails: tuple[FabricRail, ...] = ()
     netplan: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -140,7 +140,7 @@ def _node(
 ) -> NodeFabric:
     node = nodes[index]
     rails = tuple(
-        Rail(
+        FabricRail(
             twin.interface,
             twin.hca,
             address,

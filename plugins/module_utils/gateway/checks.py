@@ -15,7 +15,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import KINDS, Model, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import KINDS, GatewaySettings, Model
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,199}")
 _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
@@ -26,7 +26,7 @@ _TIMES: Mapping[str, tuple[int, int]] = {"silence_timeout": (1, 86400), "health_
 _PORTS = "1 to 65535"
 
 
-def problems(given: Settings) -> list[Problem]:
+def problems(given: GatewaySettings) -> list[Problem]:
     """Return every problem of the inputs."""
     return [
         *_models(given.models),
@@ -181,7 +181,7 @@ def _host(host: str) -> bool:
     return True
 
 
-def _fallbacks(given: Settings) -> Iterator[Problem]:
+def _fallbacks(given: GatewaySettings) -> Iterator[Problem]:
     kinds = {model.name: model.kind for model in given.models}
     for name, others in given.fallbacks.items():
         place = f"gateway_fallbacks.{name}"
@@ -209,7 +209,7 @@ def _fallbacks(given: Settings) -> Iterator[Problem]:
                 )
 
 
-def _listener(given: Settings) -> Iterator[Problem]:
+def _listener(given: GatewaySettings) -> Iterator[Problem]:
     if not _address(given.host):
         yield Problem(
             "gateway_host",
@@ -237,7 +237,7 @@ def _address(host: str) -> bool:
     return True
 
 
-def _times(given: Settings) -> Iterator[Problem]:
+def _times(given: GatewaySettings) -> Iterator[Problem]:
     for name, (least, most) in _TIMES.items():
         value = getattr(given, name)
         if not least <= value <= most:

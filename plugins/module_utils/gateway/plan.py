@@ -14,7 +14,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import CLIENTS, Model, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import CLIENTS, GatewaySettings, Model
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 
@@ -63,7 +63,9 @@ def of_clusters(
     return found
 
 
-def plan(given: Settings, keys: Mapping[str, str], tls: Mapping[str, Any], certificate: str = "") -> dict[str, Any]:
+def plan(
+    given: GatewaySettings, keys: Mapping[str, str], tls: Mapping[str, Any], certificate: str = ""
+) -> dict[str, Any]:
     """Return {report, warnings, settings, certificate, variables, place}; only {report} with problems.
 
     No result has a key. ``tls``: the certificate's facts from plugin_utils/certificate.py; ``certificate``: its text.
@@ -93,7 +95,7 @@ def _of_gateway(problem: Mapping[str, str]) -> Problem:
     return Problem(**texts)
 
 
-def settings(given: Settings) -> dict[str, Any]:
+def settings(given: GatewaySettings) -> dict[str, Any]:
     """Return the settings of the program."""
     return {
         "host": given.host,
@@ -107,5 +109,5 @@ def settings(given: Settings) -> dict[str, Any]:
     }
 
 
-def _variable(model: Model, given: Settings) -> str:
+def _variable(model: Model, given: GatewaySettings) -> str:
     return checks.variable(model.cluster) if model.cluster in given.keyed else ""

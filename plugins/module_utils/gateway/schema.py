@@ -37,7 +37,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Settings:
+class GatewaySettings:
     """The role's inputs without secrets. ``keyed``: the clusters with an API key. Times are in seconds."""
 
     models: Sequence[Model]

@@ -14,7 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import clean
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.checks_fabric import CONNECTX
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, VerifiedNode
 
 #: Most nodes in the drawing. The tables have all of them.
 MOST = 16
@@ -39,7 +39,7 @@ def worst(found: Sequence[Finding]) -> str:
     return next((each for each in SEVERITIES if each in severities), "")
 
 
-def _node(node: Node, found: Sequence[Finding]) -> diagram.Node:
+def _node(node: VerifiedNode, found: Sequence[Finding]) -> diagram.DrawnNode:
     own = [finding for finding in found if finding.place == node.name]
     api = node.part("api")
     model = clean(api.get("model") or "", _NAME) if api.get("healthy") else ""
@@ -48,7 +48,7 @@ def _node(node: Node, found: Sequence[Finding]) -> diagram.Node:
     variables: Mapping[str, str] = next(iter(node.part("environments").values()), {})
     address = clean(variables.get("VLLM_HOST_IP", ""), _NAME)
     carrying = (name for name, each in node.network.interfaces.items() if address in _plain(each.addresses))
-    return diagram.Node(
+    return diagram.DrawnNode(
         clean(node.name, _NAME),
         lines,
         address,
@@ -63,7 +63,7 @@ def _plain(addresses: Sequence[str]) -> list[str]:
     return [address.split("/")[0] for address in addresses]
 
 
-def _rail(node: Node, rail: str, found: Sequence[Finding]) -> diagram.Rail:
+def _rail(node: VerifiedNode, rail: str, found: Sequence[Finding]) -> diagram.DrawnRail:
     interface = node.network.interfaces.get(rail)
     named = re.compile(rf"(?<![\w.]){re.escape(rail)}(?![\w.])")
     own = [finding for finding in found if finding.place in ("", node.name) and _names(finding, node, named)]
@@ -76,7 +76,7 @@ def _rail(node: Node, rail: str, found: Sequence[Finding]) -> diagram.Rail:
         # The checks of RDMA leave it out.
         notes += ["not a ConnectX:", "not checked"]
     name, hca = clean(rail, _NAME), clean(interface.hca if interface else "", _NAME)
-    return diagram.Rail(name, hca, addresses[0] if addresses else "", tuple(notes), severity)
+    return diagram.DrawnRail(name, hca, addresses[0] if addresses else "", tuple(notes), severity)
 
 
 def _state(interface: Interface) -> list[str]:
@@ -86,7 +86,7 @@ def _state(interface: Interface) -> list[str]:
     return [*speed, f"MTU {interface.mtu}", state]
 
 
-def _names(finding: Finding, node: Node, named: re.Pattern[str]) -> bool:
+def _names(finding: Finding, node: VerifiedNode, named: re.Pattern[str]) -> bool:
     """Return whether a finding names a rail of the node: one of the node itself, or one with "RAIL of NODE"."""
     if finding.place == node.name:
         return bool(named.search(finding.found))

@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.fat_binary import WAYS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence, kernels
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, VerifiedNode
 
 _WAYS = ("native", "same major", "PTX", "none")
 _MESSAGES: Mapping[str, str] = {
@@ -106,5 +106,5 @@ def _values(name: str) -> Reader:
     return lambda node: ", ".join(choices.values(evidence.processes(node), name))
 
 
-def _complete(node: Node) -> str:
+def _complete(node: VerifiedNode) -> str:
     return "yes" if node.part("evidence")["complete"] else "no"

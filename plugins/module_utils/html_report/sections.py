@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import status
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, join, table, tag, terms
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, VerifiedNode
 
 #: The documentation on the web: `repository` of galaxy.yml.
 REPOSITORY = "https://github.com/gb10-cluster/gb10.cluster"
@@ -28,7 +28,7 @@ SYMBOLS = {
 #: Most entries of a list, and rows of a table.
 MOST = 300
 #: Returns the value of an attribute of a node, "" if it is unknown.
-Reader = Callable[[Node], str]
+Reader = Callable[[VerifiedNode], str]
 _GIB = 1 << 30
 
 
@@ -126,26 +126,26 @@ def _package(name: str) -> Reader:
     return lambda node: node.part("packages").get(name, "")
 
 
-def _gpu(node: Node) -> str:
+def _gpu(node: VerifiedNode) -> str:
     found = [f"{gpu.get('name')} ({gpu.get('capability')})" for gpu in node.part("gpu").get("gpus") or ()]
     return ", ".join(found)
 
 
-def _firmware(node: Node) -> str:
+def _firmware(node: VerifiedNode) -> str:
     return ", ".join(sorted(set(node.part("firmware").values())))
 
 
-def _nccl(node: Node) -> str:
+def _nccl(node: VerifiedNode) -> str:
     return str(node.part("nccl_installed").get("version") or "")
 
 
-def _images(node: Node) -> str:
+def _images(node: VerifiedNode) -> str:
     return ", ".join(
         f"{each['image']} ({each['id'].removeprefix('sha256:')[:12]})" for each in node.facts.get("images") or ()
     )
 
 
-def _patched(node: Node) -> str:
+def _patched(node: VerifiedNode) -> str:
     return str(len(node.part("files")["patched"])) if node.part("files") else ""
 
 
@@ -153,21 +153,21 @@ def _figure(value: object, unit: str) -> str:
     return f"{value:g} {unit}" if isinstance(value, int | float) else ""
 
 
-def _memory(node: Node) -> str:
+def _memory(node: VerifiedNode) -> str:
     free, total = node.facts.get("available"), node.facts.get("total")
     return f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB" if free and total else ""
 
 
-def _disks(node: Node) -> str:
+def _disks(node: VerifiedNode) -> str:
     disks = node.facts.get("disks") or ()
     return ", ".join(f"{disk['path']} {disk['free'] / _GIB:.0f} of {disk['total'] / _GIB:.0f} GiB" for disk in disks)
 
 
-def _ranks(node: Node) -> str:
+def _ranks(node: VerifiedNode) -> str:
     return ", ".join(f"{rank['name']} ({rank['bytes'] / _GIB:.1f} GiB)" for rank in node.facts.get("ranks") or ())
 
 
-def _services(node: Node) -> str:
+def _services(node: VerifiedNode) -> str:
     services = node.facts.get("services") or ()
     return ", ".join(f"{each['unit']} {each['active']}" for each in services if each["load"] != "not-found")
 
@@ -232,7 +232,7 @@ def overview(known: Cluster, found: Sequence[Finding]) -> Iterator[Markup]:
     yield table("Nodes", ["node", "role", "findings", "addresses"], rows)
 
 
-def _overview(node: Node, found: Sequence[Finding]) -> list[str]:
+def _overview(node: VerifiedNode, found: Sequence[Finding]) -> list[str]:
     own = drawing.counted([each for each in found if each.place == node.name and not each.waived])
     addresses = sorted(each for each in node.addresses if not each.startswith("127."))
     return [

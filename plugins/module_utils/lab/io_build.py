@@ -26,8 +26,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import (
     Bind,
     Lab,
     LabError,
+    LabNode,
     Link,
-    Node,
     Observed,
     bind_arguments,
     checked_name,
@@ -178,7 +178,7 @@ class LabBuilder:
         for path in [self.ssh_dir, *self.ssh_dir.glob("id_ed25519*"), self.ssh_dir / "known_hosts"]:
             os.chown(path, owner, -1)
 
-    def _host_key(self, node: Node) -> Path:
+    def _host_key(self, node: LabNode) -> Path:
         return self.ssh_dir / "hosts" / node.name
 
     def stamps(
@@ -193,7 +193,7 @@ class LabBuilder:
             "login": _read(self.ssh_dir / "id_ed25519.pub"),
         }
 
-        def own(node: Node) -> dict[str, Any]:
+        def own(node: LabNode) -> dict[str, Any]:
             return {"binds": bind_arguments(node.name, binds), "host": _read(self._host_key(node))}
 
         return {node.name: stamp(lab, node, {**common, **own(node)}) for node in lab.nodes}
@@ -217,7 +217,7 @@ class LabBuilder:
         return target
 
     def create(
-        self, lab: Lab, node: Node, base: Path, files: Iterable[dict[str, str]], binds: Sequence[Bind], wanted: str
+        self, lab: Lab, node: LabNode, base: Path, files: Iterable[dict[str, str]], binds: Sequence[Bind], wanted: str
     ) -> None:
         """Create one node's folder. The stamp is written last, so an incomplete node is created again."""
         home = self.nodes_dir / node.name
@@ -299,11 +299,11 @@ class LabBuilder:
             _write(part, _read(Path(firmware)), 0o755)
             part.rename(target)
 
-    def power_on(self, node: Node) -> None:
+    def power_on(self, node: LabNode) -> None:
         """Start a node in the background."""
         self._must([str(self.dir / "power.sh"), "on", node.name])
 
-    def wait(self, nodes: Iterable[Node], timeout: float) -> None:
+    def wait(self, nodes: Iterable[LabNode], timeout: float) -> None:
         """Wait for every node's sshd. After ``timeout`` seconds raise LabError with the consoles of missing nodes."""
         deadline = time.monotonic() + timeout
         waiting = list(nodes)

@@ -101,7 +101,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Node:
+class LabNode:
     """One simulated Spark, or Thor."""
 
     name: str
@@ -135,7 +135,7 @@ class Lab:
     #: Network namespace of the switches: bridge ``mgmt``, and ``qsfp0`` and so on if the topology has switches.
     switch: str
     bridges: tuple[str, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[LabNode, ...]
     links: tuple[Link, ...]
 
     @property
@@ -235,7 +235,7 @@ def plan(
         topology = "direct" if len(names) == 2 and not thors else "switch"
     switch = f"{name}-switch"
     planned = tuple(
-        Node(
+        LabNode(
             n,
             machine=f"{name}-{n}",
             netns=f"{name}-{n}",
@@ -266,7 +266,7 @@ def _mac(lab: str, node: int, port: int, side: int = 0) -> str:
     return f"02:{tag[0]:02x}:{tag[1]:02x}:{tag[2]:02x}:{node:02x}:{side * 16 + port:02x}"
 
 
-def _links(lab: str, switch: str, nodes: tuple[Node, ...], shape: Topology) -> Iterable[Link]:
+def _links(lab: str, switch: str, nodes: tuple[LabNode, ...], shape: Topology) -> Iterable[Link]:
     # Node numbers start at 1, as in spark1; 0 is the machine that runs the lab.
     yield Link(End("", f"{lab}-mgmt", _mac(lab, 0, 0)), End(switch, "uplink", _mac(lab, 0, 0, side=1), bridge="mgmt"))
     for i, node in enumerate(nodes, start=1):
@@ -293,7 +293,7 @@ def _links(lab: str, switch: str, nodes: tuple[Node, ...], shape: Topology) -> I
             )
 
 
-def _segments(nodes: tuple[Node, ...], shape: Topology) -> dict[tuple[int, int], list[tuple[int, str]]]:
+def _segments(nodes: tuple[LabNode, ...], shape: Topology) -> dict[tuple[int, int], list[tuple[int, str]]]:
     """Return the node numbers and interfaces at each (cable or switch, PCIe function)."""
     segments: dict[tuple[int, int], list[tuple[int, str]]] = {}
     for position, port in enumerate(shape.ports or SPARK_PORTS):
@@ -313,7 +313,7 @@ def interfaces_of(lab: Lab, netns: str) -> frozenset[str]:
     return frozenset(end.name for link in lab.links for end in (link.a, link.b) if end.netns == netns)
 
 
-def node_files(node: Node) -> dict[str, tuple[str, int]]:
+def node_files(node: LabNode) -> dict[str, tuple[str, int]]:
     """Return the files specific to one node: path in its root -> (content, mode).
 
     The management address is in a separate netplan document of the node, so that ``netplan apply`` inside keeps it. An
@@ -338,7 +338,7 @@ def node_files(node: Node) -> dict[str, tuple[str, int]]:
     }
 
 
-def stamp(lab: Lab, node: Node, inputs: Mapping[str, Any]) -> str:
+def stamp(lab: Lab, node: LabNode, inputs: Mapping[str, Any]) -> str:
     """Return a hash of all inputs of ``node``. If it is unchanged, the node on disk can be kept.
 
     ``inputs`` are the content hashes of inputs outside the plan (base image, extra files, keys, firmware).

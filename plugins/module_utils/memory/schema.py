@@ -17,7 +17,7 @@ GIB = 1 << 30
 
 
 @dataclass(frozen=True)
-class Node:
+class MemoryNode:
     """A node with one GPU. ``memory_bytes``: MemTotal, 0 if unknown."""
 
     name: str
@@ -40,7 +40,7 @@ class Inputs:
     """
 
     shape: Shape
-    nodes: Sequence[Node]
+    nodes: Sequence[MemoryNode]
     tensor: int
     pipeline: int = 1
     weights_bytes: int | None = None
@@ -59,7 +59,7 @@ class Inputs:
     block: int = kv_cache.BLOCK
 
     @property
-    def ranks(self) -> Sequence[Node]:
+    def ranks(self) -> Sequence[MemoryNode]:
         """The nodes that have a rank, in vLLM's order: the ranks of a pipeline stage are adjacent."""
         return self.nodes[: max(0, self.tensor * self.pipeline)]
 

@@ -45,7 +45,7 @@ _HUB = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
 @dataclass(frozen=True)
-class Settings:
+class CopySettings:
     """The variables of the role model_store. ``token``: whether there is a token of Hugging Face Hub."""
 
     verify: bool
@@ -66,7 +66,7 @@ def library(plan: Plan) -> str:
     return f"{plan.root}/hub"
 
 
-def list_argv(plan: Plan, store: Store, settings: Settings) -> list[str]:
+def list_argv(plan: Plan, store: Store, settings: CopySettings) -> list[str]:
     """Return the command that lists a model's files at its source."""
     return [
         *("systemd-run", "--wait", "--pipe", f"--unit={LIST}"),
@@ -79,7 +79,7 @@ def list_argv(plan: Plan, store: Store, settings: Settings) -> list[str]:
     ]
 
 
-def fetch_argv(plan: Plan, store: Store, settings: Settings) -> list[str]:
+def fetch_argv(plan: Plan, store: Store, settings: CopySettings) -> list[str]:
     """Return the command that starts the download of a model to the head, or its copy from a folder."""
     return [
         *("systemd-run", f"--unit={FETCH}", f"--setenv=HF_HOME={store.folder}/.cache/hub"),
@@ -92,7 +92,7 @@ def fetch_argv(plan: Plan, store: Store, settings: Settings) -> list[str]:
     ]
 
 
-def relay_argv(store: Store, settings: Settings, link: Mapping[str, str], head: bool) -> list[str]:
+def relay_argv(store: Store, settings: CopySettings, link: Mapping[str, str], head: bool) -> list[str]:
     """Return the command that starts the copy on a node with this ``link`` of the chain; see plan.chain().
 
     The head has verified its files during the download.
@@ -115,15 +115,15 @@ def _python(plan: Plan, store: Store) -> str:
     return f"{plan.runtime.path if isinstance(plan.runtime, Environment) else library(plan)}/bin/python"
 
 
-def _sandbox(settings: Settings) -> list[str]:
+def _sandbox(settings: CopySettings) -> list[str]:
     properties = (*_SANDBOX, f"RuntimeMaxSec={settings.timeout}")
     return ["--collect", "--quiet", *(f"--property={line}" for line in properties)]
 
 
-def _copying(store: Store, settings: Settings) -> list[str]:
+def _copying(store: Store, settings: CopySettings) -> list[str]:
     return [*_sandbox(settings), "--service-type=exec", f"--property=ReadWritePaths={_RUN} {store.folder}"]
 
 
-def _hub(settings: Settings) -> list[str]:
+def _hub(settings: CopySettings) -> list[str]:
     credential = [f"--property=LoadCredential=hub.token:{FILES['token']}"] if settings.token else []
     return [*credential, *(f"--setenv={name}={value}" for name, value in {**_HUB, **settings.env}.items())]

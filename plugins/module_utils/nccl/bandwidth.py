@@ -28,7 +28,7 @@ UNIT = "gb10-nccl-bandwidth.service"
 
 
 @dataclass(frozen=True)
-class Settings:
+class BandwidthSettings:
     """The measurement: PyTorch's backend, the ranks' port, the largest message, the seconds of a run, and the lowest
     accepted bus bandwidth, 0 for NVIDIA's."""
 
@@ -68,7 +68,7 @@ def runs(plan: Plan, backend: str, port: int) -> list[dict[str, Any]]:
     return result
 
 
-def argv(plan: Plan, environment: Mapping[str, str], settings: Settings) -> list[str]:
+def argv(plan: Plan, environment: Mapping[str, str], settings: BandwidthSettings) -> list[str]:
     """Return the command that measures as this node's rank.
 
     Its program comes over stdin, so that no file stays on the node, and systemd stops it at the time limit.

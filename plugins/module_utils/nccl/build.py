@@ -105,7 +105,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BuildPlan:
     """A build: jobs, the inputs that determine the result (stamp), their digest, the folder's name, and warnings."""
 
     jobs: int
@@ -147,7 +147,7 @@ def jobs(cores: int, memory: int) -> int:
 
 def plan(
     source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = ""
-) -> Plan:
+) -> BuildPlan:
     """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. prerequisites() checks the feasibility."""
     stamp = {
         "release": str(source.release),
@@ -159,7 +159,7 @@ def plan(
     }
     digest = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()
     finding = source.release.finding("release")
-    return Plan(
+    return BuildPlan(
         jobs(builder.cores, builder.memory),
         stamp,
         digest,

@@ -32,7 +32,7 @@ _ARM = "aarch64"
 
 
 @dataclass(frozen=True)
-class Node:
+class NcclNode:
     """A node: its name, the compute capability of its GPU ("" if unknown), and the library of its runtime."""
 
     name: str
@@ -98,7 +98,7 @@ def hang(library: Mapping[str, Any]) -> str:
     )
 
 
-def reasons(node: Node, ring: bool) -> list[str]:
+def reasons(node: NcclNode, ring: bool) -> list[str]:
     """Return why the library of a node, which was read, is not sufficient."""
     library = node.library or {}
     if not library:
@@ -112,7 +112,7 @@ def reasons(node: Node, ring: bool) -> list[str]:
     return [reason for reason in found if reason]
 
 
-def choose(wanted: str, cluster: NcclInputs, nodes: Sequence[Node]) -> Choice:
+def choose(wanted: str, cluster: NcclInputs, nodes: Sequence[NcclNode]) -> Choice:
     """Return whether to build NCCL. ``wanted`` is nccl_sm121_build_enabled: auto, true or false."""
     if len(nodes) == 1:
         return Choice(build=False, final=True, why=("a single node does not need NCCL",))
@@ -133,7 +133,7 @@ def choose(wanted: str, cluster: NcclInputs, nodes: Sequence[Node]) -> Choice:
     return Choice(bool(found), final=True, why=found or (_good(nodes),))
 
 
-def _good(nodes: Sequence[Node]) -> str:
+def _good(nodes: Sequence[NcclNode]) -> str:
     releases = sorted({_named(node.library) for node in nodes if node.library})
     gpus = sorted({node.capability for node in nodes if node.capability})
     code = f"has code for {', '.join(gpus) or 'the GPUs'}"

@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import (
     GIT,
     PROGRAMS,
     Builder,
-    Plan,
+    BuildPlan,
     Release,
     Source,
 )
@@ -61,7 +61,7 @@ def source(run: Run, path: str, identity: str | None, commit: str | None = None)
     return Source(path, release, f"commit {head}")
 
 
-def make(run: Run, plan: Plan, given: Source, tools: Toolkit, store: str, ccache: bool) -> str:
+def make(run: Run, plan: BuildPlan, given: Source, tools: Toolkit, store: str, ccache: bool) -> str:
     """Build and return the library. A killed run leaves its folder to the next run.
 
     Raises ProblemsError with the end of make's output.
@@ -80,7 +80,7 @@ def make(run: Run, plan: Plan, given: Source, tools: Toolkit, store: str, ccache
     return io_library.find(target)
 
 
-def add(plan: Plan, made: str, gpus: Sequence[ComputeCapability], store: str) -> None:
+def add(plan: BuildPlan, made: str, gpus: Sequence[ComputeCapability], store: str) -> None:
     """Add the built library to the store. Raises ProblemsError, and removes it, if it has no code for these GPUs."""
     if problems := nccl_library.problems(io_library.library(made), made, gpus, os.uname().machine):
         shutil.rmtree(f"{store}/.build-{plan.name}")

@@ -27,7 +27,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
 
 
 @dataclass
-class Plan:
+class PatchPlan:
     """``patches`` as the module returns them; ``files``: each file of this or an earlier run, with wanted content."""
 
     patches: list[dict[str, Any]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Plan:
     files: dict[str, Wanted] = field(default_factory=dict)
 
 
-def present(request: Request, tree: Tree) -> Plan:
+def present(request: Request, tree: Tree) -> PatchPlan:
     """Plan to apply the named patches. Raises ProblemsError for a file with a syntax error."""
     decisions = decided(request, tree)
     # An impossible patch changes nothing, so its existing edits stay too.
@@ -46,7 +46,7 @@ def present(request: Request, tree: Tree) -> Plan:
         if each.status != UNSUPPORTED
     }
     flags, environment = launch(decisions)
-    plan = Plan(flags=flags, environment=environment, files=_edited(request, tree, settled))
+    plan = PatchPlan(flags=flags, environment=environment, files=_edited(request, tree, settled))
     for name, decision in decisions.items():
         if name in settled:
             # Remove tables and links of an earlier run that are no longer wanted.
@@ -85,10 +85,10 @@ def _merge(environment: dict[str, str], added: Mapping[str, str]) -> None:
         environment[variable] = ",".join(dict.fromkeys(part for part in f"{before},{value}".split(",") if part))
 
 
-def absent(request: Request, tree: Tree) -> Plan:
+def absent(request: Request, tree: Tree) -> PatchPlan:
     """Plan to remove the named patches from all files."""
     troubles = {name: [path for path in _editable(name) if tree.trouble(path)] for name in request.names}
-    plan = Plan(files=_edited(request, tree, {name: () for name, troubled in troubles.items() if not troubled}))
+    plan = PatchPlan(files=_edited(request, tree, {name: () for name, troubled in troubles.items() if not troubled}))
     for name in _ordered(request.names):
         whole = _whole(name, request)
         plan.files |= dict.fromkeys(path for path in whole if tree.ours(path) or tree.stale(path))

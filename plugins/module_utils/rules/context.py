@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environ
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import quantization_of
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, Node, ServedModel, Situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, RuleNode, ServedModel, Situation
 
 #: vLLM's default for --host: all addresses.
 _ANY = "0.0.0.0"
@@ -64,7 +64,7 @@ def of_host(
 def of_data(data: Mapping[str, Any]) -> Situation:
     """Return the situation of plain data with the keys of Situation, ServedModel and Node; others are ignored."""
     model = ServedModel(**_known(ServedModel, data.get("model", {})))
-    nodes = [Node(**_known(Node, each)) for each in data.get("nodes", ())]
+    nodes = [RuleNode(**_known(RuleNode, each)) for each in data.get("nodes", ())]
     return Situation(**{**_known(Situation, data), "model": model, "nodes": nodes})
 
 
@@ -72,9 +72,9 @@ def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     return {field.name: data[field.name] for field in fields(kind) if field.name in data}
 
 
-def _node(host: Mapping[str, Any], environment: Mapping[str, str], head: bool) -> Node:
+def _node(host: Mapping[str, Any], environment: Mapping[str, str], head: bool) -> RuleNode:
     gpu, cma = host["gpu"], node_parse.cma_facts(host["meminfo"])
-    return Node(
+    return RuleNode(
         name=host["name"],
         head=head,
         memory_bytes=gpu["memory_bytes"] or 0,

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     MIXED_NOTES,
     SPARK,
     THOR,
-    Node,
+    RuleNode,
     View,
     rule,
     version,
@@ -181,7 +181,7 @@ def _idle(view: View) -> list[Found]:
     return when(affected and bool(view.speculative()), ("release", view.situation.release))
 
 
-def _differences(index: int, node: Node, first: Node, names: set[str]) -> list[Found]:
+def _differences(index: int, node: RuleNode, first: RuleNode, names: set[str]) -> list[Found]:
     found = []
     for name in sorted(names):
         here, there = (each.environment.get(name) for each in (node, first))

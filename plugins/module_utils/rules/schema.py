@@ -34,7 +34,7 @@ _MOST = 100_000
 
 
 @dataclass(frozen=True)
-class Node(memory_schema.Node):
+class RuleNode(memory_schema.MemoryNode):
     """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0.
 
     ``environment``: its variables; ``fabric``: the network's variables as planned, of which the user's may differ.
@@ -94,7 +94,7 @@ class Situation:
     drops_caches: bool = False
     model: ServedModel = ServedModel()
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    nodes: Sequence[Node] = ()
+    nodes: Sequence[RuleNode] = ()
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class View:
     gpus: tuple[str, ...]
 
     @property
-    def nodes(self) -> list[tuple[int, Node]]:
+    def nodes(self) -> list[tuple[int, RuleNode]]:
         """The nodes of the rule's GPUs, with their indexes in the cluster."""
         return [
             (index, node)

@@ -31,7 +31,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends as serve_backends
-from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, Inputs, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, Inputs, ServeSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 #: Above every valid number of bytes or tokens.
@@ -617,7 +617,7 @@ def _required(inputs: Inputs) -> Problem:
     return Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")
 
 
-def _contradictions(settings: Settings, tensor: int, pipeline: int, user_args: Mapping[str, Any]) -> list[Problem]:
+def _contradictions(settings: ServeSettings, tensor: int, pipeline: int, user_args: Mapping[str, Any]) -> list[Problem]:
     """Find user arguments that contradict a variable, because other roles read the variable."""
     decided = {"gb10_tensor_parallel_size": tensor, "gb10_pipeline_parallel_size": pipeline}
     problems = []

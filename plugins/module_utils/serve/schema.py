@@ -29,7 +29,7 @@ ANSWER = 8
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServeSettings:
     """The variables of the role gb10 that decide how a model is served. A field is a variable without ``gb10_``."""
 
     served_model_name: str
@@ -58,7 +58,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Node(rules_schema.Node):
+class ServingNode(rules_schema.RuleNode):
     """A node with one rank. ``environment``: variables of the rank; ``recorded``: launch overrides that roles recorded,
     by role;
     ``additions``: with those that they will record."""
@@ -101,8 +101,8 @@ class Inputs:
     model: Served
     stack: stacks.Stack
     release: Release
-    settings: Settings
-    nodes: Sequence[Node]
+    settings: ServeSettings
+    nodes: Sequence[ServingNode]
     topology: str
     transport: str
     nccl: Loaded

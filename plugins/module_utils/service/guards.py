@@ -13,10 +13,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
-from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, ServiceSettings
 
 
-def memory_guard(plan: Plan, settings: Settings) -> Service:
+def memory_guard(plan: Plan, settings: ServiceSettings) -> Service:
     """Return the guard of the memory. A changed program is a launch input."""
     program, url = paths.program_file("memory-guard"), urllib.parse.urlsplit(plan.api.url)
     api = f" --api {url.hostname} {url.port}" if plan.node.head else ""
@@ -47,7 +47,7 @@ def memory_guard(plan: Plan, settings: Settings) -> Service:
     return Service(paths.MEMORY_GUARD_UNIT, text, files=(program,), watched=(program["program"],))
 
 
-def watchdog(plan: Plan, settings: Settings, learned: Learned) -> Service:
+def watchdog(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     """Return the watchdog. A changed program is a launch input, so that the run after a killed one restarts it."""
     program, node = paths.program_file("watchdog"), plan.node
     arguments = f"{paths.WATCHDOG_SETTINGS} {paths.WATCHDOG_TOKEN}"

@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import confine
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
-from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, ServiceSettings
 
 _WAIT_PROGRAM = "/usr/local/lib/gb10-wait-for-ray.py"
 #: Ray must not pass the API key on to its workers.
@@ -36,13 +36,13 @@ _BEFORE_START = (
 )
 
 
-def _gates(plan: Plan, settings: Settings) -> list[dict[str, str]]:
+def _gates(plan: Plan, settings: ServiceSettings) -> list[dict[str, str]]:
     """Return the gates before each start. A running service does not depend on them, so they are no launch inputs."""
     content = json.dumps(gates.settings(plan, settings.vllm_serve_drop_caches), indent=4, sort_keys=True)
     return [{"path": paths.GATES_SETTINGS, "content": content}, paths.program_file("gates")]
 
 
-def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
+def ray(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     """Return the service of Ray on the plan's node."""
     argv = launch_argv.ray_argv(plan, settings.ray_cluster_object_store_memory, settings.ray_cluster_args)
     argv = launch_argv.contained(plan, launch_argv.RAY, argv, plan.node.state.service_user)
@@ -95,7 +95,7 @@ def ray(plan: Plan, settings: Settings, learned: Learned) -> Service:
     return Service(paths.RAY_UNIT, text, inputs, _gates(plan, settings))
 
 
-def vllm(plan: Plan, settings: Settings, learned: Learned) -> Service:
+def vllm(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     """Return the service of vLLM on the plan's node."""
     native, by_ray = plan.runtime.kind == stacks.NATIVE, plan.executor == "ray"
     keyed, grouped = plan.node.head and plan.api_key, not by_ray and len(plan.nodes) > 1
@@ -171,7 +171,7 @@ def _credentials(plan: Plan) -> list[str]:
     ]
 
 
-def _of_ray(plan: Plan, settings: Settings) -> list[str]:
+def _of_ray(plan: Plan, settings: ServiceSettings) -> list[str]:
     """Return how the server finds Ray, and what waits for Ray's nodes."""
     native, copied = plan.runtime.kind == stacks.NATIVE, f"/run/{launch_argv.VLLM}/ray.token"
     expected = "".join(f" --expect={node.name}={node.address}" for node in plan.nodes)

@@ -12,7 +12,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServiceSettings:
     """The roles' variables that services read."""
 
     ray_cluster_object_store_memory: int

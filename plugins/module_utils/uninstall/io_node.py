@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import LABEL, last
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, table
-from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, Node, Step
+from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, NodeState, Step
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.table import Place
 
 _CONTAINERS = tuple(unit.removesuffix(".service") for unit in paths.UNITS)
@@ -38,14 +38,14 @@ class UninstallError(Exception):
     """A step failed; the message names it and the reason."""
 
 
-def read(run: Run, install_dir: str, user: str) -> Node:
+def read(run: Run, install_dir: str, user: str) -> NodeState:
     """Return the node's state. Raises ValueError, OSError and FirewallError."""
     texts = [io_file.read(f"{paths.UNIT_FOLDER}/{unit}") for unit in paths.UNITS]
     given = plan.roots(install_dir, texts)
     roots = list(dict.fromkeys(map(os.path.realpath, given)))
     recorded = plan.valid_users(sorted(os.listdir(table.USERS.path)) if os.path.isdir(table.USERS.path) else [])
     containers = {engine: _names(run, [engine, *_ALL]) for engine in _engines(texts, roots)}
-    return Node(
+    return NodeState(
         paths=_paths(roots, recorded),
         roots={root: io_file.exposed(root) if os.path.isdir(root) else "" for root in roots},
         linked=[os.path.realpath(root) for root in given if os.path.islink(root)],

@@ -40,7 +40,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeState:
     """The state of a node. ``paths`` has the existing paths only."""
 
     paths: Mapping[str, Found]
@@ -108,7 +108,7 @@ def valid_users(names: Iterable[str]) -> list[str]:
     return [name for name in names if _NAME.fullmatch(name) and name != "root"]
 
 
-def decide(node: Node, models: bool) -> list[Step]:
+def decide(node: NodeState, models: bool) -> list[Step]:
     """Return all steps in their order. ``models``: whether to remove the stored models."""
     steps = [Step("stop", "unit", unit, "service") for unit in table.UNITS if unit in node.units]
     steps += [Step("stop", "unit", unit, "query of a killed run") for unit in node.units if unit.startswith("run-")]
@@ -124,7 +124,7 @@ def decide(node: Node, models: bool) -> list[Step]:
     return steps
 
 
-def _containers(node: Node) -> Iterator[Step]:
+def _containers(node: NodeState) -> Iterator[Step]:
     for engine in node.silent:
         note = f"{engine} does not respond; start it, and run again"
         yield Step(KEEP, "image", f"containers and images of {engine}", note)
@@ -138,7 +138,7 @@ def _containers(node: Node) -> Iterator[Step]:
         yield Step(KEEP, "image", name, note)
 
 
-def _root(node: Node, root: str, exposed: str, models: bool) -> list[Step]:
+def _root(node: NodeState, root: str, exposed: str, models: bool) -> list[Step]:
     if root not in node.paths:
         return []
     if exposed:
@@ -155,7 +155,7 @@ def _root(node: Node, root: str, exposed: str, models: bool) -> list[Step]:
     return [*steps, *_folder(node, root, "installation folder", steps)]
 
 
-def _place(node: Node, place: Place) -> list[Step]:
+def _place(node: NodeState, place: Place) -> list[Step]:
     path, found = place.path, node.paths.get(place.path)
     if place.kind == "tree" or (place.kind == "program" and found and found.type == "folder"):
         return [] if found is None else _tree(node, place, found)
@@ -166,7 +166,7 @@ def _place(node: Node, place: Place) -> list[Step]:
     return steps + [Step("remove", "file", name, _KILLED) for name in node.temporary.get(path, ())]
 
 
-def _tree(node: Node, place: Place, found: Found) -> list[Step]:
+def _tree(node: NodeState, place: Place, found: Found) -> list[Step]:
     path = place.path
     inside = [mount for mount in node.mounts if mount.startswith(f"{path}/")]
     if found.type != "folder":
@@ -180,7 +180,7 @@ def _tree(node: Node, place: Place, found: Found) -> list[Step]:
     return [Step("empty", "tree", path, note)] if found.names else []
 
 
-def _folder(node: Node, path: str, content: str, steps: Sequence[Step]) -> list[Step]:
+def _folder(node: NodeState, path: str, content: str, steps: Sequence[Step]) -> list[Step]:
     """Remove a folder if the steps before leave nothing in it. Report other content, unless a step has done that."""
     found = node.paths.get(path)
     if found is None:
@@ -199,7 +199,7 @@ def _folder(node: Node, path: str, content: str, steps: Sequence[Step]) -> list[
     return [Step("remove", "folder", path, content)]
 
 
-def _users(node: Node) -> list[Step]:
+def _users(node: NodeState) -> list[Step]:
     steps = []
     for name, exists in node.users.items():
         home = paths.home(name)
@@ -219,7 +219,7 @@ def _users(node: Node) -> list[Step]:
     return steps
 
 
-def _firewall(node: Node) -> list[Step]:
+def _firewall(node: NodeState) -> list[Step]:
     names = ", ".join(node.firewall)
     steps = [Step("remove", "firewall", names, "access to the node's ports")] if names else []
     if table.FIREWALL_UNIT in node.units and f"{paths.UNIT_FOLDER}/{table.FIREWALL_UNIT}" not in node.firewall:
@@ -227,7 +227,7 @@ def _firewall(node: Node) -> list[Step]:
     return steps + [step for place in table.FIREWALL if place.path not in node.firewall for step in _place(node, place)]
 
 
-def _network(node: Node) -> list[Step]:
+def _network(node: NodeState) -> list[Step]:
     managed = [place.path for place in table.NETWORK if place.path in node.paths]
     if not managed:
         return [step for place in (*table.NETWORK, *table.STATE) for step in _place(node, place)]

@@ -15,13 +15,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import rdma
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, VerifiedNode
 
 CONNECTX = "mlx5_core"
 _TWINS = {twin.interface: half for twins in SPARK_PORTS.values() for half, twin in enumerate(twins)}
 
 
-def _rails(cluster: Cluster) -> Iterator[tuple[Node, str]]:
+def _rails(cluster: Cluster) -> Iterator[tuple[VerifiedNode, str]]:
     return ((node, rail) for node in cluster.read for rail in node.rails)
 
 

@@ -14,14 +14,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tl
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import by_state, of_rule, of_state
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, VerifiedNode
 
 _GIB, _DAY = 1 << 30, 86400
 #: Names of the processes of vLLM and Ray, for clusters whose processes are in no unit of this collection.
 _SERVING = ("VLLM::", "ray::", "vllm", "raylet", "gcs_server", "ray")
 
 
-def _ours(node: Node) -> bool:
+def _ours(node: VerifiedNode) -> bool:
     """Return whether this collection installed services on the node."""
     return any(service["load"] != "not-found" for service in node.facts.get("services") or ())
 
@@ -49,7 +49,7 @@ def _missing_rank(cluster: Cluster) -> Iterator[Found]:
         yield from ((node.name, "it has no rank") for node in cluster.read if not _ours(node) and not _ranks(node))
 
 
-def _ranks(node: Node) -> set[int]:
+def _ranks(node: VerifiedNode) -> set[int]:
     return {rank["pid"] for rank in node.facts.get("ranks") or ()}
 
 

@@ -14,7 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import F
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as rules_network
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, VerifiedNode
 
 _SHORT = 12
 _NONE = "none"
@@ -62,7 +62,7 @@ def _described(row: Row) -> str:
     return f"{row.attribute}: " + "; ".join(f"{value} on {', '.join(names)}" for value, names in nodes.items())
 
 
-def _rows(nodes: Sequence[Node]) -> Iterator[Row]:
+def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
     yield Row(
         "driver-differs", "driver", _values(nodes, lambda node: node.part("gpu").get("driver_version")), alike=True
     )
@@ -97,7 +97,7 @@ def _rows(nodes: Sequence[Node]) -> Iterator[Row]:
     yield from _environments(nodes)
 
 
-def _values(nodes: Sequence[Node], value: Any) -> dict[str, str]:
+def _values(nodes: Sequence[VerifiedNode], value: Any) -> dict[str, str]:
     """Return the values of the nodes that have one."""
     return {node.name: text for node in nodes if (text := value(node))}
 
@@ -110,26 +110,26 @@ def _each(check: str, attribute: str, values: Mapping[str, Mapping[str, str]], a
         )
 
 
-def _packages(nodes: Sequence[Node]) -> Iterator[Row]:
+def _packages(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
     known = {node.name: node.part("packages") for node in nodes if node.part("packages")}
     for package in sorted({package for each in known.values() for package in each}):
         yield Row("packages-differ", package, {name: each.get(package, _NONE) for name, each in known.items()})
 
 
-def _patched(node: Node) -> str:
+def _patched(node: VerifiedNode) -> str:
     files = node.facts.get("files")
     if files is None:
         return ""
     return f"{len(files['patched'])} files, digest {digest(files['patched'])[:_SHORT]}" if files["patched"] else _NONE
 
 
-def _images(node: Node) -> str:
+def _images(node: VerifiedNode) -> str:
     return ", ".join(
         sorted({container["id"].removeprefix("sha256:")[:_SHORT] for container in node.facts.get("images") or ()})
     )
 
 
-def nccl(node: Node) -> str:
+def nccl(node: VerifiedNode) -> str:
     """Return the path and digest of the libraries that the ranks of a node use; "" without a rank."""
     processes = [process for process in node.facts.get("nccl") or () if not process["unreadable"]]
     used = {
@@ -146,7 +146,7 @@ def used_libraries(process: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [library for library in libraries if library["path"] == process["used"]] or list(libraries)
 
 
-def _environments(nodes: Sequence[Node]) -> Iterator[Row]:
+def _environments(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
     """Yield a row for each variable of each source. Between different GPUs, only the common variables are compared."""
     sources = sorted({source for node in nodes for source in node.part("environments")})
     for source in sources:

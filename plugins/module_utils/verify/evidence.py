@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, ROWS
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, VerifiedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 #: The releases whose messages were read, as (major, minor). In others, a missing message means nothing.
@@ -70,13 +70,13 @@ def _with_graphs(given: View) -> bool:
     return given.member("--compilation-config", "cudagraph_mode").upper() != "NONE"
 
 
-def processes(node: Node) -> list[Process]:
+def processes(node: VerifiedNode) -> list[Process]:
     """Return what the processes in a node's log say, [] if it was not read."""
     found: list[Process] = node.part("evidence").get("processes", [])
     return found
 
 
-def _values(node: Node, name: str) -> list[str]:
+def _values(node: VerifiedNode, name: str) -> list[str]:
     return choices.values(processes(node), name)
 
 
@@ -84,7 +84,7 @@ def _all(cluster: Cluster, name: str) -> list[str]:
     return list(dict.fromkeys(value for node in cluster.read for value in _values(node, name)))
 
 
-def _ranks(cluster: Cluster, name: str) -> Iterator[tuple[Node, Process]]:
+def _ranks(cluster: Cluster, name: str) -> Iterator[tuple[VerifiedNode, Process]]:
     """Yield each rank that logs a message, with its node.
 
     Ray's head has the lines of other nodes with their address.
@@ -94,7 +94,7 @@ def _ranks(cluster: Cluster, name: str) -> Iterator[tuple[Node, Process]]:
             yield next((each for each in cluster.read if process["address"] in each.addresses), node), process
 
 
-def _named(node: Node, process: Process) -> str:
+def _named(node: VerifiedNode, process: Process) -> str:
     return f"{process['process'] or 'a rank'} on {node.name}"
 
 

@@ -15,10 +15,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import R
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Node as RuleNode
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import RuleNode, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, VerifiedNode
 
 RULES: dict[str, Check[View]] = {rule.id: rule for rule in lint.RULES}
 Detect = Callable[[Cluster], Iterable[Found]]
@@ -75,7 +74,7 @@ def situation(cluster: Cluster) -> Situation:
     )
 
 
-def _rule_node(node: Node) -> RuleNode:
+def _rule_node(node: VerifiedNode) -> RuleNode:
     environments = node.part("environments")
     variables: dict[str, str] = next(iter(environments.values()), {})
     return RuleNode(
@@ -92,7 +91,7 @@ def _rule_node(node: Node) -> RuleNode:
     )
 
 
-def _api_host(head: Node) -> str:
+def _api_host(head: VerifiedNode) -> str:
     """Return an address of the API's socket that other hosts reach, else a loopback address; "" without a socket."""
     port = int(head.part("api").get("url", "").rpartition(":")[2] or 0) if head.part("api") else 0
     hosts: list[str] = [entry["address"] for entry in head.facts.get("listeners") or () if entry["port"] == port]

@@ -21,7 +21,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import (
     evidence,
     kernels,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Cluster, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
+    GROUPS,
+    SEVERITIES,
+    Cluster,
+    VerifiedNode,
+)
 
 CHECKS: tuple[Check[Cluster], ...] = (
     checks_hardware.CHECKS
@@ -37,9 +42,12 @@ _NEVER = "never"
 
 
 def cluster(nodes: Sequence[Mapping[str, Any]]) -> Cluster:
-    """Return the nodes {name, head, unreachable, facts, paths, probe, started, finished} as schema.Node."""
+    """Return the nodes {name, head, unreachable, facts, paths, probe, started, finished} as VerifiedNode."""
     return Cluster(
-        [Node(**{**node, "started": float(node["started"]), "finished": float(node["finished"])}) for node in nodes]
+        [
+            VerifiedNode(**{**node, "started": float(node["started"]), "finished": float(node["finished"])})
+            for node in nodes
+        ]
     )
 
 

@@ -30,7 +30,7 @@ def groups(run_tags: Sequence[str], skip_tags: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Node:
+class VerifiedNode:
     """One node of the inventory.
 
     ``facts`` is the result of cluster_verify_info, {} if the node was not read; then ``unreachable`` has the reason.
@@ -94,10 +94,10 @@ class Node:
 class Cluster:
     """All nodes of the inventory."""
 
-    nodes: Sequence[Node]
+    nodes: Sequence[VerifiedNode]
 
     @property
-    def read(self) -> list[Node]:
+    def read(self) -> list[VerifiedNode]:
         """The nodes with facts."""
         return [node for node in self.nodes if node.facts]
 
@@ -113,7 +113,7 @@ class Cluster:
         ]
         return max(planned or found or [0])
 
-    def peers(self, node: Node, rail: str) -> dict[str, tuple[str, str]]:
+    def peers(self, node: VerifiedNode, rail: str) -> dict[str, tuple[str, str]]:
         """Return {other node: (address, hardware address)} of the rails in the subnet of a node's rail."""
         own = [ipaddress.IPv4Interface(address).network for address in node.rails[rail]]
         return {

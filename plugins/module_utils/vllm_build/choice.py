@@ -27,9 +27,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema imp
     READY,
     UNDECIDED,
     WANTED,
+    BuildNode,
     Choice,
     Item,
-    Node,
     Patch,
     Request,
 )
@@ -199,7 +199,7 @@ def key(request: Request) -> str:
 
 
 def choose(
-    request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], container: bool = False
+    request: Request, release: str, torch: str, device: str, nodes: Sequence[BuildNode], container: bool = False
 ) -> Choice:
     """Decide. ``release`` and ``torch`` are the lock's, ``device`` is cuda or cpu. Call check_request() before.
 
@@ -235,7 +235,7 @@ def own_source(request: Request, release: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _estimate(item: Item, device: str, head: Node) -> str:
+def _estimate(item: Item, device: str, head: BuildNode) -> str:
     """Return the sentence about the expected duration on the head, with its basis."""
     last = next((found for found in head.stored if found.seconds and found.jobs), None)
     if last:
@@ -251,7 +251,7 @@ def _estimate(item: Item, device: str, head: Node) -> str:
     return f"{item.name} is built on {head.name} in about {span(work / jobs)} with {jobs} compilers: {basis}"
 
 
-def _published(nodes: Sequence[Node], device: str) -> tuple[str, tuple[str, ...]] | None:
+def _published(nodes: Sequence[BuildNode], device: str) -> tuple[str, tuple[str, ...]] | None:
     """Return the state and the reason if the published wheel is used, None if a GPU cannot run its code."""
     if any(node.published is None for node in nodes):
         return UNDECIDED, ("decided after the installation of the published wheel, from its GPU code",)
@@ -262,7 +262,7 @@ def _published(nodes: Sequence[Node], device: str) -> tuple[str, tuple[str, ...]
     return PUBLISHED, tuple(dict.fromkeys(_sufficient(node) for node in nodes if node.capability))
 
 
-def _gaps(nodes: Sequence[Node]) -> list[str]:
+def _gaps(nodes: Sequence[BuildNode]) -> list[str]:
     return [
         f"{node.name}: the published wheel: {gap}"
         for node in nodes
@@ -271,7 +271,7 @@ def _gaps(nodes: Sequence[Node]) -> list[str]:
     ]
 
 
-def _sufficient(node: Node) -> str:
+def _sufficient(node: BuildNode) -> str:
     """Return the sentence about the published wheel's code for one node's GPU."""
     found = {name: counts for name, counts in (node.published or {}).items() if name.startswith("vllm/")}
     without = sorted(name for name, counts in found.items() if not coverage.runs(counts))
@@ -283,12 +283,12 @@ def _sufficient(node: Node) -> str:
 
 
 def _items(
-    request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], stores: Sequence[Node]
+    request: Request, release: str, torch: str, device: str, nodes: Sequence[BuildNode], stores: Sequence[BuildNode]
 ) -> tuple[Item, ...]:
     """Return the wheels: one for all nodes, or one for each kind of GPU. Only the nodes ``stores`` need their wheel."""
     if device != plan.CUDA:
         return (_item(request, release, torch, (), nodes, stores),)
-    groups: dict[tuple[str, ...], list[Node]] = {}
+    groups: dict[tuple[str, ...], list[BuildNode]] = {}
     every = tuple(sorted({node.capability for node in nodes if node.capability}, key=ComputeCapability.parse))
     for node in nodes:
         own = (node.capability,) if request.separate and node.capability else every
@@ -301,8 +301,8 @@ def _item(
     release: str,
     torch: str,
     capabilities: tuple[str, ...],
-    ranks: Sequence[Node],
-    stores: Sequence[Node],
+    ranks: Sequence[BuildNode],
+    stores: Sequence[BuildNode],
 ) -> Item:
     """Return the wheel of the nodes ``ranks``, which those among ``stores`` need as a file."""
     nodes = [node for node in ranks if node in stores]
@@ -321,7 +321,7 @@ def _item(
     return Item(name, capabilities, archs, version, torch, names, *file, driver)
 
 
-def _has(node: Node, items: Sequence[Item]) -> bool:
+def _has(node: BuildNode, items: Sequence[Item]) -> bool:
     """Return whether a node has its wheel, with the hash that the others have. A node that needs none has it."""
     mine = next((item for item in items if node.name in item.nodes), None)
     return mine is None or any((found.name, found.sha256) == (mine.name, mine.sha256) for found in node.stored)
@@ -338,7 +338,7 @@ def digest_of_lock(lock: str, given: Mapping[str, Any], nodes: Sequence[Mapping[
         return own
     # The names of the wheels do not change the environment's name, so the builds do not count here.
     found = [
-        Node(str(index), str(node.get("capability") or ""), (), parse.published(node.get("published")))
+        BuildNode(str(index), str(node.get("capability") or ""), (), parse.published(node.get("published")))
         for index, node in enumerate(nodes)
     ]
     # The device changes only the words of the reasons, and the wheels.

@@ -96,7 +96,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Settings:
+class BuildSettings:
     """The user's variables for the build; see the defaults of the role.
 
     ``jobs`` and ``nvcc_threads``: 0 to compute them.
@@ -128,7 +128,7 @@ class Target:
     driver: str = ""
 
 
-def jobs(settings: Settings, host: Host, device: str) -> int:
+def jobs(settings: BuildSettings, host: Host, device: str) -> int:
     """Return the number of parallel compilers, the user's or jobs_of()."""
     return settings.jobs or jobs_of(host.cores, host.memory, device, threads(settings))
 
@@ -138,13 +138,13 @@ def jobs_of(cores: int, memory: int, device: str, threads_: int = 1) -> int:
     return max(1, min(cores // threads_, (memory - RESERVE_BYTES) // (JOB_BYTES[device] * threads_)))
 
 
-def threads(settings: Settings) -> int:
+def threads(settings: BuildSettings) -> int:
     """Return the parallel architectures of one nvcc. More need memory for each, and help only with several GPUs."""
     return settings.nvcc_threads or 1
 
 
 def problems(
-    target: Target, settings: Settings, host: Host, toolkit: node_toolkit.Toolkit, required: str, gcc: int = 0
+    target: Target, settings: BuildSettings, host: Host, toolkit: node_toolkit.Toolkit, required: str, gcc: int = 0
 ) -> list[Problem]:
     """Return every reason why the build cannot start.
 
@@ -173,7 +173,7 @@ def problems(
     return found
 
 
-def _programs(settings: Settings, host: Host) -> list[Problem]:
+def _programs(settings: BuildSettings, host: Host) -> list[Problem]:
     found = []
     needed = PROGRAMS | (CCACHE if settings.ccache else {})
     if missing := [name for name in needed if name not in host.programs]:
@@ -208,7 +208,7 @@ def _gpus(target: Target, toolkit: node_toolkit.Toolkit) -> list[Problem]:
     return found
 
 
-def _resources(device: str, settings: Settings, host: Host) -> list[Problem]:
+def _resources(device: str, settings: BuildSettings, host: Host) -> list[Problem]:
     """Return the problems of memory and disk."""
     found = []
     if host.serving and not settings.while_serving:
@@ -256,7 +256,7 @@ def required_gcc(cmake: str) -> int:
 
 
 def environment(
-    target: Target, settings: Settings, jobs_: int, python: str, toolkit: node_toolkit.Toolkit
+    target: Target, settings: BuildSettings, jobs_: int, python: str, toolkit: node_toolkit.Toolkit
 ) -> dict[str, str]:
     """Return the variables of the build. ``python`` is the environment's interpreter."""
     folder = python.rpartition("/")[0]
@@ -296,7 +296,7 @@ def environment(
 
 
 def unit(
-    target: Target, settings: Settings, host: Host, variables: Mapping[str, str], program: Sequence[str], log: str
+    target: Target, settings: BuildSettings, host: Host, variables: Mapping[str, str], program: Sequence[str], log: str
 ) -> list[str]:
     """Return the command that starts the unit. ``program`` runs as its user; root opens the ``log`` for it."""
     limit = max(host.memory - RESERVE_BYTES, JOB_BYTES[target.device])

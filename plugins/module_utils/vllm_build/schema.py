@@ -84,7 +84,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Node:
+class BuildNode:
     """A node: its name, the compute capability of its GPU ("" if unknown), its builds, newest first, and its published
     wheel.
 

@@ -24,8 +24,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
     Local,
     Process,
     Sample,
-    Settings,
     State,
+    WatchdogSettings,
 )
 
 HOUR = 3600.0
@@ -42,7 +42,7 @@ _REPEAT = 1200.0
 _COMPILERS = frozenset(("nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cc1plus", "cc1", "ninja", "cudafe++"))
 
 
-def step(state: State, sample: Sample, settings: Settings) -> Decision:
+def step(state: State, sample: Sample, settings: WatchdogSettings) -> Decision:
     """Return the decision after one more sample."""
     recent = tuple(time for time in state.restarts if 0 <= sample.time - time < HOUR)
     if sample.server == DOWN or _restarted(state, sample):
@@ -100,7 +100,7 @@ def _restarted(state: State, sample: Sample) -> bool:
     return sample.engine is not None and state.engine is not None and sample.engine.processed < state.engine.processed
 
 
-def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Settings) -> str:
+def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: WatchdogSettings) -> str:
     """Return why the engine counts as hung, "" if it does not."""
     without = "requests run, and the engine reported no step for {:.0f} s"
     unanswered = state.stalled >= settings.witness_seconds
@@ -112,7 +112,7 @@ def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Se
     return ""
 
 
-def _with_restart(decision: Decision, sample: Sample, settings: Settings) -> Decision:
+def _with_restart(decision: Decision, sample: Sample, settings: WatchdogSettings) -> Decision:
     """Add the restart that an alarm requires, once for each alarm. It waits for unreachable nodes."""
     state, alarm = decision.state, decision.state.alarm
     if settings.mode != RESTART or alarm is None or alarm.handled or sample.unreachable:

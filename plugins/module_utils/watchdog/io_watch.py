@@ -38,8 +38,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
     Local,
     Peer,
     Sample,
-    Settings,
     State,
+    WatchdogSettings,
 )
 
 #: Seconds: without a report, after which a node is queried; stalled, after which NCCL RAS is queried.
@@ -103,7 +103,7 @@ def restart(unit: str) -> bool:
 
 
 @dataclass
-class Node:
+class WatchedNode:
     """The part that every node runs: local witnesses, and messages. ``given`` are the settings of the role."""
 
     given: Mapping[str, Any]
@@ -160,7 +160,7 @@ class Node:
         return connection
 
 
-class Worker(Node):
+class Worker(WatchedNode):
     """A node other than the head: reports its witnesses, and ends a rank that outlives a restart of the server."""
 
     nonce: str = ""
@@ -199,13 +199,13 @@ class Worker(Node):
         return b""
 
 
-class Head(Node):
+class Head(WatchedNode):
     """The head: decides and acts."""
 
     def __init__(self, given: Mapping[str, Any], key: str) -> None:
         super().__init__(given, key)
         self.server = io_client.Server(given["url"], given["ca_file"], given["server_name"])
-        self.settings = Settings(
+        self.settings = WatchdogSettings(
             given["mode"], given["witness_seconds"], given["stall_seconds"], given["restarts_per_hour"]
         )
         self.peers = {name: Peer(address, time.monotonic()) for name, address in given["peers"].items()}

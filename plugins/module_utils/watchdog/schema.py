@@ -15,7 +15,7 @@ OFF, REPORT, RESTART = MODES = ("off", "report", "restart")
 
 
 @dataclass(frozen=True)
-class Settings:
+class WatchdogSettings:
     """The numbers of the rule, from the role's variables, which name their sources."""
 
     mode: str

@@ -12,7 +12,7 @@ from live_cluster import Cluster
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import Inputs, MemoryPlan, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import Inputs, MemoryNode, MemoryPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 
 #: Tokens per block in vLLM's CPU build. A GPU uses memory_plan's default.
@@ -58,7 +58,7 @@ def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) 
     inputs = Inputs(
         model_shape.shape(json.loads(head.file(f"{model}/config.json").content_string)),
         nodes=[
-            Node(name, index == 0, int(found[1]) * 1024 if found else 0)
+            MemoryNode(name, index == 0, int(found[1]) * 1024 if found else 0)
             for index, (name, found) in enumerate(memory.items())
         ],
         tensor=len(nodes) // pipeline,

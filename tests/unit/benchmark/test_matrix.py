@@ -12,10 +12,10 @@ import pytest
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, matrix
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import BenchmarkSettings
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
-QUICK = Settings("quick", [1], [1024], 128, 0, 600)
+QUICK = BenchmarkSettings("quick", [1], [1024], 128, 0, 600)
 DATE = "2026-11-22T21:30:00Z"
 GIB = 1 << 30
 
@@ -77,7 +77,7 @@ def test_a_candidate_has_an_estimate() -> None:
         candidate(executor="mp"),
         candidate(stack={**SNAPSHOT["stack"], "vllm": "0.33.0"}),
         candidate(serve={**plan()["serve"], "user_args": ["--enforce-eager"]}),
-        matrix.candidate(typed(plan()), "a", Settings("full", [1], [1024], 128, 0, 600)),
+        matrix.candidate(typed(plan()), "a", BenchmarkSettings("full", [1], [1024], 128, 0, 600)),
     ],
     ids=["model", "executor", "stack", "arguments", "mode"],
 )
@@ -87,7 +87,8 @@ def test_the_key_depends_on_the_inputs(other: dict[str, Any]) -> None:
 
 def test_the_key_does_not_depend_on_the_seed_and_the_server() -> None:
     assert (
-        matrix.candidate(typed(plan()), "a", Settings("quick", [1], [1024], 128, 99, 600))["key"] == candidate()["key"]
+        matrix.candidate(typed(plan()), "a", BenchmarkSettings("quick", [1], [1024], 128, 99, 600))["key"]
+        == candidate()["key"]
     )
 
 

@@ -12,7 +12,7 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Run, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import BenchmarkSettings, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
@@ -27,8 +27,8 @@ def plan(**expected: Any) -> dict[str, Any]:
     return {**found, "node": found["nodes"][0], "model": "/srv/models/tiny", "api_key": True}
 
 
-def settings(mode: str = "quick", **changes: Any) -> Settings:
-    return Settings(
+def settings(mode: str = "quick", **changes: Any) -> BenchmarkSettings:
+    return BenchmarkSettings(
         **{
             "mode": mode,
             "concurrencies": [1, 8],

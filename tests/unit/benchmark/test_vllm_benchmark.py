@@ -27,7 +27,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_clie
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 KEY = "5ec0e7-0123456789"
 SIZE = {"concurrency": 1, "input_tokens": 1024, "output_tokens": 128, "requests": 6}
-SETTINGS = benchmark_plan.Settings("quick", [1], [1024], 128, 7, 60)
+SETTINGS = benchmark_plan.BenchmarkSettings("quick", [1], [1024], 128, 7, 60)
 METRICS = """vllm:num_requests_running{{engine="0",model_name="tiny"}} {running}
 vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 0.0
 vllm:prefix_cache_queries_total{{engine="0",model_name="tiny"}} {queries}

@@ -8,26 +8,26 @@ import pytest
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import Fabric, Node, Rail
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import DrawnNode, DrawnRail, Fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 DRAWINGS = Path(__file__).parents[1] / "data" / "diagrams"
 
 
-def port(number: int, *subnets: int, host: int, state: str = "", note: str = "") -> list[Rail]:
+def port(number: int, *subnets: int, host: int, state: str = "", note: str = "") -> list[DrawnRail]:
     """Return the rails of a port, one in each subnet."""
     twins = SPARK_PORTS[number]
     return [
-        Rail(twin.interface, twin.hca, f"10.110.{subnet}.{host}/24", (note,) if note else (), state)
+        DrawnRail(twin.interface, twin.hca, f"10.110.{subnet}.{host}/24", (note,) if note else (), state)
         for twin, subnet in zip(twins, subnets, strict=False)
     ]
 
 
 def node(
-    number: int, *ports: list[Rail], state: str = "", more: tuple[str, ...] = (), address: str = "10.110.0.1"
-) -> Node:
+    number: int, *ports: list[DrawnRail], state: str = "", more: tuple[str, ...] = (), address: str = "10.110.0.1"
+) -> DrawnNode:
     rails = tuple(rail for each in ports for rail in each)
-    return Node(
+    return DrawnNode(
         f"spark{number}",
         ("head" if number == 1 else "worker", *more),
         address,
@@ -37,7 +37,7 @@ def node(
     )
 
 
-def ring(count: int) -> tuple[Node, ...]:
+def ring(count: int) -> tuple[DrawnNode, ...]:
     """In a ring, port 0 leads to the next node, and port 1 to the previous one."""
     return tuple(
         node(
@@ -49,11 +49,11 @@ def ring(count: int) -> tuple[Node, ...]:
     )
 
 
-ETHERNET = [Rail("eno1", "", "192.168.9.7/24")]
+ETHERNET = [DrawnRail("eno1", "", "192.168.9.7/24")]
 BAD = tuple(port(1, 0, 1, host=2, state="bad", note="no carrier"))
-NAMED = Node("a-name-that-is-too-long-for-its-box", ("x" * 60,), "10.110.0.2", "enp1s0f1np1", BAD)
+NAMED = DrawnNode("a-name-that-is-too-long-for-its-box", ("x" * 60,), "10.110.0.2", "enp1s0f1np1", BAD)
 FABRICS = {
-    "single": (Node("spark1", ("head",), "", "", ()),),
+    "single": (DrawnNode("spark1", ("head",), "", "", ()),),
     "pair": (node(1, port(1, 0, host=1), state="good", more=("verified",)), NAMED),
     "two_cables": (
         node(1, port(0, 0, 1, host=1), port(1, 2, 3, host=1)),
@@ -62,9 +62,9 @@ FABRICS = {
     "ring": ring(3),
     "switch": tuple(node(number, port(0, 0, 1, host=number), port(1, 2, 3, host=number)) for number in (1, 2, 3)),
     "device": (
-        node(1, [Rail("eno1", "", "192.168.9.1/24")]),
+        node(1, [DrawnRail("eno1", "", "192.168.9.1/24")]),
         node(2, ETHERNET),
-        Node("thor", ("worker",), "", "", tuple(ETHERNET), empty="x"),
+        DrawnNode("thor", ("worker",), "", "", tuple(ETHERNET), empty="x"),
     ),
 }
 

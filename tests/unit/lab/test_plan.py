@@ -31,7 +31,7 @@ def ends(lab: Lab) -> list[lab_plan.End]:
     return list(chain.from_iterable((link.a, link.b) for link in lab.links))
 
 
-def up(lab: Lab, node: lab_plan.Node, stamped: str, running: bool = True) -> Observed:
+def up(lab: Lab, node: lab_plan.LabNode, stamped: str, running: bool = True) -> Observed:
     return Observed(stamp=stamped, links=lab_plan.interfaces_of(lab, node.netns) | {"lo"}, running=running)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs, MemoryPlan, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs, MemoryNode, MemoryPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import KVCacheSpec
@@ -25,8 +25,8 @@ CONFIGS: dict[str, dict[str, Any]] = json.loads(
 SMALL, MIDDLE, LARGE = 57 * GIB, 119 * GIB, 121 * GIB
 
 
-def nodes(*memory: int) -> list[Node]:
-    return [Node(f"spark{index + 1}", index == 0, size) for index, size in enumerate(memory)]
+def nodes(*memory: int) -> list[MemoryNode]:
+    return [MemoryNode(f"spark{index + 1}", index == 0, size) for index, size in enumerate(memory)]
 
 
 def planned(config: dict[str, Any], **arguments: Any) -> MemoryPlan:

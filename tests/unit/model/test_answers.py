@@ -17,7 +17,7 @@ from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import Inputs, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import Inputs, MemoryNode
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes, quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
@@ -27,7 +27,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules import context 
 CONFIGS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8")
 )
-NODES = [Node(f"spark{number}", number == 1, 119 << 30) for number in (1, 2)]
+NODES = [MemoryNode(f"spark{number}", number == 1, 119 << 30) for number in (1, 2)]
 EVIL = "{{ lookup('ansible.builtin.pipe', 'id') }}\n"
 VALUES = nested(
     st.none()

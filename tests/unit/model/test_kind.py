@@ -136,14 +136,17 @@ def test_an_encoder_needs_no_kv_cache() -> None:
     bge = catalog.known()["bge-m3"]
     found = memory_plan.plan(
         memory_schema.Inputs(
-            shape(bge.config), [memory_schema.Node("spark1", True, 128 * 10**9)], 1, weights_bytes=bge.weights_bytes
+            shape(bge.config),
+            [memory_schema.MemoryNode("spark1", True, 128 * 10**9)],
+            1,
+            weights_bytes=bge.weights_bytes,
         )
     )
     assert (found.fits, found.context, found.tokens, found.nodes[0].kv) == (True, 8192, 0, 0)
     assert not [word for word in found.arguments if "kv-cache" in word]
     assert "fits: an encoder needs no KV cache; texts of up to 8192 tokens" in memory_plan.explain(found, False)
     small = memory_plan.plan(
-        memory_schema.Inputs(shape(bge.config), [memory_schema.Node("spark1", True, 4 * 10**9)], 1)
+        memory_schema.Inputs(shape(bge.config), [memory_schema.MemoryNode("spark1", True, 4 * 10**9)], 1)
     )
     assert not small.fits and small.problems
 

@@ -173,7 +173,7 @@ def test_the_action_plans_the_ranks_of_its_node() -> None:
 
 
 def test_the_command_of_a_rank() -> None:
-    settings = nccl_bandwidth.Settings(**OPTIONS)
+    settings = nccl_bandwidth.BandwidthSettings(**OPTIONS)
     recorded = typed({"user": "gb10", "runtime": {"path": "/opt/gb10/runtime/1"}})
     assert nccl_bandwidth.argv(recorded, {"RANK": "0", "NCCL_IB_HCA": "a,b"}, settings) == [
         *("systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--unit=gb10-nccl-bandwidth.service"),

@@ -202,7 +202,7 @@ def test_a_mixed_cluster_has_one_library_whatever_the_order() -> None:
     ],
     ids=["source", "GPU", "CUDA", "machine", "functions"],
 )
-def test_what_decides_about_the_result_is_in_the_digest(other: nccl_build.Plan) -> None:
+def test_what_decides_about_the_result_is_in_the_digest(other: nccl_build.BuildPlan) -> None:
     assert other.digest != nccl_build.plan(SOURCE, [GB10], TOOLKIT, BUILDER).digest
 
 

@@ -13,7 +13,7 @@ from gpu_libraries import libnccl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import (
     Choice,
-    Node,
+    NcclNode,
     choose,
     hang,
     reasons,
@@ -28,8 +28,8 @@ def facts(*architectures: str, machine: int = 183, **options: Any) -> dict[str, 
     return nccl_library.read(memoryview(data), "lib").facts()
 
 
-def pair(*libraries: dict[str, Any] | None) -> list[Node]:
-    return [Node(f"spark{number}", "12.1", library) for number, library in enumerate(libraries, 1)]
+def pair(*libraries: dict[str, Any] | None) -> list[NcclNode]:
+    return [NcclNode(f"spark{number}", "12.1", library) for number, library in enumerate(libraries, 1)]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_hang_is_told_with_what_was_read() -> None:
     ],
 )
 def test_what_is_not_good_enough(library: dict[str, Any], ring: bool, words: list[str]) -> None:
-    found = reasons(Node("spark1", "12.1", library), ring)
+    found = reasons(NcclNode("spark1", "12.1", library), ring)
     assert [word in reason for word, reason in zip(words, found, strict=True)] == [True] * len(words)
 
 

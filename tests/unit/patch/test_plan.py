@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node.capability impor
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as patch_files
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as patch_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.blocks import MARKER
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.plan import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.plan import PatchPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Request, Wanted
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
     CONFIGS,
@@ -62,7 +62,7 @@ class FakeTree:
     def stale(self, path: str) -> bool:
         return path in self.left
 
-    def run(self, plan: Plan) -> None:
+    def run(self, plan: PatchPlan) -> None:
         for path, wanted in plan.files.items():
             if wanted is None:
                 self.written.pop(path, None)
@@ -90,7 +90,7 @@ def request(**changes: Any) -> Request:
     return Request(**{**given, **changes})
 
 
-def statuses(plan: Plan) -> list[str]:
+def statuses(plan: PatchPlan) -> list[str]:
     return [entry["status"] for entry in plan.patches]
 
 

@@ -404,3 +404,15 @@ def test_a_module_has_one_name(path: str) -> None:
         if each.asname and package in names.get(each.name, ()) and each.asname != f"{package}_{each.name}"
     ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("name", ["Node", "Plan", "Rail", "Settings"])
+def test_a_central_type_has_one_meaning(name: str) -> None:
+    """Node and Settings are the inputs of a plan, Plan and Rail its results. Others say whose they are."""
+    places = {"Node": "cluster", "Settings": "cluster", "Plan": "plan", "Rail": "plan"}
+    found = [
+        path
+        for path in files("plugins/module_utils/*/*.py")
+        if re.search(rf"^class {name}\b", read(path), re.MULTILINE)
+    ]
+    assert found == [f"plugins/module_utils/{places[name]}/schema.py"]

@@ -122,7 +122,7 @@ def test_each_rank_gets_its_variables_from_the_gates(units: dict[str, str], vari
 
 def test_a_command_of_a_transient_unit_has_the_ranks_file_only_as_their_user() -> None:
     (plan, _worker) = planned("native mp")
-    settings = benchmark_plan.Settings("quick", [1], [1], 1, 1, 60)
+    settings = benchmark_plan.BenchmarkSettings("quick", [1], [1], 1, 1, 60)
     words = benchmark_plan.command(typed(plan), benchmark_plan.Run(1, 1, 1, 1), settings)
     assert "--uid=gb10" in words and any("EnvironmentFile" in word for word in words)
     (plan, _worker) = planned("docker mp")

@@ -12,7 +12,7 @@ from rendered_units import SERVICES, SETTINGS, planned, units
 from snapshot import assert_recorded
 from typed_plans import fact
 
-from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, ServiceSettings
 
 IMAGE = f"vllm/vllm-openai@sha256:{'1' * 64}"
 CONTAINER = {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "engine": "docker"}
@@ -30,7 +30,7 @@ def test_the_units_are_the_recorded_ones(name: str) -> None:
 
 
 def test_every_setting_is_a_variable_of_a_role() -> None:
-    assert {each.name for each in fields(Settings)} <= SETTINGS.keys()
+    assert {each.name for each in fields(ServiceSettings)} <= SETTINGS.keys()
 
 
 def inputs(unit: str, changes: dict[str, Any] | None = None, **learned: Any) -> str:

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, report, table
-from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, Node, Step
+from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, NodeState, Step
 
 ROOT, HOME = "/opt/gb10", "/var/lib/gb10"
 FOLDER, FILE = Found("folder"), Found("file")
 
 
-def node(paths: dict[str, Found], **changes: Any) -> Node:
+def node(paths: dict[str, Found], **changes: Any) -> NodeState:
     """Return a node with these paths, each folder with the names below it."""
     found = dict(paths)
     for path, entry in paths.items():
         if entry.type == "folder":
             names = [name.removeprefix(f"{path}/") for name in paths if name.rpartition("/")[0] == path]
             found[path] = Found("folder", entry.owner, names=[*entry.names, *names])
-    return Node(**{"paths": found, "roots": {ROOT: ""}, **changes})
+    return NodeState(**{"paths": found, "roots": {ROOT: ""}, **changes})
 
 
 INSTALLED = {
@@ -36,7 +36,7 @@ INSTALLED = {
 }
 
 
-def decide(found: Node, models: bool = False) -> dict[str, Step]:
+def decide(found: NodeState, models: bool = False) -> dict[str, Step]:
     steps = plan.decide(found, models)
     assert len({step.name for step in steps}) == len(steps), "no path has two steps"
     return {step.name: step for step in steps}

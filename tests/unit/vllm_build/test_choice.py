@@ -28,14 +28,16 @@ def request(**changes: Any) -> Request:
     return parse.request({**BUILD, "enabled": "auto", "commit": COMMIT, **changes})
 
 
-def pair(*capabilities: str, published: Any = None, stored: tuple[Stored, ...] = ()) -> list[vllm_build_schema.Node]:
+def pair(
+    *capabilities: str, published: Any = None, stored: tuple[Stored, ...] = ()
+) -> list[vllm_build_schema.BuildNode]:
     return [
-        vllm_build_schema.Node(f"node{number}", capability, stored, published)
+        vllm_build_schema.BuildNode(f"node{number}", capability, stored, published)
         for number, capability in enumerate(capabilities or ("12.1", "12.1"), 1)
     ]
 
 
-def choose(nodes: list[vllm_build_schema.Node], device: str = "cuda", **changes: Any) -> vllm_build_schema.Choice:
+def choose(nodes: list[vllm_build_schema.BuildNode], device: str = "cuda", **changes: Any) -> vllm_build_schema.Choice:
     return choice.choose(request(**changes), RELEASE, TORCH, device, nodes)
 
 
@@ -260,7 +262,7 @@ def test_off_by_default() -> None:
     [
         (pair(), "cuda", {}, "undecided", "decided after the installation"),
         (
-            [*pair("12.1", published=RUNS), vllm_build_schema.Node("node2", "12.1", (), None)],
+            [*pair("12.1", published=RUNS), vllm_build_schema.BuildNode("node2", "12.1", (), None)],
             "cuda",
             {},
             "undecided",
@@ -315,7 +317,7 @@ def test_off_by_default() -> None:
     ],
 )
 def test_the_decision(
-    nodes: list[vllm_build_schema.Node], device: str, changes: dict[str, Any], state: str, word: str
+    nodes: list[vllm_build_schema.BuildNode], device: str, changes: dict[str, Any], state: str, word: str
 ) -> None:
     found = choose(nodes, device, **changes)
     assert (found.state, found.built, bool(found.wheels), bool(found.key)) == (state, *(state == "missing",) * 3)
@@ -437,8 +439,10 @@ def test_values_of_another_form_are_reported(changes: dict[str, Any], places: li
     )
 
 
-def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: str = "12.1") -> vllm_build_schema.Node:
-    return vllm_build_schema.Node("node1", capability, stored, None, cores, memory)
+def head(
+    *stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: str = "12.1"
+) -> vllm_build_schema.BuildNode:
+    return vllm_build_schema.BuildNode("node1", capability, stored, None, cores, memory)
 
 
 @pytest.mark.parametrize(
@@ -457,7 +461,7 @@ def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: 
         ),
     ],
 )
-def test_the_expected_duration(node: vllm_build_schema.Node, device: str, expected: str) -> None:
+def test_the_expected_duration(node: vllm_build_schema.BuildNode, device: str, expected: str) -> None:
     found = choice.choose(request(enabled=True), RELEASE, TORCH, device, [node])
     assert found.why[0] == "vllm_build_enabled: true"
     assert found.why[1].startswith(f"{found.wheels[0].name} is built on node1")
@@ -466,7 +470,7 @@ def test_the_expected_duration(node: vllm_build_schema.Node, device: str, expect
 
 
 def test_each_gpu_takes_time_and_a_wheel_that_exists_none() -> None:
-    thor = vllm_build_schema.Node("node2", "11.0", (), None, 14, 100 * GIB)
+    thor = vllm_build_schema.BuildNode("node2", "11.0", (), None, 14, 100 * GIB)
     assert "11.1 CPU hours" in choose([head(), thor], enabled=True).why[1]
     two = choose([head(), thor], enabled=True, separate=True)
     assert [reason.split()[0] for reason in two.why[1:]] == [item.name for item in two.wheels]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import plan
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB, Host, Settings, Target
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB, BuildSettings, Host, Target
 
 GB10, THOR = (ComputeCapability.parse(text) for text in ("12.1", "11.0"))
 TARGET = Target("0.33.0-0123456789ab", "0.33.0+gb10.01234567", "cuda", (THOR, GB10), "11.0a;12.1a", "2.14.0", "13")
 CPU = replace(TARGET, device="cpu", capabilities=(), architectures="", cuda="")
-SETTINGS = Settings(0, 0, ccache=True, network=True, while_serving=False, timeout=86400, environment={})
+SETTINGS = BuildSettings(0, 0, ccache=True, network=True, while_serving=False, timeout=86400, environment={})
 HOST = Host(20, 100 * GIB, 500 * GIB, frozenset({"g++", "git", "ccache"}), headers=True, serving=())
 TOOLKIT = Toolkit("/usr/local/cuda", "13.0.88", frozenset({"sm_110", "sm_120", "sm_121"}))
 PYTHON = "/opt/gb10/build/environment-1/bin/python"
@@ -56,7 +56,7 @@ def problems(
     target: Target = TARGET,
     toolkit: Toolkit = TOOLKIT,
     torch: str = "2.14.0",
-    settings: Settings = SETTINGS,
+    settings: BuildSettings = SETTINGS,
     **host: Any,
 ) -> list[str]:
     return [str(problem) for problem in plan.problems(target, settings, replace(HOST, **host), toolkit, torch)]
@@ -201,7 +201,7 @@ def test_the_users_variables_are_used_or_refused() -> None:
     assert given.environment.items() <= plan.environment(TARGET, given, 1, PYTHON, TOOLKIT).items()
 
 
-def unit(settings: Settings = SETTINGS, target: Target = TARGET, **host: Any) -> list[str]:
+def unit(settings: BuildSettings = SETTINGS, target: Target = TARGET, **host: Any) -> list[str]:
     return plan.unit(
         target, settings, replace(HOST, **host), {"B": "x y", "A": "$1"}, PROGRAM, "/opt/gb10/build/build.log"
     )

@@ -17,11 +17,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
     Local,
     Process,
     Sample,
-    Settings,
     State,
+    WatchdogSettings,
 )
 
-SETTINGS = Settings(mode="restart", witness_seconds=15, stall_seconds=120, restarts_per_hour=3)
+SETTINGS = WatchdogSettings(mode="restart", witness_seconds=15, stall_seconds=120, restarts_per_hour=3)
 STOPPED = "spark2: process 7 (ray::RayWorkerP) is stopped"
 INTERVAL = 2.0
 
@@ -45,7 +45,7 @@ def healthy(start: float, seconds: float, per_second: float = 1, running: float 
 
 
 def run(
-    samples: Iterable[Sample], settings: Settings = SETTINGS, state: State | None = None
+    samples: Iterable[Sample], settings: WatchdogSettings = SETTINGS, state: State | None = None
 ) -> list[tuple[float, Decision]]:
     """Return (time, decision) of each sample."""
     decisions = []
