@@ -28,8 +28,17 @@ options:
     description: Exact identity of the source, such as the hash of its archive. By default the git commit.
     type: str
   commit:
-    description: The required commit of the source, 40 hexadecimal digits. Ignored with O(identity).
+    description: The required commit of the source, 40 hexadecimal digits. Ignored with O(identity). With O(tag), the
+      commit to use instead of the known one.
     type: str
+  tag:
+    description: A tag of NCCL. With it, the action plugin only returns its commit, and the node is not touched.
+    type: str
+    default: ""
+  repository:
+    description: The repository of O(tag), for the error message.
+    type: str
+    default: ""
   capabilities:
     description: The compute capabilities to build for.
     type: list
@@ -72,6 +81,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+commit:
+  description: The commit of O(tag).
+  returned: with O(tag)
+  type: str
 name:
   description: The build's folder name in the store, empty without O(source).
   returned: success
@@ -121,6 +134,8 @@ def main() -> None:
             "source": {"type": "path"},
             "identity": {"type": "str"},
             "commit": {"type": "str"},
+            "tag": {"type": "str", "default": ""},
+            "repository": {"type": "str", "default": ""},
             "capabilities": {"type": "list", "elements": "str", "required": True},
             "cuda_home": {"type": "path"},
             "functions": {"type": "str", "default": ""},
