@@ -58,7 +58,7 @@ def test_every_role_that_records_overrides_is_known() -> None:
     recording = {
         path.split("/")[1]
         for path in files("roles/*/tasks/*.yml")
-        if re.search(r"^ *common_overrides: ", read(path), re.MULTILINE)
+        if re.search(r"^ *common_overrides:", read(path), re.MULTILINE)
     }
     assert recording == set(additions.ROLES)
 

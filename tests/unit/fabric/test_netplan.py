@@ -642,11 +642,11 @@ def test_a_clock_that_is_behind_applies_nothing_again(folders: Host, monkeypatch
     monkeypatch.setattr(io_netplan, "_GENERATED", ((f"{folders.folder}/", "", ".network"),))
     generated.touch()
     monkeypatch.setattr(
-        io_netplan.io_node,
+        io_netplan.node_io_facts,
         "interfaces",
         lambda _run: {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}},
     )
-    monkeypatch.setattr(io_netplan.io_netplan, "sysctl", lambda _name, key: netplan.RAIL[key])
+    monkeypatch.setattr(io_netplan.io_rollback, "sysctl", lambda _name, key: netplan.RAIL[key])
     params = {**PARAMS, "rails": [{"interface": "enp1s0f1np1", "address": "10.110.0.1/24"}]}
     target, _others = io_netplan.target(params)
     io_rollback.put(folders.run, target)

@@ -688,7 +688,7 @@ class Host:
         monkeypatch.setattr(io_nftables, "RULES", str(self.rules))
         monkeypatch.setattr(io_nftables, "UNITS", str(self.units))
         monkeypatch.setattr(module, "runner", lambda _module: self.run)
-        monkeypatch.setattr(module.io_node, "listeners", lambda: self.listeners)
+        monkeypatch.setattr(module.node_io_facts, "listeners", lambda: self.listeners)
         monkeypatch.setattr(io_nftables, "links", lambda _run: self.links)
         self.table, self.timers, self.states, self.links = "", {}, set(), []
         self.listeners, self.sockets, self.nat = LISTENERS, "", ""

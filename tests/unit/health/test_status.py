@@ -564,7 +564,7 @@ def test_who_holds_the_port_gets_the_key(
 ) -> None:
     found = [{"address": address, "port": 8000, "pid": 7, "process": "x", "unit": unit} for address, unit in listeners]
     monkeypatch.setattr(
-        io_client.io_node,
+        io_client.node_io_facts,
         "listeners",
         lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}],
     )
@@ -588,7 +588,7 @@ def test_only_an_address_of_this_host_gets_the_key(
 ) -> None:
     """A unit that listens on all addresses of this host does not listen on those of others."""
     found = [{"address": wildcard, "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
-    monkeypatch.setattr(io_client.io_node, "listeners", lambda: found)
+    monkeypatch.setattr(io_client.node_io_facts, "listeners", lambda: found)
     file = tmp_path / "key"
     file.write_text("5ec0e7\n", encoding="ascii")
     with pytest.raises(io_client.StrangerError, match=r"is no address of this host, so the API's key was not sent"):
@@ -597,7 +597,7 @@ def test_only_an_address_of_this_host_gets_the_key(
 
 def test_each_address_of_this_host_gets_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"address": "::", "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
-    monkeypatch.setattr(io_client.io_node, "listeners", lambda: found)
+    monkeypatch.setattr(io_client.node_io_facts, "listeners", lambda: found)
     file = tmp_path / "key"
     file.write_text("5ec0e7\n", encoding="ascii")
     own = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=True).stdout.split()

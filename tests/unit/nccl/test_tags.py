@@ -18,6 +18,7 @@ def test_each_tag_of_a_stack_has_a_known_commit() -> None:
     wanted = {stack.nccl for stack in stacks.STACKS.values() if stack.nccl}
     assert wanted and all(tags.commit(tag, "", "") for tag in wanted)
     assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in tags.COMMITS.values())
+    assert len(set(tags.COMMITS.values())) == len(tags.COMMITS)
 
 
 def test_the_commit_of_the_inventory_wins() -> None:

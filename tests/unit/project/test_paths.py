@@ -78,7 +78,7 @@ def test_roots_state_is_not_below_it() -> None:
     ("role", "name", "path"),
     [
         ("ray_cluster", "_ray_cluster_unit", paths.RAY_UNIT),
-        ("vllm_serve", "_vllm_serve_memory_guard_unit", paths.MEMORY_GUARD_UNIT),
+        ("vllm_watchdog", "_vllm_watchdog_unit", paths.WATCHDOG_UNIT),
         ("vllm_serve", "_vllm_serve_unit", paths.VLLM_UNIT),
     ],
 )

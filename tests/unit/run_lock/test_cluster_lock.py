@@ -244,8 +244,8 @@ def acted(
 
     task = type("Task", (), {"args": given, "check_mode": check})
     monkeypatch.setattr(action_plugin.ActionBase, "run", lambda *_arguments: {})
-    monkeypatch.setattr(action_plugin.io_cluster_lock, "owner", lambda _pid, _playbook: ALICE)
-    monkeypatch.setattr(action_plugin.io_cluster_lock, "started", lambda pid: "123" if pid == ALICE.pid else "")
+    monkeypatch.setattr(action_plugin.io_lock, "owner", lambda _pid, _playbook: ALICE)
+    monkeypatch.setattr(action_plugin.io_lock, "started", lambda pid: "123" if pid == ALICE.pid else "")
     monkeypatch.setattr(action, "_execute_module", answer, raising=False)
     monkeypatch.setattr(action, "_task", task, raising=False)
     return action.run(None, {"inventory_hostname": "spark1"}), asked

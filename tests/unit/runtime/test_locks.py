@@ -104,7 +104,7 @@ def test_what_was_forced_into_a_lock_is_said_in_its_head() -> None:
     head = text[: text.index("\n", text.rindex("\n#") + 1)]
     assert requirements(text)["certifi"]["version"] == "2026.10.18"
     assert "certifi==2026.10.18 as --override" in head
-    assert "else 'sync'" in read("roles/common/tasks/environment.yml")
+    assert "else 'sync'" in read("roles/common/vars/main.yml")
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,8 @@ def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
         for name in ("Install uv", "Install exactly the locked packages")
     )
     assert "'--require-hashes'" in pip and "'--no-deps'" in pip and "'-r'" in pip
-    assert "'--require-hashes'" in sync
+    install = load_yaml(read("roles/common/vars/main.yml"))["_common_environment_install"]
+    assert "_common_environment_install" in sync and "'--require-hashes'" in install
     (hub,) = (
         task["ansible.builtin.pip"]
         for task in steps("roles/model_store/tasks/list.yml")
@@ -242,10 +243,3 @@ def test_uv_is_taken_out_of_the_lock_with_its_hashes(path: str) -> None:
     text = json.loads(done.stdout.partition("=>")[2])["msg"] + "\n"
     assert list(requirements(text)) == ["uv"]
     assert text in read(path)
-
-
-def test_the_tags_of_nccl_are_known_by_their_commits() -> None:
-    commits = load_yaml(read("roles/nccl_sm121_build/vars/main.yml"))["_nccl_sm121_build_commits"]
-    assert {stack.nccl for stack in stacks.STACKS.values()} <= set(commits)
-    assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for commit in commits.values())
-    assert len(set(commits.values())) == len(commits)

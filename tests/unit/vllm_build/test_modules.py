@@ -457,7 +457,7 @@ def test_the_published_wheel(head: Path, module: Any, monkeypatch: pytest.Monkey
 
     def asked(capability: str | None) -> tuple[str, Any]:
         monkeypatch.setattr(
-            info_module.io_node, "gpu", lambda _run: {"gpus": [{"capability": None}, {"capability": capability}]}
+            info_module.node_io_facts, "gpu", lambda _run: {"gpus": [{"capability": None}, {"capability": capability}]}
         )
         answer = module(info_module.main, {"store": str(head / "store"), "runtime": str(runtime)})
         return answer["capability"], answer["published"]
