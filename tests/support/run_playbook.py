@@ -14,7 +14,8 @@ from pathlib import Path
 
 from repository import ROOT
 
-_RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+# On a terminal, the callback leaves out the numbers that are 0 after `changed`.
+_RECAP = re.compile(r"^(\S+)\s+: ok=\d+\s+changed=(\d+)\b", re.MULTILINE)
 # Molecule forces colors on all child processes.
 _ENVIRONMENT = {
     "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
@@ -36,7 +37,7 @@ class Run:
     @property
     def changed(self) -> Mapping[str, int]:
         """Return the number of changed tasks by host."""
-        return {host: int(changed) for host, _ok, changed, _unreachable, _failed in _RECAP.findall(self.output)}
+        return {host: int(changed) for host, changed in _RECAP.findall(self.output)}
 
     def changed_tasks(self) -> set[str]:
         """Return the names, without role, of the tasks that changed any host."""
