@@ -416,3 +416,18 @@ def test_a_central_type_has_one_meaning(name: str) -> None:
         if re.search(rf"^class {name}\b", read(path), re.MULTILINE)
     ]
     assert found == [f"plugins/module_utils/{places[name]}/schema.py"]
+
+
+def split_arguments(text: str) -> list[str]:
+    """Return the arguments of modules that are one template with an equals sign: Ansible would split it there."""
+    return re.findall(r"^\s+(?:gb10\.cluster|ansible\.builtin)\.\w+: ['\"]?\{\{.*=.*", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", files(*TASK_FILES, "playbooks/**/*.yml"))
+def test_arguments_in_one_template_have_no_equals_sign(path: str) -> None:
+    assert split_arguments(read(path)) == []
+
+
+def test_a_template_that_ansible_would_split_is_found() -> None:
+    assert split_arguments("  gb10.cluster.x: \"{{ a | combine({'b': c == 'd'}) }}\"\n")
+    assert not split_arguments('  gb10.cluster.x: "{{ a | combine(b) }}"\n  when: c == d\n')
