@@ -36,7 +36,7 @@ class ActionModule(Decision):
             "finished": time.time(),
             "endpoint": arguments.get("endpoint", ""),
         }
-        return {"changed": False, "node": node, "_ansible_verbose_override": True}
+        return {"changed": False, "node": node, "ansible_facts": self.interpreter, "_ansible_verbose_override": True}
 
 
 def of_api(api: Mapping[str, Any], head: bool, address: str) -> dict[str, str]:

@@ -93,6 +93,16 @@ def test_a_node_that_refuses_stays_in_the_play(monkeypatch: pytest.MonkeyPatch, 
     assert action.read("gb10.cluster.cluster_verify_info", {}, {}) == ({}, "Missing sudo password")
 
 
+def test_the_next_task_knows_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = MagicMock(args={}, async_val=0, check_mode=False)
+    action = cluster_verify_info.ActionModule(task, *[MagicMock()] * 5)
+    discovered = {"discovered_interpreter_python": "/usr/bin/python3.11"}
+    monkeypatch.setattr(action, "_execute_module", MagicMock(return_value={"ansible_facts": discovered}))
+    variables = {"inventory_hostname": "spark1", "ansible_host": "10.0.0.1"}
+    monkeypatch.setattr(action, "variable", lambda *_found: "10.0.0.1")
+    assert action.run(None, variables)["ansible_facts"] == discovered
+
+
 def test_a_node_without_results_is_unreachable() -> None:
     healthy = pair()[0]
     read = {"spark1": {"node": healthy}, "spark2": {"changed": False}}
