@@ -6,21 +6,17 @@
 
 from __future__ import annotations
 
-import re
 import time
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
 
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: Extra seconds after the timer's own, within which the host must be reachable again.
 _GRACE_SECONDS = 30
 _PAUSE_SECONDS = 3
-#: sshd's variable SSH_CONNECTION: the client's address and port, the server's address and port.
-_CONNECTION = re.compile(r"^(\S+) (\d+) \S+ \d+\s*$", re.MULTILINE)
 
 
 class ActionModule(Decision):
@@ -30,8 +26,8 @@ class ActionModule(Decision):
         """Return the module's result, failed if the new rules cut the host off. Raises AnsibleConnectionFailure."""
         super().run(tmp, task_vars)
         begin = time.monotonic()
-        first = self._connected()
-        given = {**self._planned(task_vars or {}), **self._task.args}
+        first = self.client()
+        given = dict(self._task.args)
         answer = dict(self._execute_module(module_args={**given, "client": first[0]}, task_vars=task_vars))
         # With a witness the role confirms.
         if not answer.get("pending") or given.get("witness"):
@@ -39,7 +35,7 @@ class ActionModule(Decision):
         timeout = int(given.get("confirm_timeout", 60))
         try:
             self._connection.reset()
-            again = self._connected()
+            again = self.client()
             if again == first:
                 message = (
                     f"The new rules were not confirmed, and the host rolls them back within {timeout} s: Ansible's "
@@ -60,25 +56,6 @@ class ActionModule(Decision):
         if confirmed.get("failed"):
             return confirmed
         return {**answer, "pending": False}
-
-    def _planned(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return the module's options that follow from the plan, {} without O(planned)."""
-        if not self._task.args.get("planned"):
-            return {}
-        plan = self.plan(variables)
-        others = [node.name for node in plan.nodes if node.name != plan.node.name]
-        # Where Ansible itself runs, no connection of this run verifies access, so another node opens one.
-        local = self._connection.transport == "local"
-        return {**firewall_plan.of_plan(plan), "witness": others[0] if local and others else ""}
-
-    def _connected(self) -> tuple[str, str]:
-        """Return address and port of the SSH client of the current connection, ("", "") without SSH."""
-        # Without SSH the variable would be that of the shell that runs Ansible.
-        if not re.search("ssh|paramiko", self._connection.transport):
-            return "", ""
-        reported = self._low_level_execute_command('printf "%s\\n" "$SSH_CONNECTION"', sudoable=False)
-        found = _CONNECTION.findall(reported["stdout"])
-        return found[-1] if found else ("", "")
 
     def _wait(self, deadline: float, task_vars: dict[str, Any] | None) -> None:
         """Wait until the host accepts connections again."""

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action of the module vllm_patch: it takes vLLM's place from the plan, and compares the nodes."""
+"""The action of the module vllm_patch: it compares the nodes."""
 
 from __future__ import annotations
 
@@ -16,26 +16,23 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 
 class ActionModule(Decision):
-    """Runs the module on the vLLM of the plan, or decides from the results of all nodes."""
+    """Runs the module, or decides from the results of all nodes."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result, or with O(compared) {report, overrides, news}."""
         super().run(tmp, task_vars)
         variables = task_vars or {}
         arguments: dict[str, Any] = plain_data(self._task.args)
-        image, copy = str(arguments.pop("image", "")), arguments.pop("copy", {})
-        if compared := str(arguments.pop("compared", "")):
-            mounts = copy.get("mounts", []) if image else []
-            return self._decided(variables, compared, arguments.get("state", "present") == "present", mounts)
-        if not arguments.keys() & {"package_dir", "python"}:
-            arguments |= of_plan.options(self.plan(variables), image, copy)
-        return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
+        if compared := str(arguments.get("compared", "")):
+            return self._decided(variables, compared)
+        return dict(self._execute_module(module_args=arguments, task_vars=variables))
 
-    def _decided(self, variables: Mapping[str, Any], compared: str, present: bool, mounts: Any) -> dict[str, Any]:
+    def _decided(self, variables: Mapping[str, Any], compared: str) -> dict[str, Any]:
         plan = self.plan(variables)
         results = self.of_nodes(variables, [node.name for node in plan.nodes], compared, {})
         problems = checks.check(results)
-        overrides = of_plan.overrides(results[plan.node.name], present, mounts)
+        mounts = self.variable(variables, "__vllm_patch_copy", {}).get("mounts", [])
+        overrides = of_plan.overrides(results[plan.node.name], mounts)
         recorded = plan.node.additions.get(of_plan.ROLE, {}).get("files", {})
         return {
             "changed": False,

@@ -97,16 +97,14 @@ problem:
 
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import RAILS
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan, io_probe, io_rollback, netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_compare, io_netplan, io_rollback, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError
 
 
@@ -139,42 +137,20 @@ def change(
 def main() -> None:
     """Compare, check in a scratch root, change."""
     module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "content": {"type": "str", "required": True},
-            "files": {"type": "dict", "default": {}},
-            **RAILS,
-            "takeover": {"type": "bool", "default": False},
-            "timeout": {"type": "int", "default": 30},
-            "confirm_timeout": {"type": "int", "default": 120},
-            "identifier": {"type": "str"},
-            "probe": {"type": "bool", "default": False},
-        },
+        argument_spec=io_compare.ARGUMENTS,
         supports_check_mode=True,
     )
     run, params = runner(module), module.params
     pending, problem = "", ""
     try:
-        target, notes = io_netplan.target(params)
-
-        def differences() -> list[str]:
-            return io_netplan.differences(run, params, target)
-
-        found = differences() + (
-            ["an earlier change was never confirmed"] if io_rollback.read(io_rollback.PENDING) else []
-        )
-        diff = io_netplan.diff(target, notes, found)
-        verified = params["probe"] and not found and io_probe.verified(run, params["rails"], params["mtu"])
-        if found:
-            with tempfile.TemporaryDirectory(prefix="gb10-netplan-") as scratch:
-                refused = io_netplan.refusal(
-                    run, target["files"], [*target["links"], *(r["interface"] for r in params["rails"])], scratch
-                )
-            if refused:
-                module.fail_json(msg=f"Nothing was changed: {refused}", differences=found, pending="", problem="")
-            if not module.check_mode:
-                os.umask(0o022)
-                pending, problem = change(run, params, target, differences)
+        compared = io_compare.compare(run, params)
+        found = compared.differences
+        if compared.refused:
+            module.fail_json(msg=f"Nothing was changed: {compared.refused}", differences=found, pending="", problem="")
+        if found and not module.check_mode:
+            os.umask(0o022)
+            target = compared.target
+            pending, problem = change(run, params, target, lambda: io_netplan.differences(run, params, target))
     except (NetplanError, ValueError, OSError) as error:
         module.fail_json(msg=str(error), differences=[], pending="", problem="")
     module.exit_json(
@@ -182,8 +158,8 @@ def main() -> None:
         differences=found,
         pending=pending,
         problem=problem,
-        verified=verified,
-        diff=diff,
+        verified=compared.verified,
+        diff=compared.diff,
     )
 
 

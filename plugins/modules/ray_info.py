@@ -35,6 +35,11 @@ options:
     description: File on the head that contains the cluster's token.
     type: path
     default: /etc/gb10/ray.token
+  known:
+    description: Whether to take the nodes and actors of the variable C(gb10_compared), if no service has changed since.
+      For the action plugin.
+    type: bool
+    default: false
 seealso:
   - module: gb10.cluster.vllm_info
 author:
@@ -88,42 +93,19 @@ actors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray, io_ray_members
 
 
 def main() -> None:
     """Wait if `expect` is set, then read."""
     module = AnsibleModule(
-        argument_spec={
-            "expect": {"type": "dict", "default": {}},
-            "gpus": {"type": "int", "default": 1},
-            "timeout": {"type": "int", "default": 0},
-            "dashboard_port": {"type": "int", "default": 8265},
-            "token_path": {"type": "path", "default": paths.RAY_TOKEN, "no_log": False},
-        },
+        argument_spec={**io_ray_members.ARGUMENTS, "known": {"type": "bool", "default": False}},
         supports_check_mode=True,
     )
-    params = module.params
-    port, token_path = params["dashboard_port"], params["token_path"]
     try:
-        if params["expect"]:
-            rows = io_ray.wait(params["expect"], params["gpus"], port, token_path, params["timeout"])
-        else:
-            rows = io_ray.listing("nodes", port, token_path)
-        actors = io_ray.listing("actors", port, token_path)
+        module.exit_json(changed=False, **io_ray_members.read(module.params))
     except io_ray.RayError as error:
         module.fail_json(msg=f"Ray is not complete: {error}")
-    addresses = {row["node_id"]: row["node_ip"] for row in rows}
-    module.exit_json(
-        changed=False,
-        nodes=[{"address": row["node_ip"], "state": row["state"], "resources": row["resources_total"]} for row in rows],
-        actors=[
-            {"address": addresses.get(row["node_id"], ""), "name": row["class_name"], "pid": row["pid"]}
-            for row in actors
-            if row["state"] == "ALIVE"
-        ],
-    )
 
 
 if __name__ == "__main__":

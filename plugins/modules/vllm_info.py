@@ -96,55 +96,20 @@ ready_after:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, symptoms
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log as health_log
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
-
-_LOG_LINES = 3000
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_server
 
 
 def main() -> None:
     """Read the service, its API and its log."""
     module = AnsibleModule(
-        argument_spec={
-            "name": {"type": "str", "default": "gb10-vllm.service"},
-            "url": {"type": "str", "required": True},
-            "model": {"type": "str", "default": ""},
-            "timeout": {"type": "int", "default": 60},
-            "key_file": {"type": "path", "default": "", "no_log": False},
-            "invocation": {"type": "str", "default": ""},
-            **common_argument_spec.API,
-        },
+        argument_spec=io_server.ARGUMENTS,
         supports_check_mode=True,
     )
-    params, run = module.params, runner(module)
     try:
-        service = node_io_facts.service(run, params["name"])
-        server = io_client.Server(params["url"], params["ca_file"], params["server_name"])
-        healthy, untrusted = io_client.health(server) if service["pid"] else (False, "")
-        answers, reason = None, ""
-        if healthy and params["model"]:
-            answers, reason = io_client.answers(
-                server, params["model"], params["timeout"], params["key_file"], params["name"]
-            )
-        invocation = params["invocation"] or service["invocation"]
-        entries = io_client.journal(run, io_client.of_start(invocation), _LOG_LINES) if invocation else []
+        module.exit_json(changed=False, **io_server.read(runner(module), module.params))
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    lines = [message for _when, message in entries]
-    module.exit_json(
-        changed=False,
-        service=service,
-        healthy=healthy,
-        untrusted=untrusted,
-        answers=answers,
-        reason=reason,
-        progress=health_log.progress(lines),
-        cause=symptoms.explain(lines),
-        ready_after=io_client.ready_after(entries, service["started"]),
-    )
 
 
 if __name__ == "__main__":

@@ -19,18 +19,8 @@ description:
     for capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
 options:
   package_dir:
-    description: The folder of the package C(vllm). Without it and O(python), the vLLM of O(image), or of the
-      environment in the fact C(gb10_plan). Then O(config_folder), O(probe) and O(toolkit) follow too. The action plugin
-      does that.
+    description: The folder of the package C(vllm).
     type: path
-  image:
-    description: The image whose vLLM is patched, in the copy O(copy); empty for the environment.
-    type: str
-    default: ""
-  copy:
-    description: The result of M(gb10.cluster.vllm_image_extract) for O(image).
-    type: dict
-    default: {}
   compared:
     description: The variable of each node with the registered result of this module. If set, the action plugin compares
       them, and the node is not touched.
@@ -187,115 +177,28 @@ environment:
   type: dict
 """
 
-import difflib
 import gc
-import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER, UNKNOWN
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as patch_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import GB10, Request
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PATCHES, PTXAS
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe, io_package
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TABLES, TOOLKIT
-
-
-def capability_of(run: io_command.Run, given: str | None, state: str) -> ComputeCapability:
-    """Return the capability to patch for. Removal does not need one. Raises ProblemsError."""
-    if given is not None or state == "absent":
-        return ComputeCapability.parse(given) if given is not None else GB10
-    gpu = node_io_facts.gpu(run)
-    found = next((gpu["capability"] for gpu in gpu["gpus"] if gpu["capability"]), None)
-    if found is None:
-        reason = gpu["reason"] or "the GPU does not report one"
-        expected = 'a compute capability such as "12.1"'
-        raise ProblemsError([Problem("capability", f"not set, and {reason}", expected, "set capability")])
-    return ComputeCapability.parse(found)
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import io_apply
 
 
 def main() -> None:
     """Find the package, plan the patches, and write the files."""
     gc.disable()  # Syntax trees stay in use until the end of this short run. Collection takes an eighth of its time.
     module = AnsibleModule(
-        argument_spec={
-            "package_dir": {"type": "path"},
-            "image": {"type": "str", "default": ""},
-            "copy": {"type": "dict", "default": {}},
-            "compared": {"type": "str", "default": ""},
-            "python": {"type": "path"},
-            "capability": {"type": "str"},
-            "patches": {"type": "list", "elements": "str", "choices": list(PATCHES)},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "mechanism": {"type": "str", "choices": ["auto", "source"], "default": "auto"},
-            "quantization": {"type": "str", "choices": [FP8, OTHER, UNKNOWN], "default": FP8},
-            "config_folder": {"type": "path"},
-            "probe": {"type": "path", "default": ""},
-            "toolkit": {
-                "type": "dict",
-                "options": {"path": {"type": "path", "default": TOOLKIT}, "runs_as": {"type": "path"}},
-            },
-        },
+        argument_spec={**io_apply.ARGUMENTS, "compared": {"type": "str", "default": ""}},
         required_one_of=[("package_dir", "python")],
         mutually_exclusive=[("package_dir", "python")],
         supports_check_mode=True,
     )
-    run, params = runner(module), module.params
     try:
-        capability = capability_of(run, params["capability"], params["state"])
-        package = io_package.find(params["package_dir"], params["python"])
-        folder = os.path.abspath(params["config_folder"] or os.path.join(os.path.dirname(package.path), TABLES))
-        with io_package.locked(package):
-            tree = Tree(package.path, folder)
-            request = Request(
-                names=list(PATCHES) if params["patches"] is None else params["patches"],
-                capability=capability,
-                version=package.version,
-                cuda=package.cuda,
-                mechanism=params["mechanism"],
-                capability_given=params["capability"] is not None,
-                folder=folder,
-                bundled={
-                    name: io_package.assembler(tree.original(f"{PTXAS}/{name}"))
-                    for name in ("ptxas", "ptxas-blackwell")
-                },
-                toolkit=io_package.assembler(**(params["toolkit"] or {"path": TOOLKIT})),
-                quantization=params["quantization"],
-                failed=gpu_probe.recorded(io_file.read(params["probe"])),
-            )
-            plan = (patch_plan.present if params["state"] == "present" else patch_plan.absent)(request, tree)
-            changes = tree.changes(plan.files)
-            texts = [tree.texts(path, wanted) for path, wanted in changes.items()]
-            tree.check(changes)
-            digests = tree.digests(sorted({path for patch in plan.patches for path in patch["files"]}), changes)
-            if not module.check_mode:
-                tree.write(changes)
+        module.exit_json(**io_apply.outcome(runner(module), module.params, module.check_mode))
     except (ProblemsError, OSError) as error:
         module.fail_json(msg=str(error))
-    diff = [
-        line
-        for path, before, after in texts
-        for line in difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, path)
-    ]
-    module.exit_json(
-        changed=bool(changes),
-        package_dir=package.path,
-        vllm_version=package.version,
-        capability=str(capability) if params["capability"] or params["state"] == "present" else None,
-        cuda_build=package.cuda,
-        patches=plan.patches,
-        written=sorted(changes),
-        files=digests,
-        flags=plan.flags,
-        environment=plan.environment,
-        diff={"prepared": "".join(diff)},
-    )
 
 
 if __name__ == "__main__":

@@ -129,8 +129,6 @@ problems:
   elements: str
 """
 
-import time
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
@@ -157,11 +155,9 @@ def main() -> None:
     )
     given = dict(module.params)
     server = io_client.Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
-    answers, lines, problems = io_smoke.run(server, **given)
-    first = answers.get("completion", {}).get("answered", time.monotonic())
-    found = {"answers": answers, "lines": lines, "problems": problems, "answered": first}
-    if problems:
-        module.fail_json(msg=f"The API is healthy, but its answers are invalid: {'; '.join(problems)}", **found)
+    found = io_smoke.result(server, **given)
+    if found["problems"]:
+        module.fail_json(**found)
     module.exit_json(changed=False, **found)
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,9 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 if TYPE_CHECKING:
     from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+
+#: sshd's variable SSH_CONNECTION: the client's address and port, the server's address and port.
+_CONNECTION = re.compile(r"^(\S+) (\d+) \S+ \d+\s*$", re.MULTILINE)
 
 
 class Decision(ActionBase):
@@ -53,6 +57,26 @@ class Decision(ActionBase):
         hosts = variables["hostvars"]
         found = {node: hosts[node].get(name, default) if node in hosts else default for node in nodes}
         return plain_data(found)
+
+    def compared(self, variables: Mapping[str, Any], part: str) -> dict[str, Any]:
+        """Return the comparison of a role's part of the node from the start of this run.
+
+        {} if there is none, or if a node has changed since: then the fact gb10_installed is empty.
+        """
+        known = variables.get("gb10_compared", {})
+        if part not in known.get("parts", {}):
+            return {}
+        unchanged = all(self.of_nodes(variables, known["nodes"], "gb10_installed", {}).values())
+        return plain_data(known["parts"][part]) if unchanged else {}
+
+    def client(self) -> tuple[str, str]:
+        """Return address and port of the SSH client of the current connection, ("", "") without SSH."""
+        # Without SSH the variable would be that of the shell that runs Ansible.
+        if not re.search("ssh|paramiko", self._connection.transport):
+            return "", ""
+        reported = self._low_level_execute_command('printf "%s\\n" "$SSH_CONNECTION"', sudoable=False)
+        found = _CONNECTION.findall(reported["stdout"])
+        return found[-1] if found else ("", "")
 
     def lookup(self, name: str, terms: list[str], variables: Mapping[str, Any], **options: Any) -> Any:
         """Return the first result of a lookup of Ansible. Raises AnsibleError."""

@@ -68,6 +68,17 @@ def ask(
     return lines
 
 
+def result(server: Server, **options: Any) -> dict[str, Any]:
+    """Send the requests, with the options of run(). Returns {answers, answered, lines, problems, msg}.
+
+    ``answered``: seconds since boot at the end of the first answer. ``msg``: the problems as a sentence, if any.
+    """
+    answers, lines, found = run(server, **options)
+    first = answers.get("completion", {}).get("answered", time.monotonic())
+    reported = f"The API is healthy, but its answers are invalid: {'; '.join(found)}" if found else ""
+    return {"answers": answers, "lines": lines, "problems": found, "answered": first, "msg": reported}
+
+
 def run(
     server: Server,
     model: str,

@@ -15,10 +15,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy im
 ROLE = "vllm_patch"
 
 
-def options(plan: Plan, image: str, copy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's options that say where vLLM is: in the ``copy`` of an image, or in the environment."""
-    if image:
-        probe = f"{plan.root}/images/{image.removeprefix('sha256:')}.gpu-probe.json"
+def place(plan: Plan, copy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's options that say where vLLM is: in the ``copy`` of an image, or in the environment; else {}.
+
+    ``copy``: the result of module vllm_image_extract, {} without an image.
+    """
+    if copy:
+        probe = f"{plan.root}/images/{copy['image_id']}.gpu-probe.json"
         return {**{name: copy[name] for name in ("package_dir", "config_folder", "toolkit")}, "probe": probe}
     if not isinstance(plan.runtime, Environment):
         return {}
@@ -30,14 +33,15 @@ def options(plan: Plan, image: str, copy: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def overrides(compared: Mapping[str, Any], present: bool, mounts: Any) -> dict[str, Any]:
-    """Return the launch overrides of a module's result. ``mounts``: those of the copy of an image.
+def overrides(compared: Mapping[str, Any], mounts: Any) -> dict[str, Any]:
+    """Return the launch overrides of a comparison. ``mounts``: those of the copy of an image.
 
     A removal records no files, so that the overrides are empty after it.
     """
+    present = compared["options"]["state"] == "present"
     return {
-        "environment": compared.get("environment", {}),
-        "flags": compared.get("flags", []),
-        "files": compared.get("files", {}) if present else {},
+        "environment": compared["environment"],
+        "flags": compared["flags"],
+        "files": compared["files"] if present else {},
         "mounts": list(mounts) if present else [],
     }

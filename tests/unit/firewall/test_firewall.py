@@ -18,9 +18,8 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.action import peer_firewall as action_plugin
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables, io_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
-from ansible_collections.gb10.cluster.plugins.modules import peer_firewall as module
 
 ALL = firewall_plan.Access((), 0, (), (), ())
 PAIR = [("enp1s0f1np1", "10.110.0.2"), ("enP2p1s0f1np1", "10.110.1.2")]
@@ -687,8 +686,7 @@ class Host:
         self.units.mkdir()
         monkeypatch.setattr(io_nftables, "RULES", str(self.rules))
         monkeypatch.setattr(io_nftables, "UNITS", str(self.units))
-        monkeypatch.setattr(module, "runner", lambda _module: self.run)
-        monkeypatch.setattr(module.node_io_facts, "listeners", lambda: self.listeners)
+        monkeypatch.setattr(io_rules.node_io_facts, "listeners", lambda: self.listeners)
         monkeypatch.setattr(io_nftables, "links", lambda _run: self.links)
         self.table, self.timers, self.states, self.links = "", {}, set(), []
         self.listeners, self.sockets, self.nat = LISTENERS, "", ""
@@ -826,9 +824,7 @@ class Host:
             "witness": "",
             **arguments,
         }
-        return module.outcome(
-            SimpleNamespace(params=given, check_mode=check, get_bin_path=lambda _name, **_required: "/usr/sbin/nft")
-        )
+        return io_rules.outcome(io_rules.Host(self.run, "/usr/sbin/nft", check), given)
 
     def full(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         """Simulate a full disk for this file."""
@@ -1130,18 +1126,10 @@ def test_only_another_host_confirms(host: Host, client: str) -> None:
 def test_a_run_that_cannot_confirm_ends_before_the_network_changes() -> None:
     """As with ansible_connection: local. The role compared only after the network had changed."""
     tasks = load_yaml(read("playbooks/steps/roles.yml"))
-    roles = [
-        (task["ansible.builtin.import_role"], task["tags"]) for task in tasks if "ansible.builtin.import_role" in task
-    ]
-    order = [(role["name"].removeprefix("gb10.cluster."), role.get("tasks_from", "main"), tags) for role, tags in roles]
-    first = order.index(("peer_firewall", "check", "peer_firewall"))
-    assert (
-        first
-        < order.index(("qsfp_netplan", "main", "qsfp_netplan"))
-        < order.index(("peer_firewall", "main", "peer_firewall"))
-    )
-    (compared,) = load_yaml(read("roles/peer_firewall/tasks/check.yml"))
-    assert (compared["check_mode"], "gb10.cluster.peer_firewall" in compared) == (True, True)
+    (compared,) = (index for index, task in enumerate(tasks) if "gb10.cluster.node_info" in task)
+    changes = [index for index, task in enumerate(tasks) if task.get("tags") in ("qsfp_netplan", "peer_firewall")]
+    assert compared < min(changes)
+    assert "peer_firewall" in tasks[compared]["vars"]["playbook_compared"]
 
 
 def test_what_is_confirmed_needs_nobody(host: Host) -> None:
@@ -1209,7 +1197,6 @@ class Connection:
 
     def __init__(self, answers: list[Any], clients: list[str]) -> None:
         self.answers, self.clients, self.resets, self.asked = answers, clients, 0, []
-        self.arguments: dict[str, Any] = {}
 
     def reset(self) -> None:
         self.resets += 1
@@ -1228,7 +1215,6 @@ class Connection:
         """Simulate the module on the host."""
         given = module_args or {}
         self.asked.append((module_name, given.get("confirm", False), given.get("client", "")))
-        self.arguments = given
         found = self.answers.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -1243,7 +1229,7 @@ def act(
     *answers: Any,
     clients: tuple[str, ...] = (FIRST, SECOND),
     transport: str = "ssh",
-    plan: Any = None,
+    **options: Any,
 ) -> tuple[dict[str, Any], Connection]:
     """Run the action on a host that returns these results."""
     connection, clock = Connection(list(answers), list(clients)), iter(range(0, 1000, 3))
@@ -1252,11 +1238,10 @@ def act(
     monkeypatch.setattr(action_plugin.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(action_plugin.time, "monotonic", lambda: next(clock))
     action = object.__new__(action_plugin.ActionModule)
-    action._connection, action._task = connection, SimpleNamespace(args={"confirm_timeout": 60, "planned": bool(plan)})
-    action._templar = SimpleNamespace(template=lambda value: value)
+    action._connection, action._task = connection, SimpleNamespace(args={"confirm_timeout": 60, **options})
     monkeypatch.setattr(action, "_execute_module", connection.answer, raising=False)
     monkeypatch.setattr(action, "_low_level_execute_command", connection.shell, raising=False)
-    return action.run(None, {"gb10_plan": plan}), connection
+    return action.run(None, {}), connection
 
 
 LOADED = {"changed": True, "pending": True}
@@ -1269,16 +1254,9 @@ def test_the_action_confirms_over_a_new_connection(monkeypatch: pytest.MonkeyPat
     assert connection.asked == [("peer_firewall", False, "192.168.1.200"), ("peer_firewall", True, "192.168.1.200")]
 
 
-@pytest.mark.parametrize(("transport", "witness"), [("ssh", ""), ("local", "spark2")])
-def test_the_action_takes_the_access_from_the_plan(
-    monkeypatch: pytest.MonkeyPatch, transport: str, witness: str
-) -> None:
-    """Another node is the witness where Ansible itself runs, and then the role confirms."""
-    plan = planned("spark1", spark(1, "head"), spark(2, "worker"))
-    answer, connection = act(monkeypatch, LOADED, {"pending": False}, transport=transport, plan=plan)
-    options = firewall_plan.of_plan(typed(plan))
-    assert options["peers"] and connection.arguments.items() >= options.items()
-    assert (connection.arguments["witness"], answer["pending"]) == (witness, bool(witness))
+def test_with_a_witness_the_role_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, connection = act(monkeypatch, LOADED, transport="local", witness="spark2")
+    assert (answer["pending"], len(connection.asked)) == (True, 1)
 
 
 def test_the_action_confirms_nothing_over_an_old_connection(monkeypatch: pytest.MonkeyPatch) -> None:

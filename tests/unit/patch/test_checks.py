@@ -14,7 +14,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.checks import c
 
 def result(**changes: Any) -> dict[str, Any]:
     equal = {"patches": [], "capability": "12.1", "vllm_version": "0.33.0", "package_dir": "/opt/vllm"}
-    return {**equal, "flags": [], "environment": {}, "files": {"a.py": "1"}, **changes}
+    options = {"state": "present"}
+    return {**equal, "flags": [], "environment": {}, "files": {"a.py": "1"}, "options": options, **changes}
 
 
 def paths(*results: dict[str, Any]) -> list[str]:
@@ -44,6 +45,7 @@ def test_an_impossible_patch_is_named() -> None:
 
 
 COPY = {
+    "image_id": "12",
     "package_dir": "/opt/gb10/images/1/site-packages/vllm",
     "config_folder": "/opt/gb10/images/1/config/gb10_moe_configs",
     "toolkit": {"path": "/opt/gb10/images/1/toolkit/ptxas", "runs_as": "/usr/local/cuda/bin/ptxas"},
@@ -52,7 +54,11 @@ COPY = {
 
 
 def act(
-    monkeypatch: pytest.MonkeyPatch, plan: dict[str, Any], arguments: dict[str, Any], **nodes: Any
+    monkeypatch: pytest.MonkeyPatch,
+    plan: dict[str, Any],
+    arguments: dict[str, Any],
+    variables: dict[str, Any] | None = None,
+    **nodes: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
     """Run the action with these registered results. Return its result and the module's arguments."""
     calls: list[Any] = []
@@ -66,26 +72,7 @@ def act(
     action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(action, "_execute_module", module, raising=False)
     hosts = {name: {"compared": found} for name, found in nodes.items()}
-    return action.run(None, {"gb10_plan": plan, "hostvars": hosts}), calls
-
-
-def test_the_action_patches_the_environment_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = fact({"runtime": {"path": "/opt/gb10/runtime/1"}})
-    answer, calls = act(monkeypatch, plan, {"patches": ["w8a8"], "image": "", "copy": {"skipped": True}})
-    place = {
-        "python": "/opt/gb10/runtime/1/bin/python",
-        "probe": "/opt/gb10/runtime/1/gpu-probe.json",
-        "config_folder": "/opt/gb10/runtime/1/gb10_moe_configs",
-    }
-    assert (answer, calls) == ({"changed": True}, [{"patches": ["w8a8"], **place}])
-
-
-def test_the_action_patches_the_copy_of_an_image(monkeypatch: pytest.MonkeyPatch) -> None:
-    _answer, (arguments,) = act(monkeypatch, fact({"root": "/opt/gb10"}), {"image": "sha256:12", "copy": COPY})
-    assert arguments == {
-        **{name: COPY[name] for name in ("package_dir", "config_folder", "toolkit")},
-        "probe": "/opt/gb10/images/12.gpu-probe.json",
-    }
+    return action.run(None, {"gb10_plan": plan, "hostvars": hosts, **(variables or {})}), calls
 
 
 @pytest.mark.parametrize("arguments", [{"python": "/venv/bin/python"}, {"package_dir": "/venv/vllm"}])
@@ -94,19 +81,19 @@ def test_the_action_leaves_the_users_place(monkeypatch: pytest.MonkeyPatch, argu
 
 
 @pytest.mark.parametrize(
-    ("state", "image", "files", "mounts", "news"),
+    ("state", "copy", "files", "mounts", "news"),
     [
-        ("present", "", {"a.py": "1"}, [], True),
-        ("present", "sha256:12", {"a.py": "1"}, COPY["mounts"], True),
-        ("absent", "sha256:12", {}, [], False),
+        ("present", {"skipped": True}, {"a.py": "1"}, [], True),
+        ("present", COPY, {"a.py": "1"}, COPY["mounts"], True),
+        ("absent", COPY, {}, [], False),
     ],
 )
 def test_the_overrides_of_a_result(
-    monkeypatch: pytest.MonkeyPatch, state: str, image: str, files: dict[str, str], mounts: Any, news: bool
+    monkeypatch: pytest.MonkeyPatch, state: str, copy: Any, files: dict[str, str], mounts: Any, news: bool
 ) -> None:
-    arguments = {"compared": "compared", "state": state, "image": image, "copy": COPY}
-    found = result(flags=["--x"], environment={"X": "1"})
-    answer, calls = act(monkeypatch, fact({}), arguments, spark1=found, spark2=found)
+    found = result(flags=["--x"], environment={"X": "1"}, options={"state": state})
+    variables = {"__vllm_patch_copy": copy}
+    answer, calls = act(monkeypatch, fact({}), {"compared": "compared"}, variables, spark1=found, spark2=found)
     overrides = {"environment": {"X": "1"}, "flags": ["--x"], "files": files, "mounts": mounts}
     assert answer == {"changed": False, "report": "", "overrides": overrides, "news": news}
     assert calls == []

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action of module node_info: it takes the options of comparisons from the plan, and compares a part once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.plugins.filter.core import to_nice_yaml
+
+from ansible_collections.gb10.cluster.plugins.module_utils.comparison import of_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+#: The head of the netplan file, as Ansible's filter comment writes it.
+_MANAGED = "#\n# Ansible managed\n#\n"
+
+
+class ActionModule(Decision):
+    """Compares the roles' parts of a node in one connection."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the module's result; with O(parts) {parts}; with O(part) its comparison."""
+        super().run(tmp, task_vars)
+        variables, arguments = task_vars or {}, dict(self._task.args)
+        parts, part = arguments.get("parts"), arguments.get("part")
+        if part:
+            known = self.compared(variables, part)
+            return {"changed": False, **(known or self._part(part, variables))}
+        if parts is None:
+            return dict(self._execute_module(module_args=arguments, task_vars=variables))
+        options = self._options(variables, first=True)
+        nodes = [node["name"] for node in variables["gb10_plan"]["nodes"]]
+        compared = self._compare({name: each for name, each in options.items() if name in parts}, variables)
+        return {**compared, "nodes": nodes}
+
+    def _part(self, part: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+        options = self._options(variables, first=False)
+        if part not in options:
+            return {"skipped": True}
+        result = self._compare({part: options[part]}, variables)
+        return result if result.get("failed") else {**result["parts"][part], **self._found(result)}
+
+    def _compare(self, options: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return {parts}, each with its options, or the failed result."""
+        if not options:
+            return {"changed": False, "parts": {}}
+        result = dict(self._execute_module(module_args={"parts": options}, task_vars=dict(variables)))
+        if result.get("failed"):
+            return result
+        parts = {name: {**each, "options": options[name]} for name, each in result["parts"].items()}
+        return {**self._found(result), "changed": False, "parts": parts}
+
+    def _found(self, result: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the interpreter that a module found, so that the next task does not look for it again."""
+        return {name: result[name] for name in ("ansible_facts",) if name in result}
+
+    def _options(self, variables: Mapping[str, Any], first: bool) -> dict[str, dict[str, Any]]:
+        plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
+        copy = self.variable(variables, "__vllm_patch_copy", {})
+        controller = of_plan.Controller(
+            client=self.client()[0],
+            # Without SSH, Ansible runs on the node itself.
+            local=self._connection.transport == "local",
+            netplan=_MANAGED + to_nice_yaml(dict(plan.node.netplan), indent=2),
+            copy=copy if copy.get("mounts") else {},
+            first=first,
+            requests=not self._task.check_mode,
+        )
+        settings = load.chosen(of_plan.Compared, inputs["settings"], "gb10_inputs.settings")
+        return of_plan.options(plan, settings, controller)

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Compare the rules of a node's firewall with wanted ones, and load, confirm or remove them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import published as firewall_published
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
+
+#: The options of the module peer_firewall, which documents them.
+ARGUMENTS: dict[str, Any] = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "peers": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "interface": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
+        },
+    },
+    "peer_ports": {"type": "dict", "default": {}},
+    "api_port": {"type": "int", "default": 0},
+    "api_clients": {"type": "list", "elements": "str", "default": []},
+    "open_ports": {"type": "list", "elements": "str", "default": []},
+    "interfaces": {"type": "list", "elements": "str", "default": []},
+    "confirm_timeout": {"type": "int", "default": 60},
+    "confirm": {"type": "bool", "default": False},
+    "client": {"type": "str", "default": ""},
+    "witness": {"type": "str", "default": ""},
+}
+
+
+@dataclass(frozen=True)
+class Host:
+    """How to run commands on the node, the path of its nft, "" without one, and whether nothing may change."""
+
+    run: Run
+    nft: str
+    check_mode: bool
+
+
+def outcome(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of module peer_firewall. Raises ProblemsError, FirewallError, ValueError or OSError."""
+    run = host.run
+    access = firewall_plan.Access(
+        [(peer["interface"], peer["address"]) for peer in params["peers"]],
+        params["api_port"],
+        params["api_clients"],
+        params["open_ports"],
+        params["interfaces"],
+    )
+    installed, active_firewalls = io_nftables.active_firewalls(run)
+    listeners, links, forwarded = node_io_facts.listeners(), io_nftables.links(run), io_nftables.published_ports(run)
+    ssh = io_nftables.ssh_ports(run, listeners)
+    other_host, came_by = io_nftables.entrance(run, params["client"])
+    unverified = [] if other_host or params["witness"] else [firewall_host.unverified(params["client"])]
+    present = params["state"] == "present"
+    active_firewall = " and ".join(dict.fromkeys(active_firewalls.values())) if all(active_firewalls.values()) else ""
+    wanted = present and not active_firewall
+    problems = firewall_plan.check(access)
+    if wanted:
+        problems += firewall_host.problems(access, links, ssh, came_by)
+        problems += unverified if problems else []
+    refuse(problems)
+    result = {
+        "active_firewall": active_firewall,
+        "active_firewalls": active_firewalls,
+        "installed": installed,
+        "advice": firewall_plan.advice(active_firewalls, access, params["peer_ports"]) if present else [],
+        "ssh_ports": ssh,
+        "matches": firewall_host.matches(access, links),
+        "closed": firewall_host.closed(listeners, access, ssh, forwarded) if wanted else [],
+        "published": [firewall_published.shown(port) for port in forwarded],
+        "pending": False,
+        "api_port": params["api_port"],
+        "witness": params["witness"],
+    }
+    if not wanted:
+        return {**result, **_remove(host, installed)}
+    text = firewall_plan.ruleset(access, ssh, [family for family, other in active_firewalls.items() if other])
+    load = _load if installed else _load_later
+    return {**result, **load(host, params, text, unverified)}
+
+
+def _remove(host: Host, installed: bool) -> dict[str, Any]:
+    """Remove the collection's rules. Returns part of the result."""
+    found = io_nftables.existing_objects(host.run) if installed else []
+    if found and not host.check_mode:
+        io_nftables.remove(host.run)
+    return _change("".join(f"{line}\n" for line in found), "", bool(found))
+
+
+def _load_later(host: Host, _params: Mapping[str, Any], text: str, unverified: list[Problem]) -> dict[str, Any]:
+    """Return part of the result on a host without nft, which the role installs only outside check mode."""
+    refuse(unverified)
+    if not host.check_mode:
+        raise io_nftables.FirewallError("nft is not installed: install the package nftables")
+    return _change("", text, True)
+
+
+def _load(host: Host, params: Mapping[str, Any], text: str, unverified: list[Problem]) -> dict[str, Any]:
+    """Compare the rules with those on the host, then load, confirm or save them. Returns part of the result."""
+    run, nft = host.run, host.nft
+    files = io_nftables.files(nft, text)
+    before, after = io_nftables.loaded_ruleset(run), io_nftables.normalize(run, text)
+    # Loaded rules without a file are left from a killed run.
+    new = before != after or bool(io_nftables.pending(run)) or not io_nftables.confirmed(text)
+    changed_files = io_nftables.changed_files(run, files)
+    due = new or bool(changed_files)
+    if new:
+        refuse(unverified)
+    pending = new and not params["confirm"] and not host.check_mode
+    if pending:
+        io_nftables.attempt(run, nft, text, params["confirm_timeout"])
+    elif due and not host.check_mode:
+        if before != after:
+            raise io_nftables.FirewallError("the rules to confirm are no longer loaded")
+        io_nftables.save(run, nft, files)
+    return {**_change(before, after + "".join(f"# {line}\n" for line in changed_files), due), "pending": pending}
+
+
+def _change(before: str, after: str, due: bool) -> dict[str, Any]:
+    return {"changed": due, "due": due, "diff": {"before": before, "after": after}}
