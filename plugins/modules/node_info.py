@@ -319,22 +319,13 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.comparison import io_parts
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall.io_rules import Host
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_installed, io_overrides
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, io_toolkit
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 
 def main() -> None:
-    """Return the facts."""
+    """Return the facts, or compare."""
     module = AnsibleModule(
         argument_spec={
             "model": {"type": "path"},
@@ -351,42 +342,11 @@ def main() -> None:
     )
     if module.params["parts"]:
         compare(module, module.params["parts"])
-    run, folder, source = runner(module), module.params["model"], module.params["source"] or ""
+    # A node compiles a module's code in every run, and a comparison does not need this.
+    from ansible_collections.gb10.cluster.plugins.module_utils.comparison import io_facts  # noqa: PLC0415
+
     try:
-        store, network = io_record.read(io_record.FOLDER), fabric_io_facts.read(run)
-        # An unreadable file is rejected too, and has its own reason.
-        network["unreadable"] = network["unreadable"] or io_netplan.rejected(run)
-        module.exit_json(
-            changed=False,
-            gpu=node_io_facts.gpu(run),
-            **network,
-            listeners=node_io_facts.listeners(),
-            **(
-                io_model.planned_model(folder, source, module.params["exclude"], module.params["user"])
-                if folder
-                else io_model.NO_MODEL
-            ),
-            **node_io_facts.system(),
-            toolkit=io_toolkit.facts(run),
-            debian=io_packages.read(run, module.params["packages"]),
-            nccl=io_library.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
-            state={
-                **node_io_facts.state(
-                    module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""
-                ),
-                "nccl_replaced": bool(module.params["runtime"]) and io_library.replaced(module.params["runtime"]),
-                "last_good": io_record.start_id(store),
-            },
-            installed={
-                **io_installed.read(run, (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT)),
-                **io_record.current(store, module.params["keep_runtimes"]),
-                "launch": io_record.launch(run),
-            },
-            login_users=node_io_facts.login_users(),
-            image_options=io_json.json_file(paths.IMAGE_OPTIONS),
-            image_pins=io_json.json_file(paths.IMAGE_PINS),
-            additions=io_overrides.recorded_additions(),
-        )
+        module.exit_json(changed=False, **io_facts.read(runner(module), module.params))
     except ImportError as error:
         module.fail_json(msg=missing_required_lib(f"python3-{error.name}", reason="to read netplan's files"))
     except (ValueError, OSError) as error:
@@ -395,14 +355,14 @@ def main() -> None:
 
 def compare(module: AnsibleModule, parts: Mapping[str, Mapping[str, Any]]) -> None:
     """Return the comparison of each part, or the errors of all."""
-    host = Host(runner(module), module.get_bin_path("nft") or "", check_mode=True)
+    run, nft = runner(module), module.get_bin_path("nft") or ""
     compared, errors = {}, []
     for name, given in parts.items():
-        specification, part = io_parts.PARTS[name]
+        specification, part = io_parts.PARTS[name](run, nft)
         options = ArgumentSpecValidator(dict(specification)).validate(dict(given))
         try:
-            compared[name] = part(host, options.validated_parameters)
-        except io_parts.ERRORS as error:
+            compared[name] = part(options.validated_parameters)
+        except (ProblemsError, ValueError, OSError) as error:
             errors.append(str(error))
     if errors:
         module.fail_json(msg="\n".join(errors))

@@ -2,63 +2,90 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Compare parts of a node with their options, and read its services. Nothing changes."""
+"""Compare parts of a node with their options, and read its services. Nothing changes.
+
+Each part imports its code when it is compared: a node compiles a module's code in every run.
+"""
+
+# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_compare
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables, io_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.firewall.io_rules import Host
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_server
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray, io_ray_members
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import io_apply
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 
-#: Why a part cannot be compared.
-ERRORS = (ProblemsError, io_nftables.FirewallError, NetplanError, ValueError, OSError)
+#: Returns the comparison. Raises ProblemsError, ValueError or OSError.
+Compare: TypeAlias = Callable[[Mapping[str, Any]], dict[str, Any]]
+#: Makes a part's options, as an argument_spec, and its comparison, from commands on the node and the path of its nft.
+Part: TypeAlias = Callable[[Run, str], tuple[Mapping[str, Any], Compare]]
 
 
-def _firewall(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    return io_rules.outcome(host, params)
+def _firewall(run: Run, nft: str) -> tuple[Mapping[str, Any], Compare]:
+    from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables, io_rules
+
+    def compare(params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            return io_rules.outcome(io_rules.Host(run, nft, check_mode=True), params)
+        except io_nftables.FirewallError as error:
+            raise ValueError(str(error)) from error
+
+    return io_rules.ARGUMENTS, compare
 
 
-def _network(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises NetplanError if netplan would not take the files."""
-    compared = io_compare.compare(host.run, params)
-    if compared.refused:
-        raise NetplanError(compared.refused)
-    found = {"differences": compared.differences, "verified": compared.verified, "diff": compared.diff}
-    return {**found, "changed": bool(compared.differences)}
+def _network(run: Run, _nft: str) -> tuple[Mapping[str, Any], Compare]:
+    from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_compare, io_rollback
+
+    def compare(params: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            compared = io_compare.compare(run, params)
+        except io_rollback.NetplanError as error:
+            raise ValueError(str(error)) from error
+        if compared.refused:
+            raise ValueError(f"Nothing was changed: {compared.refused}")
+        found = {"differences": compared.differences, "verified": compared.verified, "diff": compared.diff}
+        return {**found, "changed": bool(compared.differences)}
+
+    return io_compare.ARGUMENTS, compare
 
 
-def _patches(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    return io_apply.outcome(host.run, params, host.check_mode)
+def _patches(run: Run, _nft: str) -> tuple[Mapping[str, Any], Compare]:
+    from ansible_collections.gb10.cluster.plugins.module_utils.patch import io_apply
+
+    return io_apply.ARGUMENTS, lambda params: io_apply.outcome(run, params, check_mode=True)
 
 
-def _ray(_host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {reason} for an incomplete Ray, which its role waits for."""
-    try:
-        return io_ray_members.read(params)
-    except io_ray.RayError as error:
-        return {"reason": str(error)}
+def _ray(_run: Run, _nft: str) -> tuple[Mapping[str, Any], Compare]:
+    from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray, io_ray_members
+
+    def read(params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return {reason} for an incomplete Ray, which its role waits for."""
+        try:
+            return io_ray_members.read(params)
+        except io_ray.RayError as error:
+            return {"reason": str(error)}
+
+    return io_ray_members.ARGUMENTS, read
 
 
-def _server(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the smoke test's result as `smoke`, {} without an answer before."""
-    found = io_server.read(host.run, params)
-    asks = found["answers"] and params["smoke"]
-    return {**found, "smoke": io_server.smoke(params, params["smoke"]) if asks else {}}
+def _server(run: Run, _nft: str) -> tuple[Mapping[str, Any], Compare]:
+    from ansible_collections.gb10.cluster.plugins.module_utils.health import io_server
+
+    def read(params: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the smoke test's result as `smoke`, {} without an answer before."""
+        found = io_server.read(run, params)
+        asks = found["answers"] and params["smoke"]
+        return {**found, "smoke": io_server.smoke(params, params["smoke"]) if asks else {}}
+
+    return {**io_server.ARGUMENTS, "smoke": {"type": "dict", "default": {}}}, read
 
 
-#: The options and the comparison of each part of of_plan.PARTS.
-PARTS: Mapping[str, tuple[Mapping[str, Any], Callable[[Host, Mapping[str, Any]], dict[str, Any]]]] = {
-    "peer_firewall": (io_rules.ARGUMENTS, _firewall),
-    "qsfp_netplan": (io_compare.ARGUMENTS, _network),
-    "vllm_patch": (io_apply.ARGUMENTS, _patches),
-    "ray_cluster": (io_ray_members.ARGUMENTS, _ray),
-    "vllm_serve": ({**io_server.ARGUMENTS, "smoke": {"type": "dict", "default": {}}}, _server),
+#: By the names of of_plan.PARTS.
+PARTS: Mapping[str, Part] = {
+    "peer_firewall": _firewall,
+    "qsfp_netplan": _network,
+    "vllm_patch": _patches,
+    "ray_cluster": _ray,
+    "vllm_serve": _server,
 }
