@@ -19,7 +19,7 @@ class ActionModule(Decision):
     """Runs the module, or decides from the results of all nodes."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result, or with O(compared) {report, overrides, news}."""
+        """Return the module's result, or with O(compared) {report, overrides, news, recorded}."""
         super().run(tmp, task_vars)
         variables = task_vars or {}
         arguments: dict[str, Any] = plain_data(self._task.args)
@@ -31,12 +31,14 @@ class ActionModule(Decision):
         plan = self.plan(variables)
         results = self.of_nodes(variables, [node.name for node in plan.nodes], compared, {})
         problems = checks.check(results)
-        mounts = self.variable(variables, "__vllm_patch_copy", {}).get("mounts", [])
-        overrides = of_plan.overrides(results[plan.node.name], mounts)
-        recorded = plan.node.additions.get(of_plan.ROLE, {}).get("files", {})
+        copies = self.of_nodes(variables, results, "__vllm_patch_copy", {})
+        wanted = {name: of_plan.overrides(each, copies[name].get("mounts", [])) for name, each in results.items()}
+        overrides = wanted[plan.node.name]
+        files = plan.node.additions.get(of_plan.ROLE, {}).get("files", {})
         return {
             "changed": False,
             "report": report(problems) if problems else "",
             "overrides": overrides,
-            "news": overrides["files"] != recorded,
+            "news": "patches" in results[plan.node.name] and overrides["files"] != files,
+            "recorded": of_plan.recorded(plan, wanted),
         }

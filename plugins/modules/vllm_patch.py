@@ -111,6 +111,10 @@ overrides:
   description: The launch overrides of this node's patches, C(environment), C(flags), C(files) and C(mounts).
   returned: with O(compared)
   type: dict
+recorded:
+  description: Whether every node has recorded its overrides.
+  returned: with O(compared)
+  type: bool
 news:
   description: Whether the files of the overrides differ from those in the fact C(gb10_plan).
   returned: with O(compared)

@@ -34,14 +34,21 @@ def place(plan: Plan, copy: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overrides(compared: Mapping[str, Any], mounts: Any) -> dict[str, Any]:
-    """Return the launch overrides of a comparison. ``mounts``: those of the copy of an image.
+    """Return the launch overrides of a node's comparison. ``mounts``: those of the copy of an image.
 
-    A removal records no files, so that the overrides are empty after it.
+    A removal records no files, so that the overrides are empty after it. So are those of a node without a comparison,
+    such as a fresh one in check mode.
     """
-    present = compared["options"]["state"] == "present"
+    present = compared.get("options", {}).get("state") == "present"
     return {
-        "environment": compared["environment"],
-        "flags": compared["flags"],
-        "files": compared["files"] if present else {},
+        "environment": compared.get("environment", {}),
+        "flags": compared.get("flags", []),
+        "files": compared.get("files", {}) if present else {},
         "mounts": list(mounts) if present else [],
     }
+
+
+def recorded(plan: Plan, wanted: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether every node has recorded its overrides (by node name) for this runtime."""
+    entries = {name: {**each, "runtime": plan.runtime.name} if any(each.values()) else {} for name, each in wanted.items()}
+    return all(entries[node.name] == node.additions.get(ROLE, {}) for node in plan.nodes)

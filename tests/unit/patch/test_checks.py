@@ -57,7 +57,7 @@ def act(
     monkeypatch: pytest.MonkeyPatch,
     plan: dict[str, Any],
     arguments: dict[str, Any],
-    variables: dict[str, Any] | None = None,
+    copy: dict[str, Any] | None = None,
     **nodes: Any,
 ) -> tuple[dict[str, Any], list[Any]]:
     """Run the action with these registered results. Return its result and the module's arguments."""
@@ -71,8 +71,8 @@ def act(
     action = object.__new__(vllm_patch.ActionModule)
     action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(action, "_execute_module", module, raising=False)
-    hosts = {name: {"compared": found} for name, found in nodes.items()}
-    return action.run(None, {"gb10_plan": plan, "hostvars": hosts, **(variables or {})}), calls
+    hosts = {name: {"compared": found, "__vllm_patch_copy": copy or {}} for name, found in nodes.items()}
+    return action.run(None, {"gb10_plan": plan, "hostvars": hosts}), calls
 
 
 @pytest.mark.parametrize("arguments", [{"python": "/venv/bin/python"}, {"package_dir": "/venv/vllm"}])
@@ -92,18 +92,29 @@ def test_the_overrides_of_a_result(
     monkeypatch: pytest.MonkeyPatch, state: str, copy: Any, files: dict[str, str], mounts: Any, news: bool
 ) -> None:
     found = result(flags=["--x"], environment={"X": "1"}, options={"state": state})
-    variables = {"__vllm_patch_copy": copy}
-    answer, calls = act(monkeypatch, fact({}), {"compared": "compared"}, variables, spark1=found, spark2=found)
+    answer, calls = act(monkeypatch, fact({}), {"compared": "compared"}, copy, spark1=found, spark2=found)
     overrides = {"environment": {"X": "1"}, "flags": ["--x"], "files": files, "mounts": mounts}
-    assert answer == {"changed": False, "report": "", "overrides": overrides, "news": news}
+    assert answer == {"changed": False, "report": "", "overrides": overrides, "news": news, "recorded": False}
     assert calls == []
 
 
-def test_recorded_overrides_are_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    recorded = {"environment": {}, "flags": [], "files": {"a.py": "1"}, "mounts": [], "runtime": "x"}
+@pytest.mark.parametrize(("of_spark2", "everywhere"), [(True, True), (False, False)])
+def test_recorded_overrides_are_no_news(monkeypatch: pytest.MonkeyPatch, of_spark2: bool, everywhere: bool) -> None:
     plan = fact({})
-    plan["node"]["additions"] = {"vllm_patch": recorded}
-    assert act(monkeypatch, plan, {"compared": "compared"}, spark1=result(), spark2=result())[0]["news"] is False
+    entry = {"environment": {}, "flags": [], "files": {"a.py": "1"}, "mounts": [], "runtime": plan["runtime"]["name"]}
+    nodes = [{**node, "additions": {"vllm_patch": entry}} for node in plan["nodes"]]
+    plan |= {"nodes": nodes if of_spark2 else [nodes[0], {**nodes[1], "additions": {}}], "node": nodes[0]}
+    answer = act(monkeypatch, plan, {"compared": "compared"}, spark1=result(), spark2=result())[0]
+    assert (answer["news"], answer["recorded"]) == (False, everywhere)
+
+
+def test_a_fresh_node_in_check_mode_has_nothing_to_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = fact({})
+    plan |= {"nodes": [{**node, "additions": {}} for node in plan["nodes"]], "node": {**plan["node"], "additions": {}}}
+    skipped = {"skipped": True}
+    answer = act(monkeypatch, plan, {"compared": "compared"}, spark1=skipped, spark2=skipped)[0]
+    assert (answer["recorded"], answer["news"]) == (True, False)
+    assert answer["overrides"] == {"environment": {}, "flags": [], "files": {}, "mounts": []}
 
 
 def test_the_action_reports_a_difference_between_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
