@@ -50,7 +50,9 @@ class Decision(ActionBase):
 
     def plan(self, variables: Mapping[str, Any]) -> Plan:
         """Return the fact gb10_plan of the task's host. Raises TypeError with the path of a wrong value."""
-        return typed_plan(self._templar.template(variables["gb10_plan"]))
+        # A fact has no templates, and this takes a third of the time of an action.
+        given = variables["gb10_plan"]
+        return typed_plan(self._templar.template(given) if isinstance(given, str) else given)
 
     def of_nodes(self, variables: Mapping[str, Any], nodes: Iterable[str], name: str, default: Any) -> dict[str, Any]:
         """Return node -> its variable ``name``, such as a registered result; ``default`` where it is not defined."""
