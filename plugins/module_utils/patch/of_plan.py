@@ -50,5 +50,7 @@ def overrides(compared: Mapping[str, Any], mounts: Any) -> dict[str, Any]:
 
 def recorded(plan: Plan, wanted: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether every node has recorded its overrides (by node name) for this runtime."""
-    entries = {name: {**each, "runtime": plan.runtime.name} if any(each.values()) else {} for name, each in wanted.items()}
+    entries = {
+        name: {**each, "runtime": plan.runtime.name} if any(each.values()) else {} for name, each in wanted.items()
+    }
     return all(entries[node.name] == node.additions.get(ROLE, {}) for node in plan.nodes)
