@@ -97,7 +97,7 @@ ready_after:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_server
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_server, log, symptoms
 
 
 def main() -> None:
@@ -107,9 +107,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        module.exit_json(changed=False, **io_server.read(runner(module), module.params))
+        found, lines = io_server.read(runner(module), module.params)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
+    module.exit_json(changed=False, **found, progress=log.progress(lines), cause=symptoms.explain(lines))
 
 
 if __name__ == "__main__":

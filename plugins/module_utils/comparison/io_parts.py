@@ -74,7 +74,7 @@ def _server(run: Run, _nft: str) -> tuple[Mapping[str, Any], Compare]:
 
     def read(params: Mapping[str, Any]) -> dict[str, Any]:
         """Return the smoke test's result as `smoke`, {} without an answer before."""
-        found = io_server.read(run, params)
+        found, _log = io_server.read(run, params)
         asks = found["answers"] and params["smoke"]
         return {**found, "smoke": io_server.smoke(params, params["smoke"]) if asks else {}}
 

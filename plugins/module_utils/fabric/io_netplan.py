@@ -16,10 +16,9 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback, netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS, is_network_manager_file
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import drift, interfaces
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     NETPLAN_FILE,
     NETWORK_MANAGER_FILE,
@@ -138,7 +137,7 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
     if params["state"] == "absent":
         return differs
     rails = {rail["interface"]: rail["address"] for rail in params["rails"]}
-    differs += fabric_plan.drift(rails, params["mtu"], interfaces(node_io_facts.interfaces(run)))
+    differs += drift(rails, params["mtu"], interfaces(node_io_facts.interfaces(run)))
     return [*differs, *(line for interface in rails for line in _settings(interface)), *unapplied(NETPLAN_FILE)]
 
 

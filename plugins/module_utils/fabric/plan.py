@@ -15,7 +15,6 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import checks as fabric_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment, links, netplan, rdma
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     Fabric,
     FabricNode,
@@ -186,24 +185,6 @@ def plain(share: NodeFabric) -> dict[str, Any]:
         "netplan": dict(share.netplan),
         "environment": dict(share.environment),
     }
-
-
-def drift(rails: Mapping[str, str], mtu: int, interfaces: Mapping[str, Interface]) -> list[str]:
-    """Return how a node's interfaces differ from its rails, one sentence each; empty when the plan is live.
-
-    ``rails`` maps interfaces to addresses with prefix length.
-    """
-    differences = []
-    for name, address in rails.items():
-        found = interfaces.get(name)
-        if found is None:
-            differences.append(f"{name} does not exist")
-            continue
-        if address not in found.addresses:
-            differences.append(f"{name} has {', '.join(found.addresses) or 'no address'} instead of {address}")
-        if found.mtu != mtu:
-            differences.append(f"{name} has MTU {found.mtu} instead of {mtu}")
-    return differences
 
 
 def warnings(functions: str) -> list[str]:

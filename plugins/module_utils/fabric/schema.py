@@ -144,3 +144,21 @@ def rdma_devices(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, RdmaDevice
         )
         for name, found in facts.items()
     }
+
+
+def drift(rails: Mapping[str, str], mtu: int, interfaces: Mapping[str, Interface]) -> list[str]:
+    """Return how a node's interfaces differ from its rails, one sentence each; empty when the plan is live.
+
+    ``rails`` maps interfaces to addresses with prefix length.
+    """
+    differences = []
+    for name, address in rails.items():
+        found = interfaces.get(name)
+        if found is None:
+            differences.append(f"{name} does not exist")
+            continue
+        if address not in found.addresses:
+            differences.append(f"{name} has {', '.join(found.addresses) or 'no address'} instead of {address}")
+        if found.mtu != mtu:
+            differences.append(f"{name} has MTU {found.mtu} instead of {mtu}")
+    return differences

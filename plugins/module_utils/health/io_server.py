@@ -11,8 +11,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, symptoms
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log as health_log
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 #: The options of the module vllm_info, which documents them.
@@ -28,8 +27,8 @@ ARGUMENTS: dict[str, Any] = {
 _LOG_LINES = 3000
 
 
-def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the result of module vllm_info. Raises ValueError or OSError."""
+def read(run: Run, params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the result of module vllm_info without what the log says, and the log. Raises ValueError or OSError."""
     service = node_io_facts.service(run, params["name"])
     server = _server(params)
     healthy, untrusted = io_client.health(server) if service["pid"] else (False, "")
@@ -40,17 +39,15 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
         )
     invocation = params["invocation"] or service["invocation"]
     entries = io_client.journal(run, io_client.of_start(invocation), _LOG_LINES) if invocation else []
-    lines = [message for _when, message in entries]
-    return {
+    found = {
         "service": service,
         "healthy": healthy,
         "untrusted": untrusted,
         "answers": answers,
         "reason": reason,
-        "progress": health_log.progress(lines),
-        "cause": symptoms.explain(lines),
         "ready_after": io_client.ready_after(entries, service["started"]),
     }
+    return found, [message for _when, message in entries]
 
 
 def smoke(params: Mapping[str, Any], requests: Mapping[str, Any]) -> dict[str, Any]:

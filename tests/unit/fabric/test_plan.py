@@ -14,6 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import drift
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces as typed
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric, FabricNode, resolve_topology
 
@@ -441,7 +442,7 @@ def live(**changes: object) -> dict[str, dict[str, object]]:
     ],
 )
 def test_drift(interfaces: dict[str, dict[str, object]], expected: list[str]) -> None:
-    assert fabric_plan.drift(RAILS, 9000, typed(interfaces)) == expected
+    assert drift(RAILS, 9000, typed(interfaces)) == expected
 
 
 @pytest.mark.parametrize(("topology", "count"), [("none", 1), ("socket", 2)])
