@@ -80,8 +80,8 @@ parts:
       M(gb10.cluster.netplan_apply) and M(gb10.cluster.vllm_patch) return them in check mode, and C(options) are the
       options of that module.
     - C(ray_cluster) is as M(gb10.cluster.ray_info) returns it, or has the C(reason).
-    - C(vllm_serve) is as M(gb10.cluster.vllm_info) returns it, without the log's part. C(smoke) is as M(gb10.cluster.vllm_smoke_test) returns
-      it, empty without an answer.
+    - C(vllm_serve) is as M(gb10.cluster.vllm_info) returns it, without the log's part. C(smoke) is as
+      M(gb10.cluster.vllm_smoke_test) returns it, empty without an answer.
   returned: with O(parts)
   type: dict
 nodes:
