@@ -15,6 +15,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import checks as fabric_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment, links, netplan, rdma
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import drift
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     Fabric,
     FabricNode,
