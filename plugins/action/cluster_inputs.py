@@ -39,8 +39,7 @@ class ActionModule(Decision):
             values[name] = value
             if not option.get("no_log"):
                 settings[name] = value
-            # Ansible has validated the variables of the role that runs.
-            if error and not name.startswith("gb10_"):
+            if error:
                 refused.append(error)
         names = sorted(variables["hostvars"][variables["inventory_hostname"]])
         needed = sorted({name for each in packages.of_roles(settings).values() for name in each})
@@ -71,7 +70,7 @@ class ActionModule(Decision):
     def _value(
         self, name: str, option: Mapping[str, Any], variables: Mapping[str, Any]
     ) -> tuple[Any, dict[str, str] | None]:
-        """Return a variable's value in the type of its specification, and why the specification refuses it."""
+        """Return a variable's value in the type of its specification, or its default and why the value is refused."""
         try:
             value = self._templar.template(variables[name])
         except AnsibleUndefinedVariable:
@@ -81,7 +80,7 @@ class ActionModule(Decision):
             return argument_specs.default(option), None
         result = ArgumentSpecValidator({name: option}).validate({name: value})
         if result.error_messages:
-            return value, {
+            return argument_specs.default(option), {
                 "name": name,
                 "found": _found(value, option, result.error_messages),
                 "expected": _expected(option),

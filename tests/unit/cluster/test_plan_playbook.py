@@ -223,10 +223,13 @@ def test_several_clusters_are_not_written_to_one_file(recorded: Path, playbook: 
     assert not (recorded / "one").exists()
 
 
-def test_values_that_other_roles_refuse_are_reported_with_the_plan(recorded: Path) -> None:
+def test_values_that_roles_refuse_are_reported_together(recorded: Path) -> None:
     """A value with an undefined variable is left to its role."""
     done = plan(
         recorded,
+        gb10_max_model_len="131k",
+        gb10_extra_env="x",
+        gb10_api_port=99999,
         qsfp_netplan_state="gone",
         vllm_watchdog_interval="often",
         peer_firewall_open_ports={"http": 80},
@@ -235,7 +238,10 @@ def test_values_that_other_roles_refuse_are_reported_with_the_plan(recorded: Pat
         ray_cluster_join_timeout="{{ 60 }}",
     )
     assert done.status != 0
-    reported = done.output.partition("3 problems found; nothing was changed.\n")[2]
+    reported = done.output.partition("6 problems found; nothing was changed.\n")[2]
+    assert "gb10_max_model_len: '131k'. Expected: a value of type int. Fix: correct gb10_max_model_len." in reported
+    assert "gb10_extra_env: 'x'. Expected: a value of type dict." in reported
+    assert "gb10_api_port: 99999. Expected: 1024 to 65535." in reported
     assert "qsfp_netplan_state: 'gone'. Expected: one of present, absent. Fix: correct qsfp_netplan_state." in reported
     assert (
         "vllm_watchdog_interval: 'often'. Expected: a value of type int. Fix: correct vllm_watchdog_interval."
