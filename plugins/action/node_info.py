@@ -29,7 +29,9 @@ class ActionModule(Decision):
         parts, part = arguments.get("parts"), arguments.get("part")
         if part:
             known = self.compared(variables, part)
-            return {"changed": False, **(known or self._part(part, variables))}
+            # A server that did not answer may do so now.
+            usable = known and not known.get("msg")
+            return {"changed": False, **(known if usable else self._part(part, variables))}
         if parts is None:
             return dict(self._execute_module(module_args=arguments, task_vars=variables))
         options = self._options(variables, first=True)

@@ -73,10 +73,13 @@ def _server(run: Run, _nft: str) -> tuple[Mapping[str, Any], Compare]:
     from ansible_collections.gb10.cluster.plugins.module_utils.health import io_server
 
     def read(params: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the smoke test's result as `smoke`, {} without an answer before."""
+        """Return the smoke test's result as `smoke`, {} without an answer before, and why the server fails as `msg`."""
         found, _log = io_server.read(run, params)
-        asks = found["answers"] and params["smoke"]
-        return {**found, "smoke": io_server.smoke(params, params["smoke"]) if asks else {}}
+        if not found["answers"]:
+            reason = f"is healthy, but does not answer: {found['reason']}" if found["healthy"] else "is not healthy"
+            return {**found, "smoke": {}, "msg": f"The API {reason}"}
+        smoke = io_server.smoke(params, params["smoke"]) if params["smoke"] else {}
+        return {**found, "smoke": smoke, "msg": smoke.get("msg", "")}
 
     return {**io_server.ARGUMENTS, "smoke": {"type": "dict", "default": {}}}, read
 

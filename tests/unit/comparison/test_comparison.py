@@ -168,6 +168,14 @@ def test_a_comparison_holds_until_a_node_changes(of_b: dict[str, Any], calls: in
     assert len(act(ray_info, {"expect": {}, "known": True}, variables=variables)[1]) == calls
 
 
+def test_a_server_that_failed_is_asked_again() -> None:
+    hosts = {"a": {"gb10_installed": {"files": {}}}}
+    for message, calls in (("", 0), ("The API is not healthy", 1)):
+        known = {"parts": {"vllm_serve": {"answers": not message, "msg": message}}, "nodes": ["a"]}
+        asked = act(node_info, {"part": "vllm_serve"}, variables={"gb10_compared": known, "hostvars": hosts})[1]
+        assert len(asked) == calls
+
+
 def test_an_incomplete_ray_is_waited_for() -> None:
     known = {"parts": {"ray_cluster": {"reason": "spark2 has not joined"}}, "nodes": []}
     assert len(act(ray_info, {"expect": {}, "known": True}, variables={"gb10_compared": known})[1]) == 1
