@@ -6,28 +6,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_ids, layers
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+#: The results of module container_image that the role vllm_runtime registers.
+_NAMED, _GOT, _BUILT = "__vllm_runtime_named", "__vllm_runtime_got", "__vllm_runtime_built"
 
 
 class ActionModule(Decision):
     """Returns the commands that query an image in bare containers, on the controller."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return {argv, gpu_argv, releases_argv}."""
+        """Return {argv, gpu_argv, releases_argv}; without O(image) also {image_id, files, recorded}."""
         super().run(tmp, task_vars)
-        arguments = self.arguments(image={"type": "str", "required": True}, python={"type": "str", "required": True})
-        plan, image, python = self.plan(task_vars or {}), arguments["image"], arguments["python"]
-        bases = {build.base for build in plan.runtime.builds}
-        # An ID is the result of another node. A name could be an argument of the engine.
-        if image not in bases and not layers.is_id(image):
-            return {"failed": True, "msg": f"{image!r} is neither the ID of an image nor an image of the plan"}
+        arguments = self.arguments(image={"type": "str"}, python={"type": "str", "required": True})
+        plan, image = self.plan(task_vars or {}), arguments["image"]
+        if image is None:
+            return self._of_head(plan, arguments["python"], task_vars or {})
+        return {"changed": False, **_commands(plan, image, arguments["python"])}
+
+    def _of_head(self, plan: Plan, python: str, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the image of the plan on the head, or a failure if the node knows another one."""
+        head, name = plan.head.name, plan.runtime.image
+        named = self.of_nodes(variables, [head, plan.node.name], _NAMED, {})
+        fetched = self.of_nodes(variables, [head], _BUILT if plan.runtime.builds else _GOT, {})
+        image_id = image_ids.of_head(named[head], fetched[head])
+        recorded = plan.node.additions.get(launch_argv.IMAGE_ROLE, {}).get("files", {}).get(name, "")
+        known = image_ids.Known(name, recorded, named[plan.node.name].get("image_id") or "")
+        if problem := image_ids.problem(known, image_id, head, plan.node.name):
+            return {"failed": True, "msg": problem}
         return {
             "changed": False,
-            "argv": launch_argv.query_argv(plan, image, [python]),
-            "gpu_argv": launch_argv.query_argv(plan, image, [python], gpu=True),
-            "releases_argv": launch_argv.query_argv(plan, image, [python, "-c", layers.RELEASES]),
+            "image_id": image_id,
+            "files": {name: image_id} if image_id else {},
+            "recorded": bool(image_id) and image_id == recorded,
+            **(_commands(plan, image_id, python) if image_id else {}),
         }
+
+
+def _commands(plan: Plan, image: str, python: str) -> dict[str, Any]:
+    # An ID is the result of another node. A name could be an argument of the engine.
+    if image not in {build.base for build in plan.runtime.builds} and not layers.is_id(image):
+        return {"failed": True, "msg": f"{image!r} is neither the ID of an image nor an image of the plan"}
+    return {
+        "argv": launch_argv.query_argv(plan, image, [python]),
+        "gpu_argv": launch_argv.query_argv(plan, image, [python], gpu=True),
+        "releases_argv": launch_argv.query_argv(plan, image, [python, "-c", layers.RELEASES]),
+    }

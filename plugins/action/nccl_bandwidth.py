@@ -7,11 +7,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+_PREFIX = "nccl_sm121_build_bandwidth_"
 
 
 class ActionModule(Decision):
@@ -20,16 +27,8 @@ class ActionModule(Decision):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return {runs, unit}, or with O(measured) {lines, expected, findings, record}."""
         super().run(tmp, task_vars)
-        arguments = self.arguments(
-            backend={"type": "str", "required": True},
-            port={"type": "int", "required": True},
-            bytes={"type": "int", "required": True},
-            timeout={"type": "int", "required": True},
-            expected={"type": "float", "required": True},
-            measured={"type": "dict"},
-        )
-        plan, measured = self.plan(task_vars or {}), arguments["measured"]
-        settings = load.chosen(bandwidth.BandwidthSettings, arguments, "nccl_bandwidth")
+        variables, measured = task_vars or {}, self.arguments(measured={"type": "dict"})["measured"]
+        plan, settings = self.plan(variables), self._settings(variables)
         if measured is None:
             runs = bandwidth.runs(plan, settings.backend, settings.port)
             commands = [
@@ -46,3 +45,12 @@ class ActionModule(Decision):
             "findings": list(map(str, found)),
             "record": {**bandwidth.record(measured, plan, settings.backend, found), "date": date},
         }
+
+    def _settings(self, variables: Mapping[str, Any]) -> bandwidth.BandwidthSettings:
+        """Return the variables of the role's entry point in the types of its specification."""
+        options = argument_specs.read("nccl_sm121_build")["bandwidth"]["options"]
+        names = [f"{_PREFIX}{each.name}" for each in fields(bandwidth.BandwidthSettings)]
+        given = {name: self.variable(variables, name) for name in names if name in variables}
+        typed = ArgumentSpecValidator({name: options[name] for name in names}).validate(given).validated_parameters
+        found = {name.removeprefix(_PREFIX): value for name, value in typed.items()}
+        return load.load(bandwidth.BandwidthSettings, found, "nccl_bandwidth")

@@ -2,31 +2,56 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action of the module nccl_build: it knows the commits of NCCL's tags."""
+"""The action of the module nccl_build: it takes a build from the plan, and decides how a node uses it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
-
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import tags
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import of_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
-class ActionModule(ActionBase):
-    """Runs the module, or with O(tag) returns the commit without a connection."""
-
-    _supports_check_mode = True
+class ActionModule(Decision):
+    """Runs the module, or with O(planned) or O(built) decides without a connection."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result, or {commit}; a failure for an unknown tag."""
+        """Return the module's result; with O(planned) its options; with O(built) how the node uses the build."""
         super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
-        if tag := str(arguments.pop("tag", "")):
-            try:
-                found = tags.commit(tag, str(arguments.get("commit", "")), str(arguments.get("repository", "")))
-            except ProblemsError as error:
-                return {"failed": True, "msg": str(error)}
-            return {"changed": False, "commit": found}
-        return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
+        arguments, variables = plain_data(dict(self._task.args)), task_vars or {}
+        built = arguments.get("built", "")
+        if not built and not arguments.get("planned"):
+            return dict(self._execute_module(module_args=arguments, task_vars=variables))
+        plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
+        settings = load.chosen(of_plan.NcclSettings, inputs["settings"], "gb10_inputs.settings")
+        if not built:
+            return _planned(plan, settings)
+        of_head = self.of_nodes(variables, [plan.head.name], built, {})[plan.head.name]
+        return {"changed": False, **of_plan.use(plan, settings, bool(arguments["wanted"]), of_head)}
+
+
+def _planned(plan: Plan, settings: of_plan.NcclSettings) -> dict[str, Any]:
+    """Return the module's options, or a failure for another source than the required one."""
+    sha256 = _sha256(settings.nccl_sm121_build_source) if settings.archive else ""
+    if wrong := of_plan.wrong_archive(settings, sha256):
+        return {"failed": True, "msg": wrong}
+    try:
+        found: Mapping[str, Any] = of_plan.build(plan, settings, sha256)
+    except ProblemsError as error:
+        return {"failed": True, "msg": str(error)}
+    return {"changed": False, "archive": settings.archive, **found}
+
+
+def _sha256(path: str) -> str:
+    """Return the digest of a file on the controller, "" if it does not exist."""
+    try:
+        return io_file.sha256(str(Path(path).expanduser()))
+    except FileNotFoundError:
+        return ""

@@ -6,42 +6,45 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import options, requirements
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Item
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
-#: What a build of the plan says to the module.
-_OF_ITEM = ("name", "version", "capabilities", "architectures", "torch", "driver")
+_TOOLS = Path(__file__).parents[2] / "roles/vllm_build/files/tools.lock"
 
 
 class ActionModule(Decision):
-    """Runs the module with what the plan and the locks say."""
+    """Runs the module with what the plan, the role's variables and the locks say."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the module's result; with O(item) also {folder, requirements} of the build environment."""
+        """Return the module's result; with O(item) also {folder, requirements, program} of the build environment."""
         super().run(tmp, task_vars)
-        arguments: dict[str, Any] = plain_data(self._task.args)
-        item = arguments.pop("item", None)
-        if item is None:
-            return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
-        text = requirements.requirements(arguments.pop("lock"), arguments.pop("tools"))
-        store = arguments["store"]
-        folder = f"{store}/environment-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        arguments["environment"] = {
-            **arguments.get("environment", {}),
-            **requirements.dependencies(store, arguments.pop("dependencies", [])),
-        }
-        given = {**_of_plan(self.plan(task_vars or {})), **{name: item[name] for name in _OF_ITEM}, **arguments}
-        result = self._execute_module(module_args={**given, "python": f"{folder}/bin/python"}, task_vars=task_vars)
-        return {**result, "folder": folder, "requirements": text}
+        arguments, variables = plain_data(dict(self._task.args)), task_vars or {}
+        if "item" not in arguments:
+            return dict(self._execute_module(module_args=arguments, task_vars=variables))
+        plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
+        settings = load.chosen(options.RoleSettings, inputs["settings"], "gb10_inputs.settings")
+        item, head = load.load(Item, arguments["item"], "vllm_build.item"), self._head(plan, variables)
+        given = options.check(settings, plan.build, item, head)
+        if source := arguments.get("source"):
+            given |= {"source": source, **options.start(settings, plan.build, head.store)}
+        result = self._execute_module(module_args=given, task_vars=variables)
+        return {**result, "folder": head.folder, "requirements": head.requirements, "program": given["program"]}
 
-
-def _of_plan(plan: Plan) -> dict[str, Any]:
-    """Return the module's options that all builds of the plan have in common."""
-    units = list(dict.fromkeys((plan.ranks_unit, paths.VLLM_UNIT)))
-    return {"device": plan.stack.device, "cuda": str(plan.stack.cuda), "units": units}
+    def _head(self, plan: Plan, variables: Mapping[str, Any]) -> options.Head:
+        lock = self.file(plan.runtime.lock, variables)
+        return options.Head(
+            store=f"{plan.root}/build",
+            device=plan.stack.device,
+            cuda=str(plan.stack.cuda),
+            units=list(dict.fromkeys((plan.ranks_unit, paths.VLLM_UNIT))),
+            requirements=requirements.requirements(lock, _TOOLS.read_text(encoding="utf-8")),
+        )

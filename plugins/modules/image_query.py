@@ -15,9 +15,10 @@ description:
   - Runs on the controller. The action plugin of this name does the work.
 options:
   image:
-    description: The image's ID, or the name of an image of the plan below a layer.
+    description: The image's ID, or the name of an image of the plan below a layer. By default the plan's image that the
+      role C(vllm_runtime) found or provided on the head. The action then fails if this node knows another image of that
+      name.
     type: str
-    required: true
   python:
     description: The interpreter inside the image that runs vLLM.
     type: str
@@ -40,19 +41,31 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+image_id:
+  description: The image's ID on the head, 64 hexadecimal digits; empty if check mode has not fetched it.
+  returned: without O(image)
+  type: str
+files:
+  description: The ID by the image's name, for the record of this node; empty without an ID.
+  returned: without O(image)
+  type: dict
+recorded:
+  description: Whether this node has recorded this ID.
+  returned: without O(image)
+  type: bool
 argv:
   description: The command that runs the interpreter; its further arguments are the interpreter's.
-  returned: success
+  returned: with an image
   type: list
   elements: str
 gpu_argv:
   description: The same with the GPU.
-  returned: success
+  returned: with an image
   type: list
   elements: str
 releases_argv:
   description: The command that prints the releases of vLLM, torch and Python in the image as a JSON object.
-  returned: success
+  returned: with an image
   type: list
   elements: str
 """

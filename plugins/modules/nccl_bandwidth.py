@@ -12,30 +12,10 @@ short_description: Plan the bandwidth measurements between the nodes, and evalua
 version_added: 0.1.0
 description:
   - Returns the measurements between the nodes of the fact C(gb10_plan), over all devices together and over each. Every
-    node has the same ones.
+    node has the same ones. The variables of the entry point C(bandwidth) of the role C(nccl_sm121_build) define them.
   - With O(measured), compares the largest messages with the expected bandwidth.
   - Runs on the controller. The action plugin of this name does the work.
 options:
-  backend:
-    description: The backend of PyTorch, C(nccl), or C(gloo), which needs no GPU.
-    type: str
-    required: true
-  port:
-    description: The port on the head where the ranks meet.
-    type: int
-    required: true
-  bytes:
-    description: The largest message.
-    type: int
-    required: true
-  timeout:
-    description: Maximum seconds of one measurement.
-    type: int
-    required: true
-  expected:
-    description: The lowest accepted bus bandwidth in 10^9 bytes a second; 0 for NVIDIA's expectation.
-    type: float
-    required: true
   measured:
     description: The output of each measurement by its name.
     type: dict
@@ -50,11 +30,6 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Plan the measurements of the bandwidth
   gb10.cluster.nccl_bandwidth:
-    backend: nccl
-    port: 8471
-    bytes: 1073741824
-    timeout: 300
-    expected: 0
   register: bandwidth
 """
 

@@ -28,17 +28,22 @@ options:
     description: Exact identity of the source, such as the hash of its archive. By default the git commit.
     type: str
   commit:
-    description: The required commit of the source, 40 hexadecimal digits. Ignored with O(identity). With O(tag), the
-      commit to use instead of the known one.
+    description: The required commit of the source, 40 hexadecimal digits. Ignored with O(identity).
     type: str
-  tag:
-    description: A tag of NCCL. With it, the action plugin only returns its commit, and the node is not touched.
+  planned:
+    description: Whether the action plugin only returns the options of the build for the fact C(gb10_plan) and the
+      variables of the role. It verifies a source on the controller, and the node is not touched.
+    type: bool
+    default: false
+  built:
+    description: The variable of the head with the registered result of this module. If set, the action plugin returns
+      how this node uses the build, and the node is not touched.
     type: str
     default: ""
-  repository:
-    description: The repository of O(tag), for the error message.
-    type: str
-    default: ""
+  wanted:
+    description: Whether NCCL is built, for O(built).
+    type: bool
+    default: false
   capabilities:
     description: The compute capabilities to build for.
     type: list
@@ -81,10 +86,43 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-commit:
-  description: The commit of O(tag).
-  returned: with O(tag)
-  type: str
+archive:
+  description: Whether the source is a tar file on the controller.
+  returned: with O(planned)
+  type: bool
+options:
+  description: The options of this module for the build.
+  returned: with O(planned)
+  type: dict
+requirements:
+  description: The options of this module for the check of the prerequisites.
+  returned: with O(planned)
+  type: dict
+there:
+  description: Whether there is a build to use.
+  returned: with O(built)
+  type: bool
+install:
+  description: The options of M(gb10.cluster.nccl_install) on this node.
+  returned: with O(built)
+  type: dict
+select:
+  description: The options of M(gb10.cluster.nccl_select) on this node.
+  returned: with O(built)
+  type: dict
+environment:
+  description: The variables of this node's ranks, if they do not use M(gb10.cluster.nccl_select).
+  returned: with O(built)
+  type: dict
+files:
+  description: The SHA-256 of the library by its path.
+  returned: with O(built)
+  type: dict
+mounts:
+  description: The mounts of this node's containers.
+  returned: with O(built)
+  type: list
+  elements: dict
 name:
   description: The build's folder name in the store, empty without O(source).
   returned: success
@@ -134,8 +172,9 @@ def main() -> None:
             "source": {"type": "path"},
             "identity": {"type": "str"},
             "commit": {"type": "str"},
-            "tag": {"type": "str", "default": ""},
-            "repository": {"type": "str", "default": ""},
+            "planned": {"type": "bool", "default": False},
+            "built": {"type": "str", "default": ""},
+            "wanted": {"type": "bool", "default": False},
             "capabilities": {"type": "list", "elements": "str", "required": True},
             "cuda_home": {"type": "path"},
             "functions": {"type": "str", "default": ""},

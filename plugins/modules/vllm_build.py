@@ -21,24 +21,9 @@ options:
     type: path
     required: true
   item:
-    description: A build of the fact C(gb10_plan). O(name), O(version), O(device), O(capabilities), O(architectures),
-      O(torch), O(cuda), O(driver), O(units) and O(python) then follow from it, O(lock) and O(tools). For the action
-      plugin.
+    description: A build of the fact C(gb10_plan). All other options except O(source) then follow from the plan, the
+      variables of the role C(vllm_build) and the locks. For the action plugin.
     type: dict
-  lock:
-    description: The lock of the runtime as text, for O(item).
-    type: str
-    default: ''
-  tools:
-    description: The lock of the build's own tools as text, for O(item).
-    type: str
-    default: ''
-  dependencies:
-    description: The unpacked sources of dependencies, for O(item), with C(variable), C(sha256) and C(folder). They
-      become part of O(environment).
-    type: list
-    elements: dict
-    default: []
   name:
     description: The name of the build.
     type: str
@@ -170,6 +155,10 @@ requirements:
   description: The requirements file of the build environment.
   returned: with O(item)
   type: str
+program:
+  description: The program of the unit, to install before the build starts.
+  returned: with O(item)
+  type: str
 jobs:
   description: Number of parallel compilers.
   returned: success
@@ -257,9 +246,6 @@ def main() -> None:
         argument_spec={
             "store": {"type": "path", "required": True},
             "item": {"type": "dict"},
-            "lock": {"type": "str", "default": ""},
-            "tools": {"type": "str", "default": ""},
-            "dependencies": {"type": "list", "elements": "dict", "default": []},
             "name": {"type": "str", "required": True},
             "version": {"type": "str", "required": True},
             "device": {"type": "str", "choices": ["cuda", "cpu"], "required": True},

@@ -17,10 +17,12 @@ def decide(
     plan: Mapping[str, Any],
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
     result: Mapping[str, Any] | None = None,
+    variables: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return an action's result, and the arguments of each call of its module.
 
-    ``plan`` is the fact gb10_plan, ``hosts`` are the variables of each node, ``result`` is the module's.
+    ``plan`` is the fact gb10_plan, ``hosts`` are the variables of each node, ``result`` is the module's. ``variables`` are
+    further variables of the task's node.
     """
     plugin = import_module(f"ansible_collections.gb10.cluster.plugins.action.{action}")
     instance = object.__new__(plugin.ActionModule)
@@ -34,4 +36,4 @@ def decide(
 
     instance._execute_module = module
     with mock.patch.object(Decision, "run", lambda *_arguments: {}):
-        return instance.run(None, {"gb10_plan": plan, "hostvars": hosts or {}}), calls
+        return instance.run(None, {"gb10_plan": plan, "hostvars": hosts or {}, **(variables or {})}), calls

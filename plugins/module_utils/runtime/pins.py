@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,24 @@ def pinned(reference: str, pins: Mapping[str, Pin]) -> str:
     if not pin:
         return reference
     return f"{reference}@{pin.digest}" if pin.digest else f"sha256:{pin.image_id}"
+
+
+def with_image(pins: Mapping[str, Pin], name: str, found: Mapping[str, Any]) -> dict[str, Pin]:
+    """Return the pins after the fetch of a tag. ``found``: its {image_id, digest}, without an ID in check mode."""
+    image_id = found.get("image_id")
+    return {**pins, **({name: Pin(str(image_id), str(found.get("digest") or ""))} if image_id else {})}
+
+
+def refusal(name: str, image: str, recorded: Iterable[str], head: str, node: str) -> str:
+    """Return why a node refuses the head's ``image`` of a tag, "" if it has recorded no other image of the tag."""
+    others = [each for each in recorded if name and each.startswith(f"{name}@") and each != image]
+    if not others:
+        return ""
+    return (
+        f"gb10_container_image: {name} is {image} on {head}. Expected on {node}: {others[0]}, because a tag stays "
+        "pinned to its first image. Nothing was sent. Fix: set gb10_container_image to the digest to run, or run "
+        "site.yml -e vllm_runtime_image_update=true."
+    )
 
 
 def digest(reference: str, digests: Sequence[str]) -> str:

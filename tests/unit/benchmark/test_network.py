@@ -36,7 +36,8 @@ def measured() -> str:
     ]
     results = {"together": {"results": together}, "rocep1s0f1": {"results": [entry("all_reduce", 1 << 30, 11.5)]}}
     options = {"backend": "nccl", "port": 8471, "bytes": 1 << 30, "timeout": 300, "expected": 0.0}
-    report = decide("nccl_bandwidth", {**options, "measured": results}, PLAN)[0]
+    variables = {f"nccl_sm121_build_bandwidth_{name}": value for name, value in options.items()}
+    report = decide("nccl_bandwidth", {"measured": results}, PLAN, variables=variables)[0]
     assert report["record"]["nodes"] == ["spark1", "spark2"]
     assert report["record"]["findings"] == report["findings"] != []
     return json.dumps({**report["record"], "date": "2026-11-22T21:30:00Z"})

@@ -158,15 +158,23 @@ def test_bus_factors(program: ModuleType) -> None:
     assert [program.bus_factor(name, 4) for name in ("all_reduce", "all_gather")] == [1.5, 0.75]
 
 
-OPTIONS = {"backend": "nccl", "port": 8471, "bytes": 1 << 30, "timeout": 300, "expected": 0.0}
+OPTIONS: Data = {"backend": "nccl", "port": 8471, "bytes": 1 << 30, "timeout": 300, "expected": 0.0}
+
+
+def act(arguments: Data, recorded: Data, **changes: Any) -> Data:
+    """Run the action with these values of the role's variables."""
+    variables = {f"nccl_sm121_build_bandwidth_{name}": value for name, value in {**OPTIONS, **changes}.items()}
+    answer, calls = decide("nccl_bandwidth", arguments, recorded, variables=variables)
+    assert calls == []
+    return answer
 
 
 def test_the_action_plans_the_ranks_of_its_node() -> None:
     recorded = fact({"runtime": {"path": "/opt/gb10/runtime/1"}})
     recorded["node"] = recorded["nodes"][1]
-    answer, calls = decide("nccl_bandwidth", OPTIONS, recorded)
+    answer = act({}, recorded)
     devices = [rail["hca"] for rail in recorded["node"]["rails"]]
-    assert calls == [] and answer["unit"] == "gb10-nccl-bandwidth.service"
+    assert answer["unit"] == "gb10-nccl-bandwidth.service"
     assert [run["name"] for run in answer["runs"]] == ["together", *devices]
     for run, used in zip(answer["runs"], [",".join(devices), *devices], strict=True):
         assert {f"--setenv=NCCL_IB_HCA={used}", "--setenv=RANK=1"} <= set(run["argv"])
@@ -185,11 +193,15 @@ def test_the_command_of_a_rank() -> None:
 
 def test_the_action_evaluates_a_measurement() -> None:
     entry = {"collective": "all_gather", "bytes": 8, "seconds": 1.0, "bus_gbps": 21.0}
-    answer, _calls = decide("nccl_bandwidth", {**OPTIONS, "measured": {"together": {"results": [entry]}}}, fact({}))
+    measured = {"measured": {"together": {"results": [entry]}}}
+    answer = act(measured, fact({}))
     assert answer["expected"] == 21.875
     assert len(answer["lines"]) == len(answer["findings"]) == 1
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", answer["record"]["date"])
-    slow = decide(
-        "nccl_bandwidth", {**OPTIONS, "expected": 20.0, "measured": {"together": {"results": [entry]}}}, fact({})
-    )
-    assert (slow[0]["expected"], slow[0]["findings"]) == (20.0, [])
+    slow = act(measured, fact({}), expected=20.0)
+    assert (slow["expected"], slow["findings"]) == (20.0, [])
+
+
+def test_values_of_the_command_line_get_the_types_of_the_role() -> None:
+    (together, *_alone) = act({}, fact({}), bytes="4096", timeout="7", backend="gloo")["runs"]
+    assert {"--bytes=4096", "--timeout=7", "--backend=gloo"} <= set(together["argv"])

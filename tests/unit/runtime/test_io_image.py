@@ -14,6 +14,7 @@ import pytest
 from repository import ROOT, load_yaml, read
 from run_module import program, run_module
 from run_playbook import run
+from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image
@@ -204,8 +205,8 @@ def compared(folder: Path, image: str, nodes: dict[str, tuple[str, str]], tag: s
             engine.has("images", image_id, [image])
         files = {recorded: OTHER} if ":" in recorded else {image: recorded}
         node = {"name": name, "head": name == "spark1", "additions": {"vllm_runtime": {"files": files}}}
-        runtime = {"image": image, "base": image, "tag": tag, "builds": [], "pins": {}, "engine": "podman"}
-        plan = {"head": {"name": "spark1"}, "node": node, "runtime": runtime}
+        runtime = {"kind": "container", "image": image, "base": image, "tag": tag, "engine": "podman"}
+        plan = fact({"head": {"name": "spark1"}, "node": node, "runtime": runtime})
         hosts[name] = {"gb10_plan": plan, "engine_path": str(engine.path)}
     names = ("Refuse another image", "Check whether this node", "Refuse an image ID")
     tasks = [task for task in load_yaml(read("roles/vllm_runtime/tasks/image.yml")) if task["name"].startswith(names)]

@@ -84,9 +84,10 @@ class Head:
         again = pin.pop()
         assert again["name"] == "Plan again with the pinned image"
         image = load_yaml(read("roles/vllm_runtime/tasks/image.yml"))
-        provide = [task for task in image if task["name"].startswith(("Check whether this node", "Pull or load"))]
+        names = ("Check whether this node", "Pull or load", "Refuse an image ID")
+        provide = [task for task in image if task["name"].startswith(names)]
         (due,) = [task["when"] for task in image if task["name"] == "Pin the tag of the image"]
-        provide.append({"ansible.builtin.debug": {"msg": "runs {{ _vllm_runtime_image_id }}"}})
+        provide.append({"ansible.builtin.debug": {"msg": "runs {{ __vllm_runtime_shared.image_id }}"}})
         pinned = self.tasks("pin.yml", [{"block": pin, "when": due}], tag, *arguments, **variables).assert_ok()
         return pinned, self.tasks("image.yml", provide, tag, *arguments, **variables)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from decisions import decide
 from hypothesis import given
 from hypothesis import strategies as st
+from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import pins
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
@@ -74,3 +76,49 @@ def test_an_invalid_pin_is_left_out(entry: Any) -> None:
 def test_a_record_has_a_limit() -> None:
     assert len(pins.parse({f"a:{number}": ENTRY for number in range(1024)})) == 1024
     assert pins.parse({f"a:{number}": ENTRY for number in range(1025)}) == {}
+
+
+TAG, IMAGE, OTHER = "example.org/vllm:1", f"example.org/vllm:1@{DIGEST}", "example.org/vllm:1@sha256:" + "3" * 64
+
+
+def act(arguments: dict[str, Any], files: dict[str, str], got: Any = None, tag: str = TAG) -> dict[str, Any]:
+    """Run the action image_pin on a node with these recorded images, with the result of the head's fetch."""
+    runtime = {"kind": "container", "engine": "podman", "image": IMAGE, "base": IMAGE, "tag": tag, "pins": {"a": ENTRY}}
+    node = {"name": "spark2", "additions": {"vllm_runtime": {"files": files}}}
+    plan = fact({"runtime": runtime, "node": node})
+    answer, calls = decide("image_pin", arguments, plan, {plan["head"]["name"]: {"got": got}})
+    assert calls == []
+    return answer
+
+
+@pytest.mark.parametrize("files", [{}, {IMAGE: ID}, {OTHER.replace(":1@", ":2@"): ID}, {f"{TAG}1@{DIGEST}": ID}])
+def test_a_node_without_another_image_of_the_tag_agrees(files: dict[str, str]) -> None:
+    assert act({}, files) == {"changed": False}
+
+
+def test_a_node_refuses_another_image_of_the_tag() -> None:
+    assert act({"update": False}, {IMAGE: ID, OTHER: ID}) == {
+        "failed": True,
+        "msg": f"gb10_container_image: {TAG} is {IMAGE} on spark1. Expected on spark2: {OTHER}, because a tag stays "
+        "pinned to its first image. Nothing was sent. Fix: set gb10_container_image to the digest to run, or run "
+        "site.yml -e vllm_runtime_image_update=true.",
+    }
+    assert act({"update": True}, {OTHER: ID}) == {"changed": False}
+    assert act({}, {OTHER: ID, f"@{DIGEST}": ID}, tag="") == {"changed": False}
+
+
+@pytest.mark.parametrize("digest", [DIGEST, ""])
+def test_the_fetched_image_of_a_tag_is_pinned(digest: str) -> None:
+    found = {"image_id": "4" * 64, "digest": digest}
+    answer = act({"fetched": "got"}, {}, {**found, "size": 1, "changed": True})
+    assert answer == {"changed": False, "pins": {"a": ENTRY, TAG: found}, "news": True}
+
+
+@pytest.mark.parametrize("got", [{"image_id": None, "digest": ""}, {"skipped": True}])
+def test_check_mode_pins_no_image(got: dict[str, Any]) -> None:
+    assert act({"fetched": "got"}, {}, got) == {"changed": False, "pins": {"a": ENTRY}, "news": False}
+
+
+def test_the_same_pin_is_no_news() -> None:
+    answer = act({"fetched": "got"}, {}, ENTRY, tag="a")
+    assert (answer["pins"], answer["news"]) == ({"a": ENTRY}, False)

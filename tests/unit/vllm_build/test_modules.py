@@ -270,24 +270,6 @@ def test_a_build_for_cpus(head: Path, module: Any) -> None:
     assert not any("CUDA_HOME" in word for word in started(head))
 
 
-def test_the_arguments_of_the_role_are_those_of_the_module() -> None:
-    role = load_yaml(read("roles/vllm_build/vars/main.yml"))["_vllm_build_module"]
-    options = load_yaml(build_module.DOCUMENTATION)["options"]
-    of_item = {
-        "name",
-        "version",
-        "device",
-        "capabilities",
-        "architectures",
-        "torch",
-        "cuda",
-        "driver",
-        "units",
-        "python",
-    }
-    assert role.keys() | {"source", "commit", "patches"} | of_item == options.keys()
-
-
 # --- vllm_build_wheel, with a wheel of another host ---
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from pathlib import PurePosixPath
 
 import pytest
 from cluster_nodes import lock_of
-from decisions import decide
 from repository import files, read
-from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
@@ -119,54 +116,3 @@ def test_the_tools_are_those_of_their_source() -> None:
     ]
     assert {re.split("[<>=~ ]", line)[0] for line in wanted} <= requirements.entries(TOOLS).keys()
     assert locks.check_lock(TOOLS, "x") == []
-
-
-ITEM = {
-    "name": "0.33.0-0123456789ab",
-    "version": "0.33.0+gb10.01234567",
-    "capabilities": ["12.1"],
-    "architectures": "12.1a",
-    "torch": "2.14.0",
-    "driver": "13.0",
-    "nodes": ["spark1"],
-}
-
-
-def test_the_action_takes_a_build_from_the_plan_and_the_locks() -> None:
-    arguments = {
-        "store": "/opt/gb10/build",
-        "item": ITEM,
-        "lock": read(LOCKS[0]),
-        "tools": TOOLS,
-        "environment": {"CMAKE_ARGS": "-x"},
-        "dependencies": [
-            {"variable": "A_DIR", "archive": "a.tar", "sha256": "a" * 64},
-            {"variable": "B_DIR", "archive": "b.tar", "sha256": "b" * 64, "folder": "below"},
-        ],
-        "jobs": 2,
-    }
-    plan = fact({"ranks_unit": "gb10-ray.service"})
-    answer, (given,) = decide("vllm_build", arguments, plan, result={"stamp": {}})
-    text = requirements.requirements(arguments["lock"], TOOLS)
-    folder = f"/opt/gb10/build/environment-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    assert answer == {"stamp": {}, "folder": folder, "requirements": text}
-    assert given == {
-        **{name: ITEM[name] for name in ITEM if name != "nodes"},
-        "store": "/opt/gb10/build",
-        "device": plan["stack"]["device"],
-        "cuda": str(plan["stack"]["cuda"]),
-        "units": ["gb10-ray.service", "gb10-vllm.service"],
-        "python": f"{folder}/bin/python",
-        "environment": {
-            "CMAKE_ARGS": "-x",
-            "A_DIR": "/opt/gb10/build/dependencies/aaaaaaaaaaaa",
-            "B_DIR": "/opt/gb10/build/dependencies/bbbbbbbbbbbb/below",
-        },
-        "jobs": 2,
-    }
-
-
-def test_without_ray_the_unit_of_the_ranks_is_named_once() -> None:
-    arguments = {"store": "/b", "item": ITEM, "lock": read(LOCKS[0]), "tools": TOOLS}
-    _answer, (given,) = decide("vllm_build", arguments, fact({"ranks_unit": "gb10-vllm.service"}))
-    assert given["units"] == ["gb10-vllm.service"]

@@ -1,0 +1,157 @@
+"""The options of a planned NCCL build, its source, and its use on each node."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from decisions import decide
+from repository import load_yaml, read
+from typed_plans import fact
+
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import tags
+from ansible_collections.gb10.cluster.plugins.modules import nccl_build, nccl_install, nccl_select
+
+SPECIFIED = load_yaml(read("roles/nccl_sm121_build/meta/argument_specs.yml"))["argument_specs"]["main"]["options"]
+#: As the action cluster_inputs returns them.
+SETTINGS = {name: option.get("default") for name, option in SPECIFIED.items() if not option.get("required")}
+SETTINGS["nccl_sm121_build_version"] = None
+NAME = "2.30.7-0123456789ab"
+LIBRARY = f"/opt/gb10/nccl/{NAME}/lib/libnccl.so.2"
+BUILT = {"name": NAME, "sha256": "a" * 64}
+
+
+def act(arguments: dict[str, Any], plan: dict[str, Any], made: Any = None, **settings: Any) -> dict[str, Any]:
+    """Run the action with these changes of the role's variables; names are without the prefix."""
+    given = SETTINGS | {f"nccl_sm121_build_{name}": value for name, value in settings.items()}
+    hosts = {} if made is None else {plan["head"]["name"]: {"made": made}}
+    variables = {"gb10_inputs": {"settings": given}}
+    answer, calls = decide("nccl_build", arguments, plan, hosts, variables=variables)
+    assert calls == []
+    return answer
+
+
+def planned(**settings: Any) -> dict[str, Any]:
+    return act({"planned": True}, fact({"root": "/opt/gb10"}), **settings)
+
+
+def test_a_tag_of_the_plan() -> None:
+    answer = planned()
+    tag = fact({})["stack"]["nccl"]
+    common = {"store": "/opt/gb10/nccl", "capabilities": ["12.1"], "functions": "", "ccache": False}
+    source = {"source": f"/opt/gb10/nccl/source/{tag}", "commit": tags.COMMITS[tag]}
+    assert answer == {
+        "changed": False,
+        "archive": False,
+        "options": {**common, **source},
+        "requirements": {**common, "from_git": True},
+    }
+
+
+def test_the_variables_of_the_role() -> None:
+    answer = planned(
+        version="v9.9.9-1", commit="1" * 40, capabilities=["9.0"], cuda_home="/cuda", only_funcs="SendRecv", ccache=True
+    )
+    assert answer["options"] == {
+        "store": "/opt/gb10/nccl",
+        "capabilities": ["9.0"],
+        "cuda_home": "/cuda",
+        "functions": "SendRecv",
+        "ccache": True,
+        "source": "/opt/gb10/nccl/source/v9.9.9-1",
+        "commit": "1" * 40,
+    }
+
+
+def test_a_tag_without_a_known_commit_is_refused() -> None:
+    assert "a known commit, as for v2.27.7-1, " in planned(version="v9.9.9-1")["msg"]
+
+
+def test_each_gpu_of_the_cluster_is_built_for_once() -> None:
+    nodes = [{"name": f"n{index}", "capability": gpu} for index, gpu in enumerate(["12.1", None, "11.0", "12.1"])]
+    answer = act({"planned": True}, fact({"nodes": nodes}))
+    assert answer["requirements"]["capabilities"] == ["11.0", "12.1"]
+
+
+@pytest.mark.parametrize("name", ["nccl.tar", "nccl.tar.gz"])
+def test_an_archive_is_verified(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b"a release")
+    sha256 = hashlib.sha256(b"a release").hexdigest()
+    for checksum in ("", sha256):
+        answer = planned(source=str(path), checksum=checksum)
+        assert (answer["archive"], answer["requirements"]["from_git"]) == (True, False)
+        found = {key: answer["options"][key] for key in answer["options"].keys() - answer["requirements"].keys()}
+        assert found == {"source": f"/opt/gb10/nccl/source/{sha256[:12]}", "identity": f"sha256 {sha256}"}
+    wrong = planned(source=str(path), checksum="0" * 64)
+    assert wrong == {
+        "failed": True,
+        "msg": f"nccl_sm121_build_source: {path} has sha256 {sha256}. Expected: {'0' * 64}. "
+        "Fix: fetch the file again, or correct nccl_sm121_build_checksum.",
+    }
+
+
+def test_a_missing_archive_is_refused() -> None:
+    answer = planned(source="/none/nccl.tar.gz")
+    assert answer["failed"]
+    assert "/none/nccl.tar.gz does not exist. Expected: a tar file on the controller." in answer["msg"]
+
+
+def used(made: Any, wanted: bool = True, plan: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
+    found = {"root": "/opt/gb10", "runtime": {"path": "/opt/gb10/runtime/1"}} if plan is None else plan
+    return act({"built": "made", "wanted": wanted}, fact(found), made, **settings)
+
+
+def test_a_runtime_gets_the_build() -> None:
+    assert used(BUILT, method="link", keep_releases=5) == {
+        "changed": False,
+        "there": True,
+        "install": {"store": "/opt/gb10/nccl", **BUILT, "capabilities": ["12.1"], "keep": 5},
+        "select": {"python": "/opt/gb10/runtime/1/bin/python", "library": LIBRARY, "method": "link"},
+        "environment": {},
+        "files": {LIBRARY: "a" * 64},
+        "mounts": [],
+    }
+
+
+@pytest.mark.parametrize("made", [None, {"skipped": True}, {"name": NAME, "sha256": None}])
+def test_check_mode_on_a_fresh_head_has_no_build(made: Any) -> None:
+    answer = used(made)
+    assert {name: answer[name] for name in ("there", "environment", "files", "mounts")} == {
+        "there": False,
+        "environment": {},
+        "files": {},
+        "mounts": [],
+    }
+
+
+def test_a_build_that_is_not_wanted_is_removed() -> None:
+    answer = used(BUILT, wanted=False)
+    assert (answer["there"], answer["files"]) == (False, {})
+    assert answer["select"] == {"python": "/opt/gb10/runtime/1/bin/python", "state": "absent"}
+
+
+def test_a_container_preloads_the_mounted_build() -> None:
+    plan = {"root": "/opt/gb10", "runtime": {"kind": "container", "engine": "podman", "image": "vllm:1"}}
+    answer, folder = used(BUILT, plan=plan), f"/opt/gb10/nccl/{NAME}"
+    assert answer["environment"] == {"LD_PRELOAD": LIBRARY}
+    assert answer["mounts"] == [{"source": folder, "target": folder, "read_only": True}]
+    assert used(None, plan=plan)["mounts"] == used(BUILT, wanted=False, plan=plan)["mounts"] == []
+
+
+def test_the_options_are_those_of_the_modules() -> None:
+    found, build = used(BUILT), planned()
+    for module, options in (
+        (nccl_build, build["options"]),
+        (nccl_build, build["requirements"]),
+        (nccl_install, found["install"]),
+        (nccl_select, found["select"]),
+    ):
+        assert options.keys() <= load_yaml(module.DOCUMENTATION)["options"].keys()
+
+
+def test_without_a_decision_the_module_runs() -> None:
+    answer, calls = decide("nccl_build", {"store": "/s", "pack": "/p"}, {}, result={"name": NAME})
+    assert (answer, calls) == ({"name": NAME}, [{"store": "/s", "pack": "/p"}])
