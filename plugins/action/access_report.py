@@ -21,14 +21,13 @@ _RESULTS = ("__access_host_key", "__access_login", "__access_password", "__acces
 class ActionModule(Decision):
     """Reads the results of all nodes on the controller."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return what the purpose needs, or a failure with the problems of all nodes."""
-        super().run(tmp, task_vars)
         arguments = self.arguments(
             nodes={"type": "list", "elements": "str", "required": True},
             purpose={"type": "str", "choices": ["host_keys", "logins", "inventory"], "required": True},
         )
-        found = [self.of_nodes(task_vars or {}, arguments["nodes"], name, {}) for name in _RESULTS]
+        found = [self.of_nodes(variables, arguments["nodes"], name, {}) for name in _RESULTS]
         nodes = [report.of_results(*(results[name] for results in found)) for name in arguments["nodes"]]
         return {"changed": False, **_PURPOSES[arguments["purpose"]](nodes)}
 

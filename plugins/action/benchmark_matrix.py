@@ -27,9 +27,8 @@ Values = dict[str, Any]
 class ActionModule(Decision):
     """Keeps the state of a run over several models, from one registered result to the next."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the matrix after a step, as the module documents it, or a failure with its reason."""
-        super().run(tmp, task_vars)
         steps = {
             "find": self._find,
             "list": self._list,
@@ -48,21 +47,17 @@ class ActionModule(Decision):
             path={"type": "path", "default": ""},
             restart={"type": "bool", "default": False},
         )
-        found = steps[arguments["step"]](arguments, task_vars or {})
+        found = steps[arguments["step"]](arguments, variables)
         # The matrix is longer than all other output of a run with -v.
         return {"changed": False, **arguments["matrix"], **found, "_ansible_verbose_override": True}
 
     def _find(self, _arguments: Values, variables: Mapping[str, Any]) -> Values:
         """Return the folders on the node that have the last file of a copy."""
         folders = self._folders(variables).values()
-        found = self._execute_module(
-            module_name="ansible.builtin.find",
-            module_args={"paths": list(dict.fromkeys(folders)), "patterns": ["gb10-model.json"]},
-            task_vars=dict(variables),
-        )
+        options = {"paths": list(dict.fromkeys(folders)), "patterns": ["gb10-model.json"]}
+        found = self.module(options, variables, "ansible.builtin.find")
         if "files" not in found:
-            failure: Values = found
-            return failure
+            return found
         return {"copies": [os.path.dirname(file["path"]) for file in found["files"]]}
 
     def _list(self, arguments: Values, variables: Mapping[str, Any]) -> Values:

@@ -19,10 +19,8 @@ _MOST = 20
 class ActionModule(Decision):
     """Compares on the controller, which has the earlier documents."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {document, file, path, drawing, lines, findings}."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(
             directory={"type": "path", "required": True},
             bandwidth_file={"type": "path", "required": True},

@@ -17,10 +17,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Chooses the runs on the controller. Only the state of the benchmark's unit comes from the node."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {date, seed, runs, lines}, or a failure with the reason not to measure."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(
             mode={"type": "str", "choices": list(benchmark_plan.MODES), "required": True},
             concurrencies={"type": "list", "elements": "int", "required": True},
@@ -31,14 +29,9 @@ class ActionModule(Decision):
             api={"type": "dict", "required": True},
         )
         api, busy_ok = arguments.pop("api"), arguments.pop("busy_ok")
-        unit = self._execute_module(
-            module_name="gb10.cluster.systemd_unit_info",
-            module_args={"name": f"{benchmark_plan.UNIT}.service"},
-            task_vars=task_vars,
-        )
+        unit = self.module({"name": f"{benchmark_plan.UNIT}.service"}, variables, "gb10.cluster.systemd_unit_info")
         if "service" not in unit:
-            failure: dict[str, Any] = unit
-            return failure
+            return unit
         plan = self.plan(variables)
         if reason := checks.refusal(plan, api, unit["service"]["pid"] is not None, busy_ok):
             return {"failed": True, "msg": reason}

@@ -22,11 +22,9 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Reads the node once for the plan, or its saved facts, and keeps an unreachable node in the play."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {node}: the planner's input about the node without its settings; or {builds, reason}."""
-        super().run(tmp, task_vars)
         arguments = self.arguments(builds={"type": "bool", "default": False})
-        variables = task_vars or {}
         host, nodes = variables["inventory_hostname"], self.variable(variables, "gb10_nodes")
         if missing := [node for node in nodes if node not in variables["ansible_play_hosts_all"]]:
             message = (
@@ -54,7 +52,7 @@ class ActionModule(Decision):
             found = self._builds(inputs[host], variables)
         else:
             found = {"node": {**node, **self._found(node, inputs, variables)}}
-        return {"changed": False, **found, "ansible_facts": self.interpreter, "_ansible_verbose_override": True}
+        return {"changed": False, **found, "_ansible_verbose_override": True}
 
     def _found(self, node: Mapping[str, Any], inputs: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return what the node, its saved facts or nothing say, by the mode of the plan."""

@@ -25,11 +25,9 @@ _SCALARS = ("bool", "float", "int", "list", "str")
 class ActionModule(Decision):
     """Reads variables on the controller, without a connection."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the settings of all roles on the host, and those that a role will refuse."""
-        super().run(tmp, task_vars)
         self.arguments()
-        variables = task_vars or {}
         values: dict[str, Any] = {}
         settings, refused = {}, []
         for name, option in argument_specs.options().items():

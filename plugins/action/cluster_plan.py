@@ -22,13 +22,11 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import requ
 class ActionModule(Decision):
     """Plans on the first node of a cluster from the results of all nodes."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the plan, a table of models, or a failure with the conflicts between clusters."""
         # For playbooks of others, with the role gb10.
         require_run()
-        super().run(tmp, task_vars)
         arguments = self.arguments(models={"type": "bool", "default": False}, clusters={"type": "dict", "default": {}})
-        variables = task_vars or {}
         if arguments["clusters"]:
             return self._conflicts(arguments["clusters"], variables)
         host, names = variables["inventory_hostname"], self.variable(variables, "gb10_nodes")
@@ -52,10 +50,8 @@ class ActionModule(Decision):
             return {}
         options["token"] = self.variable(variables, "model_store_hub_token", "")
         # Without become: the module reads no file of root. It uses the download's environment, so the same mirror.
-        result = self._execute_module(
-            module_name="gb10.cluster.hub_model_info", module_args=options, task_vars=variables
-        )
-        return dict(result) if result.get("failed") else {"hub_model": result["hub_model"]}
+        result = self.module(options, variables, "gb10.cluster.hub_model_info")
+        return result if result.get("failed") else {"hub_model": result["hub_model"]}
 
     def _parsed(
         self,

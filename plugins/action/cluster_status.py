@@ -17,11 +17,9 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Reads the status of the node and keeps an unreachable one in the play, or turns that of all nodes into text."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {node}, or {lines} of all nodes."""
-        super().run(tmp, task_vars)
         arguments = self.arguments(nodes={"type": "list", "elements": "str", "default": []})
-        variables = task_vars or {}
         inputs = self.variable(variables, "gb10_inputs")
         if names := arguments["nodes"]:
             nodes = [each["node"] for each in self.of_nodes(variables, names, "__gb10_status", {}).values()]
@@ -36,4 +34,4 @@ class ActionModule(Decision):
         }
         found, reason = self.read("gb10.cluster.cluster_status_info", options, variables)
         node = {**inputs["client"], "name": host, "head": head, "unreachable": reason, "status": found}
-        return {"changed": False, "node": node, "ansible_facts": self.interpreter}
+        return {"changed": False, "node": node}

@@ -19,10 +19,9 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Adds to the facts what the checks need of the controller: the node's name, its part and the time."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {node}, as VerifiedNode has it. Ansible gives its key ``unreachable`` another meaning."""
-        super().run(tmp, task_vars)
-        variables, arguments, started = task_vars or {}, dict(self._task.args), time.time()
+        arguments, started = dict(self._task.args), time.time()
         head, api = boolean(arguments.pop("head", False), strict=False), arguments.pop("api", {})
         arguments |= of_api(api, head, self.address(variables)) if api else {}
         facts, reason = self.read("gb10.cluster.cluster_verify_info", arguments, variables)
@@ -36,7 +35,7 @@ class ActionModule(Decision):
             "finished": time.time(),
             "endpoint": arguments.get("endpoint", ""),
         }
-        return {"changed": False, "node": node, "ansible_facts": self.interpreter, "_ansible_verbose_override": True}
+        return {"changed": False, "node": node, "_ansible_verbose_override": True}
 
 
 def of_api(api: Mapping[str, Any], head: bool, address: str) -> dict[str, str]:

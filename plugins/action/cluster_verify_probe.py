@@ -20,10 +20,8 @@ Values = dict[str, Any]
 class ActionModule(Decision):
     """Derives the arguments of the slow modules from the facts of all nodes."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> Values:
+    def decide(self, variables: dict[str, Any]) -> Values:
         """Return {paths, probe}. A node whose connection broke since it was read has neither."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(
             nodes={"type": "list", "elements": "str", "required": True},
             gpu={"type": "bool", "default": True},
@@ -47,9 +45,6 @@ class ActionModule(Decision):
     def _called(self, module: str, arguments: Values, variables: Mapping[str, Any]) -> Values:
         """Return the result of a module, {} for a node that cannot be reached any more."""
         try:
-            found: Values = self._execute_module(
-                module_name=f"gb10.cluster.{module}", module_args=arguments, task_vars=dict(variables)
-            )
+            return self.module(arguments, variables, f"gb10.cluster.{module}")
         except AnsibleConnectionFailure:
             return {}
-        return found

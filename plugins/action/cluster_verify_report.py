@@ -23,10 +23,8 @@ Values = dict[str, Any]
 class ActionModule(Decision):
     """Compares what all nodes registered, on the controller, which has the records for the page."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> Values:
+    def decide(self, variables: dict[str, Any]) -> Values:
         """Return {lines, json_lines, problem, page}."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(
             nodes={"type": "list", "elements": "str", "required": True},
             fail_on={"type": "str", "choices": ["error", "warning", "never"], "required": True},

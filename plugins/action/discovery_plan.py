@@ -18,9 +18,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Reads the answers of all machines on the controller."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {machines, pending} with what their query needs, or with the inventory if none is pending."""
-        super().run(tmp, task_vars)
         arguments = self.arguments(
             machines={"type": "list", "elements": "dict", "required": True},
             answers={"type": "list", "elements": "dict", "default": []},

@@ -17,10 +17,10 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Returns nothing of the untrusted answer but the fields that it validated."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    trusted = False
+
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {machine}, also if the machine cannot be queried."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(machine={"type": "dict", "default": {}}, direct={"type": "bool", "default": False})
         machine = arguments["machine"] or self._host(variables)
         if arguments["direct"]:

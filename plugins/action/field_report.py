@@ -27,10 +27,8 @@ Values = dict[str, Any]
 class ActionModule(Decision):
     """Combines what all nodes registered, on the controller, which has the records."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> Values:
+    def decide(self, variables: dict[str, Any]) -> Values:
         """Return {document, lines}, for a measurement {serves, steps}, or a failure with its reason."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(
             purpose={"type": "str", "choices": ["report", "measure"], "default": "report"},
             nodes={"type": "list", "elements": "str", "required": True},

@@ -14,10 +14,9 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Keeps a node in the play that cannot be read."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result, or the reason in ``unread``."""
-        super().run(tmp, task_vars)
-        found, reason = self.read("gb10.cluster.field_report_info", self._task.args, task_vars or {})
+        found, reason = self.read("gb10.cluster.field_report_info", self._task.args, variables)
         if reason:
             return {"changed": False, "evidence": {}, "unread": {"evidence": reason}, "private": {}}
         return {"changed": False, **found}

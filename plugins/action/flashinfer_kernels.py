@@ -20,25 +20,19 @@ _SHOWN, _SILENCE = 30, 300
 class ActionModule(Decision):
     """Repeats the module until the kernels are stored."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's last result; with O(planned) also {shared}."""
-        super().run(tmp, task_vars)
         arguments, more = dict(self._task.args), dict[str, Any]()
         if arguments.pop("planned", False):
-            plan = self.plan(task_vars or {})
+            plan = self.plan(variables)
             found = kernels_plan.of_node(plan)
             if not found:
                 return {"changed": False, "state": "none", "line": "nothing to compile", "modules": {}, "shared": False}
             arguments |= found
             of_head = kernels_plan.of_node(plan.at(plan.nodes[0])).get("name", "")
             more["shared"] = not plan.node.head and found["name"] == of_head
-        call = partial(
-            self._execute_module,
-            module_name="gb10.cluster.flashinfer_kernels",
-            module_args=arguments,
-            task_vars=task_vars,
-        )
-        poll, changed = Polling(call, task_vars, _SHOWN, _SILENCE), False
+        call = partial(self.module, arguments, variables)
+        poll, changed = Polling(call, variables, _SHOWN, _SILENCE), False
         for result in poll:
             changed = changed or bool(result.get("changed"))
             if result.get("failed") or result.get("state") != "running":

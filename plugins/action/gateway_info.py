@@ -18,15 +18,13 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 class ActionModule(gateway.GatewayDecision):
     """Adds texts to the module's result."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result and {lines, example, client_settings, refusal}."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = plain_data(self._task.args)
         client, models = str(arguments.get("new_client", "")), arguments.get("new_client_models", [])
         place = self.place(variables)
         options = {"url": place["url"], "server_name": place["server_name"], **arguments}
-        state: dict[str, Any] = self._execute_module(module_args=options, task_vars=variables)
+        state: dict[str, Any] = self.module(options, variables)
         if state.get("failed"):
             return state
         return {

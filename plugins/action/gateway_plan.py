@@ -16,13 +16,11 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway, sourc
 class ActionModule(gateway.GatewayDecision):
     """Checks the variables of the role gateway on the controller."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {lock, environment, ids, settings, certificate, variables, notes}, or a failure with every problem.
 
         No result has a key.
         """
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         self.arguments()
         try:
             models = self.models(variables)

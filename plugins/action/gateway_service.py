@@ -16,18 +16,13 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway, progr
 class ActionModule(gateway.GatewayDecision):
     """Writes the keys on the host with other actions and modules, so that no template has one."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result and {unit, files, directories, written} of the service."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         given = self.arguments(plan={"type": "dict", "required": True})["plan"]
         keys = self.keys(variables)
         secrets = {variable: keys[cluster] for cluster, variable in given["variables"].items()}
-        written: dict[str, Any] = self._execute_module(
-            module_name="gb10.cluster.secret_environment",
-            module_args={"path": paths.GATEWAY_ENVIRONMENT, "variables": secrets},
-            task_vars=variables,
-        )
+        options = {"path": paths.GATEWAY_ENVIRONMENT, "variables": secrets}
+        written = self.module(options, variables, "gb10.cluster.secret_environment")
         if written.get("failed"):
             return written
         if given["certificate"]:

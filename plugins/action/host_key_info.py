@@ -19,10 +19,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Connects to the machine's sshd from the controller, and logs in nowhere."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {node}, also if the machine gives no key."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(
             known_hosts={"type": "path", "default": "~/.ssh/known_hosts"}, timeout={"type": "int", "default": 10}
         )

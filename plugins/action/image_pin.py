@@ -17,10 +17,9 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Decides on the controller which image a tag means."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {} or a failure for another image of the tag; with O(fetched) {pins, news}."""
-        super().run(tmp, task_vars)
-        arguments, variables = self.arguments(fetched={"type": "str"}, update={"type": "bool"}), task_vars or {}
+        arguments = self.arguments(fetched={"type": "str"}, update={"type": "bool"})
         plan, fetched = self.plan(variables), arguments["fetched"]
         head, runtime = plan.head.name, plan.runtime
         if fetched:

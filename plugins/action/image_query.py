@@ -21,13 +21,12 @@ _NAMED, _GOT, _BUILT = "__vllm_runtime_named", "__vllm_runtime_got", "__vllm_run
 class ActionModule(Decision):
     """Returns the commands that query an image in bare containers, on the controller."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {argv, gpu_argv, releases_argv}; without O(image) also {image_id, files, recorded}."""
-        super().run(tmp, task_vars)
         arguments = self.arguments(image={"type": "str"}, python={"type": "str", "required": True})
-        plan, image = self.plan(task_vars or {}), arguments["image"]
+        plan, image = self.plan(variables), arguments["image"]
         if image is None:
-            return self._of_head(plan, arguments["python"], task_vars or {})
+            return self._of_head(plan, arguments["python"], variables)
         return {"changed": False, **_commands(plan, image, arguments["python"])}
 
     def _of_head(self, plan: Plan, python: str, variables: Mapping[str, Any]) -> dict[str, Any]:

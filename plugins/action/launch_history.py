@@ -16,10 +16,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Compares the launch records that all nodes reported, on the controller."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {lines, ...} as the module documents it, or a failure with every problem."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(
             nodes={"type": "list", "elements": "str", "required": True},
             records={"type": "str", "required": True},

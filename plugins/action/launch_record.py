@@ -18,15 +18,14 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Connects only if the launch is not the node's current record."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
+        arguments = dict(self._task.args)
         if launches := arguments.pop("launches", ""):
             arguments, recorded = self._planned(arguments, str(launches), variables)
             if recorded:
-                return {**result, "changed": False, "id": record.digest(arguments["content"])}
-        return {**result, **self._execute_module(module_args=arguments, task_vars=variables)}
+                return {"changed": False, "id": record.digest(arguments["content"])}
+        return self.module(arguments, variables)
 
     def _planned(
         self, arguments: Mapping[str, Any], launches: str, variables: Mapping[str, Any]

@@ -18,21 +18,18 @@ _COMMAND = "ansible.builtin.command"
 class ActionModule(Decision):
     """Logs in with the connection of the task. A node that refuses stays in the play."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {reason, sudo_free}."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         if self.arguments(sudo={"type": "bool", "default": False})["sudo"]:
             # The smallest command, because only its rights matter.
             _found, reason = self.read(_COMMAND, {"argv": ["id", "-u"]}, variables)
-            return {"changed": False, "reason": reason, "sudo_free": False, "ansible_facts": self.interpreter}
+            return {"changed": False, "reason": reason, "sudo_free": False}
         # become would ask for the password, or use one that sudo remembers.
         argv = ["sudo", "-n", "-k", "true"]
         try:
-            result = self._execute_module(module_name=_COMMAND, module_args={"argv": argv}, task_vars=variables)
+            result = self.module({"argv": argv}, variables, _COMMAND)
         except AnsibleError as error:
             return {"changed": False, "reason": str(error) or "no answer", "sudo_free": False}
         if result.get("rc") not in (0, 1):
             return {**result, "failed": True}
-        found = result.get("ansible_facts", {})
-        return {"changed": False, "reason": "", "sudo_free": result["rc"] == 0, "ansible_facts": found}
+        return {"changed": False, "reason": "", "sudo_free": result["rc"] == 0}

@@ -31,12 +31,11 @@ _OPTIONS: Mapping[str, Any] = {
 class ActionModule(Decision):
     """Converts the fact gb10_plan on the controller."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {path, folder, text, lines}, or a failure with every problem."""
-        super().run(tmp, task_vars)
         arguments = self.arguments(path={"type": "path", "required": True}, **_OPTIONS)
         path = os.path.abspath(arguments.pop("path"))
-        planned = self.plan(task_vars or {})
+        planned = self.plan(variables)
         settings = schema.ExportSettings(**arguments)
         if found := checks.problems(planned, settings):
             return {"failed": True, "msg": problems.report(found)}

@@ -21,9 +21,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Decides from the stored files of all nodes which ones lack a model, and how they get it."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {fetches, receivers, link, report, argv, ...} as the module documents it."""
-        super().run(tmp, task_vars)
         arguments = self.arguments(
             model={"type": "dict", "required": True},
             stored={"type": "str", "required": True},
@@ -38,7 +37,6 @@ class ActionModule(Decision):
             env={"type": "dict", "required": True},
             token={"type": "bool", "required": True},
         )
-        variables = task_vars or {}
         plan = self.plan(variables)
         store = load.load(Store, arguments["model"], "model")
         settings = load.chosen(units.CopySettings, arguments, "model_store")

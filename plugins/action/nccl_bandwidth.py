@@ -24,10 +24,9 @@ _PREFIX = "nccl_sm121_build_bandwidth_"
 class ActionModule(Decision):
     """Plans the measurements between the nodes, and evaluates their results, on the controller."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {runs, unit}, or with O(measured) {lines, expected, findings, record}."""
-        super().run(tmp, task_vars)
-        variables, measured = task_vars or {}, self.arguments(measured={"type": "dict"})["measured"]
+        measured = self.arguments(measured={"type": "dict"})["measured"]
         plan, settings = self.plan(variables), self._settings(variables)
         if measured is None:
             runs = bandwidth.runs(plan, settings.backend, settings.port)

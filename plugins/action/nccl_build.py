@@ -22,13 +22,12 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 class ActionModule(Decision):
     """Runs the module, or with O(planned) or O(built) decides without a connection."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result; with O(planned) its options; with O(built) how the node uses the build."""
-        super().run(tmp, task_vars)
-        arguments, variables = plain_data(dict(self._task.args)), task_vars or {}
+        arguments = plain_data(dict(self._task.args))
         built = arguments.get("built", "")
         if not built and not arguments.get("planned"):
-            return dict(self._execute_module(module_args=arguments, task_vars=variables))
+            return self.module(arguments, variables)
         plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
         settings = load.chosen(of_plan.NcclSettings, inputs["settings"], "gb10_inputs.settings")
         if not built:

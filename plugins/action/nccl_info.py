@@ -16,13 +16,12 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Runs the module, or with O(libraries) chooses without a connection."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result, or {build, final, why}."""
-        super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         if libraries := str(arguments.pop("libraries", "")):
-            return {"changed": False, **self._chosen(task_vars or {}, libraries)}
-        return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
+            return {"changed": False, **self._chosen(variables, libraries)}
+        return self.module(arguments, variables)
 
     def _chosen(self, variables: Mapping[str, Any], libraries: str) -> dict[str, Any]:
         """Return the choice. A node without a result, such as in check mode, may have any library."""

@@ -16,13 +16,12 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Confirms a node's change only if no node has a problem, and rolls it back otherwise."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result; with O(changes) also {report}, without a connection if nothing is pending."""
-        super().run(tmp, task_vars)
-        arguments, variables = dict(self._task.args), task_vars or {}
+        arguments = dict(self._task.args)
         changes, probe = arguments.pop("changes", []), str(arguments.pop("probe", ""))
         if not changes:
-            return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
+            return self.module(arguments, variables)
         plan = self.plan(variables)
         outcomes = self._outcomes(variables, [node.name for node in plan.nodes], changes, probe)
         report = fabric_report.report(outcomes, plan.mtu)
@@ -30,7 +29,7 @@ class ActionModule(Decision):
         if not pending:
             return {"changed": False, "report": report, "pending": "", "last": {}}
         wanted = {"identifier": pending, "state": "restored" if report else "confirmed"}
-        return {**self._execute_module(module_args=wanted, task_vars=task_vars), "report": report}
+        return {**self.module(wanted, variables), "report": report}
 
     def _outcomes(
         self, variables: Mapping[str, Any], nodes: Sequence[str], changes: Sequence[str], probe: str

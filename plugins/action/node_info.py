@@ -22,10 +22,9 @@ _MANAGED = "#\n# Ansible managed\n#\n"
 class ActionModule(Decision):
     """Compares the roles' parts of a node in one connection."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result; with O(parts) {parts}; with O(part) its comparison."""
-        super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
+        arguments = dict(self._task.args)
         parts, part = arguments.get("parts"), arguments.get("part")
         if part:
             known = self.compared(variables, part)
@@ -33,7 +32,7 @@ class ActionModule(Decision):
             usable = known and not known.get("msg")
             return {"changed": False, **(known if usable else self._part(part, variables))}
         if parts is None:
-            return dict(self._execute_module(module_args=arguments, task_vars=variables))
+            return self.module(arguments, variables)
         options = self._options(variables, first=True)
         nodes = [node["name"] for node in variables["gb10_plan"]["nodes"]]
         compared = self._compare({name: each for name, each in options.items() if name in parts}, variables)
@@ -44,21 +43,17 @@ class ActionModule(Decision):
         if part not in options:
             return {"skipped": True}
         result = self._compare({part: options[part]}, variables)
-        return result if result.get("failed") else {**result["parts"][part], **self._found(result)}
+        return result if result.get("failed") else dict(result["parts"][part])
 
     def _compare(self, options: Mapping[str, Any], variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return {parts}, each with its options, or the failed result."""
         if not options:
             return {"changed": False, "parts": {}}
-        result = dict(self._execute_module(module_args={"parts": options}, task_vars=dict(variables)))
+        result = self.module({"parts": options}, variables)
         if result.get("failed"):
             return result
         parts = {name: {**each, "options": options[name]} for name, each in result["parts"].items()}
-        return {**self._found(result), "changed": False, "parts": parts}
-
-    def _found(self, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the interpreter that a module found, so that the next task does not look for it again."""
-        return {name: result[name] for name in ("ansible_facts",) if name in result}
+        return {"changed": False, "parts": parts}
 
     def _options(self, variables: Mapping[str, Any], first: bool) -> dict[str, dict[str, Any]]:
         plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")

@@ -22,13 +22,12 @@ _PAUSE_SECONDS = 3
 class ActionModule(Decision):
     """Run the module. If it loaded new rules, run it again over a new connection, which confirms them."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result, failed if the new rules cut the host off. Raises AnsibleConnectionFailure."""
-        super().run(tmp, task_vars)
         begin = time.monotonic()
         first = self.client()
         given = dict(self._task.args)
-        answer = dict(self._execute_module(module_args={**given, "client": first[0]}, task_vars=task_vars))
+        answer = self.module({**given, "client": first[0]}, variables)
         # With a witness the role confirms.
         if not answer.get("pending") or given.get("witness"):
             return answer
@@ -43,27 +42,25 @@ class ActionModule(Decision):
                     "not set ControlMaster and ControlPath of SSH; Ansible sets them."
                 )
                 return {**answer, "changed": False, "pending": False, "failed": True, "msg": message}
-            confirmed = dict(
-                self._execute_module(module_args={**given, "client": again[0], "confirm": True}, task_vars=task_vars)
-            )
+            confirmed = self.module({**given, "client": again[0], "confirm": True}, variables)
         except AnsibleConnectionFailure as error:
             Display().display(
                 f"  no new connection to the host ({error}); waiting until it has rolled back the new rules"
             )
-            self._wait(begin + timeout + _GRACE_SECONDS, task_vars)
+            self._wait(begin + timeout + _GRACE_SECONDS, variables)
             message = f"The new rules cut the host off, and it rolled them back: {error}"
             return {**answer, "changed": False, "pending": False, "failed": True, "msg": message}
         if confirmed.get("failed"):
             return confirmed
         return {**answer, "pending": False}
 
-    def _wait(self, deadline: float, task_vars: dict[str, Any] | None) -> None:
+    def _wait(self, deadline: float, variables: dict[str, Any]) -> None:
         """Wait until the host accepts connections again."""
         while True:
             time.sleep(_PAUSE_SECONDS)
             try:
                 self._connection.reset()
-                self._execute_module(module_name="ansible.builtin.ping", module_args={}, task_vars=task_vars)
+                self.module({}, variables, "ansible.builtin.ping")
             except AnsibleConnectionFailure:
                 if time.monotonic() > deadline:
                     raise

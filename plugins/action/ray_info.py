@@ -14,11 +14,10 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Takes the nodes and actors that this run has read, unless a service has changed since."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result."""
-        super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, dict(self._task.args)
+        arguments = dict(self._task.args)
         read = self.compared(variables, "ray_cluster") if arguments.pop("known", False) else {}
         if "nodes" in read:
             return {"changed": False, **{name: read[name] for name in ("nodes", "actors")}}
-        return dict(self._execute_module(module_args=arguments, task_vars=variables))
+        return self.module(arguments, variables)

@@ -23,10 +23,9 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 class ActionModule(Decision):
     """Replaces each entry's program by its content, and connects only if the service is not known."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result, and the planned service as `planned`."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        variables, arguments = task_vars or {}, plain_data(dict(self._task.args))
+        arguments = plain_data(dict(self._task.args))
         known, planned = arguments.pop("known", {}), {}
         if chosen := arguments.pop("service", ""):
             planned = self._planned(str(chosen), variables)
@@ -39,8 +38,8 @@ class ActionModule(Decision):
             compared = installed.compared(service, unit["inputs"], arguments.get("broken", ""), differs)
             found = {"changed": False, "service": service, "cause": "", **compared}
         else:
-            found = self._execute_module(module_args={**arguments, "files": files}, task_vars=variables)
-        return {**result, **found, **({"planned": planned} if planned else {})}
+            found = self.module({**arguments, "files": files}, variables)
+        return {**found, **({"planned": planned} if planned else {})}
 
     def _planned(self, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return {name, unit, files, directories, written} of a service of the plan's node, and the launch of vLLM."""

@@ -15,13 +15,12 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Connects only if a key is given, or the known one differs from the plan."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         known = arguments.pop("known", {})
         if arguments.pop("planned", False):
-            plan = self.plan(task_vars or {})
+            plan = self.plan(variables)
             arguments["state"] = "present" if plan.node.head and plan.api_key else "absent"
             arguments["environment"] = overrides.rank_environment(plan.node)
         # Files in other places are not among the facts.
@@ -29,5 +28,5 @@ class ActionModule(Decision):
             ranks = {str(name): str(value) for name, value in arguments.get("environment", {}).items()}
             version = installed.key_version(known, ranks) if arguments.get("state", "present") == "present" else ""
             if version:
-                return {**result, "changed": False, "version": version}
-        return {**result, **self._execute_module(module_args=arguments, task_vars=task_vars)}
+                return {"changed": False, "version": version}
+        return self.module(arguments, variables)

@@ -24,19 +24,18 @@ _TOOLS = Path(__file__).parents[2] / "roles/vllm_build/files/tools.lock"
 class ActionModule(Decision):
     """Runs the module with what the plan, the role's variables and the locks say."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result; with O(item) also {folder, requirements, program} of the build environment."""
-        super().run(tmp, task_vars)
-        arguments, variables = plain_data(dict(self._task.args)), task_vars or {}
+        arguments = plain_data(dict(self._task.args))
         if "item" not in arguments:
-            return dict(self._execute_module(module_args=arguments, task_vars=variables))
+            return self.module(arguments, variables)
         plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
         settings = load.chosen(options.RoleSettings, inputs["settings"], "gb10_inputs.settings")
         item, head = load.load(Item, arguments["item"], "vllm_build.item"), self._head(plan, variables)
         given = options.check(settings, plan.build, item, head)
         if source := arguments.get("source"):
             given |= {"source": source, **options.start(settings, plan.build, head.store)}
-        result = self._execute_module(module_args=given, task_vars=variables)
+        result = self.module(given, variables)
         return {**result, "folder": head.folder, "requirements": head.requirements, "program": given["program"]}
 
     def _head(self, plan: Plan, variables: Mapping[str, Any]) -> options.Head:

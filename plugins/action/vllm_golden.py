@@ -19,10 +19,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 class ActionModule(Decision):
     """Compares a model's answers with its record, which is on the controller."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {outcome, lines, problem, files}, or a failure: invalid inputs, or no answers at all."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments = self.arguments(**schema.ARGUMENTS, timeout={"type": "int", "default": 300})
         # The fact can be of a launch record, which has a part of a plan.
         server = record.served(plain_data(self._templar.template(variables["gb10_plan"])))
@@ -32,9 +30,8 @@ class ActionModule(Decision):
         problem, prompts = record.inputs(None if renew else content, path, server)
         if bounds is None:
             return {"failed": True, "msg": problem} if problem else {"changed": False}
-        collected = self._execute_module(
-            module_name="gb10.cluster.vllm_golden",
-            module_args={
+        collected = self.module(
+            {
                 "directory": arguments["directory"],
                 "url": server.url,
                 "server_name": server.server_name,
@@ -45,11 +42,10 @@ class ActionModule(Decision):
                 "timeout": arguments["timeout"],
                 "key_file": paths.API_KEY[0],
             },
-            task_vars=task_vars,
+            variables,
         )
         if "run" not in collected:
-            failure: dict[str, Any] = collected
-            return failure
+            return collected
         today = datetime.now(UTC).strftime("%Y-%m-%d")
         found = report.result(
             plain_data(collected["run"]), content, schema.Bounds(**bounds), server.identity, today, path, renew

@@ -18,17 +18,16 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 class ActionModule(Decision):
     """Connects only if the known file or the address of the interface differs."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result."""
-        result: dict[str, Any] = super().run(tmp, task_vars)
         arguments = dict(self._task.args)
         known = arguments.pop("known", {})
         if arguments.pop("planned", False):
-            arguments |= _planned(self.plan(task_vars or {}))
+            arguments |= _planned(self.plan(variables))
         path = str(arguments.get("path", paths.RANK_ENVIRONMENT))
         if known and _unchanged(known, path, arguments):
-            return {**result, "changed": False, "path": path}
-        return {**result, **self._execute_module(module_args=arguments, task_vars=task_vars)}
+            return {"changed": False, "path": path}
+        return self.module(arguments, variables)
 
 
 def _planned(plan: Plan) -> dict[str, Any]:

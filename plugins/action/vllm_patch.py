@@ -18,14 +18,12 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 class ActionModule(Decision):
     """Runs the module, or decides from the results of all nodes."""
 
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result, or with O(compared) {report, overrides, news, recorded}."""
-        super().run(tmp, task_vars)
-        variables = task_vars or {}
         arguments: dict[str, Any] = plain_data(self._task.args)
         if compared := str(arguments.get("compared", "")):
             return self._decided(variables, compared)
-        return dict(self._execute_module(module_args=arguments, task_vars=variables))
+        return self.module(arguments, variables)
 
     def _decided(self, variables: Mapping[str, Any], compared: str) -> dict[str, Any]:
         plan = self.plan(variables)

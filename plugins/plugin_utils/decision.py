@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 #: sshd's variable SSH_CONNECTION: the client's address and port, the server's address and port.
 _CONNECTION = re.compile(r"^(\S+) (\d+) \S+ \d+\s*$", re.MULTILINE)
 
+_INTERPRETER = "discovered_interpreter_python"
+
 
 class Decision(ActionBase):
     """A base for actions whose result a task registers in place of facts and filters.
@@ -30,8 +32,20 @@ class Decision(ActionBase):
     """
 
     _supports_check_mode = True
-    #: The interpreter that a module found on the node: without it, the next task would look for it again.
-    interpreter: Mapping[str, Any] = {}
+    #: Whether the node's answers are trusted. Then the result has the interpreter that Ansible found for a module.
+    #: Without it, each task would look for it again.
+    trusted = True
+    _interpreter: Mapping[str, Any] = {}
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the result of decide()."""
+        super().run(tmp, task_vars)
+        found = self.decide(task_vars or {})
+        return {"ansible_facts": self._interpreter, **found} if self._interpreter and self.trusted else found
+
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return the task's result. ``variables`` are those of its host."""
+        raise NotImplementedError
 
     def arguments(self, **options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's arguments as plain values of the types in ``options``, an argument_spec."""
@@ -92,16 +106,24 @@ class Decision(ActionBase):
         except AnsibleError:
             return ""
 
+    def module(
+        self, arguments: Mapping[str, Any], variables: Mapping[str, Any], name: str | None = None
+    ) -> dict[str, Any]:
+        """Return the result of a module, by default of the task's own. Raises AnsibleError."""
+        result = dict(self._execute_module(module_name=name, module_args=dict(arguments), task_vars=dict(variables)))
+        if found := result.get("ansible_facts", {}).get(_INTERPRETER):
+            self._interpreter = {_INTERPRETER: found}
+        return result
+
     def read(self, module: str, arguments: Mapping[str, Any], variables: Mapping[str, Any]) -> tuple[Any, str]:
         """Return a module's result and "", or {} and the reason why it could not be read.
 
         A node stays in the play that is unreachable, as with ignore_unreachable, or whose sudo asks for a password.
         """
         try:
-            result = self._execute_module(module_name=module, module_args=dict(arguments), task_vars=dict(variables))
+            result = self.module(arguments, variables, module)
         except AnsibleError as error:
             return {}, str(error) or "no answer"
-        self.interpreter = result.get("ansible_facts") or self.interpreter
         if not result.get("failed"):
             return result, ""
         # What sudo prints when it refuses the user is not in the message.

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
-
-from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
 def decide(
@@ -35,5 +32,4 @@ def decide(
         return dict(result or {"changed": False})
 
     instance._execute_module = module
-    with mock.patch.object(Decision, "run", lambda *_arguments: {}):
-        return instance.run(None, {"gb10_plan": plan, "hostvars": hosts or {}, **(variables or {})}), calls
+    return instance.decide({"gb10_plan": plan, "hostvars": hosts or {}, **(variables or {})}), calls

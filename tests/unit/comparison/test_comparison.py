@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import pytest
 import yaml
@@ -130,8 +129,7 @@ def act(
     action._execute_module = module
     known = {"gb10_plan": planned("spark1").facts(), "gb10_inputs": {"settings": SETTINGS}}
     hosts = {"spark1": {"gb10_installed": {"files": {}}}, "spark2": {"gb10_installed": {"files": {}}}}
-    with mock.patch.object(node_info.Decision, "run", lambda *_arguments: {}):
-        return action.run(None, {**known, "hostvars": hosts, **(variables or {})}), calls
+    return action.decide({**known, "hostvars": hosts, **(variables or {})}), calls
 
 
 def test_parts_are_compared_in_one_connection_and_keep_their_options() -> None:

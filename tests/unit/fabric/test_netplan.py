@@ -997,14 +997,13 @@ def verdict(monkeypatch: pytest.MonkeyPatch, node: str, nodes: Mapping[str, Any]
         calls.append(module_args)
         return {"changed": True, "pending": "", "last": {}}
 
-    monkeypatch.setattr(netplan_confirm.Decision, "run", lambda *_arguments: {})
     action = object.__new__(netplan_confirm.ActionModule)
     arguments = {"changes": ["worker_change", "head_change"], "probe": "probe"}
     action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(action, "_execute_module", module, raising=False)
     plan = fact({})
     plan["node"] = next(each for each in plan["nodes"] if each["name"] == node)
-    return action.run(None, {"gb10_plan": plan, "hostvars": nodes}), calls
+    return action.decide({"gb10_plan": plan, "hostvars": nodes}), calls
 
 
 SKIPPED = {"changed": False, "skipped": True}

@@ -53,13 +53,13 @@ def test_after_a_failed_run_with_an_invalid_variable(tmp_path: Path) -> None:
     assert site.play("playbooks/field_report.yml", "-e", "field_report_measure=true").status != 0
     found = site.report()
     invalid, refused = found["problems"]
-    assert "argument 'gb10_api_port' is of type str and we were unable to convert to int" in invalid["lines"][1]
+    assert "gb10_api_port: 'many'. Expected: a value of type int." in invalid["lines"][1]
     assert refused["task"] == "Refuse to measure without a plan"
     # The report has the same problem, and is no failed run itself.
     (last,) = found["failures"]
     assert (last["playbook"], last["failures"][0]["hosts"]) == ("site.yml", ["node1"])
     assert (
-        last["failures"][0]["task"].startswith("gb10.cluster.gb10 : Validating arguments")
+        last["failures"][0]["task"] == "gb10.cluster.gb10 : Stop on planning errors, before anything changes"
         and "gb10_api_port" in last["failures"][0]["lines"][1]
     )
     assert (found["plan"], found["stack"], found["model"]) == (None, None, "MODEL")

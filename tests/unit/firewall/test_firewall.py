@@ -1210,11 +1210,11 @@ class Connection:
         return {"stdout": f"Welcome to spark1\n{found}\n"}
 
     def answer(
-        self, module_name: str = "peer_firewall", module_args: dict[str, Any] | None = None, **_variables: Any
+        self, module_name: str | None, module_args: dict[str, Any] | None = None, **_variables: Any
     ) -> dict[str, Any]:
         """Simulate the module on the host."""
         given = module_args or {}
-        self.asked.append((module_name, given.get("confirm", False), given.get("client", "")))
+        self.asked.append((module_name or "peer_firewall", given.get("confirm", False), given.get("client", "")))
         found = self.answers.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -1234,14 +1234,13 @@ def act(
     """Run the action on a host that returns these results."""
     connection, clock = Connection(list(answers), list(clients)), iter(range(0, 1000, 3))
     connection.transport = transport
-    monkeypatch.setattr(action_plugin.Decision, "run", lambda *_arguments: {})
     monkeypatch.setattr(action_plugin.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(action_plugin.time, "monotonic", lambda: next(clock))
     action = object.__new__(action_plugin.ActionModule)
     action._connection, action._task = connection, SimpleNamespace(args={"confirm_timeout": 60, **options})
     monkeypatch.setattr(action, "_execute_module", connection.answer, raising=False)
     monkeypatch.setattr(action, "_low_level_execute_command", connection.shell, raising=False)
-    return action.run(None, {}), connection
+    return action.decide({}), connection
 
 
 LOADED = {"changed": True, "pending": True}

@@ -69,7 +69,7 @@ class Node:
         monkeypatch.setattr(ActionBase, "run", lambda *_arguments: {})
         monkeypatch.setattr(self.action, "_execute_module", self.execute, raising=False)
 
-    def execute(self, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
+    def execute(self, module_args: dict[str, Any], task_vars: Any, **_name: Any) -> dict[str, Any]:
         """Return a change by the module."""
         assert task_vars == {}
         self.calls.append(module_args)

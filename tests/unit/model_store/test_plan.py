@@ -266,11 +266,8 @@ BIG = manifest(file("a", 60 * GB))
 STORE = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "source": ""}
 
 
-def decided(
-    monkeypatch: pytest.MonkeyPatch, plan: Mapping[str, Any], hosts: Mapping[str, Any], **changes: Any
-) -> dict[str, Any]:
+def decided(plan: Mapping[str, Any], hosts: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """Return the result of the action model_store_plan on the plan's node."""
-    monkeypatch.setattr(model_store_plan.Decision, "run", lambda *_arguments: {})
     action = object.__new__(model_store_plan.ActionModule)
     arguments = {
         "model": plan["store"],
@@ -286,12 +283,12 @@ def decided(
         **changes,
     }
     action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
-    answer: dict[str, Any] = action.run(None, {"gb10_plan": plan, "hostvars": hosts})
+    answer: dict[str, Any] = action.decide({"gb10_plan": plan, "hostvars": hosts})
     return answer
 
 
 @pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+def judged() -> Callable[..., dict[str, Any]]:
     """Decide for nodes with these stored files, by name, and the head's listing."""
 
     def judge(
@@ -305,7 +302,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
         )
         listed = {"listed": {"stdout": json.dumps(listing)}}
         hosts = {name: {"stored": each, **listed} for name, each in found.items()}
-        return decided(monkeypatch, plan, hosts, listed="listed" if listing else "", verify=verify)
+        return decided(plan, hosts, listed="listed" if listing else "", verify=verify)
 
     return judge
 
@@ -372,18 +369,18 @@ def test_who_receives(judged: Judge, second: dict[str, Any], verify: bool, recei
     assert ("relay" in answer["argv"]) is bool(receivers)
 
 
-def test_a_list_that_is_no_json_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_that_is_no_json_is_reported() -> None:
     """The role cleans up by the same result."""
     plan = fact({"store": STORE})
     hosts = {name: {"stored": info(), "listed": {"stdout": "Traceback"}} for name in ("spark1", "spark2")}
-    answer = decided(monkeypatch, plan, hosts, listed="listed")
+    answer = decided(plan, hosts, listed="listed")
     assert answer["report"].startswith("spark1: the list of the model's files is not readable")
     assert (answer["units"]["fetch"], answer["files"]["folder"]) == ("gb10-model-fetch.service", "/run/gb10-model")
 
 
-def test_after_the_download_the_others_get_its_files(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_the_download_the_others_get_its_files() -> None:
     hosts = {"spark1": {"stored": info(), "now": info(known=BIG)}, "spark2": {"stored": info(known=manifest())}}
-    answer = decided(monkeypatch, fact({"store": STORE}), hosts, fetched="now")
+    answer = decided(fact({"store": STORE}), hosts, fetched="now")
     assert (answer["receivers"], answer["fetches"], answer["report"]) == (["spark2"], True, "")
 
 
@@ -409,10 +406,10 @@ PROGRAM = ["-I", "-B", "/usr/local/lib/gb10-model"]
 
 
 @pytest.mark.parametrize("token", [False, True])
-def test_the_units_of_a_download(monkeypatch: pytest.MonkeyPatch, token: bool) -> None:
+def test_the_units_of_a_download(token: bool) -> None:
     plan = fact({"store": STORE, "runtime": {"path": "/opt/gb10/runtime/1"}})
     hosts = {name: {"stored": info()} for name in ("spark1", "spark2")}
-    argv = decided(monkeypatch, plan, hosts, token=token)["argv"]
+    argv = decided(plan, hosts, token=token)["argv"]
     hub = [*([TOKEN] if token else []), *OF_HUB, PROXY]
     assert argv["list"] == [
         *("systemd-run", "--wait", "--pipe", "--unit=gb10-model-list.service"),
@@ -439,21 +436,21 @@ def test_the_units_of_a_download(monkeypatch: pytest.MonkeyPatch, token: bool) -
         ("", {"kind": "container", "image": "i", "engine": "docker"}, "/opt/gb10/hub/bin/python"),
     ],
 )
-def test_who_runs_the_download(monkeypatch: pytest.MonkeyPatch, source: str, runtime: Any, python: str) -> None:
+def test_who_runs_the_download(source: str, runtime: Any, python: str) -> None:
     plan = fact({"store": {**STORE, "source": source}, "runtime": runtime, "root": "/opt/gb10"})
-    answer = decided(monkeypatch, plan, {name: {"stored": info()} for name in ("spark1", "spark2")}, verify=True)
+    answer = decided(plan, {name: {"stored": info()} for name in ("spark1", "spark2")}, verify=True)
     for argv in (answer["argv"]["list"], answer["argv"]["fetch"]):
         assert argv[argv.index("-I") - 1] == python
     assert (answer["argv"]["fetch"][-1], answer["library"]) == ("--verify", "/opt/gb10/hub")
 
 
 @pytest.mark.parametrize("head", [False, True])
-def test_the_unit_of_the_copy_between_nodes(monkeypatch: pytest.MonkeyPatch, head: bool) -> None:
+def test_the_unit_of_the_copy_between_nodes(head: bool) -> None:
     """The head has verified its files during the download."""
     plan = fact({"store": STORE})
     plan["node"] = plan["nodes"][0 if head else 1]
     hosts = {"spark1": {"stored": info(known=BIG)}, "spark2": {"stored": info()}}
-    answer = decided(monkeypatch, plan, hosts, verify=True)
+    answer = decided(plan, hosts, verify=True)
     address = plan["nodes"][1]["rails"][0]["peers"]["spark1"]
     listen, upstream, of_upstream = (address, "", "") if head else ("", "spark1", address)
     assert answer["argv"]["relay"] == [

@@ -67,12 +67,11 @@ def act(
         calls.append(module_args)
         return {"changed": True}
 
-    monkeypatch.setattr(vllm_patch.Decision, "run", lambda *_arguments: {})
     action = object.__new__(vllm_patch.ActionModule)
     action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(action, "_execute_module", module, raising=False)
     hosts = {name: {"compared": found, "__vllm_patch_copy": copy or {}} for name, found in nodes.items()}
-    return action.run(None, {"gb10_plan": plan, "hostvars": hosts}), calls
+    return action.decide({"gb10_plan": plan, "hostvars": hosts}), calls
 
 
 @pytest.mark.parametrize("arguments", [{"python": "/venv/bin/python"}, {"package_dir": "/venv/vllm"}])

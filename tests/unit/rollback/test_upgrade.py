@@ -273,7 +273,7 @@ def test_the_length_of_the_stop_is_shown(tmp_path: Path, invocation: str, pid: i
         "gb10_plan": {**upgraded(), "node": {"head": True}},
         "__upgrade_before": {"service": {"pid": pid, "invocation": "a"}},
         "__upgrade_after": {"service": {"invocation": invocation, "stopped": 100.04}},
-        "vllm_serve_smoke": {"answered": 112.52},
+        "vllm_serve_smoke": {"smoke": {"answered": 112.52}},
     }
     playbook = tmp_path / "play.yml"
     playbook.write_text(

@@ -25,6 +25,7 @@ from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info,
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, groups
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 LINKS = [
     {
@@ -93,14 +94,23 @@ def test_a_node_that_refuses_stays_in_the_play(monkeypatch: pytest.MonkeyPatch, 
     assert action.read("gb10.cluster.cluster_verify_info", {}, {}) == ({}, "Missing sudo password")
 
 
-def test_the_next_task_knows_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = MagicMock(args={}, async_val=0, check_mode=False)
-    action = cluster_verify_info.ActionModule(task, *[MagicMock()] * 5)
+class Asking(Decision):
+    """Runs a module, and returns a value of its own."""
+
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return nothing of the module's result."""
+        self.module({}, variables, "ansible.builtin.ping")
+        return {"changed": False}
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+def test_the_next_task_knows_the_interpreter_and_no_other_fact(monkeypatch: pytest.MonkeyPatch, trusted: bool) -> None:
+    action = Asking(MagicMock(args={}, async_val=0, check_mode=False), *[MagicMock()] * 5)
     discovered = {"discovered_interpreter_python": "/usr/bin/python3.11"}
-    monkeypatch.setattr(action, "_execute_module", MagicMock(return_value={"ansible_facts": discovered}))
-    variables = {"inventory_hostname": "spark1", "ansible_host": "10.0.0.1"}
-    monkeypatch.setattr(action, "variable", lambda *_found: "10.0.0.1")
-    assert action.run(None, variables)["ansible_facts"] == discovered
+    facts = {"ansible_facts": {**discovered, "gb10_plan": {}}}
+    monkeypatch.setattr(action, "_execute_module", MagicMock(return_value=facts))
+    monkeypatch.setattr(Asking, "trusted", trusted)
+    assert action.run(None, {}) == {"changed": False, **({"ansible_facts": discovered} if trusted else {})}
 
 
 def test_a_node_without_results_is_unreachable() -> None:
