@@ -162,14 +162,14 @@ def test_a_missing_cable(discover: Discover, tmp_path: Path) -> None:
 def test_the_written_inventory_brings_up_the_fabric(discover: Discover, tmp_path: Path) -> None:
     directory = tmp_path / "mine"
     discover(directory, "--extra-vars=discover_model=/srv/models/tiny").assert_ok()
-    # The one lab difference that this inventory lacks: the nodes have no RDMA.
+    # The lab differences that this inventory lacks: the nodes have no RDMA, and maybe less memory than a Spark's reserve.
     arguments = [
         "--inventory",
         str(directory),
         "--tags",
         "qsfp_netplan",
         "--extra-vars",
-        "gb10_fabric_rdma_required=false",
+        json.dumps({"gb10_fabric_rdma_required": False, "gb10_memory_reserve": 2}),
     ]
     run("site.yml", arguments).assert_ok()
     run("site.yml", arguments).assert_unchanged()
