@@ -113,6 +113,8 @@ def _load_later(host: Host, _params: Mapping[str, Any], text: str, unverified: l
 def _load(host: Host, params: Mapping[str, Any], text: str, unverified: list[Problem]) -> dict[str, Any]:
     """Compare the rules with those on the host, then load, confirm or save them. Returns part of the result."""
     run, nft = host.run, host.nft
+    if not nft:
+        raise io_nftables.FirewallError("nft is in no folder of root's programs, such as /usr/sbin")
     files = io_nftables.files(nft, text)
     before, after = io_nftables.loaded_ruleset(run), io_nftables.normalize(run, text)
     # Loaded rules without a file are left from a killed run.

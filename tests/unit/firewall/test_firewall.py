@@ -691,6 +691,7 @@ class Host:
         self.table, self.timers, self.states, self.links = "", {}, set(), []
         self.listeners, self.sockets, self.nat = LISTENERS, "", ""
         self.installed, self.ufw, self.broken, self.ip6tables = True, False, False, False
+        self.path = "/usr/sbin/nft"
         #: The commands so far, and the number of further steps before the module is killed.
         self.done, self.left, self.refuses = [], None, ""
 
@@ -824,7 +825,7 @@ class Host:
             "witness": "",
             **arguments,
         }
-        return io_rules.outcome(io_rules.Host(self.run, "/usr/sbin/nft", check), given)
+        return io_rules.outcome(io_rules.Host(self.run, self.path, check), given)
 
     def full(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
         """Simulate a full disk for this file."""
@@ -1061,6 +1062,13 @@ def test_another_node_confirms_in_place_of_ansible(host: Host) -> None:
     before = host.table
     host.fire()
     assert host.table != before
+
+
+def test_an_nft_that_units_cannot_find_is_refused(host: Host) -> None:
+    host.path = ""
+    with pytest.raises(io_nftables.FirewallError, match="nft is in no folder of root's programs"):
+        host.ask()
+    host.assert_open()
 
 
 def test_rules_that_nft_refuses_change_nothing(host: Host) -> None:
