@@ -36,7 +36,8 @@ class ActionModule(Decision):
         options = self._options(variables, first=True)
         nodes = [node["name"] for node in variables["gb10_plan"]["nodes"]]
         compared = self._compare({name: each for name, each in options.items() if name in parts}, variables)
-        return {**compared, "nodes": nodes}
+        # The comparisons are longer than all other output of a run with -v.
+        return {**compared, "nodes": nodes, "_ansible_verbose_override": True}
 
     def _part(self, part: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         options = self._options(variables, first=False)
