@@ -139,11 +139,7 @@ def test_a_gpu_that_the_compiler_does_not_know_is_refused_before_any_download(cl
     before = head.check_output(f"ls {STORE}")
     # No nvcc knows this GPU.
     cuda = given(
-        gb10_stack="current",
-        gb10_runtime_lock="",
-        gb10_memory_reserve=2,
-        vllm_build_cuda_home=TOOLKIT,
-        vllm_build_capabilities=["9.9"],
+        gb10_stack="current", gb10_runtime_lock="", vllm_build_cuda_home=TOOLKIT, vllm_build_capabilities=["9.9"]
     )
     refused = site(cluster, *cuda)
     assert refused.status != 0
