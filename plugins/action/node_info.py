@@ -17,6 +17,15 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 
 #: The head of the netplan file, as Ansible's filter comment writes it.
 _MANAGED = "#\n# Ansible managed\n#\n"
+_OBEYED = ("_ansible", "ansible_", "add_")
+
+
+def _values(part: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node's comparison without the keys that Ansible obeys in a task's result, such as facts and hosts.
+
+    Ansible cleans only the result of a module, not what is inside.
+    """
+    return {name: value for name, value in part.items() if not name.startswith(_OBEYED)}
 
 
 class ActionModule(Decision):
@@ -53,7 +62,7 @@ class ActionModule(Decision):
         result = self.module({"parts": options}, variables)
         if result.get("failed"):
             return result
-        parts = {name: {**each, "options": options[name]} for name, each in result["parts"].items()}
+        parts = {name: {**_values(result["parts"][name]), "options": given} for name, given in options.items()}
         return {"changed": False, "parts": parts}
 
     def _options(self, variables: Mapping[str, Any], first: bool) -> dict[str, dict[str, Any]]:

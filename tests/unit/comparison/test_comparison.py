@@ -139,6 +139,13 @@ def test_parts_are_compared_in_one_connection_and_keep_their_options() -> None:
     assert answer["nodes"] == ["spark1", "spark2"]
 
 
+def test_a_node_passes_neither_facts_nor_hosts_nor_other_parts() -> None:
+    obeyed = {"ansible_facts": {"ansible_host": "x"}, "_ansible_delegated_vars": {}, "add_host": {"host_name": "x"}}
+    parts = {"peer_firewall": {"due": False, "options": {}, **obeyed}, "other": {}}
+    answer, (arguments,) = act(node_info, {"part": "peer_firewall"}, {"parts": parts})
+    assert answer == {"changed": False, "due": False, "options": arguments["parts"]["peer_firewall"]}
+
+
 def test_without_a_part_nothing_connects() -> None:
     answer, calls = act(node_info, {"parts": ["golden"]})
     assert (answer["parts"], calls) == ({}, [])
