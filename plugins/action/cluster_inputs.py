@@ -29,7 +29,11 @@ class ActionModule(Decision):
         """Return the settings of all roles on the host, and those that a role will refuse."""
         self.arguments()
         values: dict[str, Any] = {}
-        settings, refused = {}, []
+        settings: dict[str, Any] = {}
+        refused = [
+            {"name": name, "found": "a parameter of one role", "expected": "a variable that all roles have"}
+            for name in self.parameters()
+        ]
         for name, option in argument_specs.options().items():
             value, error = argument_specs.default(option), None
             if name in variables:

@@ -27,6 +27,9 @@ Values = dict[str, Any]
 class ActionModule(Decision):
     """Combines what all nodes registered, on the controller, which has the records."""
 
+    # The playbook gives the role its nodes and problems.
+    planned = False
+
     def decide(self, variables: dict[str, Any]) -> Values:
         """Return {document, lines}, for a measurement {serves, steps}, or a failure with its reason."""
         arguments = self.arguments(

@@ -54,6 +54,11 @@ def options() -> dict[str, dict[str, Any]]:
     return {name: option for entry in entries for name, option in entry.items() if not option.get("required")}
 
 
+def of_cluster(name: str) -> bool:
+    """Return whether a name has the prefix of one of these roles."""
+    return name.startswith(tuple(f"{role}_" for role in CLUSTER))
+
+
 def default(option: Mapping[str, Any]) -> Any:
     """Return the default of a variable, None for a template, which refers to the plan."""
     value = option.get("default")

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ansible.errors import AnsibleError
+from ansible.playbook.role_include import IncludeRole
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ class Decision(ActionBase):
     #: Whether the node's answers are trusted. Then the result has the interpreter that Ansible found for a module.
     #: Without it, each task would look for it again.
     trusted = True
+    #: Whether the plan alone decides: then no variable of a role counts that a play gives to the role as a parameter.
+    planned = True
     _interpreter: Mapping[str, Any] = {}
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -64,9 +68,26 @@ class Decision(ActionBase):
 
     def plan(self, variables: Mapping[str, Any]) -> Plan:
         """Return the fact gb10_plan of the task's host. Raises TypeError with the path of a wrong value."""
+        if names := self.parameters() if self.planned else []:
+            raise AnsibleError(
+                f"{', '.join(names)}: set for this role alone. Expected: variables of the inventory, of a play or of "
+                "the command line, because the plan and other roles have no role's parameter. Fix: move them there"
+            )
         # A fact has no templates, and this takes a third of the time of an action.
         given = variables["gb10_plan"]
         return typed_plan(self._templar.template(given) if isinstance(given, str) else given)
+
+    def parameters(self) -> list[str]:
+        """Return the names of the roles' variables that a play sets for the task's role alone."""
+        found, parent = set[str](), self._task._parent
+        while parent:
+            if isinstance(parent, IncludeRole):
+                found |= set(parent.vars)
+            parent = parent._parent
+        if role := self._task._role:
+            found |= {*role.get_role_params(self._task.get_dep_chain()), *role.vars}
+        # Reading the specifications takes as long as the rest of an action.
+        return sorted(found & argument_specs.options().keys()) if any(map(argument_specs.of_cluster, found)) else []
 
     def of_nodes(self, variables: Mapping[str, Any], nodes: Iterable[str], name: str, default: Any) -> dict[str, Any]:
         """Return node -> its variable ``name``, such as a registered result; ``default`` where it is not defined."""

@@ -37,6 +37,30 @@ PLAY = """
         dest: "{{ result }}"
         mode: "0600"
 """
+PARAMETERS = """
+- hosts: localhost
+  gather_facts: false
+  vars: {gb10_ray_port: 7000}
+  roles:
+    - {role: probe, gb10_ray_port: 1500, own: 1}
+    - {role: probe, vars: {vllm_serve_smoke_tokens: 7}}
+    - probe
+  tasks:
+    - ansible.builtin.include_role:
+        name: probe
+      vars: {golden_enabled: false}
+"""
+PROBE = """
+- gb10.cluster.cluster_inputs:
+  register: gb10_inputs
+- gb10.cluster.image_query:
+    image: any
+    python: python3
+  register: refused
+  ignore_errors: true
+- ansible.builtin.debug:
+    msg: "{{ {'found': gb10_inputs.refused, 'stopped': refused.msg} | to_json }}"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +109,24 @@ def test_a_variable_has_its_value_or_its_default_in_the_type_of_its_role(found: 
 
 def test_a_value_that_its_role_will_refuse_is_reported(found: Any) -> None:
     assert found["refused"] == [{"name": "qsfp_netplan_state", "found": "'gone'", "expected": "one of present, absent"}]
+
+
+def test_a_parameter_of_one_role_is_refused_by_the_plan_and_by_a_role_after_it(tmp_path: Path) -> None:
+    (tmp_path / "roles/probe/tasks").mkdir(parents=True)
+    (tmp_path / "roles/probe/tasks/main.yml").write_text(PROBE, encoding="utf-8")
+    (tmp_path / "play.yml").write_text(PARAMETERS, encoding="utf-8")
+    command = [str(ROOT / ".venv/bin/ansible-playbook"), str(tmp_path / "play.yml")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    results = [json.loads(line) for line in re.findall(r"^ +(\{\"found\".*)", done.stdout, re.MULTILINE)]
+    assert [[entry["name"] for entry in each["found"]] for each in results] == [
+        ["gb10_ray_port"],
+        ["vllm_serve_smoke_tokens"],
+        [],
+        ["golden_enabled"],
+    ], done.stdout
+    assert "gb10_ray_port: set for this role alone. Expected: variables of the inventory" in results[0]["stopped"]
+    # Without a parameter it goes on, to the missing plan.
+    assert "set for this role alone" not in results[2]["stopped"]
 
 
 def test_no_secret_is_a_result(found: Any) -> None:
