@@ -8,6 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 
+def task(arguments: Mapping[str, Any]) -> SimpleNamespace:
+    """Return what an action reads of its task: arguments, and no role."""
+    return SimpleNamespace(args=dict(arguments), check_mode=False, _parent=None, _role=None)
+
+
 def decide(
     action: str,
     arguments: Mapping[str, Any],
@@ -23,7 +28,7 @@ def decide(
     """
     plugin = import_module(f"ansible_collections.gb10.cluster.plugins.action.{action}")
     instance = object.__new__(plugin.ActionModule)
-    instance._task = SimpleNamespace(args=dict(arguments), check_mode=False)
+    instance._task = task(arguments)
     instance._templar = SimpleNamespace(template=lambda value: value)
     calls: list[dict[str, Any]] = []
 

@@ -231,7 +231,7 @@ def answers(server: Server, model: str, timeout: float, key_file: str = "", unit
     if status == _SILENT and (after := tokens(server)) is not None and before is not None and after > before:
         return True, ""
     silent = f"no answer within {timeout:g} s and no progress in other requests: {reported}"
-    return False, f"HTTP {status}: {reported[:500]}" if status > 0 else silent
+    return False, probe.reason(f"HTTP {status}: {reported[:500]}") if status > 0 else silent
 
 
 def _probe(server: Server, model: str, timeout: float, given: str) -> tuple[int, str]:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, smoke, smoke_pooling
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, probe, smoke, smoke_pooling
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 
 _SHOWN, _CHUNK = 500, 65536
@@ -110,8 +110,7 @@ def pool(
         lines = ask(server, path, body, headers(server, key_file, unit), timeout)
         result = smoke_pooling.judge(kind, "\n".join(line for _when, line in lines), dimension, meaning)
     except smoke.AnswerError as error:
-        why = smoke_pooling.NOT_FINITE if smoke_pooling.REFUSED in str(error) else str(error)
-        return [], [f"{path}: {why}"]
+        return [], [f"{path}: {probe.reason(str(error))}"]
     return [*result.lines, f"answered after {lines[-1][0]:.2f} s"], list(result.problems)
 
 

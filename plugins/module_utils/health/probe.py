@@ -23,6 +23,14 @@ _BODIES: Mapping[str, Mapping[str, Any]] = {
 }
 #: The key of the answer's list.
 ANSWERS = {"generate": "choices", "embed": "data", "rerank": "results"}
+#: vLLM 0.32's error for a vector or a score of NaN, which JSON does not have, and the reason.
+_NAN = "Out of range float values"
+NOT_FINITE = "numbers that are not finite (NaN or infinite), so the weights or a kernel are wrong"
+
+
+def reason(error: str) -> str:
+    """Return the reason of a server's error: that of a vector or a score of NaN, else the error."""
+    return NOT_FINITE if _NAN in error else error
 
 
 def request(kind: str, model: str) -> tuple[str, dict[str, Any]]:

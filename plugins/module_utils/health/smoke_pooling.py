@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import AnswerError
 
 #: Two sentences with one meaning, an unrelated one, and the first one again.
@@ -44,9 +45,6 @@ _LEAST_NORM = 1e-6
 _MOST = 4 * 1024**2
 _MOST_NUMBERS = 65536
 _SHOWN = 300
-#: vLLM 0.32's error for a vector or a score of NaN, which JSON does not have, and the reason.
-REFUSED = "Out of range float values"
-NOT_FINITE = "numbers that are not finite (NaN or infinite), so the weights or a kernel are wrong"
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,7 @@ def _embedding(found: Sequence[Sequence[float]], dimension: int, meaning: bool) 
     if dimension and size != dimension:
         problems.append(f"the vectors have {size} numbers, expected {dimension}, the size of the model")
     if wrong := sum(not math.isfinite(number) for vector in found for number in vector):
-        problems.append(f"{wrong} of {size * len(found)} are {NOT_FINITE}")
+        problems.append(f"{wrong} of {size * len(found)} are {probe.NOT_FINITE}")
         return Result(lines, problems)
     norms = [math.hypot(*vector) for vector in found]
     lines[0] += f", norms {min(norms):.3g} to {max(norms):.3g}"
@@ -136,7 +134,7 @@ _UNTRAINED = "set vllm_serve_smoke_meaning: false for an untrained model"
 def _reranking(found: Sequence[float], meaning: bool) -> Result:
     lines = ["scores: " + ", ".join(f"{score:.4f}" for score in found)]
     if wrong := sum(not math.isfinite(score) for score in found):
-        return Result(lines, [f"{wrong} of {len(found)} scores are {NOT_FINITE}"])
+        return Result(lines, [f"{wrong} of {len(found)} scores are {probe.NOT_FINITE}"])
     problems = []
     if abs(found[0] - found[_AGAIN]) > _SAME_SCORE * max(1.0, abs(found[0])):
         problems.append(f"two equal documents have the scores {found[0]:.4f} and {found[_AGAIN]:.4f}")

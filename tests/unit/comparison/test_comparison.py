@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster_nodes import SETTINGS, cluster_plan, spark
+from decisions import task
 from repository import load_yaml, read
 from typed_plans import typed
 
@@ -116,7 +117,7 @@ def act(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Run an action on the head of a running pair. Return its result and the module's arguments."""
     action = object.__new__(plugin.ActionModule)
-    action._task = SimpleNamespace(args=arguments, check_mode=False)
+    action._task = task(arguments)
     action._templar = SimpleNamespace(template=lambda value: value)
     action._connection = SimpleNamespace(transport="local")
     calls: list[dict[str, Any]] = []

@@ -6,12 +6,12 @@ import errno
 import json
 import shlex
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from cluster_nodes import cluster_plan, spark
+from decisions import task
 from repository import load_yaml, read
 from typed_plans import typed
 
@@ -1245,7 +1245,7 @@ def act(
     monkeypatch.setattr(action_plugin.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(action_plugin.time, "monotonic", lambda: next(clock))
     action = object.__new__(action_plugin.ActionModule)
-    action._connection, action._task = connection, SimpleNamespace(args={"confirm_timeout": 60, **options})
+    action._connection, action._task = connection, task({"confirm_timeout": 60, **options})
     monkeypatch.setattr(action, "_execute_module", connection.answer, raising=False)
     monkeypatch.setattr(action, "_low_level_execute_command", connection.shell, raising=False)
     return action.decide({}), connection

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, probe
 
 #: Printed by vLLM 0.32.0, abridged.
 METRICS = """# HELP vllm:prompt_tokens_total Number of prefill tokens processed.
@@ -103,8 +103,9 @@ def test_an_answer(vllm: Server) -> None:
         (500, '{"error": "EngineDeadError"}', 'HTTP 500: {"error": "EngineDeadError"}'),
         (404, "The model `tiny` does not exist.", "HTTP 404: The model `tiny` does not exist."),
         (500, "x" * 9999, "HTTP 500: " + "x" * 500),
+        (400, '{"error": {"message": "Out of range float values are not JSON compliant"}}', probe.NOT_FINITE),
     ],
-    ids=["engine is dead", "other model", "long"],
+    ids=["engine is dead", "other model", "long", "not finite"],
 )
 def test_an_error_is_no_answer_however_many_tokens_others_get(
     vllm: Server, status: int, body: str, reason: str

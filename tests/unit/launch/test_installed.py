@@ -6,11 +6,11 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.plugins.action import ActionBase
+from decisions import task
 from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.action import root_files, systemd_unit_info, vllm_api_key, vllm_host_ip
@@ -65,7 +65,7 @@ class Node:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, action: Any, arguments: dict[str, Any]) -> None:
         self.calls: list[dict[str, Any]] = []
         self.action = object.__new__(action.ActionModule)
-        self.action._task = SimpleNamespace(args=arguments)
+        self.action._task = task(arguments)
         monkeypatch.setattr(ActionBase, "run", lambda *_arguments: {})
         monkeypatch.setattr(self.action, "_execute_module", self.execute, raising=False)
 

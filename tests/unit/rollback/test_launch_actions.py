@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from ansible.plugins.action import ActionBase
+from decisions import task
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.action import launch_history, launch_record
@@ -24,7 +25,7 @@ class Play:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, action: Any, arguments: dict[str, Any]) -> None:
         self.calls: list[dict[str, Any]] = []
         self.task = object.__new__(action.ActionModule)
-        self.task._task = SimpleNamespace(args=arguments)
+        self.task._task = task(arguments)
         self.task._templar = SimpleNamespace(template=lambda value: value)
         monkeypatch.setattr(ActionBase, "run", lambda *_arguments: {})
         monkeypatch.setattr(self.task, "arguments", lambda **_options: arguments, raising=False)

@@ -8,6 +8,7 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import decisions
 import pytest
 from ansible.plugins.action import ActionBase
 from rendered_units import SETTINGS, planned
@@ -37,7 +38,7 @@ def result(
 ) -> dict[str, Any]:
     """Return the module's arguments in the result of an action."""
     task = object.__new__(action.ActionModule)
-    task._task = SimpleNamespace(args=arguments)
+    task._task = decisions.task(arguments)
     task._templar = SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(ActionBase, "run", lambda *_arguments: {})
     monkeypatch.setattr(
