@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
+from decisions import task
 from repository import load_yaml, read
 from typed_plans import fact
 
@@ -999,7 +1000,7 @@ def verdict(monkeypatch: pytest.MonkeyPatch, node: str, nodes: Mapping[str, Any]
 
     action = object.__new__(netplan_confirm.ActionModule)
     arguments = {"changes": ["worker_change", "head_change"], "probe": "probe"}
-    action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
+    action._task, action._templar = task(arguments), SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(action, "_execute_module", module, raising=False)
     plan = fact({})
     plan["node"] = next(each for each in plan["nodes"] if each["name"] == node)

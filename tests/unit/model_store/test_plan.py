@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from cluster_nodes import cluster_plan, spark
+from decisions import task
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
@@ -282,7 +283,7 @@ def decided(plan: Mapping[str, Any], hosts: Mapping[str, Any], **changes: Any) -
         "token": False,
         **changes,
     }
-    action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
+    action._task, action._templar = task(arguments), SimpleNamespace(template=lambda value: value)
     answer: dict[str, Any] = action.decide({"gb10_plan": plan, "hostvars": hosts})
     return answer
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from decisions import task
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.action import vllm_patch
@@ -68,7 +69,7 @@ def act(
         return {"changed": True}
 
     action = object.__new__(vllm_patch.ActionModule)
-    action._task, action._templar = SimpleNamespace(args=arguments), SimpleNamespace(template=lambda value: value)
+    action._task, action._templar = task(arguments), SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(action, "_execute_module", module, raising=False)
     hosts = {name: {"compared": found, "__vllm_patch_copy": copy or {}} for name, found in nodes.items()}
     return action.decide({"gb10_plan": plan, "hostvars": hosts}), calls
