@@ -39,7 +39,7 @@ clients_bin := .venv-clients/bin
 clients_installed := .venv-clients/.installed
 node_installed := .venv-clients/node/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -176,9 +176,6 @@ test: root setup ## Run the tests that each change has to pass (aim: 20 minutes 
 
 test-all: root setup ## Run every test (about four hours on 2 cores; PARTS=ring: only this part)
 	@$(bin)/python tests/run.py test-all $(PARTS)
-
-test-table: setup ## Write the table of docs/testing.md from the reports of the last `make test-all`
-	$(bin)/python tests/table.py
 
 release-table: setup ## Generate the table of vLLM's arguments from all releases (31 wheels, 2 GB, kept in ~/.cache/gb10-lab)
 	$(bin)/python tests/patch/release_table.py

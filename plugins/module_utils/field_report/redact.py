@@ -76,7 +76,7 @@ _SYSTEM = re.compile(
     r"|/dev/(?:null|shm|infiniband(?:/\w+)?|nvidia[\w-]*|dri|kfd)"
     r"|/opt/(?:cuda|gb10(?:/(?:build|images|models|(?:nccl|runtime|venv)(?:/[\w.@+-]+)*))?)"
     r"|/etc/(?:gb10(?:/(?:\w+\.(?:env|key|token|webhook|nft)|(?:hub-model|gates|watchdog|image-options|record_secrets)\.json"
-    r"|users\.d|overrides\.d|vllm|export|gateway|records(?:/current)?|tls(?:/(?:ca|api)\.(?:crt|key))?))?"
+    r"|users\.d|overrides\.d|vllm|gateway|records(?:/current)?|tls(?:/(?:ca|api)\.(?:crt|key))?))?"
     r"|netplan(?:/(?:(?:01-network-manager-all|50-cloud-init|60-gb10-qsfp)\.yaml|(?:\d{1,3}-)?(?:NM-UUID|NAME)(?:\.yaml)?))?"
     r"|NetworkManager(?:/(?:conf\.d|system-connections))?|dgx-release|os-release|hosts|fstab|default/grub|apt(?:/sources\.list(?:\.d)?)?"
     r"|systemd(?:/system(?:/gb10-[\w.@-]+)?)?|modprobe\.d|sysctl\.d|sudoers(?:\.d)?|nftables\.conf)"

@@ -101,14 +101,6 @@ def progress(lines: Sequence[str]) -> str:
     return message
 
 
-def root_cause(lines: Sequence[str]) -> str:
-    """Return the first error of a failed start that is not an echo of another, with its node's address if known, or "".
-
-    A failing engine ends every process around it, each with a traceback. The last one has the least information.
-    """
-    return _first_error(lines)[1]
-
-
 def evidence(lines: Sequence[str]) -> tuple[str, list[str], list[str]]:
     """Return (error, details, others) of a failed start: the root cause, its following lines, and other messages.
 

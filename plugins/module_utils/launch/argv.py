@@ -301,11 +301,6 @@ def engine_overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def look_argv(plan: Plan, argv: Sequence[str], gpu: bool = False) -> list[str]:
-    """Return an argv that inspects the image of the plan's node; see query_argv()."""
-    return query_argv(plan, image(plan), argv, gpu)
-
-
 def query_argv(plan: Plan, of_image: str, argv: Sequence[str], gpu: bool = False) -> list[str]:
     """Return an argv that inspects an image, in an unprivileged container without network.
 

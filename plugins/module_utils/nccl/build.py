@@ -44,16 +44,6 @@ class Release:
     revision: int = 1
 
     @classmethod
-    def of_tag(cls, tag: str, path: str) -> Release:
-        """Parse "v2.30.7-1". Raises ProblemsError at ``path`` for a branch or a development tag."""
-        match = re.fullmatch(r"v?(\d+)\.(\d+)\.(\d+)-(\d+)", tag)
-        if match is None:
-            expected = 'the tag of a release, such as "v2.30.7-1"'
-            fix = "set a release tag; branches were measured many times slower"
-            raise ProblemsError([Problem(path, f"{tag!r} is not a release tag of NCCL", expected, fix)])
-        return cls(*(int(number) for number in match.groups()))
-
-    @classmethod
     def of_makefile(cls, text: str, path: str) -> Release:
         """Parse makefiles/version.mk of a source tree. Raises ProblemsError at ``path`` if the release is missing."""
         found = {

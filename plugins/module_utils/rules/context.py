@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
@@ -59,17 +58,6 @@ def of_host(
         arguments=arguments,
         nodes=[node],
     )
-
-
-def of_data(data: Mapping[str, Any]) -> Situation:
-    """Return the situation of plain data with the keys of Situation, ServedModel and Node; others are ignored."""
-    model = ServedModel(**_known(ServedModel, data.get("model", {})))
-    nodes = [RuleNode(**_known(RuleNode, each)) for each in data.get("nodes", ())]
-    return Situation(**{**_known(Situation, data), "model": model, "nodes": nodes})
-
-
-def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: data[field.name] for field in fields(kind) if field.name in data}
 
 
 def _node(host: Mapping[str, Any], environment: Mapping[str, str], head: bool) -> RuleNode:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health.log import progress, root_cause
+from ansible_collections.gb10.cluster.plugins.module_utils.health.log import evidence, progress
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 
@@ -38,7 +38,7 @@ def test_progress_of_a_start() -> None:
 
 
 def test_a_success_has_no_cause() -> None:
-    assert root_cause(recorded("ray_tp2_success")) == ""
+    assert evidence(recorded("ray_tp2_success"))[0] == ""
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def test_a_success_has_no_cause() -> None:
 )
 def test_cause_of_a_recorded_failure(name: str, cause: str, step: str) -> None:
     lines = recorded(name)
-    assert root_cause(lines).startswith(cause)
+    assert evidence(lines)[0].startswith(cause)
     assert progress(lines) == step
     # Pydantic prints the whole input after its reason.
-    assert "input_value" not in root_cause(lines)
+    assert "input_value" not in evidence(lines)[0]
 
 
 def test_a_rank_that_died_is_told_also_without_rays_word_on_it() -> None:
     lines = [line for line in recorded("ray_tp2_worker_rank_killed") if "(raylet)" not in line]
-    assert root_cause(lines) == "RayWorkerProc rank=[1] died unexpectedly, shutting down executor."
+    assert evidence(lines)[0] == "RayWorkerProc rank=[1] died unexpectedly, shutting down executor."
 
 
 ERROR = "(EngineCore pid=7) ERROR 11-21 00:12:38 [core.py:1512] "
@@ -173,7 +173,7 @@ DEAD = (
     ],
 )
 def test_root_cause(lines: list[str], cause: str) -> None:
-    assert root_cause(lines) == cause
+    assert evidence(lines)[0] == cause
 
 
 @pytest.mark.parametrize(

@@ -303,12 +303,13 @@ def test_a_model_of_a_hub_is_not_mounted() -> None:
 
 def test_no_container_runs_as_root() -> None:
     assert option(launch_argv.contained(typed(INSIDE), launch_argv.VLLM, ["vllm"]), "user") == "65534:65534"
-    assert option(launch_argv.look_argv(typed(INSIDE), ["python3"]), "user") == "65534:65534"
+    assert option(launch_argv.query_argv(typed(INSIDE), "image", ["python3"]), "user") == "65534:65534"
 
 
 def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
     given = ["--user=root", "--network=host", "--env=HOME=/root"]
-    argv = launch_argv.look_argv(typed({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}}), ["python3"])
+    plan = typed({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}})
+    argv = launch_argv.query_argv(plan, "image", ["python3"])
     assert set(given) <= set(argv)
     assert (option(argv, "user"), option(argv, "network"), option(argv, "env")) == (
         "65534:65534",
@@ -580,8 +581,8 @@ def test_a_client_in_a_container() -> None:
 
 
 def test_only_a_look_that_needs_the_gpu_gets_it() -> None:
-    assert option(launch_argv.look_argv(typed(INSIDE), ["python3"], gpu=True), "gpus") == "all"
-    assert option(launch_argv.look_argv(typed(INSIDE), ["python3"]), "gpus") is None
+    assert option(launch_argv.query_argv(typed(INSIDE), "image", ["python3"], gpu=True), "gpus") == "all"
+    assert option(launch_argv.query_argv(typed(INSIDE), "image", ["python3"]), "gpus") is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environ
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as rules_context
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import RuleNode, ServedModel, Situation, View
 
 PLAN = json.loads((ROOT / "tests" / "unit" / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 GIB = 2**30
@@ -24,7 +24,6 @@ GIB = 2**30
 #: A pair of Sparks as the plan launches it, with the choices that the newest evidence supports.
 CLEAN: dict[str, Any] = {
     "release": "0.32.0",
-    "stack": "current",
     "image": "",
     "runtime": "native",
     "network": "host",
@@ -103,7 +102,8 @@ def situation(
     for index, each in enumerate(changed["nodes"]):
         each.update((node or {}) | ((second or {}) if index == 1 else {}))
         each["environment"] = given(each["environment"] | (environment or {}) | ((own or {}) if index == 1 else {}))
-    return rules_context.of_data(changed)
+    parts = {"model": ServedModel(**changed["model"]), "nodes": [RuleNode(**each) for each in changed["nodes"]]}
+    return Situation(**{**changed, **parts})
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:

@@ -501,7 +501,6 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
 READING = {
     "access",
     "discover",
-    "export",
     "field_report",
     "gateway_keys",
     "history",

@@ -27,7 +27,6 @@ UNIT = re.compile(r"(?<![\w/])gb10-[a-z-]+\.(?:service|timer)\b")
 #: Paths in the code that no run leaves on a node's disk, with the reason.
 NOT_LEFT = {
     "/etc/gb10": "a folder that goes when it is empty",
-    "/etc/gb10/export": "a folder inside the pods of Kubernetes",
     "/opt/gb10": "the same",
     "/opt/gb10/venv": "an example",
     "/run/gb10": "the lock of the running playbook, in memory",

@@ -1,5 +1,0 @@
-# Copyright (c) 2026, gb10.cluster maintainers
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
-
-"""The plan as objects of Kubernetes: schema, checks, plan, YAML, and the programs that run in the pods."""
