@@ -35,6 +35,10 @@ _HEAD = """\
 # All other variables than those of hosts.yml, with their defaults. Remove the # to change one.
 # ansible-doc -t role gb10.cluster.<role> shows the same text.
 """
+_DEFAULTS = """\
+---
+# Written by `make variables` from meta/argument_specs.yml, which describes the variables.
+"""
 
 
 class _Flow(yaml.SafeDumper):
@@ -98,8 +102,8 @@ def _yaml(value: Any, dumper: type[yaml.SafeDumper]) -> str:
 
 def defaults(role: str) -> str:
     """Return the text of a role's defaults/main.yml, "" for a role without variables."""
-    blocks = ["\n".join([*comment(option), setting(name, option["default"])]) for name, option in variables(role)]
-    return "---\n" + "\n".join(blocks) + "\n" if blocks else ""
+    lines = [setting(name, option["default"]) for name, option in variables(role)]
+    return _DEFAULTS + "\n".join(lines) + "\n" if lines else ""
 
 
 def sample() -> str:
