@@ -44,7 +44,7 @@ def read(run: Run, install_dir: str, user: str) -> NodeState:
     given = plan.roots(install_dir, texts)
     roots = list(dict.fromkeys(map(os.path.realpath, given)))
     recorded = plan.valid_users(sorted(os.listdir(table.USERS.path)) if os.path.isdir(table.USERS.path) else [])
-    containers = {engine: _names(run, [engine, *_ALL]) for engine in _engines(texts, roots)}
+    containers = {engine: _names(run, [engine, *_ALL]) for engine in engines(texts, roots)}
     return NodeState(
         paths=_paths(roots, recorded),
         roots={root: io_file.exposed(root) if os.path.isdir(root) else "" for root in roots},
@@ -56,8 +56,8 @@ def read(run: Run, install_dir: str, user: str) -> NodeState:
         tags=[(engine, tag) for engine in containers for tag in _tags(run, engine)],
         images=_images(),
         silent=[engine for engine, names in containers.items() if names is None],
-        users={name: _exists(name) for name in recorded},
-        other_user=user if user not in recorded and _exists(user) else "",
+        users={name: exists(name) for name in recorded},
+        other_user=user if user not in recorded and exists(user) else "",
         firewall=[*io_nftables.existing_objects(run), *io_nftables.pending(run)],
     )
 
@@ -77,7 +77,7 @@ def _temporary() -> dict[str, list[str]]:
     return {path: sorted(name for pattern in plan.patterns(path) for name in glob.iglob(pattern)) for path in files}
 
 
-def _engines(texts: Sequence[str], roots: Sequence[str]) -> list[str]:
+def engines(texts: Sequence[str], roots: Sequence[str]) -> list[str]:
     """Return the engines to query: none on a node without containers, because a query creates Podman's folders."""
     used = any("rm --force gb10-" in text for text in texts) or os.path.lexists(table.RUNTIME_RECORD)
     return ["docker", "podman"] if used or any(os.path.lexists(f"{root}/images") for root in roots) else []
@@ -145,7 +145,8 @@ def _images() -> list[tuple[str, str]]:
     )
 
 
-def _exists(user: str) -> bool:
+def exists(user: str) -> bool:
+    """Return whether the node has a user of this name."""
     try:
         pwd.getpwnam(user)
     except KeyError:
@@ -169,19 +170,19 @@ def apply(run: Run, steps: Sequence[Step]) -> None:
     for step in steps:
         _ACTIONS[step.kind](run, step)
     if any(paths.UNIT_FOLDER in step.name for step in steps):
-        _must(run, ["systemctl", "daemon-reload"])
+        must(run, ["systemctl", "daemon-reload"])
         # A failed unit without a file would stay listed. The command fails for a unit that is not loaded.
         run(["systemctl", "reset-failed", *table.UNITS, table.FIREWALL_UNIT])
 
 
 def _tree(run: Run, step: Step) -> None:
     names = [f"{step.name}/{name}" for name in sorted(os.listdir(step.name))] if step.verb == "empty" else [step.name]
-    _must(run, ["rm", "--recursive", "--force", "--one-file-system", "--", *names])
+    must(run, ["rm", "--recursive", "--force", "--one-file-system", "--", *names])
 
 
 def _stop(run: Run, step: Step) -> None:
     # A transient unit may have ended meanwhile.
-    _must(run, ["systemctl", "stop", step.name], (0, _NOT_LOADED))
+    must(run, ["systemctl", "stop", step.name], (0, _NOT_LOADED))
 
 
 def _file(_run: Run, step: Step) -> None:
@@ -197,17 +198,18 @@ def _folder(_run: Run, step: Step) -> None:
 
 _ACTIONS: Mapping[str, Callable[[Run, Step], Any]] = {
     "unit": _stop,
-    "container": lambda run, step: _must(run, [step.engine, "rm", "--force", "--volumes", step.name]),
-    "tag": lambda run, step: _must(run, [step.engine, "rmi", step.name]),
+    "container": lambda run, step: must(run, [step.engine, "rm", "--force", "--volumes", step.name]),
+    "tag": lambda run, step: must(run, [step.engine, "rmi", step.name]),
     "file": _file,
     "tree": _tree,
     "folder": _folder,
-    "user": lambda run, step: _must(run, ["userdel", step.name]),
+    "user": lambda run, step: must(run, ["userdel", step.name]),
     "firewall": lambda run, _step: io_nftables.remove(run),
 }
 
 
-def _must(run: Run, argv: list[str], expected: Sequence[int] = (0,)) -> None:
+def must(run: Run, argv: list[str], expected: Sequence[int] = (0,)) -> None:
+    """Run a command. Raises UninstallError for another exit status than the expected ones."""
     status, stdout, stderr = run(argv)
     if status not in expected:
         raise UninstallError(f"{' '.join(argv)} failed: {last(stderr or stdout)}")

@@ -89,6 +89,30 @@ def test_the_list_of_a_serving_cluster_changes_nothing(cluster: Cluster) -> None
     cluster.site().assert_unchanged()
 
 
+@pytest.mark.usefixtures("fresh")
+def test_a_pruned_cluster_serves_on_without_the_named_items(cluster: Cluster) -> None:
+    nodes = hosts(cluster)
+    (runtime,) = nodes["spark1"].check_output("cd /opt/gb10 && ls -d runtime/????????????").split()
+    nodes["spark2"].check_output("install -D /dev/null /opt/gb10/models/org--old/main/a")
+
+    def prune(*names: str) -> Run:
+        return run("playbooks/prune.yml", [*cluster.arguments, "--extra-vars", f"reset_prune={','.join(names)}"])
+
+    refused = prune(runtime, "models/org--old/main", "models/org--none/main")
+    assert refused.status != 0
+    assert f"reset_prune: {runtime}: it is needed by launch " in refused.output
+    assert "models/org--none/main: no node has it. Expected: a name from the list above." in refused.output
+    assert nodes["spark2"].file("/opt/gb10/models/org--old/main/a").exists
+    removed = prune("models/org--old/main", "cache/vllm").assert_ok()
+    assert removed.output.count("models/org--old/main, removed") == 1
+    assert removed.output.count("cache/vllm, removed") == len(nodes)
+    assert not nodes["spark2"].file("/opt/gb10/models/org--old/main").exists
+    # What is gone is unknown to the next run.
+    assert prune("models/org--old/main").status != 0
+    assert completion(nodes["spark1"]).strip()
+    cluster.site().assert_unchanged()
+
+
 def test_everything_goes_except_models_and_files_of_others(cluster: Cluster) -> None:
     # A plan with this inventory fails, but the removal needs none.
     reset(cluster, *CONFIRMED, "--extra-vars", "gb10_fabric_topology=invalid").assert_ok()

@@ -557,6 +557,7 @@ def test_reading_playbooks_lock_nothing() -> None:
         "benchmark_model",
         "benchmark_nccl",
         "golden",
+        "prune",
         "reset",
         "rollback",
         "site",
