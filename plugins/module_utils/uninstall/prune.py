@@ -100,4 +100,4 @@ def _note(item: Item, removed: bool) -> str:
     image = f" ({item.words[-1]}, {item.engine})" if item.engine else ""
     if item.needed:
         return f"{image}, needed by {', '.join(item.needed)}"
-    return f"{image}, removed" if removed else image
+    return f"{image}, to be removed" if removed else image

@@ -104,8 +104,8 @@ def test_a_pruned_cluster_serves_on_without_the_named_items(cluster: Cluster) ->
     assert "models/org--none/main: no node has it. Expected: a name from the list above." in refused.output
     assert nodes["spark2"].file("/opt/gb10/models/org--old/main/a").exists
     removed = prune("models/org--old/main", "cache/vllm").assert_ok()
-    assert removed.output.count("models/org--old/main, removed") == 1
-    assert removed.output.count("cache/vllm, removed") == len(nodes)
+    assert removed.output.count("models/org--old/main, to be removed") == 1
+    assert removed.output.count("cache/vllm, to be removed") == len(nodes)
     assert not nodes["spark2"].file("/opt/gb10/models/org--old/main").exists
     # What is gone is unknown to the next run.
     assert prune("models/org--old/main").status != 0

@@ -95,7 +95,7 @@ def test_the_list_has_what_is_stored_and_who_needs_it(node: Node) -> None:
         f"{found['models/org--used/main'].size:>9}  models/org--used/main, needed by {launch}",
         f"{found['nccl/x.so'].size:>9}  nccl/x.so",
         f"{found[USED].size:>9}  {USED}, needed by {launch}",
-        f"{found[OLD].size:>9}  {OLD}, removed",
+        f"{found[OLD].size:>9}  {OLD}, to be removed",
     ]
     assert found["nccl/x.so"].size == "8.2 kB"
 
