@@ -87,7 +87,7 @@ def main() -> None:
     try:
         items = io_prune.read(run, module.params["install_dir"], module.params["user"])
         refused = prune.refused(items, wanted)
-        removed = [item for item in items if item.name in wanted and not item.needed]
+        removed = [item for item in items if item.name in wanted and not item.kept]
         if not module.check_mode:
             problems.refuse(refused)
             io_prune.remove(run, removed)

@@ -78,14 +78,14 @@ class Decision(ActionBase):
         return typed_plan(self._templar.template(given) if isinstance(given, str) else given)
 
     def parameters(self) -> list[str]:
-        """Return the names of the roles' variables that a play sets for the task's role alone."""
-        found, parent = set[str](), self._task._parent
-        while parent:
-            if isinstance(parent, IncludeRole):
-                found |= set(parent.vars)
+        """Return the names of the roles' variables that a play sets for the task's role alone.
+
+        What it sets for a role around this one reaches all roles in that.
+        """
+        parent, role = self._task._parent, self._task._role
+        while parent and not isinstance(parent, IncludeRole):
             parent = parent._parent
-        if role := self._task._role:
-            found |= {*role.get_role_params(self._task.get_dep_chain()), *role.vars}
+        found = {*(parent.vars if parent else ()), *((*role.get_role_params(), *role.vars) if role else ())}
         # Reading the specifications takes as long as the rest of an action.
         return sorted(found & argument_specs.options().keys()) if any(map(argument_specs.of_cluster, found)) else []
 

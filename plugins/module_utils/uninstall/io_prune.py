@@ -17,9 +17,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import last
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import io_node, plan, prune, report
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.prune import Item, Launches
 
@@ -27,7 +28,7 @@ _DU = ("du", "--one-file-system", "--block-size=1")
 _RM = ("rm", "--recursive", "--force", "--one-file-system", "--")
 _IMAGES = "{{.ID}}\t{{.Repository}}\t{{.Tag}}\t{{.Digest}}\t{{.Size}}"
 _NONE = "<none>"
-_SAFE = re.compile(r"[\w.@+-]{1,255}")
+_SAFE = re.compile(r"[\w.@+-]{1,255}", re.ASCII)
 
 
 def read(run: Run, install_dir: str, user: str) -> list[Item]:
@@ -44,7 +45,7 @@ def remove(run: Run, items: Sequence[Item]) -> None:
     """Remove items. Raises UninstallError."""
     for item in items:
         if item.engine:
-            io_node.must(run, [item.engine, "rmi", *item.words[1:]])
+            io_node.must(run, [item.engine, "rmi", *item.references])
         else:
             io_node.must(run, [*_as(item.owner), *_RM, item.path])
 
@@ -62,9 +63,10 @@ def _launches() -> Launches:
 
 
 def _stored(run: Run, root: str, launches: Launches) -> Iterator[Item]:
-    """Yield the items below an installation folder. A link belongs to a service or to an administrator."""
-    if exposed := io_file.exposed(root):
-        raise io_node.UninstallError(f"{exposed}, so root removes nothing in it. Fix: make root its only owner")
+    """Yield the items below an installation folder. A link belongs to a service or to an administrator.
+
+    Root removes nothing from a folder in which another user can replace an item by a link.
+    """
     found = {
         path: f"{store}/{os.path.relpath(path, f'{root}/{store}')}"
         for store, levels in prune.STORES.items()
@@ -73,7 +75,8 @@ def _stored(run: Run, root: str, launches: Launches) -> Iterator[Item]:
     }
     sizes = _sizes(run, [*_DU, "--summarize", "--", *found]) if found else {}
     for path, name in found.items():
-        yield Item(name, path, sizes.get(path, ""), needed=prune.needed(name, [path], launches))
+        why = io_file.exposed(os.path.dirname(path)) or prune.kept(name, [path], launches)
+        yield Item(name, path, sizes.get(path, ""), why)
 
 
 def _caches(run: Run, user: str, launches: Launches) -> Iterator[Item]:
@@ -83,32 +86,33 @@ def _caches(run: Run, user: str, launches: Launches) -> Iterator[Item]:
     folder = f"{paths.home(user)}/.cache"
     if io_node.exists(user):
         for path, size in sorted(_sizes(run, [*_as(user), *_DU, "--max-depth=1", "--", folder]).items()):
-            own = os.path.basename(path)
-            if path != folder and _SAFE.fullmatch(own):
+            own = path.removeprefix(f"{folder}/")
+            if _SAFE.fullmatch(own):
                 name = f"cache/{own}"
-                yield Item(name, path, size, owner=user, needed=prune.needed(name, [], launches))
+                yield Item(name, path, size, prune.kept(name, [], launches), owner=user)
 
 
 def _images(run: Run, engine: str, launches: Launches) -> Iterator[Item]:
     """Yield the images of an engine. One with several names is removed by all of them."""
-    _status, stdout, _stderr = run([engine, "image", "ls", "--no-trunc", "--digests", f"--format={_IMAGES}"])
+    status, stdout, stderr = run([engine, "image", "ls", "--no-trunc", "--digests", f"--format={_IMAGES}"])
+    if status not in (0, NOT_INSTALLED):
+        raise io_node.UninstallError(f"{engine} does not list its images: {last(stderr or stdout)}")
     names: dict[str, list[str]] = {}
     sizes: dict[str, str] = {}
     digests: dict[str, list[str]] = {}
-    for line in stdout.splitlines():
+    for line in stdout.splitlines() if status == 0 else ():
         identifier, repository, tag, digest, size = (*line.split("\t"), "", "", "", "")[:5]
         own = identifier.removeprefix("sha256:")
         names.setdefault(own, [])
         sizes[own] = size
         if _NONE not in (repository, tag):
             names[own].append(f"{repository}:{tag}")
-        if _NONE not in (repository, digest):
-            digests.setdefault(own, []).append(f"{repository}@{digest}")
+        if digest not in ("", _NONE):
+            # Podman's repository has a registry that the inventory may leave out.
+            digests.setdefault(own, []).append(digest)
     for own, tags in names.items():
-        references = tags or [own]
-        words = [own, *references]
-        because = prune.needed(own, [*words, *digests.get(own, [])], launches)
-        yield Item(f"image/{own[:12]}", "", sizes[own], engine=engine, words=words, needed=because)
+        why = prune.kept(own, [own, *tags, *digests.get(own, [])], launches)
+        yield Item(f"image/{own[:12]}", "", sizes[own], why, engine=engine, references=tags or [own])
 
 
 def _sizes(run: Run, argv: list[str]) -> dict[str, str]:

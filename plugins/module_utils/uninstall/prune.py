@@ -40,17 +40,17 @@ _HUB_MODEL = re.compile(r'"model": "[^/"][^"]*"')
 class Item:
     """A stored item. ``name`` is unique on the node; ``path``: its folder or file, "" for an image.
 
-    ``owner``: the user in whose home it is, else "". ``engine``: that of an image, and ``words``: its names there.
-    ``size``: text with a unit. ``needed``: the launches and services that need it.
+    ``size``: text with a unit. ``kept``: why it may not go, "" if it may. ``owner``: the user in whose home it is,
+    else "". ``engine``: that of an image, and ``references``: its names there.
     """
 
     name: str
     path: str
     size: str
+    kept: str = ""
     owner: str = ""
     engine: str = ""
-    words: Sequence[str] = ()
-    needed: Sequence[str] = ()
+    references: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,18 @@ class Launches:
     invalid: Sequence[str] = ()
 
 
-def needed(name: str, words: Sequence[str], launches: Launches) -> list[str]:
-    """Return the launches and services that need an item, which ``words`` name in their inputs.
+def kept(name: str, words: Sequence[str], launches: Launches) -> str:
+    """Return which launches and services need an item, as the reason to keep it; ``words`` name it in their inputs.
 
     Without words it is a cache, which the next launch fills again.
     """
     if not words and name != HUB_CACHE:
-        return []
+        return ""
     named = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, words))})(?![\w.-])") if words else _HUB_MODEL
     found = [label for label, text in launches.texts.items() if named.search(text)]
     # What an unreadable record needs is unknown.
-    return [*found, *launches.invalid]
+    because = [*found, *launches.invalid]
+    return f"needed by {', '.join(because)}" if because else ""
 
 
 def refused(items: Sequence[Item], wanted: Sequence[str]) -> list[Problem]:
@@ -79,17 +80,17 @@ def refused(items: Sequence[Item], wanted: Sequence[str]) -> list[Problem]:
     return [
         Problem(
             f"reset_prune: {item.name}",
-            f"it is needed by {', '.join(item.needed)}",
-            "an item that no launch needs",
+            item.kept,
+            "an item that no launch needs, in folders of root",
             "leave it out; records beyond vllm_serve_keep_records are removed by site.yml",
         )
         for item in items
-        if item.name in wanted and item.needed
+        if item.name in wanted and item.kept
     ]
 
 
 def lines(items: Sequence[Item], wanted: Sequence[str]) -> list[str]:
-    """Return a line for each item, in order of their names: size, name, and whether it is needed or removed."""
+    """Return a line for each item, in order of their names: size, name, and why it is kept or whether it goes."""
     return [
         f"{item.size:>9}  {item.name}{_note(item, item.name in wanted)}"
         for item in sorted(items, key=lambda item: item.name)
@@ -97,7 +98,6 @@ def lines(items: Sequence[Item], wanted: Sequence[str]) -> list[str]:
 
 
 def _note(item: Item, removed: bool) -> str:
-    image = f" ({item.words[-1]}, {item.engine})" if item.engine else ""
-    if item.needed:
-        return f"{image}, needed by {', '.join(item.needed)}"
-    return f"{image}, to be removed" if removed else image
+    image = f" ({item.references[-1]}, {item.engine})" if item.engine else ""
+    why = item.kept or ("to be removed" if removed else "")
+    return f"{image}, {why}" if why else image

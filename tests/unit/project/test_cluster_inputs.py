@@ -49,6 +49,9 @@ PARAMETERS = """
     - ansible.builtin.include_role:
         name: probe
       vars: {golden_enabled: false}
+    - ansible.builtin.include_role:
+        name: around
+      vars: {gb10_ray_port: 8000}
 """
 PROBE = """
 - gb10.cluster.cluster_inputs:
@@ -114,6 +117,9 @@ def test_a_value_that_its_role_will_refuse_is_reported(found: Any) -> None:
 def test_a_parameter_of_one_role_is_refused_by_the_plan_and_by_a_role_after_it(tmp_path: Path) -> None:
     (tmp_path / "roles/probe/tasks").mkdir(parents=True)
     (tmp_path / "roles/probe/tasks/main.yml").write_text(PROBE, encoding="utf-8")
+    (tmp_path / "roles/around/tasks").mkdir(parents=True)
+    around = "- ansible.builtin.include_role:\n    name: probe\n"
+    (tmp_path / "roles/around/tasks/main.yml").write_text(around, encoding="utf-8")
     (tmp_path / "play.yml").write_text(PARAMETERS, encoding="utf-8")
     command = [str(ROOT / ".venv/bin/ansible-playbook"), str(tmp_path / "play.yml")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -123,6 +129,7 @@ def test_a_parameter_of_one_role_is_refused_by_the_plan_and_by_a_role_after_it(t
         ["vllm_serve_smoke_tokens"],
         [],
         ["golden_enabled"],
+        [],
     ], done.stdout
     assert "gb10_ray_port: set for this role alone. Expected: variables of the inventory" in results[0]["stopped"]
     # Without a parameter it goes on, to the missing plan.

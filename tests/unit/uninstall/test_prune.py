@@ -35,7 +35,7 @@ class Node:
         self.folder, self.root, self.home = folder, folder / "opt/gb10", folder / "home"
         self.asked: list[list[str]] = []
         self.image = "unrelated"
-        self.engine = False
+        self.engine = self.broken = False
 
     def plan(self) -> dict[str, Any]:
         made: dict[str, Any] = copy.deepcopy(launches.PLAN)
@@ -59,6 +59,8 @@ class Node:
     def run(self, argv: list[str]) -> tuple[int, str, str]:
         self.asked.append(argv)
         if argv[0] in ("docker", "podman"):
+            if self.broken:
+                return 1, "", "no daemon"
             return 0, IMAGES if argv[:2] == ["docker", "image"] else "", ""
         done = subprocess.run(argv, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout, done.stderr
@@ -87,8 +89,8 @@ def test_the_list_has_what_is_stored_and_who_needs_it(node: Node) -> None:
     found = node.read()
     assert found.keys() == {USED, OLD, "models/org--used/main", "models/org--used/mai", "nccl/x.so", "cache/vllm"}
     launch = f"launch {launches.record(plan=node.plan()).id[:12]}"
-    assert {name for name, item in found.items() if item.needed} == {USED, "models/org--used/main"}
-    assert found[USED].needed == [launch]
+    assert {name for name, item in found.items() if item.kept} == {USED, "models/org--used/main"}
+    assert found[USED].kept == f"needed by {launch}"
     assert prune.lines(list(found.values()), [OLD]) == [
         f"{found['cache/vllm'].size:>9}  cache/vllm",
         f"{found['models/org--used/mai'].size:>9}  models/org--used/mai",
@@ -109,15 +111,18 @@ def test_only_the_given_items_are_removed(node: Node) -> None:
 
 def test_a_needed_item_is_refused_with_its_launches(node: Node) -> None:
     (problem,) = prune.refused(list(node.read().values()), [USED, OLD, "models/none"])
-    assert (problem.path, problem.expected) == (f"reset_prune: {USED}", "an item that no launch needs")
-    assert problem.found.startswith("it is needed by launch ")
+    assert (problem.path, problem.expected) == (
+        f"reset_prune: {USED}",
+        "an item that no launch needs, in folders of root",
+    )
+    assert problem.found.startswith("needed by launch ")
 
 
 def test_nothing_may_go_while_a_record_cannot_be_read(node: Node) -> None:
     launches.put(node.folder, f"/records/{'0' * 64}.json", "{}")
     found = node.read()
-    assert all(item.needed for name, item in found.items() if not name.startswith("cache/"))
-    assert f"{'0' * 64}.json: content is not an object" in found[OLD].needed[0]
+    assert all(item.kept for name, item in found.items() if not name.startswith("cache/"))
+    assert f"{'0' * 64}.json: content is not an object" in found[OLD].kept
 
 
 def test_the_user_cannot_make_root_remove_files_elsewhere(node: Node) -> None:
@@ -130,9 +135,18 @@ def test_the_user_cannot_make_root_remove_files_elsewhere(node: Node) -> None:
     assert (node.folder / "etc/vllm/kept").exists()
 
 
-def test_a_folder_that_others_can_write_is_refused(node: Node) -> None:
-    node.root.chmod(0o777)
-    with pytest.raises(io_node.UninstallError, match=r"other users can write .* Fix: make root its only owner"):
+@pytest.mark.parametrize("folder", [".", "models", "models/org--used"])
+def test_an_item_stays_where_another_user_could_replace_it_by_a_link(node: Node, folder: str) -> None:
+    (node.root / folder).chmod(0o777)
+    item = node.read()["models/org--used/mai"]
+    assert item.kept.startswith("other users can write to ")
+    assert prune.refused([item], [item.name])
+    assert bool(node.read()[OLD].kept) is (folder == ".")
+
+
+def test_an_engine_that_fails_is_an_error(node: Node) -> None:
+    node.engine = node.broken = True
+    with pytest.raises(io_node.UninstallError, match="docker does not list its images: no daemon"):
         node.read()
 
 
@@ -140,8 +154,8 @@ def test_images_have_all_their_names_and_are_removed_by_them(node: Node) -> None
     node.engine = True
     found = node.read()
     used, base = found[f"image/{IMAGE[:12]}"], found[f"image/{BASE[:12]}"]
-    assert (used.words, used.size) == ([IMAGE, "vllm/vllm-openai:v0.33.0", "mine:latest"], "20GB")
-    assert base.words == [BASE, BASE] and not used.needed
+    assert (used.references, used.size) == (["vllm/vllm-openai:v0.33.0", "mine:latest"], "20GB")
+    assert base.references == [BASE] and not used.kept
     io_prune.remove(node.run, [used, base])
     assert node.asked[-2:] == [["docker", "rmi", "vllm/vllm-openai:v0.33.0", "mine:latest"], ["docker", "rmi", BASE]]
 
@@ -152,14 +166,14 @@ def test_images_have_all_their_names_and_are_removed_by_them(node: Node) -> None
 def test_an_image_of_a_launch_is_needed_under_each_of_its_names(node: Node, named: str) -> None:
     node.image, node.engine = named, True
     node.launch()
-    assert node.read()[f"image/{IMAGE[:12]}"].needed
+    assert node.read()[f"image/{IMAGE[:12]}"].kept
 
 
 @pytest.mark.parametrize(
     ("text", "needed"), [('{"model": "org/name"}', True), ('{"model": "/opt/x"}', False), ('{"model": ""}', False)]
 )
 def test_the_hub_cache_is_needed_by_a_model_that_each_node_downloads(text: str, needed: bool) -> None:
-    assert bool(prune.needed(prune.HUB_CACHE, [], Launches({"a launch": text}))) is needed
+    assert bool(prune.kept(prune.HUB_CACHE, [], Launches({"a launch": text}))) is needed
 
 
 def test_the_user_may_not_exist(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
