@@ -17,6 +17,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import collect
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 class ActionModule(Decision):
@@ -32,14 +33,14 @@ class ActionModule(Decision):
                 "Fix: run without --limit. To run one role alone, use --tags."
             )
             return {"failed": True, "msg": message}
-        inputs = self.of_nodes(variables, nodes, "gb10_inputs", {})
-        if failed := [node for node in nodes if not inputs[node].get("settings")]:
-            return {"failed": True, "msg": f"The variables of {', '.join(failed)} could not be read: see above."}
+        if failed := [node for node in nodes if node not in variables["ansible_play_hosts"]]:
+            return {"failed": True, "msg": f"The plan needs {', '.join(failed)}, which failed before: see above."}
+        own = plain_data(self._templar.template(variables["gb10_inputs"]))
         heads, workers = (self.variable(variables, f"gb10_{group}") for group in ("heads", "workers"))
         node = {
             "name": host,
-            "address": inputs[host]["client"]["address"],
-            "user": inputs[host]["client"]["user"],
+            "address": own["client"]["address"],
+            "user": own["client"]["user"],
             "group": "head" if host in heads else "worker" if host in workers else "",
             "unreachable": "",
             "unrecorded": "",
@@ -49,18 +50,17 @@ class ActionModule(Decision):
             "queried": {},
         }
         if arguments["builds"]:
-            found = self._builds(inputs[host], variables)
+            found = self._builds(own, variables)
         else:
-            found = {"node": {**node, **self._found(node, inputs, variables)}}
+            found = {"node": {**node, **self._found(node, own, variables)}}
         return {"changed": False, **found, "_ansible_verbose_override": True}
 
-    def _found(self, node: Mapping[str, Any], inputs: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+    def _found(self, node: Mapping[str, Any], own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return what the node, its saved facts or nothing say, by the mode of the plan."""
-        own = inputs[node["name"]]
         # Boolean values are accepted for false and true.
         offline = str(own["settings"]["gb10_plan_offline"]).lower()
         if offline == "false":
-            return self._read(node, inputs, variables)
+            return self._read(node, own, variables)
         if offline != "true":
             return {"typical": offline == "typical"}
         # Its default refers to the inventory.
@@ -75,9 +75,9 @@ class ActionModule(Decision):
         result, reason = self.read("gb10.cluster.vllm_build_info", collect.build_options(own, lock), variables)
         return {"builds": collect.facts(result), "reason": reason}
 
-    def _read(self, node: Mapping[str, Any], inputs: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        own, head = inputs[node["name"]], node["group"] == "head"
-        read = self.of_nodes(variables, inputs, "__gb10_built", {}) if own["build"]["enabled"] != "false" else {}
+    def _read(self, node: Mapping[str, Any], own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
+        nodes, head = self.variable(variables, "gb10_nodes"), node["group"] == "head"
+        read = self.of_nodes(variables, nodes, "__gb10_built", {}) if own["build"]["enabled"] != "false" else {}
         if reason := read.get(node["name"], {}).get("reason", ""):
             return {"unreachable": reason}
         builds = {name: each.get("builds", {}) for name, each in read.items()}

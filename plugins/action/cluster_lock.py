@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +19,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lo
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import LockError
 
+#: In place of a lock.
+_TYPICAL = (
+    "gb10_plan_offline: typical. Expected: false, because this playbook changes nodes. Fix: remove it; only plan.yml "
+    "and models.yml plan from typical facts."
+)
+
 
 class ActionModule(ActionBase):
     """Runs the module for this run, and again to replace the lock of a run that has ended."""
@@ -27,6 +34,9 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's documented result. Raises AnsibleConnectionFailure."""
         super().run(tmp, task_vars)
+        released = self._task.args.get("state") == "released"
+        if not released and self._typical(task_vars or {}):
+            return {"changed": False, "held": False, "refused": True, "stop": True, "problem": _TYPICAL, "holder": {}}
         # This process is a worker that ends with its task. Its parent is the run.
         mine = io_lock.owner(os.getppid(), _playbooks())
         arguments = {**self._task.args, "owner": asdict(mine)}
@@ -34,7 +44,7 @@ class ActionModule(ActionBase):
         problem = ""
         for _time in range(2):
             answer = dict(self._execute_module(module_args=arguments, task_vars=task_vars))
-            if self._task.args.get("state") == "released":
+            if released:
                 return self._released(answer)
             if answer.get("failed"):
                 answer = {
@@ -46,7 +56,7 @@ class ActionModule(ActionBase):
                 }
                 break
             if not answer["holder"]:
-                return {**answer, "refused": False, "problem": ""}
+                return {**answer, "refused": False, "stop": False, "problem": ""}
             # A second ended run means that other runs take the lock at the same time.
             try:
                 lock, age = _holder(answer["holder"])
@@ -61,7 +71,14 @@ class ActionModule(ActionBase):
             arguments["breaks"] = lock.id
             problem = run_lock_plan.refusal(lock, age, mine)
         answer = {**answer, "refused": True, "problem": problem} if problem else answer
-        return {**answer, "warnings": [answer["problem"]]} if self._task.check_mode and answer["refused"] else answer
+        if self._task.check_mode and answer["refused"]:
+            return {**answer, "stop": False, "warnings": [answer["problem"]]}
+        return {**answer, "stop": answer["refused"]}
+
+    def _typical(self, variables: Mapping[str, Any]) -> bool:
+        """Return whether a node of the cluster would be planned from typical facts."""
+        nodes = self._templar.template(variables["gb10_nodes"])
+        return any(str(variables["hostvars"][node].get("gb10_plan_offline")) == "typical" for node in nodes)
 
     def _released(self, answer: dict[str, Any]) -> dict[str, Any]:
         if not answer.get("holder"):

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import typed_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import shown
 
 
 class ActionModule(Decision):
@@ -40,7 +41,10 @@ class ActionModule(Decision):
         recipe = {"name": ""} if arguments["models"] else inputs[host]["recipe"]
         given = self._parsed(inputs[host], recipe, [{**inputs[name], **nodes[name]} for name in names], variables)
         answer = _models(given) if arguments["models"] else _plan(given, inputs[host]["settings"])
-        return {"changed": False, **answer, "hub": hub, "_ansible_verbose_override": True}
+        notices = [] if answer["problems"] else answer.get("notices", [])
+        warned = [line if line.startswith("warning") else f"warning: {line}" for line in notices]
+        msg = shown("\n".join(warned))
+        return {"changed": False, **answer, "hub": hub, "msg": msg, "_ansible_verbose_override": True}
 
     def _hub(self, own: Mapping[str, Any], nodes: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return {hub_model} from Hugging Face Hub, {} if no question is needed, or the module's failure."""

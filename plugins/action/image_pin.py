@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch.argv import IMAGE_ROLE
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import IMAGE_ROLE
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import pins
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_ids, layers
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
@@ -35,7 +36,7 @@ class ActionModule(Decision):
         named = self.of_nodes(variables, [head, plan.node.name], _NAMED, {})
         fetched = self.of_nodes(variables, [head], _BUILT if plan.runtime.builds else _GOT, {})
         image_id = image_ids.of_head(named[head], fetched[head])
-        recorded = plan.node.additions.get(launch_argv.IMAGE_ROLE, {}).get("files", {}).get(name, "")
+        recorded = plan.node.additions.get(overrides.IMAGE_ROLE, {}).get("files", {}).get(name, "")
         known = image_ids.Known(name, recorded, named[plan.node.name].get("image_id") or "")
         if problem := image_ids.problem(known, image_id, head, plan.node.name):
             return {"failed": True, "msg": problem}

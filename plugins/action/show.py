@@ -8,18 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible import constants
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color, printable
-
-#: It prints the lines itself, because it knows the terminal and the end of the run.
-_CALLBACK = "gb10.cluster.brief"
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import shown
 
 
 class ActionModule(ActionBase):
-    """Prints from the controller, because a module's result is printed as JSON."""
+    """Prints from the controller."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the printed lines."""
@@ -27,10 +22,6 @@ class ActionModule(ActionBase):
         options = {"lines": {"type": "raw", "required": True}, "last": {"type": "bool", "default": False}}
         _result, arguments = self.validate_argument_spec(argument_spec=options)
         given = arguments["lines"]
-        text = given if isinstance(given, str) else "\n".join(map(str, given))
-        lines = [printable(line) for line in text.split("\n")]
-        if constants.DEFAULT_STDOUT_CALLBACK != _CALLBACK:
-            for line in lines:
-                Display().display(f"  {line}".rstrip(), color=color(line))
+        lines = shown(given if isinstance(given, str) else "\n".join(map(str, given)))
         # With -v, the result would repeat them.
         return {"changed": False, "msg": lines, "last": arguments["last"], "_ansible_verbose_override": True}

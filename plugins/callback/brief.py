@@ -15,7 +15,8 @@ description:
     gets lines that break between words.
   - Of a play with the variable C(playbook_answer), prints only what M(gb10.cluster.show) shows, and at the end the
     errors. A terminal shows the name of the running task until the next line.
-  - Prints what M(gb10.cluster.show) shows. A terminal gets lines that break between words.
+  - Prints what M(gb10.cluster.show) and M(gb10.cluster.cluster_plan) show. A terminal gets lines that break between
+    words.
   - With O(display_skipped_hosts=false), prints the name of a task that runs in any case before it runs, so that a long
     task is visible. The default output then prints a name together with the first result. An include has no result, and
     so
@@ -56,8 +57,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color
 
 #: The group of a cluster's nodes. Other hosts have no field report.
 _NODES = "gb10_cluster"
-#: The action whose lines this plugin prints.
-_PRINTS = "gb10.cluster.show"
+#: The actions whose lines this plugin prints.
+_PRINTS = ("gb10.cluster.show", "gb10.cluster.cluster_plan")
 _VALIDATES = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
 _COLLECTION = "gb10.cluster."
 #: The counts of a recap, by Ansible's word for each.
@@ -143,13 +144,13 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         if self._last_task_name and self._short():
             self._last_task_name = self._last_task_name.removeprefix(_COLLECTION)
         if self._last_task_banner != task._uuid and not (
-            task.when or task.action == _PRINTS or isinstance(task, TaskInclude)
+            task.when or task.action in _PRINTS or isinstance(task, TaskInclude)
         ):
             self._print_task_banner(task)
 
     def _empty(self, result: Any) -> bool:
         """Return whether a task that succeeds has nothing to show now: an include, or lines for the end of the run."""
-        last = result.task.action == _PRINTS and result.result.get("last")
+        last = result.task.action in _PRINTS and result.result.get("last")
         return not self._display.verbosity and (bool(last) or isinstance(result.task, TaskInclude))
 
     def _short(self) -> bool:
@@ -167,7 +168,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
             sys.stdout.flush()
 
     def v2_runner_on_ok(self, result: Any) -> None:
-        if result.task.action == _PRINTS and not result.task.loop:
+        if result.task.action in _PRINTS and not result.task.loop:
             self._show(result.task, result.result)
         if self._hidden(result.task) or self._empty(result):
             self._handle_warnings_and_exception(result)
@@ -175,7 +176,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
             super().v2_runner_on_ok(result)
 
     def v2_runner_item_on_ok(self, result: Any) -> None:
-        if result.task.action == _PRINTS:
+        if result.task.action in _PRINTS:
             self._show(result.task, result.result)
         if not self._hidden(result.task):
             super().v2_runner_item_on_ok(result)
@@ -192,6 +193,8 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         """Print the lines of the action show, or keep them for the end of the run."""
         if result.get("last"):
             self._last += result["msg"]
+            return
+        if not result.get("msg"):
             return
         self._progress()
         if not self._hidden(task) and self._last_task_banner != task._uuid:

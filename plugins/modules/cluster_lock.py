@@ -94,6 +94,11 @@ refused:
     - False with RV(held=false) means that the head could not be queried.
   returned: success
   type: bool
+stop:
+  description: Whether a playbook has to stop, because of RV(refused) outside check mode, or because the plan would be
+    of typical facts.
+  returned: success
+  type: bool
 problem:
   description: The reason that the lock is not held, and the fix; empty if it is held.
   returned: success

@@ -13,6 +13,7 @@ version_added: 0.1.0
 description:
   - Merges the results of M(gb10.cluster.cluster_inputs) and M(gb10.cluster.cluster_facts) of all nodes, and returns the
     plan or every problem at once. Changes nothing.
+  - Prints the warnings of the plan.
   - Runs on the first reachable node of the cluster. If no node has the model, the head reads its size from Hugging Face
     Hub with M(gb10.cluster.hub_model_info).
   - The action plugin of this name does the work.
@@ -43,6 +44,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+msg:
+  description: The printed warnings.
+  returned: success
+  type: list
+  elements: str
 plan:
   description: The plan as plain data, without the part of one node; empty with problems.
   returned: without O(models)

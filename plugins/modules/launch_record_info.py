@@ -94,6 +94,7 @@ launch:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 
@@ -127,7 +128,7 @@ def main() -> None:
             }
             for name, record in (store.found if module.params["all"] else {}).items()
         ]
-        launch = io_record.launch(run)
+        launch = io_record.launch(node_io_facts.gpu(run))
         differs = io_record.differences(files, now | io_record.present(rollback_record.SECRET_FILES))
         state = io_record.current(store, module.params["keep_runtimes"])
     except (ValueError, OSError) as error:

@@ -10,12 +10,24 @@ import re
 from collections.abc import Mapping
 
 from ansible import constants
+from ansible.utils.display import Display
 
+#: It prints the lines itself, because it knows the terminal and the end of the run.
+_CALLBACK = "gb10.cluster.brief"
 #: Ansible's setting of a color, by the first words of a line.
 _COLORS: Mapping[str, str] = {
     r"\s*(problem|error|last error)\b(?!: none| \(waived)": "COLOR_ERROR",
     r"\s*warning\b(?! \(waived)": "COLOR_WARN",
 }
+
+
+def shown(text: str) -> list[str]:
+    """Print the lines of a text, and return them for the callback. A module's result is printed as JSON."""
+    lines = [printable(line) for line in text.split("\n")] if text else []
+    if constants.DEFAULT_STDOUT_CALLBACK != _CALLBACK:
+        for line in lines:
+            Display().display(f"  {line}".rstrip(), color=color(line))
+    return lines
 
 
 def printable(line: str) -> str:

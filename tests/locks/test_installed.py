@@ -11,8 +11,9 @@ from locks import installed
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Cluster, NcclNode, choose, hang
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import NcclNode, choose, hang
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import NcclInputs
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, io_coverage
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import STACKS, Stack
 
@@ -81,7 +82,7 @@ def test_what_is_decided_about_the_nccl_that_comes_along(stack: Stack, site: Pat
     pair, ring = BUILT[stack.vllm]
     assert bool(hang(library)) is pair
     for wanted, is_ring in ((pair, False), (ring, True)):
-        cluster = Cluster(cuda=True, container=False, ring=is_ring, release=stack.bundled_nccl)
+        cluster = NcclInputs(cuda=True, container=False, ring=is_ring, release=stack.bundled_nccl)
         assert (
             choose("auto", cluster, [NcclNode(f"spark{number}", "12.1", library) for number in (1, 2)]).build is wanted
         )

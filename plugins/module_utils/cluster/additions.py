@@ -17,7 +17,6 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import table
 
@@ -65,7 +64,7 @@ def _kernels(text: str, _root: str) -> bool:
 
 #: The roles that record overrides (tasks/overrides.yml of the role common).
 ROLES: Mapping[str, _Role] = {
-    launch_argv.IMAGE_ROLE: _Role({}),
+    overrides.IMAGE_ROLE: _Role({}),
     "nccl_sm121_build": _Role({"LD_PRELOAD": _below}),
     "vllm_patch": _Role(
         {

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_fact
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_installed, io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
@@ -24,30 +24,37 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_re
 def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of module node_info. Raises ValueError, OSError, and ImportError without PyYAML."""
     folder, runtime, user = params["model"], params["runtime"] or "", params["user"]
-    store, network = io_record.read(io_record.FOLDER), fabric_io_facts.read(run)
+    gpu, network = node_io_facts.gpu(run), fabric_io_facts.read(run)
+    store = io_record.read(io_record.FOLDER)
     # An unreadable file is rejected too, and has its own reason.
     network["unreadable"] = network["unreadable"] or io_netplan.rejected(run)
     model = (
         io_model.planned_model(folder, params["source"] or "", params["exclude"], user) if folder else io_model.NO_MODEL
     )
+    nccl, replaced = None, False
+    if os.path.isdir(runtime):
+        # A node compiles a module's code in every run.
+        from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library  # noqa: PLC0415
+
+        nccl, replaced = io_library.bundled_facts(runtime), io_library.replaced(runtime)
     return {
-        "gpu": node_io_facts.gpu(run),
+        "gpu": gpu,
         **network,
         "listeners": node_io_facts.listeners(),
         **model,
         **node_io_facts.system(),
         "toolkit": io_toolkit.facts(run),
         "debian": io_packages.read(run, params["packages"]),
-        "nccl": io_library.bundled_facts(runtime) if runtime else None,
+        "nccl": nccl,
         "state": {
             **node_io_facts.state(user, paths.home(user), runtime),
-            "nccl_replaced": bool(runtime) and io_library.replaced(runtime),
+            "nccl_replaced": replaced,
             "last_good": io_record.start_id(store),
         },
         "installed": {
             **io_installed.read(run, (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT)),
             **io_record.current(store, params["keep_runtimes"]),
-            "launch": io_record.launch(run),
+            "launch": io_record.launch(gpu),
         },
         "login_users": node_io_facts.login_users(),
         "image_options": io_json.json_file(paths.IMAGE_OPTIONS),

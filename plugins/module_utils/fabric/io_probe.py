@@ -31,7 +31,11 @@ def targets(rails: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def verified(run: Run, rails: Sequence[Mapping[str, Any]], mtu: int) -> bool:
     """Return whether every path carries a packet of ``mtu`` bytes at once."""
-    return not any(_probe(run, target, mtu) for target in targets(rails))
+    paths = targets(rails)
+    if any(_ping(run, path["interface"], path["address"], mtu) for path in paths):
+        return False
+    answered = _answered(run)
+    return not any(_misdirected(run, path, answered) for path in paths)
 
 
 def _ping(run: Run, interface: str, address: str, size: int) -> str:
@@ -64,23 +68,33 @@ def round_trip(run: Run, target: Mapping[str, Any], samples: int) -> dict[str, A
     return {"interface": target["interface"], "peer": target["peer"], **fabric_parse.round_trip(run(argv)[1])}
 
 
-def _misdirected(run: Run, interface: str, address: str, mac: str) -> str:
+def _answered(run: Run) -> dict[tuple[str, str], str]:
+    """Return the link-layer address of each neighbor that replied, by interface and address."""
+    status, stdout, _stderr = run(["ip", "-json", "neighbour", "show"])
+    entries = json.loads(stdout or "[]") if status == 0 else []
+    return {(entry["dev"], entry["dst"]): entry["lladdr"] for entry in entries if "lladdr" in entry}
+
+
+def _misdirected(run: Run, target: Mapping[str, Any], answered: Mapping[tuple[str, str], str]) -> str:
     """Return a sentence if another device than the rail's replied, and delete that reply, which may be old."""
-    _status, stdout, _stderr = run(["ip", "-json", "neighbour", "show", "to", address, "dev", interface])
-    answered = next((entry.get("lladdr") for entry in json.loads(stdout or "[]")), None)
-    if not mac or answered in (None, mac):
+    interface, address, mac = target["interface"], target["address"], target["mac"]
+    other = answered.get((interface, address), mac)
+    if not mac or other == mac:
         return ""
     run(["ip", "neighbour", "delete", address, "dev", interface])
-    return f"{answered} replied instead of {mac}, the device with the address"
+    return f"{other} replied instead of {mac}, the device with the address"
 
 
-def _probe(run: Run, target: Mapping[str, Any], mtu: int) -> dict[str, Any]:
-    """Try one path. Returns {} if it is verified, else the known part of its entry for `unverified`."""
-    reported = _ping(run, target["interface"], target["address"], mtu)
-    if reported:
-        return {**target, "reported": reported, "small": None}
-    reported = _misdirected(run, target["interface"], target["address"], target["mac"])
-    return {**target, "reported": reported, "small": False} if reported else {}
+def _failed(run: Run, targets: Sequence[Mapping[str, Any]], mtu: int) -> list[dict[str, Any]]:
+    """Try each path once. Returns the known part of the entries of `unverified`."""
+    pings = [_ping(run, target["interface"], target["address"], mtu) for target in targets]
+    answered = _answered(run)
+    failed = []
+    for target, lost in zip(targets, pings, strict=True):
+        misdirected = "" if lost else _misdirected(run, target, answered)
+        if lost or misdirected:
+            failed.append({**target, "reported": lost or misdirected, "small": None if lost else False})
+    return failed
 
 
 def unverified_paths(run: Run, targets: Sequence[dict[str, Any]], mtu: int, timeout: int) -> list[dict[str, Any]]:
@@ -88,7 +102,7 @@ def unverified_paths(run: Run, targets: Sequence[dict[str, Any]], mtu: int, time
     deadline = time.monotonic() + timeout
     unverified = list(targets)
     while unverified:
-        unverified = [failed for target in unverified if (failed := _probe(run, target, mtu))]
+        unverified = _failed(run, unverified, mtu)
         if time.monotonic() > deadline:
             break
         if unverified:

@@ -17,7 +17,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, symptoms
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
@@ -137,7 +137,7 @@ def _images(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def image(recorded: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the image in the overrides of a node, as NAME (ID), "" without containers."""
-    addition = recorded.get(launch_argv.IMAGE_ROLE, {})
+    addition = recorded.get(overrides.IMAGE_ROLE, {})
     name, files = str(addition.get("runtime", "")), addition.get("files")
     image_id = str(files.get(name, "")) if isinstance(files, Mapping) else ""
     return f"{name[:_MOST_IMAGE]} (ID {image_id[:12]})" if image_id else ""

@@ -39,8 +39,6 @@ RANK_PROGRAM = "/usr/local/lib/gb10-rank.py"
 
 #: The names of the units and of their containers.
 RAY, VLLM = "gb10-ray", "gb10-vllm"
-#: The role that records the image's ID on a node, as files: {image: id}.
-IMAGE_ROLE = "vllm_runtime"
 ENGINES = ("docker", "podman")
 _GPUS: Mapping[str, Sequence[str]] = {"docker": ("--gpus=all",), "podman": ("--device=nvidia.com/gpu=all",)}
 #: Assign a container's processes to the unit: Podman's stay in the unit's cgroup, Docker's belong to its daemon.
@@ -206,7 +204,7 @@ def start_digest(plan: Plan) -> str:
 def image(plan: Plan) -> str:
     """Return the image of the plan's node: the ID that vllm_runtime recorded (equal on all nodes), else its name."""
     name: str = plan.runtime.image
-    return str(plan.node.additions.get(IMAGE_ROLE, {}).get("files", {}).get(name, name))
+    return str(plan.node.additions.get(overrides.IMAGE_ROLE, {}).get("files", {}).get(name, name))
 
 
 def contained(plan: Plan, unit: str, argv: Sequence[str], owner: str = "") -> list[str]:

@@ -42,7 +42,7 @@ def _services(run: Run, units: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Return the facts of services, {} if systemctl fails: the module that needs a service reads it again and reports
     that."""
     try:
-        return {unit: io_facts.service(run, unit) for unit in units}
+        return io_facts.services(run, units)
     except ValueError:
         return {}
 

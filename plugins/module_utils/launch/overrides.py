@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
+if TYPE_CHECKING:
+    from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 
+#: The role that records the image's ID on a node, as files: {image: id}.
+IMAGE_ROLE = "vllm_runtime"
 #: List variables and their separators. The user's entries and the collection's are merged.
 _LISTS: Mapping[str, str] = {"VLLM_DISABLED_KERNELS": ",", "LD_PRELOAD": ":"}
 

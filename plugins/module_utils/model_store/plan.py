@@ -23,11 +23,13 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
+
+if TYPE_CHECKING:
+    from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
 
 MANIFEST = "gb10-model.json"
 #: Suffix of a partial file.

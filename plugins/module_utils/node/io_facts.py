@@ -13,6 +13,7 @@ import os
 import pwd
 import stat
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, paths
@@ -154,15 +155,24 @@ def _digest(text: str) -> str:
 
 
 def service(run: io_command.Run, unit: str) -> dict[str, Any]:
-    """Return {unit, load, active, sub, result, pid, since, restarts, invocation, container, inputs} of a systemd unit.
+    """Return the facts of one systemd unit; see services()."""
+    return services(run, (unit,))[unit]
+
+
+def services(run: io_command.Run, units: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return unit -> {unit, load, active, sub, result, pid, since, restarts, invocation, container, inputs}.
 
     `inputs` is the digest in the environment of the running main process. While systemd is about to start the unit, it
-    is the loaded unit's digest. It is "" if the service does not run or has no digest.
+    is the loaded unit's digest. It is "" if the service does not run or has no digest. Raises ValueError.
     """
-    status, stdout, stderr = run(["systemctl", "show", unit, f"--property={','.join(node_parse.SERVICE_PROPERTIES)}"])
+    status, stdout, stderr = run(["systemctl", "show", *units, f"--property={','.join(node_parse.SERVICE_PROPERTIES)}"])
     if status != 0:
-        raise ValueError(f"systemctl show {unit} failed: {stderr.strip()}")
-    facts = node_parse.service_facts(unit, stdout)
+        raise ValueError(f"systemctl show {' '.join(units)} failed: {stderr.strip()}")
+    return {unit: _service(unit, shown) for unit, shown in zip(units, stdout.split("\n\n"), strict=True)}
+
+
+def _service(unit: str, shown: str) -> dict[str, Any]:
+    facts = node_parse.service_facts(unit, shown)
     loaded = facts.pop("loaded_inputs")
     if facts["pid"]:
         return {**facts, "inputs": node_parse.inputs_of_environment(io_file.read(f"/proc/{facts['pid']}/environ"))}

@@ -23,12 +23,9 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as rollback_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record, RecordError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments, io_package
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments
 
 FOLDER = "/etc/gb10/records"
 #: Next to FOLDER.
@@ -137,12 +134,15 @@ def launch_files(root: str = "") -> Files:
     return present((*rollback_record.FILES, *recorded), root)
 
 
-def launch(run: Run) -> dict[str, Any]:
-    """Return {files, secret_files, driver, kernel} of this node, for record.content(). Raises OSError."""
+def launch(gpu: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {files, secret_files, driver, kernel} of this node, for record.content(). Raises OSError.
+
+    ``gpu``: see node.io_facts.gpu().
+    """
     return {
         "files": {path: rollback_record.file_digest(file) for path, file in launch_files().items()},
         "secret_files": sorted(present(rollback_record.SECRET_FILES)),
-        "driver": node_io_facts.gpu(run)["driver_version"] or "",
+        "driver": gpu["driver_version"] or "",
         "kernel": platform.release(),
     }
 
@@ -229,7 +229,10 @@ def restore(files: Files, names: list[str], root: str = "") -> None:
 
 
 def missing(run: Run, record: Record) -> list[str]:
-    """Return the items that the record needs and this node lacks, each with the variable that installs it."""
+    """Return the items that the record needs and this node lacks, each with the variable that installs it.
+
+    Only this imports what looks for them: a node compiles a module's code in every run.
+    """
     needed = rollback_record.required(record)
     lost = [item for item in needed if item["kind"] != "patch" and not _exists(run, item, record)]
     if not lost:
@@ -239,6 +242,8 @@ def missing(run: Run, record: Record) -> list[str]:
 
 def _exists(run: Run, item: Mapping[str, str], record: Record) -> bool:
     if item["kind"] == "image":
+        from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine  # noqa: PLC0415
+
         try:
             return Engine(run, record.content["plan"]["runtime"]["engine"], ()).find(item["item"]) is not None
         except ProblemsError:
@@ -252,6 +257,9 @@ def _unpatched(record: Record, items: list[dict[str, str]]) -> list[dict[str, st
     """Return the files of vLLM that differ from the record."""
     if not items:
         return []
+    from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree  # noqa: PLC0415
+    from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package  # noqa: PLC0415
+
     copy, folder = rollback_record.package(record)
     try:
         found = io_package.find(

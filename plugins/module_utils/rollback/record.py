@@ -16,15 +16,16 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+
+if TYPE_CHECKING:
+    from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 FORMAT = 1
 #: Maximum characters of a record's file. A launch of 16 nodes has about 100000.
@@ -101,6 +102,9 @@ def start(plan: Plan) -> dict[str, Any]:
 
     ``id`` is the same on all nodes. It changes with any launch input. ``needs``: node -> bytes of memory.
     """
+    # Nodes read records, and compile a module's code in every run.
+    from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv  # noqa: PLC0415
+
     return {
         "id": launch_argv.start_digest(plan),
         "model": plan.model,
@@ -259,7 +263,7 @@ def required(record: Record) -> list[dict[str, str]]:
         )
         needed.append(_need("file", f"{runtime['path']}/.complete", mark, fix))
     else:
-        got = node["additions"].get(launch_argv.IMAGE_ROLE, {}).get("files", {}).get(image, "")
+        got = node["additions"].get(overrides.IMAGE_ROLE, {}).get("files", {}).get(image, "")
         needed.append(_need("image", f"sha256:{got}" if got else image, "", f"gb10_container_image: {image}"))
     if plan["model"].startswith("/"):
         needed.append(_need("model", plan["model"], "", f"gb10_model: {plan['store'].get('hub') or plan['model']}"))

@@ -46,7 +46,7 @@ def test_another_model_is_planned_by_its_name(recorded: Path) -> None:
 
 def test_a_warning_is_shown_once_and_before_the_plan(recorded: Path) -> None:
     done = plan(recorded, gb10_vllm_extra_args=["--enforce-eager"]).assert_unchanged()
-    (warning,) = done.shown("Show the warnings of the plan")
+    (warning,) = done.shown("Plan the cluster")
     assert warning.startswith("warning ")
     assert done.output.count(warning[:60]) == 1
     assert "none, except for the warnings above" in done.shown("Show the plan")

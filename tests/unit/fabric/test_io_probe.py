@@ -27,7 +27,8 @@ class Node:
             assert (argv[argv.index("-s") + 1], argv[argv.index("-M") + 1]) == ("8972", "do")
             self.sent += 1
             return (1, "", "no answer") if argv[-1] == self.silent else (0, "", "")
-        return 0, json.dumps([{"lladdr": self.mac}]) if argv[3] == "show" else "", ""
+        neighbor = {"dev": "port0", "dst": "10.110.0.2", "lladdr": self.mac}
+        return 0, json.dumps([neighbor]) if argv[3] == "show" else "", ""
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,9 @@ def test_a_fabric_is_verified_by_a_packet_on_every_path(node: Node, verified: bo
 )
 def test_the_last_line_of_ping_is_the_reason(stdout: str, stderr: str, reported: str) -> None:
     (target, *_others) = io_probe.targets(RAILS)
-    assert io_probe._probe(lambda _argv: (2, stdout, stderr), target, 9000) == {
-        **target,
-        "reported": reported,
-        "small": None,
-    }
+    assert io_probe._failed(lambda _argv: (2, stdout, stderr), [target], 9000) == [
+        {**target, "reported": reported, "small": None}
+    ]
 
 
 def test_every_path_is_a_target() -> None:
@@ -74,11 +73,17 @@ def test_every_path_is_a_target() -> None:
 @pytest.mark.parametrize(
     ("mac", "neighbors", "deleted", "reported"),
     [
-        ("02::2", [{"lladdr": "02::2"}], 0, ""),
-        ("02::2", [{"lladdr": "02::9"}], 1, "02::9 replied instead of 02::2, the device with the address"),
-        ("02::2", [{}], 0, ""),
+        ("02::2", [{"dev": "port0", "lladdr": "02::2"}], 0, ""),
+        (
+            "02::2",
+            [{"dev": "port0", "lladdr": "02::9"}],
+            1,
+            "02::9 replied instead of 02::2, the device with the address",
+        ),
+        ("02::2", [{"dev": "port1", "lladdr": "02::9"}, {"dev": "port0", "lladdr": "02::2"}], 0, ""),
+        ("02::2", [{"dev": "port0"}], 0, ""),
         ("02::2", [], 0, ""),
-        ("", [{"lladdr": "02::9"}], 0, ""),
+        ("", [{"dev": "port0", "lladdr": "02::9"}], 0, ""),
     ],
 )
 def test_the_device_that_replied(mac: str, neighbors: list[dict[str, str]], deleted: int, reported: str) -> None:
@@ -86,10 +91,12 @@ def test_the_device_that_replied(mac: str, neighbors: list[dict[str, str]], dele
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         asked.append(argv)
-        return 0, json.dumps(neighbors) if neighbors else "", ""
+        entries = [{"dst": "10.110.0.2", **entry} for entry in neighbors]
+        return 0, json.dumps(entries) if entries and argv[0] == "ip" else "", ""
 
-    assert io_probe._misdirected(run, "port0", "10.110.0.2", mac) == reported
-    assert asked[1:] == [["ip", "neighbour", "delete", "10.110.0.2", "dev", "port0"]] * deleted
+    target = {"interface": "port0", "peer": "spark2", "address": "10.110.0.2", "mac": mac}
+    assert [path["reported"] for path in io_probe._failed(run, [target], 9000)] == [reported] * bool(reported)
+    assert asked[2:] == [["ip", "neighbour", "delete", "10.110.0.2", "dev", "port0"]] * deleted
 
 
 class Later:
