@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import yaml
@@ -17,14 +16,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
     PLAN,
     RUNNING,
     SEVERITIES,
-    Check,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.check_pages import pages
 from ansible_collections.gb10.cluster.plugins.module_utils.check_pages.registry import CHECKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, groups
 
 RULES = {check.id for check in CHECKS if check.phase == PLAN}
-EACH = pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.page)
 
 
 @pytest.mark.parametrize(
@@ -48,29 +45,29 @@ def test_ids_are_unique_on_their_page() -> None:
     assert len({check.page for check in CHECKS}) == len(CHECKS)
 
 
-@EACH
-def test_texts(check: Check[Any]) -> None:
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", check.id)
-    assert check.expected or check.shows
-    for text in (check.why, check.fix, check.source, check.tested):
-        assert text.strip() == text != ""
-    for text in (check.expected, check.why, check.fix, check.source, check.disputed):
-        assert not text.endswith(".")
-    assert bool(check.severity) == (check.severity in SEVERITIES)
-    assert set(check.rules) <= RULES
+def test_texts() -> None:
+    for check in CHECKS:
+        assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", check.id), check.page
+        assert check.expected or check.shows, check.page
+        for text in (check.why, check.fix, check.source, check.tested):
+            assert text.strip() == text != "", check.page
+        for text in (check.expected, check.why, check.fix, check.source, check.disputed):
+            assert not text.endswith("."), check.page
+        assert bool(check.severity) == (check.severity in SEVERITIES), check.page
+        assert set(check.rules) <= RULES, check.page
 
 
-@EACH
-def test_each_phase_has_its_fields(check: Check[Any]) -> None:
-    assert bool(check.expected) == (check.phase == RUNNING)
-    assert bool(check.pattern) == (check.phase == LOG or check.topic == "Access to the nodes")
-    if check.phase == PLAN:
-        assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?|2026 \(vLLM [\d.]+\)", check.evidence)
-        assert check.severity != ERROR or not check.disputed, "no evidence contradicts an error"
-    if check.phase in (PLAN, RUNNING):
-        assert check.severity
-    if check.phase == RUNNING:
-        assert check.topic in GROUPS
+def test_each_phase_has_its_fields() -> None:
+    for check in CHECKS:
+        assert bool(check.expected) == (check.phase == RUNNING), check.page
+        assert bool(check.pattern) == (check.phase == LOG or check.topic == "Access to the nodes"), check.page
+        if check.phase == PLAN:
+            assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?|2026 \(vLLM [\d.]+\)", check.evidence), check.page
+            assert check.severity != ERROR or not check.disputed, f"{check.page}: evidence contradicts an error"
+        if check.phase in (PLAN, RUNNING):
+            assert check.severity, check.page
+        if check.phase == RUNNING:
+            assert check.topic in GROUPS, check.page
 
 
 def test_each_group_has_a_check_and_is_a_tag() -> None:

@@ -10,6 +10,8 @@ import configparser
 import re
 import sys
 from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -17,6 +19,10 @@ import pytest
 from repository import ROOT, TASK_FILES, files, read, tasks_of, tracked_files
 
 MODULE_UTILS = "ansible_collections.gb10.cluster.plugins.module_utils"
+#: Module -> its packages, of the core.
+MODULES: dict[str, set[str]] = {}
+for place in files("plugins/module_utils/*/*.py"):
+    MODULES.setdefault(PurePosixPath(place).stem, set()).add(place.split("/")[2])
 
 #: Standard library modules that access anything outside the process, or whose results differ between calls.
 IMPURE_MODULES = frozenset(
@@ -196,45 +202,72 @@ def test_every_package_has_its_row() -> None:
     assert files("plugins/module_utils/*.py") == []
 
 
-@pytest.mark.parametrize("path", files("plugins/module_utils/*/*.py"))
-def test_imports_go_one_way(path: str) -> None:
-    assert list(layer_problems(path.split("/")[2], read(path), layers())) == []
+def fact_action_problems(text: str) -> Iterator[str]:
+    """Find actions that choose a module or a command by ansible_facts, which any result of a node may replace."""
+    used = {key.removeprefix("ansible.builtin.") for task in tasks_of(text) for key in task.data}
+    yield from used & {"gather_facts", "package", "reboot", "service", "setup", "wait_for_connection"}
 
 
-def test_module_utils_are_found() -> None:
-    assert pure_files(), "with an empty list the purity check would test nothing"
+def alias_problems(text: str) -> Iterator[str]:
+    """Find aliases other than the module's name with its package, which a reader finds without the import."""
+    for node in ast.walk(ast.parse(text)):
+        for package in re.findall(r"\.module_utils\.(\w+)$", getattr(node, "module", None) or ""):
+            for each in node.names if isinstance(node, ast.ImportFrom) else ():
+                if each.asname and package in MODULES.get(each.name, ()) and each.asname != f"{package}_{each.name}":
+                    yield f"{each.name} is named {each.asname}"
 
 
-@pytest.mark.parametrize("path", pure_files())
-def test_core_is_pure(path: str) -> None:
-    assert list(purity_problems(read(path))) == []
+def unknown_name_problems(text: str) -> Iterator[str]:
+    """Find imported names that a module of the collection does not have. mypy does not check tests."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("ansible_collections.gb10."):
+            module = import_module(str(node.module))
+            for each in node.names:
+                inside = hasattr(module, "__path__") and find_spec(f"{node.module}.{each.name}")
+                if not (hasattr(module, each.name) or inside):
+                    yield f"line {node.lineno}: {node.module} has no {each.name}"
 
 
-@pytest.mark.parametrize("path", files("plugins/**/*.py"))
-def test_plugin_header(path: str) -> None:
-    assert list(header_problems(path, read(path))) == []
+def split_problems(text: str) -> Iterator[str]:
+    """Find arguments of modules that are one template with an equals sign: Ansible would split it there."""
+    yield from re.findall(r"^\s+(?:gb10\.cluster|ansible\.builtin)\.\w+: ['\"]?\{\{.*=.*", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("path", files("plugins/**/*.py"))
-def test_imports_are_statements(path: str) -> None:
-    assert list(named_module_problems(read(path))) == []
-
-
-@pytest.mark.parametrize("path", files("plugins/action/*.py"))
-def test_an_action_has_its_module(path: str) -> None:
-    assert (ROOT / path.replace("/action/", "/modules/")).is_file()
-
-
-@pytest.mark.parametrize("path", files(*TASK_FILES))
-def test_tasks(path: str) -> None:
-    assert list(task_problems(read(path))) == []
+PYTHON = ("plugins/**/*.py",)
+ROLE_FILES = ("roles/*/*/**/*.yml", "roles/*/templates/**/*")
 
 
 @pytest.mark.parametrize(
-    "path", files(*TASK_FILES, "roles/*/*/**/*.yml", "roles/*/templates/**/*", "inventories/**/*.yml")
+    ("check", "patterns"),
+    [
+        (named_module_problems, PYTHON),
+        (alias_problems, PYTHON),
+        (unknown_name_problems, ("tests/**/*.py",)),
+        (task_problems, TASK_FILES),
+        (fact_action_problems, TASK_FILES),
+        (split_problems, TASK_FILES),
+        (fact_problems, (*TASK_FILES, *ROLE_FILES, "inventories/**/*.yml")),
+        (group_problems, ROLE_FILES),
+    ],
 )
-def test_no_injected_facts(path: str) -> None:
-    assert list(fact_problems(read(path))) == []
+def test_files_keep_the_rule(check: Callable[[str], Iterator[str]], patterns: tuple[str, ...]) -> None:
+    assert {path: found for path in files(*patterns) if (found := list(check(read(path))))} == {}
+
+
+def test_imports_go_one_way() -> None:
+    order = layers()
+    for path in files("plugins/module_utils/*/*.py"):
+        assert list(layer_problems(path.split("/")[2], read(path), order)) == [], path
+
+
+def test_the_core_is_pure() -> None:
+    assert pure_files(), "with an empty list the purity check would test nothing"
+    assert {path: found for path in pure_files() if (found := list(purity_problems(read(path))))} == {}
+
+
+def test_plugins_have_a_header_and_actions_their_module() -> None:
+    assert {path: found for path in files(*PYTHON) if (found := list(header_problems(path, read(path))))} == {}
+    assert all((ROOT / path.replace("/action/", "/modules/")).is_file() for path in files("plugins/action/*.py"))
 
 
 def test_fact_injection_is_off() -> None:
@@ -243,21 +276,8 @@ def test_fact_injection_is_off() -> None:
     assert config.getboolean("defaults", "inject_facts_as_vars") is False
 
 
-@pytest.mark.parametrize("path", files(*TASK_FILES))
-def test_no_action_reads_facts(path: str) -> None:
-    """These actions choose a module or a command by ansible_facts, which any result of a node may replace."""
-    used = {key.removeprefix("ansible.builtin.") for task in tasks_of(read(path)) for key in task.data}
-    assert used & {"gather_facts", "package", "reboot", "service", "setup", "wait_for_connection"} == set()
-
-
-@pytest.mark.parametrize("path", files("roles/*/*/**/*.yml", "roles/*/templates/**/*"))
-def test_roles_name_no_group(path: str) -> None:
-    assert list(group_problems(read(path))) == []
-
-
-@pytest.mark.parametrize("path", files("playbooks/**/*.y*ml"))
-def test_playbook_name(path: str) -> None:
-    assert list(playbook_name_problems(path)) == []
+def test_playbooks_can_be_run_by_their_full_name() -> None:
+    assert [found for path in files("playbooks/**/*.y*ml") for found in playbook_name_problems(path)] == []
 
 
 def test_tracked_files_name_no_machine() -> None:
@@ -327,6 +347,10 @@ INDEX = "https" + "://mirror.example/simple"
         (fact_problems, "when: ansible_architecture == 'aarch64'", "ansible_architecture may come"),
         (fact_problems, "when: ansible_facts['architecture'] == 'aarch64'", "ansible_facts may come"),
         (fact_problems, "{{ ansible_hostname }} {{ ansible_host }}", "ansible_hostname"),
+        (fact_action_problems, "- name: Try\n  ansible.builtin.setup:\n", "setup"),
+        (alias_problems, f"from {MODULE_UTILS}.fabric import plan as x", "plan is named x"),
+        (unknown_name_problems, f"from {MODULE_UTILS}.fabric.plan import nothing", "has no nothing"),
+        (split_problems, "  gb10.cluster.x: \"{{ a | combine({'b': c == 'd'}) }}\"\n", "gb10.cluster.x"),
         (group_problems, "loop: \"{{ groups['worker'] }}\"", "names a group"),
         (group_problems, 'loop: "{{ groups.worker }}"', "names a group"),
         (group_problems, "when: \"'head' in group_names\"", "names a group"),
@@ -365,6 +389,9 @@ def test_the_check_can_fail(check: Callable[[str], Iterator[str]], bad: str, exp
         ),
         (purity_problems, "from io import BytesIO"),
         (named_module_problems, f"from {MODULE_UTILS} import common"),
+        (alias_problems, f"from {MODULE_UTILS}.fabric import plan as fabric_plan"),
+        (unknown_name_problems, f"from {MODULE_UTILS}.fabric import plan"),
+        (split_problems, '  gb10.cluster.x: "{{ a | combine(b) }}"\n  when: c == d\n'),
         (task_problems, "# Only nvidia-smi knows.\n" + COMMAND + "  changed_when: false\n"),
         (task_problems, COMMAND + "  changed_when: false  # only reads; no module does\n"),
         (fact_problems, "{{ ansible_host }} {{ ansible_managed | comment }}  # not ansible_hostname"),
@@ -382,30 +409,6 @@ def test_locks_name_no_host_of_a_registry() -> None:
     assert [(path, line) for path in locks for line in re.findall(r".*://.*", read(path))] == []
 
 
-def module_names() -> dict[str, set[str]]:
-    """Return module -> its packages, of the core."""
-    found: dict[str, set[str]] = {}
-    for path in files("plugins/module_utils/*/*.py"):
-        package, name = path.split("/")[-2:]
-        found.setdefault(name.removesuffix(".py"), set()).add(package)
-    return found
-
-
-@pytest.mark.parametrize("path", files("plugins/**/*.py"))
-def test_a_module_has_one_name(path: str) -> None:
-    """An alias is the module's name with its package, so that a reader finds it without the import."""
-    names = module_names()
-    imports = [node for node in ast.walk(ast.parse(read(path))) if isinstance(node, ast.ImportFrom)]
-    wrong = [
-        (each.name, each.asname)
-        for node in imports
-        for package in re.findall(r"\.module_utils\.(\w+)$", node.module or "")
-        for each in node.names
-        if each.asname and package in names.get(each.name, ()) and each.asname != f"{package}_{each.name}"
-    ]
-    assert wrong == []
-
-
 @pytest.mark.parametrize("name", ["Node", "Plan", "Rail", "Settings"])
 def test_a_central_type_has_one_meaning(name: str) -> None:
     """Node and Settings are the inputs of a plan, Plan and Rail its results. Others say whose they are."""
@@ -416,18 +419,3 @@ def test_a_central_type_has_one_meaning(name: str) -> None:
         if re.search(rf"^class {name}\b", read(path), re.MULTILINE)
     ]
     assert found == [f"plugins/module_utils/{places[name]}/schema.py"]
-
-
-def split_arguments(text: str) -> list[str]:
-    """Return the arguments of modules that are one template with an equals sign: Ansible would split it there."""
-    return re.findall(r"^\s+(?:gb10\.cluster|ansible\.builtin)\.\w+: ['\"]?\{\{.*=.*", text, re.MULTILINE)
-
-
-@pytest.mark.parametrize("path", files(*TASK_FILES, "playbooks/**/*.yml"))
-def test_arguments_in_one_template_have_no_equals_sign(path: str) -> None:
-    assert split_arguments(read(path)) == []
-
-
-def test_a_template_that_ansible_would_split_is_found() -> None:
-    assert split_arguments("  gb10.cluster.x: \"{{ a | combine({'b': c == 'd'}) }}\"\n")
-    assert not split_arguments('  gb10.cluster.x: "{{ a | combine(b) }}"\n  when: c == d\n')

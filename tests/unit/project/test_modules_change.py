@@ -185,7 +185,7 @@ def test_fabric_probe_wants_the_answer_of_the_device_that_has_the_address(
     program(
         folder,
         "ip",
-        f"""case "$*" in *"show to 10.110.0.2 dev enp1s0f1np1") echo '[{{"dst": "10.110.0.2", "lladdr": "{answered}"}}]';; esac
+        f"""[ "$*" = "-json neighbour show" ] && echo '[{{"dst": "10.110.0.2", "dev": "enp1s0f1np1", "lladdr": "{answered}"}}]'
 echo "$*" >> {tmp_path}/asked""",
     )
     arguments = {

@@ -172,10 +172,9 @@ def test_a_question_runs_as_the_ranks_do_and_without_network() -> None:
     assert asked == (confined - {"RemoveIPC=yes"}) | {"PrivateNetwork=yes", "RuntimeMaxSec=600"}
 
 
-@pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
-def test_root_runs_no_interpreter_of_a_runtime(path: str) -> None:
+def test_root_runs_no_interpreter_of_a_runtime() -> None:
     """A package's code runs only as the service user (query_runtime.yml, query_vllm.yml) or in a confined unit."""
-    for task in tasks_of(read(path)):
+    for task in (task for path in files("roles/*/tasks/*.yml") for task in tasks_of(read(path))):
         argv = str(task.data.get("ansible.builtin.command", {}))
         # uv only takes the interpreter's path.
         if re.search(r"/bin/python|_model_store_python", argv) and "/bin/uv'" not in argv:

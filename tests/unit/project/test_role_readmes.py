@@ -39,9 +39,8 @@ def tags(tasks: list[dict[str, object]]) -> Iterator[str]:
             yield from tags(children) if isinstance(children, list) else ()
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_role_readme(role: str) -> None:
-    assert list(readme_problems(role, read(f"roles/{role}/README.md"))) == []
+def test_role_readmes() -> None:
+    assert [found for role in ROLES for found in readme_problems(role, read(f"roles/{role}/README.md"))] == []
 
 
 def anchors(text: str) -> set[str]:
@@ -51,13 +50,13 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings} | set(rows)
 
 
-@pytest.mark.parametrize("path", files("*.md", "docs/*.md", "roles/*/README.md"))
-def test_links_of_a_page(path: str) -> None:
-    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", read(path)):
-        target = (ROOT / path).parent / link if link else ROOT / path
-        assert target.exists(), link
-        if anchor:
-            assert anchor in anchors(target.read_text(encoding="utf-8")), f"{link}#{anchor}"
+def test_links_of_the_pages() -> None:
+    for path in files("*.md", "docs/*.md", "roles/*/README.md"):
+        for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", read(path)):
+            target = (ROOT / path).parent / link if link else ROOT / path
+            assert target.exists(), f"{path}: {link}"
+            if anchor:
+                assert anchor in anchors(target.read_text(encoding="utf-8")), f"{path}: {link}#{anchor}"
 
 
 def test_the_readme_is_one_page_with_every_playbook_and_sample() -> None:
@@ -69,15 +68,15 @@ def test_the_readme_is_one_page_with_every_playbook_and_sample() -> None:
     assert samples == set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_tag_of_a_role_readme(role: str) -> None:
+def test_tags_of_the_role_readmes() -> None:
     used = {
         tag
         for playbook in ("steps/roles", "site", "lab_up")
         for tag in tags(load_yaml(read(f"playbooks/{playbook}.yml")))
     }
-    for tag in re.findall(r"\bTag:\s+`(\w+)`", read(f"roles/{role}/README.md")):
-        assert tag in used
+    for role in ROLES:
+        for tag in re.findall(r"\bTag:\s+`(\w+)`", read(f"roles/{role}/README.md")):
+            assert tag in used, role
 
 
 EXAMPLE = "    ansible-playbook site.yml -i inventories/lab"

@@ -33,14 +33,11 @@ def private_names(text: str, role: str) -> set[str]:
     return {name for name in named if not re.match(rf"__?{role}_", name)}
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_no_role_uses_a_private_name_of_another(role: str) -> None:
-    assert {path: names for path in sources(role) if (names := private_names(read(path), role))} == {}
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_no_role_uses_a_path_of_another(role: str) -> None:
-    assert [path for path in sources(role) if re.search(r"role_path\s*~?\s*'?/\.\.", read(path))] == []
+def test_no_role_uses_a_private_name_or_a_path_of_another() -> None:
+    for role in ROLES:
+        for path in sources(role):
+            assert private_names(read(path), role) == set(), path
+            assert not re.search(r"role_path\s*~?\s*'?/\.\.", read(path)), path
 
 
 def unresolved(text: str, names: Iterable[str]) -> list[str]:
@@ -70,9 +67,9 @@ def test_the_search_for_private_names_can_find() -> None:
     assert private_names("{{ __gb10_node.x + _vllm_serve_unit + __vllm_serve_x }}", "vllm_serve") == {"__gb10_node"}
 
 
-@pytest.mark.parametrize("role", [role for role in ROLES if role not in WITHOUT_PLAN])
-def test_a_role_that_needs_the_plan_declares_it(role: str) -> None:
-    assert specs(role)["main"]["options"]["gb10_plan"]["required"] is True
+def test_a_role_that_needs_the_plan_declares_it() -> None:
+    for role in set(ROLES) - set(WITHOUT_PLAN):
+        assert specs(role)["main"]["options"]["gb10_plan"]["required"] is True, role
 
 
 def calls(data: Any) -> Iterator[tuple[str, str, frozenset[str]]]:
@@ -87,11 +84,11 @@ def calls(data: Any) -> Iterator[tuple[str, str, frozenset[str]]]:
             yield from calls(value)
 
 
-@pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
-def test_a_call_that_is_not_validated_passes_the_declared_inputs(path: str) -> None:
+def test_a_call_that_is_not_validated_passes_the_declared_inputs() -> None:
     """At run time, validation of internal calls would cost a task each."""
-    for role, entry, given in calls(load_yaml(read(path))):
-        options = specs(role)[entry]["options"]
+    declared = {role: specs(role) for role in ROLES}
+    for role, entry, given in calls([load_yaml(read(path)) for path in files("roles/*/tasks/*.yml")]):
+        options = declared[role][entry]["options"]
         required = {name for name, option in options.items() if option.get("required")}
         passed = {name for name in given if not name.startswith("_")}
         assert required <= passed <= set(options), f"{role}: {entry}"

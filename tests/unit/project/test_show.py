@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.action.show import color
-from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color, printable
 
 PLAYBOOK = """
 - hosts: localhost
