@@ -92,13 +92,10 @@ class ActionModule(ActionBase):
 
 def _holder(reported: object) -> tuple[run_lock_plan.Lock, float]:
     """Validate the head's answer; return another run's lock and its age in seconds. Raises LockError."""
-    if (
-        not isinstance(reported, dict)
-        or type(reported.get("age")) not in (int, float)
-        or not 0 <= reported["age"] <= 1e12
-    ):
+    age = reported.pop("age", None) if isinstance(reported, dict) else None
+    if not isinstance(age, int | float) or isinstance(age, bool) or not 0 <= age <= 1e12:
         raise LockError("it has no age")
-    return run_lock_plan.lock({key: value for key, value in reported.items() if key != "age"}), float(reported["age"])
+    return run_lock_plan.lock(reported), float(age)
 
 
 def _playbooks() -> str:

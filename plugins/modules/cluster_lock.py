@@ -119,7 +119,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError, Owner
 
 OWNER = {
     name: {"type": "int" if name == "pid" else "str", "required": True}
@@ -146,7 +146,7 @@ def main() -> None:
     )
     state, folder, breaks = module.params["state"], module.params["folder"], module.params["breaks"]
     try:
-        owner, former = run_lock_plan.owner(module.params["owner"]), None
+        owner, former = Owner(**module.params["owner"]), None
         if module.check_mode:
             found = io_lock.look(folder)
             lock = None if found and found.id == breaks else found

@@ -10,9 +10,10 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
-from typing import Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+if TYPE_CHECKING:
+    from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 T = TypeVar("T")
 _Reader: TypeAlias = Callable[[Any, str], Any]
@@ -20,6 +21,9 @@ _Reader: TypeAlias = Callable[[Any, str], Any]
 
 def plan(data: Mapping[str, Any]) -> Plan:
     """Return the plan of the fact gb10_plan. Raises TypeError."""
+    # A module that loads other data must not compile the schema on every node.
+    from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan  # noqa: PLC0415
+
     return load(Plan, data, "gb10_plan")
 
 

@@ -20,27 +20,19 @@ the owner has ended. A run on another machine cannot, and the lock's age is no e
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, report
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 FOLDER = "/run/gb10"
 FILE = "lock.json"
 #: Maximum characters of the file; this collection writes fewer than 600.
 MOST_TEXT = 4096
-_WORD = r"[!-~]{1,100}"
-_FORMS: Mapping[str, str] = {
-    "user": _WORD,
-    "host": _WORD,
-    "playbook": _WORD,
-    "boot": r"[0-9a-f]{0,64}",
-    "started": r"[ -~]{0,64}",
-}
+#: A text of a lock, which messages show, and its id, which the fix of a message gives to a shell.
+_TEXT, _ID = re.compile(r"[ -~]{0,100}"), re.compile(r"[0-9a-f]{8}")
 
 
 class LockError(Exception):
@@ -95,35 +87,17 @@ def parse(given: str) -> Lock:
 
 
 def lock(given: object) -> Lock:
-    """Validate a lock. Raises LockError, and nothing else."""
-    entry = _mapping(given, {"id", "since", "taken", "owner"})
-    if not _is(entry["id"], r"[0-9a-f]{8}") or not _is(
-        entry["since"], r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}"
-    ):
-        raise LockError("its id or its time is invalid")
-    taken = entry["taken"]
-    if type(taken) not in (int, float) or not (abs(taken) <= 1e12 and math.isfinite(taken)):
-        raise LockError("its value of taken is not a valid time")
-    return Lock(str(entry["id"]), str(entry["since"]), float(taken), owner(entry["owner"]))
-
-
-def owner(given: object) -> Owner:
-    """Validate an owner. Raises LockError, and nothing else."""
-    entry = _mapping(given, {*_FORMS, "pid"})
-    wrong = [name for name, form in _FORMS.items() if not _is(entry[name], form)]
-    if wrong or isinstance(entry["pid"], bool) or not isinstance(entry["pid"], int) or not 0 < entry["pid"] < 1 << 31:
-        raise LockError(f"its owner has an invalid {', '.join(sorted(wrong)) or 'pid'}")
-    return Owner(**{str(name): value for name, value in entry.items()})
-
-
-def _mapping(given: object, keys: set[str]) -> Mapping[Any, Any]:
-    if not isinstance(given, Mapping) or set(given) != keys:
-        raise LockError(f"its keys are not exactly {', '.join(sorted(keys))}")
-    return given
-
-
-def _is(value: object, form: str) -> bool:
-    return isinstance(value, str) and re.fullmatch(form, value) is not None
+    """Return a lock from its data. Raises LockError, and nothing else."""
+    try:
+        found = load.load(Lock, given, "")
+    except TypeError:
+        raise LockError("it has a missing, unknown or mistyped value") from None
+    texts = [each for each in (found.since, *asdict(found.owner).values()) if isinstance(each, str)]
+    if not (_ID.fullmatch(found.id) and all(map(_TEXT.fullmatch, texts))):
+        raise LockError("its id or a text of it is invalid")
+    if not (0 < found.owner.pid < 1 << 31 and abs(found.taken) <= 1e12):
+        raise LockError("its pid or its time is invalid")
+    return found
 
 
 def ended(holder: Owner, boot: str, started: str) -> bool:

@@ -45,17 +45,14 @@ def changed(**values: Any) -> dict[str, Any]:
     "entry",
     [
         changed(id="3f9a2c1e; rm"),
-        changed(since="now"),
+        changed(since="\n"),
         changed(taken=True),
         changed(taken=float("nan")),
         changed(taken=1e400),
         changed(owner=None),
         changed(more=1),
-        changed(user="a b"),
-        changed(user=""),
         changed(host="\x1b[2J"),
         changed(playbook="x" * 101),
-        changed(boot="xyz"),
         changed(pid=0),
         changed(pid=True),
         changed(pid="1"),
@@ -315,7 +312,7 @@ def test_a_lock_that_was_broken_is_told_when_it_is_given_back(monkeypatch: pytes
 
 def test_this_process() -> None:
     mine = io_lock.owner(os.getpid(), "site.yml")
-    assert run_lock_plan.owner(dataclasses.asdict(mine)) == mine
+    assert run_lock_plan.lock(dataclasses.asdict(dataclasses.replace(LOCK, owner=mine))).owner == mine
     assert mine.started == io_lock.started(os.getpid()) != ""
     child = subprocess.Popen([sys.executable, "-c", "pass"], stdin=subprocess.PIPE)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
