@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.html_report import re
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report, schema
 from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.html_page import rendered
 
 Values = dict[str, Any]
 
@@ -45,7 +46,7 @@ class ActionModule(Decision):
             given = html_report_report.Inputs(
                 groups=groups, waivers=waivers, cluster=cluster, quick=arguments["quick"], **records
             )
-            found["page"] = html_report_report.document(nodes, given)
+            found["page"] = rendered(html_report_report.page(nodes, given))
         # The page is longer than all other output of a run with -v.
         return {"changed": False, **found, "_ansible_verbose_override": True}
 

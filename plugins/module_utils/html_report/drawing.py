@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import clean
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.view import clean
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.checks_fabric import CONNECTX
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, VerifiedNode
 

@@ -2,17 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The sections of the page about the model: golden answers and benchmarks."""
+"""The views of the page about the model: golden answers, benchmarks, and the speed of several models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import parse
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, join, table, tag, terms
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.parse import Benchmark, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.plot import plot
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report.sections import SYMBOLS
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.style_data import HEAT
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.view import Cell, Table, View
 
 #: Most benchmarks on the page.
 MOST = 12
@@ -22,37 +22,30 @@ _HEAD = (
 )
 
 
-def golden(text: str | None) -> Iterator[Markup]:
-    """Yield the last result of golden answers. ``text``: its file, None without one."""
+def golden(text: str | None) -> View | None:
+    """Return the last result of golden answers, None without one. ``text``: its file."""
     if text is None:
-        yield tag(
-            "p", "No result. ", tag("code", "playbooks/golden.yml"), " compares the model's answers with a record."
-        )
-        return
+        return None
     try:
         found = parse.golden_result(text)
     except ValueError as error:
-        yield tag("p", f"{SYMBOLS['warning']} The file of the last result is ignored: {error}.", class_="warning")
-        return
-    counts = found.counts
+        return {"ignored": error}
+    counts, facts = found.counts, found.facts
     status, words = _status(found)
-    yield tag("p", f"{SYMBOLS[status]} {words}", class_=status or "good")
-    facts = found.facts
-    record = join([found.record_date, f" (vLLM {facts['record_vllm']})"]) if found.record_date else "none"
     compared = ", ".join(f"{counts[each]} {each}" for each in ("equal", "near", "different"))
-    yield terms(
-        [
-            ("Model", " ".join(filter(None, (facts["model"], facts["quantization"])))),
-            ("Run", join([facts["date"], f" (vLLM {facts['vllm']})" if facts["vllm"] else None])),
-            ("Record", record),
-            ("Answers", compared if found.record_date else f"{counts['answers']}, not compared"),
-            *((name, _pair(*values)) for name, values in found.figures.items()),
-        ]
-    )
-    messages = [("error", each) for each in found.errors] + [("warning", each) for each in found.warnings]
-    if messages:
-        entries = (tag("li", tag("b", f"{SYMBOLS[kind]} {kind}", class_=kind), each) for kind, each in messages)
-        yield tag("ul", *entries, class_="found")
+    return {
+        "ignored": "",
+        "status": status,
+        "words": words,
+        "facts": {
+            "Model": f"{facts['model']} {facts['quantization']}".strip(),
+            "Run": facts["date"] + (f" (vLLM {facts['vllm']})" if facts["vllm"] else ""),
+            "Record": f"{found.record_date} (vLLM {facts['record_vllm']})" if found.record_date else "none",
+            "Answers": compared if found.record_date else f"{counts['answers']}, not compared",
+            **{name: _pair(*values) for name, values in found.figures.items()},
+        },
+        "messages": [*(("error", each) for each in found.errors), *(("warning", each) for each in found.warnings)],
+    }
 
 
 def _status(found: parse.Golden) -> tuple[str, str]:
@@ -87,64 +80,57 @@ def _pair(now: float | None, before: float | None) -> str:
     return "" if now is None else f"{now:.4g}" + ("" if before is None else f" (record {before:.4g})")
 
 
-def benchmarks(texts: Mapping[str, str]) -> Iterator[Markup]:
-    """Yield the last benchmark of each model, the newest one first. ``texts``: documents by path."""
-    for index, (path, text) in enumerate(list(texts.items())[:MOST]):
+def benchmarks(texts: Mapping[str, str]) -> View:
+    """Return the last benchmark of each model, the newest one first. ``texts``: documents by path."""
+    views: list[View] = []
+    for path, text in list(texts.items())[:MOST]:
         try:
-            yield from _benchmark(parse.benchmark_document(text), f"benchmark-{index}")
+            views.append(_benchmark(parse.benchmark_document(text), f"benchmark-{len(views)}"))
         except ValueError as error:
-            yield tag("p", f"{SYMBOLS['warning']} {path.rpartition('/')[2]} is ignored: {error}.", class_="warning")
-    if len(texts) > MOST:
-        yield tag("p", f"{len(texts) - MOST} older ones are left out.")
-    if not texts:
-        yield tag("p", "No benchmark. ", tag("code", "playbooks/benchmark_model.yml"), " measures the served model.")
+            views.append({"ignored": error, "file": path.rpartition("/")[2]})
+    return {"views": views, "older": len(texts) - len(views)}
 
 
-def _benchmark(found: Benchmark, name: str) -> Iterator[Markup]:
-    yield tag("h3", found.model, id=name)
-    words = ", ".join(f"{key} {value}" for key, value in found.facts.items() if value)
-    yield tag("p", f"{found.date}: {words}", class_="muted")
-    yield from (tag("p", f"{SYMBOLS['error']} {each}", class_="error") for each in found.findings)
-    yield from _decode(found)
+def _benchmark(found: Benchmark, name: str) -> View:
     series: dict[str, list[Run]] = {}
     for run in sorted(found.runs, key=lambda run: (run.input_tokens, run.output_tokens, run.concurrency)):
         series.setdefault(run.lengths, []).append(run)
+    plots = []
     if any(len({run.concurrency for run in runs}) > 1 for runs in series.values()):
         speed = {key: [(run.concurrency, run.tokens_per_second) for run in runs] for key, runs in series.items()}
         latency = {key: [(run.concurrency, run.itl or 0.0) for run in runs] for key, runs in series.items()}
-        plots = (
-            ("tokens", "Output tokens per second of all requests", speed),
-            ("latency", "Median inter-token latency in ms", latency),
-        )
-        yield tag("div", *(_figure(f"{name}-{key}", title, each) for key, title, each in plots), class_="plots")
-    yield tag("div", table(f"Runs of {found.model}", _HEAD, map(_row, found.runs)), class_="figures")
+        axis = "requests at the same time"
+        plots = [
+            plot(speed, f"{name}-tokens", "Output tokens per second of all requests", axis),
+            plot(latency, f"{name}-latency", "Median inter-token latency in ms", axis),
+        ]
+    return {
+        "ignored": "",
+        "name": name,
+        "model": found.model,
+        "date": found.date,
+        "facts": ", ".join(f"{key} {value}" for key, value in found.facts.items() if value),
+        "findings": found.findings,
+        "decode": _decode(found),
+        "plots": plots,
+        "runs": Table(f"Runs of {found.model}", _HEAD, list(map(_row, found.runs)), "figures"),
+    }
 
 
-def _figure(name: str, title: str, series: Mapping[str, Sequence[tuple[int, float]]]) -> Markup:
-    drawn = plot(series, name, title, ("requests at the same time", title))
-    return tag("figure", tag("figcaption", title), drawn)
-
-
-def _decode(found: Benchmark) -> Iterator[Markup]:
-    """Yield the speed of a single request, next to the memory plan's upper bound and the published speeds."""
-    best = max(
-        (run for run in found.runs if run.concurrency == 1 and run.decode),
-        key=lambda run: run.decode or 0,
-        default=None,
-    )
-    if best is None:
-        return
-    parts: list[object] = [f"One request at a time: {best.decode:.1f} tokens/s"]
-    if found.roofline and best.roofline_percent is not None:
-        share = f"{best.roofline_percent:.0f} %"
-        meter = tag(
-            "meter", share, min=0, max=100, value=best.roofline_percent, aria_label=f"{share} of the upper bound"
-        )
-        parts += [", ", meter, f" {share} of {found.roofline:.1f}, the upper bound by memory bandwidth"]
-    if len(found.published) == 2:
-        low, high = found.published
-        parts.append(f"; published: {low:g}" + ("" if low == high else f" to {high:g}"))
-    yield tag("p", *parts)
+def _decode(found: Benchmark) -> View | None:
+    """Return the speed of a single request, next to the memory plan's upper bound and the published speeds."""
+    single = [run for run in found.runs if run.concurrency == 1 and run.decode]
+    if not single:
+        return None
+    best = max(single, key=lambda run: run.decode or 0)
+    published = " to ".join(dict.fromkeys(f"{speed:g}" for speed in found.published))
+    return {
+        "speed": f"{best.decode:.1f}",
+        "percent": best.roofline_percent if found.roofline else None,
+        "share": _number(best.roofline_percent, 0, " %"),
+        "bound": _number(found.roofline, 1),
+        "published": published if len(found.published) == 2 else "",
+    }
 
 
 def _row(run: Run) -> list[object]:
@@ -161,3 +147,38 @@ def _row(run: Run) -> list[object]:
 
 def _number(value: float | None, digits: int, unit: str = "") -> str:
     return "-" if value is None else f"{value:.{digits}f}{unit}"
+
+
+def matrix(text: str | None) -> View | None:
+    """Return the speed of each model and run, None without a record. ``text``: the record of benchmark_all.yml."""
+    if text is None:
+        return None
+    try:
+        found = parse.matrix(text)
+    except ValueError as error:
+        return {"ignored": error}
+    return {
+        "ignored": "",
+        "date": found.date,
+        "finished": found.finished,
+        "heat": _heat_map(found),
+        "failed": [row for row in found.rows if row.problem],
+    }
+
+
+def _heat_map(found: parse.Matrix) -> Table:
+    shapes = sorted({shape for row in found.rows for shape in row.speeds}, key=lambda shape: (*shape[1:], shape[0]))
+    # Speeds of different numbers of requests differ by a factor of 10, so each column has its own scale.
+    best = {shape: max(row.speeds.get(shape, 0.0) for row in found.rows) for shape in shapes}
+    head = ["model", *(f"{number} at once, {given} + {answered}" for number, given, answered in shapes)]
+    rows = [
+        [row.name, *(_cell(row.speeds.get(shape), best[shape]) for shape in shapes)] for row in found.rows if row.speeds
+    ]
+    return Table("Output tokens per second", head, rows, "figures names heat")
+
+
+def _cell(speed: float | None, best: float) -> Cell:
+    """Return a cell whose color shows the speed as a part of the best one."""
+    if speed is None:
+        return Cell("-")
+    return Cell(f"{speed:.1f}", heat=round((HEAT - 1) * speed / best) if best else 0)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The page: title and worst severity, findings, drawing, differences, GPU code, log, model, versions, and its origin.
+"""The page's data: verdict, findings, drawing, tables, the model, and its origin. The role's template has the HTML.
 
 The page loads nothing and runs no program. Its policy allows only its own style, by its digest.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,15 +19,18 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing, matrix, model, runtime, sections
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, clean, join, tag, terms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing, model, tables
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.style_data import STYLE
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.view import ENTRIES, SYMBOLS, View, clean
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, SEVERITIES, Cluster
 
+#: The documentation on the web: `repository` of galaxy.yml.
+REPOSITORY = "https://github.com/gb10-cluster/gb10.cluster"
 _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-POLICY = Markup(f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'")
+POLICY = f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'"
 
 
 @dataclass(frozen=True)
@@ -47,125 +51,103 @@ class Inputs:
     matrix: str | None
 
 
-def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
-    """Return the page. ``nodes``: as for verify.report.report."""
+def page(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> View:
+    """Return the variables of the template. ``nodes``: as for verify.report.report."""
     known = verify_report.cluster(nodes)
     found = verify_report.findings(known, given.groups, given.waivers)
     checks = {check.id for check in verify_report.CHECKS if check.topic in given.groups}
     rows = [row for row in differences.rows(known) if row.check in checks]
-    finished = max((node.finished for node in known.nodes), default=0.0)
     counting = [finding for finding in found if not finding.waived]
-    words = ", ".join(filter(None, (drawing.counted(counting) or "no finding", model.golden_verdict(given.golden)[1])))
     drawn = diagram.svg(drawing.fabric(known, found), "cluster", clean(f"Nodes and rails of {given.cluster}"))
-    content = _content(known, found, given, rows, drawn, len(checks))
-    body = [tag("section", tag("h2", title, id=_anchor(title)), each) for title, each in content.items()]
-    header = tag(
-        "header",
-        *_header(
-            known, given, _verdict(counting, len(checks), len(found) - len(counting), given.golden), _time(finished)
-        ),
-        _contents(content),
-    )
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{given.cluster}: {words}, {_time(finished)}"),
-        tag("style", Markup(STYLE)),
-    )
-    return "<!DOCTYPE html>\n" + tag("html", head, tag("body", header, tag("main", *body)), lang="en") + "\n"
-
-
-def _content(
-    known: Cluster, found: Sequence[Finding], given: Inputs, rows: Sequence[differences.Row], drawn: str, checks: int
-) -> dict[str, Markup]:
-    """Return the sections by title, without those that have no data."""
-    content = {
-        "Findings": join(sections.findings(found)),
-        "Cluster": join(
-            [
-                tag("div", Markup(drawn), class_="diagram scroll", role="region", aria_label="Drawing", tabindex=0),
-                *sections.overview(known, found),
-            ]
-        ),
-        "Differences between nodes": sections.node_differences(rows, known, found),
-        "GPU code": join(runtime.gpu_code(known)),
-        "Evidence from the log": join(runtime.logs(known, found, given.groups)),
-        "Golden answers": join(model.golden(given.golden)),
-        "Benchmarks": join([*model.benchmarks(given.benchmarks), *matrix.matrix(given.matrix)]),
-        "Versions and state": join([sections.unread(known), sections.versions(known), sections.state(known)]),
-        "How this page was made": _origin(known, given, checks),
+    return {
+        # Finished markup, which is not escaped.
+        "markup": {"style": STYLE, "policy": POLICY, "drawing": drawn},
+        "symbols": SYMBOLS,
+        "repository": REPOSITORY,
+        "most": ENTRIES,
+        "cluster": given.cluster,
+        "counted": drawing.counted(counting),
+        "time": _time(max((node.finished for node in known.nodes), default=0.0)),
+        "verdict": _verdict(counting, len(checks), len(found) - len(counting), given.golden),
+        "scope": _scope(known, given),
+        "findings": _findings(found),
+        "api": _api(known),
+        "nodes": tables.nodes(known, found),
+        "drawn": (drawing.MOST, len(known.nodes)),
+        "differences": tables.node_differences(rows, known, found) if rows else None,
+        "comparable": len(known.read) > 1,
+        "gpu_code": tables.gpu_code(known),
+        "probes": tables.probes(known),
+        "logs": tables.logs(known, found, given.groups),
+        "golden": model.golden(given.golden),
+        "benchmarks": model.benchmarks(given.benchmarks),
+        "matrix": model.matrix(given.matrix),
+        "unread": {node.name: node.unreachable for node in known.nodes[:ENTRIES] if not node.facts},
+        "versions": tables.versions(known),
+        "state": tables.state(known),
+        "origin": _origin(known, given, len(checks)),
     }
-    return {title: each for title, each in content.items() if each}
 
 
-def _verdict(counting: Sequence[Finding], checks: int, waived: int, golden: str | None) -> tuple[str, str]:
+def _verdict(counting: Sequence[Finding], checks: int, waived: int, golden: str | None) -> View:
     """Return the worst severity of the checks and of the last golden result, "" for none, and the result in words."""
     worst = drawing.worst(counting)
     words = f"Worst severity: {worst} ({drawing.counted(counting)})" if worst else f"All {checks} checks passed"
     severity, answers = model.golden_verdict(golden)
     parts = (words, f"{waived} waived" if waived else "", answers)
-    return next((each for each in SEVERITIES if each in (worst, severity)), ""), ", ".join(filter(None, parts))
+    worst = next((each for each in SEVERITIES if each in (worst, severity)), "")
+    return {"severity": worst, "words": ", ".join(filter(None, parts)), "golden": answers}
 
 
-def _header(known: Cluster, given: Inputs, verdict: tuple[str, str], time: str) -> list[Markup]:
-    worst, words = verdict
-    read = f"{len(known.read)} of {len(known.nodes)} nodes read"
+def _scope(known: Cluster, given: Inputs) -> str:
     groups = "all groups of checks" if set(GROUPS) <= set(given.groups) else f"only {', '.join(given.groups)}"
     quick = ", without slow checks" if given.quick else ""
+    return f"{len(known.read)} of {len(known.nodes)} nodes read, {groups}{quick}"
+
+
+def _findings(found: Sequence[Finding]) -> list[View]:
+    """Return the errors, the warnings, then the waived findings. All findings of a check are one article."""
+    groups = {
+        f"{name.capitalize()}s": [each for each in found if each.check.severity == name and not each.waived]
+        for name in SEVERITIES
+    }
+    groups["Waived"] = [finding for finding in found if finding.waived]
     return [
-        tag("h1", f"Cluster {given.cluster}"),
-        tag("p", f"Verified on {time}: {read}, {groups}{quick}", class_="muted"),
-        tag(
-            "p",
-            f"{sections.SYMBOLS[worst]} {words}",
-            class_=f"status {worst or 'good'}",
-        ),
+        {
+            "title": f"{title} ({len(group)})",
+            "articles": [list(each) for _check, each in itertools.groupby(group, key=lambda finding: finding.check)],
+        }
+        for title, group in groups.items()
+        if group
     ]
 
 
-def _contents(content: Mapping[str, Markup]) -> Markup:
-    entries = (tag("li", tag("a", title, href=f"#{_anchor(title)}")) for title in content)
-    return tag("nav", tag("ul", *entries), aria_label="Sections")
-
-
-def _anchor(title: str) -> str:
-    return title.lower().replace(" ", "-")
+def _api(known: Cluster) -> View | None:
+    """Return the served model, None without a head that was read."""
+    api: Mapping[str, Any] = next((node.part("api") for node in known.read if node.head and node.part("api")), {})
+    if not api:
+        return None
+    answer = "healthy, but it does not answer" if api.get("healthy") else "not ready"
+    return {
+        "model": api.get("model") or "no model",
+        "endpoint": next((node.endpoint for node in known.read if node.head), "") or api["url"],
+        "answer": f"answers in {api['answered_after'] * 1000:.0f} ms" if api.get("answers") else answer,
+        "load": status.activity(api) if api.get("healthy") else "",
+        "watchdog": status.watchdog({node.name: node.part("watchdog") for node in known.read if node.part("watchdog")}),
+    }
 
 
 def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _origin(known: Cluster, given: Inputs, checks: int) -> Markup:
+def _origin(known: Cluster, given: Inputs, checks: int) -> View:
     left = [group for group in GROUPS if group not in given.groups]
     quick = "packets over each rail, and digests of vLLM's files and of NCCL (verify_quick)" if given.quick else ""
-    started = min((node.started for node in known.nodes), default=0.0)
-    return join(
-        [
-            tag(
-                "p",
-                tag("code", "playbooks/verify.yml"),
-                " of the Ansible collection gb10.cluster wrote it. It changed nothing.",
-            ),
-            terms(
-                [
-                    ("Start", _time(started)),
-                    ("Checks", f"{checks}, of the groups {', '.join(given.groups)}"),
-                    ("Left out", "; ".join(filter(None, (", ".join(left), quick))) or "nothing"),
-                    ("Golden answers", "the last result in the folder .gb10 of the inventory, not part of this run"),
-                    ("Benchmarks", "the last ones in that folder, not part of this run"),
-                ]
-            ),
-            tag("p", "The page loads nothing and contains no program. It has names and addresses of the nodes."),
-            tag(
-                "p",
-                "For an issue, use ",
-                tag("code", "playbooks/field_report.yml"),
-                ": its file has no names, addresses and keys.",
-            ),
-        ]
-    )
+    return {
+        "Start": _time(min((node.started for node in known.nodes), default=0.0)),
+        "Checks": f"{checks}, of the groups {', '.join(given.groups)}",
+        "Left out": "; ".join(filter(None, (", ".join(left), quick))) or "nothing",
+        "Golden answers": "the last result in the folder .gb10 of the inventory, not part of this run",
+        "Benchmarks": "the last ones in that folder, not part of this run",
+    }

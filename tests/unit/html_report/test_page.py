@@ -18,18 +18,14 @@ from repository import load_yaml, read
 from verified_nodes import NOW, Facts, healthy, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark_report
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report import (
-    html,
-    report,
-    runtime,
-    sections,
-    style_data,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import report, style_data, tables
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.report import POLICY
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.view import SYMBOLS, clean
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
+from ansible_collections.gb10.cluster.plugins.plugin_utils import html_page
 
 RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 KEY = "hf_" + "AbCd1234" * 4
@@ -149,7 +145,7 @@ def page(nodes: list[Facts], **changes: Any) -> str:
     given = {"groups": list(GROUPS), "waivers": {}, "cluster": "two-spark", "quick": False}
     documents = {"b/gpt-oss-120b-20261122T213000Z.json": json.dumps(benchmark())}
     inputs = {**given, "golden": json.dumps(GOLDEN), "benchmarks": documents, "matrix": json.dumps(MATRIX), **changes}
-    return report.document(nodes, report.Inputs(**inputs))
+    return html_page.rendered(report.page(nodes, report.Inputs(**inputs)))
 
 
 def unlabeled(text: str) -> str:
@@ -204,9 +200,9 @@ def test_the_page_is_well_formed_and_loads_nothing(name: str) -> None:
     ids = found.values("id")
     assert len(set(ids)) == len(ids)
     for target in found.values("href"):
-        assert target.startswith(f"{sections.REPOSITORY}/blob/main/docs/") or (
-            target[1:] in ids and target[0] == "#"
-        ), target
+        assert target.startswith(f"{report.REPOSITORY}/blob/main/docs/") or (target[1:] in ids and target[0] == "#"), (
+            target
+        )
     for names in found.values("aria-labelledby"):
         assert set(names.split()) <= set(ids)
     assert [
@@ -228,8 +224,8 @@ def test_the_policy_allows_only_the_style_of_the_page() -> None:
 
 
 def test_the_documentation_is_that_of_the_package() -> None:
-    assert load_yaml(read("galaxy.yml"))["repository"] == sections.REPOSITORY
-    assert f'href="{sections.REPOSITORY}/blob/main/docs/verification.md#rail-mtu"' in page(faulty())
+    assert load_yaml(read("galaxy.yml"))["repository"] == report.REPOSITORY
+    assert f'href="{report.REPOSITORY}/blob/main/docs/verification.md#rail-mtu"' in page(faulty())
 
 
 def test_the_title_names_a_partial_verification() -> None:
@@ -274,7 +270,7 @@ def test_findings_come_first_errors_before_warnings() -> None:
 def test_a_healthy_cluster_has_no_finding() -> None:
     for nodes in (healthy(3, ring=True), healthy(8), pair()):
         text = parsed(page(nodes)).text
-        assert f"{sections.SYMBOLS['']} All {len(CHECKS)} checks passed" in text and "No finding." in text
+        assert f"{SYMBOLS['']} All {len(CHECKS)} checks passed" in text and "No finding." in text
         assert "No compared attribute differs between the nodes." in text
 
 
@@ -284,7 +280,7 @@ def test_sections_without_data_are_left_out() -> None:
         node["facts"] |= {"kernels": None, "evidence": None}
     text = page(nodes, matrix=None)
     assert not re.search(r'id="(gpu-code|evidence-from-the-log)"|href="#gpu-code"', text)
-    assert "All models" not in text and 'class="figures names heat"' not in text
+    assert "All models" not in text and 'class="scroll figures names heat"' not in text
 
 
 def test_the_gpu_code_of_each_node_and_the_results_of_its_kernels() -> None:
@@ -312,7 +308,7 @@ def test_the_evidence_from_the_log() -> None:
     nodes = probed()
     nodes[0]["facts"]["evidence"]["complete"] = False
     assert '<td><span class="muted">not checked: not all messages of spark1</span></td>' in unlabeled(page(nodes))
-    assert runtime._MESSAGES.keys() == MESSAGES.keys()
+    assert tables.MESSAGES.keys() == MESSAGES.keys()
     assert (
         '<th scope="row">attention backend</th><td>TRITON_ATTN</td>' in found
         and '<th scope="row">network of NCCL</th><td>Socket</td>' in found
@@ -325,7 +321,7 @@ def test_the_evidence_from_the_log() -> None:
 
 def test_the_matrix_is_a_heat_map() -> None:
     text = unlabeled(page(pair()))
-    heads = re.findall(r'<th scope="col">([^<]*)</th>', text[text.index('class="figures names heat"') :])
+    heads = re.findall(r'<th scope="col">([^<]*)</th>', text[text.index('class="scroll figures names heat"') :])
     assert heads[:4] == ["model", "1 at once, 1024 + 128", "8 at once, 1024 + 128", "1 at once, 16384 + 128"]
     # Each column has its own scale.
     assert '<th scope="row">gpt-oss-120b</th><td class="h2">46.5</td><td class="h5">221.2</td><td>-</td>' in text
@@ -429,7 +425,7 @@ def test_the_banner_names_the_messages_of_golden_answers(
     (title,) = re.findall("<title>(.*?)</title>", text)
     assert (words.partition("the last")[2] in title) and ("golden" in title) == ("golden" in words)
     assert found[0] == banner and found[1].endswith(words)
-    assert found[1].startswith(sections.SYMBOLS[banner.replace("good", "")])
+    assert found[1].startswith(SYMBOLS[banner.replace("good", "")])
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1e999}'])
@@ -565,7 +561,7 @@ def test_keys_and_digests_are_not_in_the_page() -> None:
 def test_no_own_text_looks_like_a_key() -> None:
     for check in CHECKS:
         for text in (check.expected, check.why, check.fix):
-            assert html.clean(text) == text
+            assert clean(text) == text
 
 
 def test_sizes_are_bounded() -> None:
@@ -587,16 +583,16 @@ def test_sizes_are_bounded() -> None:
 @generate(st.text())
 def test_any_text_stays_text(text: str) -> None:
     found = Page()
-    found.feed(html.tag("p", text, title=text))
-    shown = html.clean(text)
+    found.feed(html_page.environment().from_string('<p title="{{ it }}">{{ it }}</p>').render(it=text))
+    shown = clean(text)
     assert "".join(found.words) == shown
     assert found.elements == [("p", {"title": shown})] and found.problems == []
 
 
 def test_long_text_is_cut() -> None:
-    assert html.clean("a" * 10, 4) == "aaaa\N{HORIZONTAL ELLIPSIS}"
-    assert html.clean("a\t\n b") == "a b"
-    assert html.clean(f"x {KEY}", 10) == "x KEY"
+    assert clean("a" * 10, 4) == "aaaa\N{HORIZONTAL ELLIPSIS}"
+    assert clean("a\t\n b") == "a b"
+    assert clean(f"x {KEY}", 10) == "x KEY"
 
 
 def luminance(color: str) -> float:
