@@ -211,13 +211,11 @@ def _sections(topics: Iterable[str], checks: Iterable[Check[Any]]) -> Iterable[s
 def _section(check: Check[Any]) -> Iterable[str]:
     running = check.phase == RUNNING
     texts = {
-        "Severity": check.severity if running else "",
-        "Expected": _text(check.expected),
+        f"Expected (else {'an error' if check.severity == ERROR else 'a warning'})": _text(check.expected),
         "Cause or effect" if running else "Cause": _text(check.why),
         "Fix": _text(check.fix),
         "Rules": ", ".join(f"[{rule}](rules.md#{rule})" for rule in check.rules),
-        "Source": linked(check.source),
-        "Test": check.tested,
+        "Source": f"{linked(check.source)}. Test: {check.tested}",
     }
     shown = () if running else (*(f"    {line.strip()}" for line in check.shows.splitlines()), "")
     return ("", f"### {check.id}", "", *shown, *(f"- {name}: {text}." for name, text in texts.items() if text))
