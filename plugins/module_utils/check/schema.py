@@ -13,16 +13,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Generic, TypeVar
 
-#: Where a problem shows: in a plan or another launch, in the log of a failed start, in the status of the nodes, in the
-#: facts of a running cluster, or only to a person.
-PLAN, LOG, STATUS, RUNNING, OBSERVED = "plan", "log", "status", "running", "observed"
+#: Where a problem shows: in a plan or another launch, in the log of a failed start, in the status of the nodes, or in
+#: the facts of a running cluster.
+PLAN, LOG, STATUS, RUNNING = "plan", "log", "status", "running"
 #: Phase -> the page of its checks.
 PAGES = {
     PLAN: "docs/rules.md",
     LOG: "docs/troubleshooting.md",
     STATUS: "docs/troubleshooting.md",
     RUNNING: "docs/verification.md",
-    OBSERVED: "docs/troubleshooting.md",
 }
 #: An error stops the service, slows it by half or more, or returns wrong answers. A warning may do so later. Info marks
 #: a choice.

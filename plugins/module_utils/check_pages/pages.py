@@ -44,11 +44,13 @@ _ELSEWHERE = """
 
 The plan finds every other rule. It sets or refuses the values of these, so only other launches can have them.
 """
+#: The first line of the symptoms that neither a log nor the status shows.
+HAND_WRITTEN = "<!-- Written by hand from here. -->"
 _TROUBLESHOOTING = """\
 # Troubleshooting by symptom
 
 <!-- Written by plugins/module_utils/check_pages/pages.py.
-GB10_RENEW=1 pytest tests/unit/check_pages renews it. -->
+GB10_RENEW=1 pytest tests/unit/check_pages renews it, except for the end. -->
 
 When a start fails, `site.yml` and `switch_model.yml` end with the first error of its log. Its cause and fix from this
 page follow, with a link to the entry. `status.yml` shows the same for the last error, and for wrong states of the nodes
@@ -148,15 +150,17 @@ def rules() -> str:
     )
 
 
-def troubleshooting() -> str:
-    """Return docs/troubleshooting.md."""
+def troubleshooting(written: str) -> str:
+    """Return docs/troubleshooting.md. ``written``: its end from HAND_WRITTEN on, which has no checks."""
     found = [check for check in CHECKS if PAGES[check.phase] == PAGES[LOG]]
     topics = list(dict.fromkeys(check.topic for check in found))
+    known = re.findall("^### ", written, re.MULTILINE)
     return _joined(
         _TROUBLESHOOTING,
-        f"{len(found)} symptoms, {len(_of(LOG))} of them with log lines.",
-        *_contents(topics),
+        f"{len(found) + len(known)} symptoms, {len(_of(LOG))} of them with log lines.",
+        *_contents([*topics, *re.findall("^## (.+)$", written, re.MULTILINE)]),
         *_sections(topics, found),
+        f"\n{written}".rstrip(),
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Check
-from ansible_collections.gb10.cluster.plugins.module_utils.check_pages import observed
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
@@ -22,6 +21,5 @@ CHECKS: tuple[Check[Any], ...] = (
     *CONSEQUENCES,
     *STATES.values(),
     *causes.CAUSES,
-    *observed.SYMPTOMS,
     *report.CHECKS,
 )

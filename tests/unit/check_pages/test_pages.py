@@ -24,13 +24,19 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import 
 RULES = {check.id for check in CHECKS if check.phase == PLAN}
 
 
-@pytest.mark.parametrize(
-    "document", [pages.rules, pages.troubleshooting, pages.verification], ids=lambda each: each.__name__
-)
+def troubleshooting() -> str:
+    """Return the page with its hand-written end."""
+    before, mark, end = read("docs/troubleshooting.md").partition(pages.HAND_WRITTEN)
+    assert before and mark
+    return pages.troubleshooting(mark + end)
+
+
+@pytest.mark.parametrize("document", [pages.rules, troubleshooting, pages.verification], ids=lambda each: each.__name__)
 def test_a_page_equals_the_registry(document: Callable[[], str]) -> None:
     page, text = f"docs/{document.__name__}.md", document()
     assert_recorded(ROOT / page, text)
-    entries = re.findall(r"^(?:### |\| `)([a-z0-9-]+)(?:` \|.*)?$", text, re.MULTILINE)
+    made = text.partition(pages.HAND_WRITTEN)[0]
+    entries = re.findall(r"^(?:### |\| `)([a-z0-9-]+)(?:` \|.*)?$", made, re.MULTILINE)
     assert sorted(f"{page}#{entry}" for entry in entries) == sorted(
         check.page for check in CHECKS if check.page.startswith(f"{page}#")
     )
@@ -42,7 +48,8 @@ def test_each_rule_is_one_row() -> None:
 
 
 def test_ids_are_unique_on_their_page() -> None:
-    assert len({check.page for check in CHECKS}) == len(CHECKS)
+    entries = re.findall(r"^### (.+)$", read("docs/troubleshooting.md"), re.MULTILINE)
+    assert len({check.page for check in CHECKS}) == len(CHECKS) and len(set(entries)) == len(entries)
 
 
 def test_texts() -> None:
@@ -97,4 +104,7 @@ def test_fixes_name_existing_variables_playbooks_and_roles() -> None:
         wrong += [name for name in names if name not in known | roles]
         wrong += [path for path in re.findall(r"playbooks/\w+\.yml", check.fix) if not (ROOT / path).is_file()]
         wrong += [tag for tag in re.findall(r"--tags (\w+)", check.fix) if tag not in roles | set(GROUPS)]
+    written = read("docs/troubleshooting.md").partition(pages.HAND_WRITTEN)[2]
+    wrong += [name for name in re.findall(r"\bgb10_\w+", written) if name not in known | {"gb10_cluster"}]
+    wrong += [path for path in re.findall(r"playbooks/\w+\.yml", written) if not (ROOT / path).is_file()]
     assert wrong == []

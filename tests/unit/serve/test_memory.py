@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 from cluster_nodes import Node, cluster_plan, mistakes, spark
-from repository import ROOT
+from repository import ROOT, read
 from snapshot import assert_recorded
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.check_pages.observed import SYMPTOMS
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB
 
@@ -100,7 +97,7 @@ def test_a_knob_lowers_the_planned_memory(model: str, count: int, knob: str) -> 
     "symptom", ["compiler-out-of-memory", "gpu-out-of-memory", "host-lost", "memory-exhausted", "oom-killer", "xid-43"]
 )
 def test_a_fix_for_too_little_memory_names_only_knobs(symptom: str) -> None:
-    (fix,) = (each.fix for each in (*CAUSES, *STATES.values(), *SYMPTOMS) if each.id == symptom)
+    (fix,) = re.findall(rf"^### {symptom}$.*?^- Fix: (.*?)$", read("docs/troubleshooting.md"), re.MULTILINE | re.DOTALL)
     knobs = {name for settings in KNOBS.values() for each in settings for name in each}
     named = set(re.findall(r"gb10_\w+", fix)) - {"gb10_extra_env"}
     assert named
