@@ -20,7 +20,7 @@ class ActionModule(Decision):
     """Compares on the controller, which has the earlier documents."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return {document, file, path, drawing, lines, findings}."""
+        """Return {document, file, path, lines, findings}."""
         arguments = self.arguments(
             directory={"type": "path", "required": True},
             bandwidth_file={"type": "path", "required": True},
@@ -50,7 +50,6 @@ class ActionModule(Decision):
             "document": {**found, "findings": findings},
             "file": name,
             "path": f"{directory}/{name}",
-            "drawing": f"{directory}/{name.removesuffix('.json')}.svg",
             "lines": [*report.lines(found, old), *notes],
             "findings": findings,
             # The document is longer than all other output of a run with -v.

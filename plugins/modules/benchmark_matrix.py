@@ -54,7 +54,6 @@ options:
     default: false
 seealso:
   - module: gb10.cluster.benchmark_report
-  - module: gb10.cluster.benchmark_plot
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -56,7 +56,6 @@ options:
     required: true
 seealso:
   - module: gb10.cluster.benchmark_runs
-  - module: gb10.cluster.benchmark_plot
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -88,10 +87,6 @@ file:
   type: str
 path:
   description: The path of that file in O(directory).
-  returned: success
-  type: str
-drawing:
-  description: The path of the drawing next to it.
   returned: success
   type: str
 lines:

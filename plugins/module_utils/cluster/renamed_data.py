@@ -41,5 +41,6 @@ RENAMED: Mapping[str, str] = {
 
 #: Removed variable -> why.
 REMOVED: Mapping[str, str] = {
-    "gateway_cooldown": "a failed request takes no server away any more; the health checks decide"
+    "benchmark_model_plots": "the page of verify.yml has the plots (verify_report)",
+    "gateway_cooldown": "a failed request takes no server away any more; the health checks decide",
 }

@@ -6,12 +6,11 @@ import copy
 import json
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import pytest
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, matrix
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import BenchmarkSettings
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
@@ -162,34 +161,3 @@ def test_models_without_a_plan_are_refused_or_left_out() -> None:
     assert matrix.refusal([refused], chosen=False).startswith("No model to measure.")
     assert matrix.left_out([candidate(), refused]) == ["b: left out, because the planner refuses it"]
     assert matrix.stored({"a": "/x/a", "b": "/x/b"}, ["/x/b", "/y"]) == ["b"]
-
-
-def drawn(folder: Path, record: dict[str, Any]) -> str:
-    (folder / "matrix.json").write_text(json.dumps(record), encoding="utf-8")
-    return io_plot.draw(str(folder / "matrix.json"), str(folder / "matrix.svg"))
-
-
-def test_the_heat_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in for matplotlib, which the tests do not install."""
-    library = MagicMock()
-    monkeypatch.setattr(io_plot, "import_module", lambda _name: library)
-    record = matrix.added(begun(candidate()), candidate(), result(), "a.json", "")
-    record = matrix.added(record, candidate("b"), result("b", run(8, tokens_per_second=120.0)), "b.json", "")
-    assert drawn(tmp_path, matrix.added(record, candidate("c"), {}, "", "failed")) == f"plots: {tmp_path}/matrix.svg"
-    axes = library.Figure.return_value.subplots.return_value
-    (cells,) = axes.imshow.call_args.args
-    assert cells[0] == [40.0, 40.0]
-    assert str(cells[1]) == "[nan, 120.0]"
-    axes.set_yticks.assert_called_once_with(range(2), ["a", "b"])
-    axes.set_xticks.assert_called_once_with(range(2), ["1: 1024 + 128", "8: 1024 + 128"])
-    assert [call.args[2] for call in axes.text.call_args_list] == ["40", "40", "-", "120"]
-
-
-def test_a_heat_map_needs_results_and_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ImportError(name)
-
-    assert drawn(tmp_path, begun()) == "plots: none, because no model has a result"
-    monkeypatch.setattr(io_plot, "import_module", missing)
-    record = matrix.added(begun(candidate()), candidate(), result(), "a.json", "")
-    assert drawn(tmp_path, record) == "plots: none, because this controller has no matplotlib"

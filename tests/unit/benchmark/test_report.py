@@ -6,7 +6,6 @@ import copy
 import json
 from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock
 
 import fake_benchmark
 import pytest
@@ -14,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, network, parse, report
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network, parse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import MOST, Run
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
@@ -253,38 +252,3 @@ def test_a_damaged_document_is_a_note(text: str) -> None:
     found, notes = report.earlier({"x.json": text, "good.json": saved(document())}, document())
     assert found["date"] == FACTS["date"]
     assert len(notes) == 1 and notes[0].startswith("ignored x.json, which is not a document of a benchmark: ")
-
-
-# --- the plots ---
-
-
-def drawn(folder: Path, *runs: dict[str, Any]) -> tuple[str, bool]:
-    (folder / "x.json").write_text(json.dumps(document(*runs)), encoding="utf-8")
-    line = io_plot.draw(str(folder / "x.json"), str(folder / "x.svg"))
-    return line.replace(str(folder), "."), (folder / "x.svg").exists()
-
-
-def test_without_matplotlib_there_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(io_plot, "import_module", missing)
-    assert drawn(tmp_path, measured(), measured(8)) == ("plots: none, because this controller has no matplotlib", False)
-    assert drawn(tmp_path, measured()) == (
-        "plots: none, because no prompt length has runs with several concurrencies",
-        False,
-    )
-
-
-def test_each_plot_has_a_line_for_each_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in for matplotlib, which the tests do not install."""
-    library, axes = MagicMock(), [MagicMock(), MagicMock()]
-    library.Figure.return_value.subplots.return_value = axes
-    monkeypatch.setattr(io_plot, "import_module", lambda _name: library)
-    assert drawn(tmp_path, measured(8), measured(), {**measured(), "input_tokens": 4096})[0] == "plots: ./x.svg"
-    library.Figure.return_value.savefig.assert_called_once_with(str(tmp_path / "x.svg"), format="svg")
-    for axis, value in zip(axes, (document()["runs"][0]["tokens_per_second"], 20.1), strict=True):
-        assert [(call.args, call.kwargs["label"]) for call in axis.plot.call_args_list] == [
-            (([1, 8], [value, value]), "1024 + 128 tokens"),
-            (([1], [value]), "4096 + 128 tokens"),
-        ]
