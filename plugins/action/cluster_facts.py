@@ -17,7 +17,6 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import collect
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
 class ActionModule(Decision):
@@ -35,7 +34,7 @@ class ActionModule(Decision):
             return {"failed": True, "msg": message}
         if failed := [node for node in nodes if node not in variables["ansible_play_hosts"]]:
             return {"failed": True, "msg": f"The plan needs {', '.join(failed)}, which failed before: see above."}
-        own = plain_data(self._templar.template(variables["gb10_inputs"]))
+        own = self.variable(variables, "gb10_inputs")
         heads, workers = (self.variable(variables, f"gb10_{group}") for group in ("heads", "workers"))
         node = {
             "name": host,
@@ -76,8 +75,10 @@ class ActionModule(Decision):
         return {"builds": collect.facts(result), "reason": reason}
 
     def _read(self, node: Mapping[str, Any], own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        nodes, head = self.variable(variables, "gb10_nodes"), node["group"] == "head"
-        read = self.of_nodes(variables, nodes, "__gb10_built", {}) if own["build"]["enabled"] != "false" else {}
+        head, nodes = node["group"] == "head", []
+        if own["build"]["enabled"] != "false":
+            nodes = self.variable(variables, "gb10_nodes")
+        read = self.of_nodes(variables, nodes, "__gb10_built", {})
         if reason := read.get(node["name"], {}).get("reason", ""):
             return {"unreachable": reason}
         builds = {name: each.get("builds", {}) for name, each in read.items()}

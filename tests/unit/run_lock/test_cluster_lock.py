@@ -337,7 +337,7 @@ PLAY = """
           when: playbook_selected.clusters | length == 1
       always:
         - import_tasks: {tasks}/unlock.yml
-          when: playbook_gate.failed | default(playbook_gate | default(dict()) is not skipped)
+          when: playbook_gate is not defined or playbook_gate is failed
 - hosts: "{{{{ playbook_selected.hosts }}}}"
   vars_files: {tasks}/cluster.yml
   serial: "{{{{ playbook_selected.sizes }}}}"
