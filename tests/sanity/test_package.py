@@ -14,7 +14,6 @@ from typing import Any
 
 import ansible_test
 import pytest
-from filters import FILTERS
 from repository import ROLES, ROOT, files
 from sanity.installed import VERSION, Installed, install
 
@@ -30,13 +29,11 @@ def stems(pattern: str) -> list[str]:
     return [Path(path).stem for path in files(pattern) if not path.endswith("/__init__.py")]
 
 
-#: By type, all names that ansible-doc can show: plugins by their file, filters and tests by their documentation
-#: sidecar.
+#: By type, all names that ansible-doc shows. Filters are for our own roles, and have no documentation.
 PLUGINS = {
     kind: [name for name in stems(f"plugins/{folder}/*.py") if name != "lab_hosts"]
     for folder, kind in DOCUMENTED.items()
 }
-SIDECARS = {"filter": stems("plugins/filter/*.yml")}
 
 
 @pytest.fixture(scope="session")
@@ -67,16 +64,12 @@ def documentation(installed: Installed, kind: str, names: list[str]) -> dict[str
     return shown
 
 
-@pytest.mark.parametrize(("kind", "names"), [(kind, names) for kind, names in (PLUGINS | SIDECARS).items() if names])
+@pytest.mark.parametrize(("kind", "names"), [(kind, names) for kind, names in PLUGINS.items() if names])
 def test_plugins_are_documented(installed: Installed, kind: str, names: list[str]) -> None:
     shown = documentation(installed, kind, names)
     assert [
         name for name, plugin in shown.items() if not (plugin["doc"]["short_description"] and plugin["examples"])
     ] == []
-
-
-def test_every_filter_has_its_documentation() -> None:
-    assert sorted(FILTERS) == SIDECARS["filter"]
 
 
 def test_roles_are_documented(installed: Installed) -> None:

@@ -95,7 +95,7 @@ def options() -> set[str]:
 
 
 def test_fixes_name_existing_variables_playbooks_and_roles() -> None:
-    known, roles = options(), {path.split("/")[1] for path in files("roles/*/meta/main.yml")}
+    known, roles = options(), {path.split("/")[1] for path in files("roles/*/README.md")}
     wrong = []
     for check in CHECKS:
         names = re.findall(

@@ -1,25 +1,20 @@
-"""The filters: the pure planners as used in templates, and documentation that matches their signatures."""
+"""The filters: the pure planners as used in templates."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
 from cluster_nodes import node_plan
 from filters import FILTERS
 from rendered_units import planned
-from repository import ROOT, files, load_yaml, read
-
-from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
+from repository import ROOT, files, read
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
 PLAN = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
@@ -35,25 +30,6 @@ def test_a_file_is_named_like_its_package(path: str) -> None:
 def test_a_role_or_playbook_uses_each_filter(name: str) -> None:
     paths = files("roles/*/*/*", "playbooks/**/*.yml")
     assert any(re.search(rf"gb10\.cluster\.{name}\b", read(path)) for path in paths if not path.endswith(".lock"))
-
-
-@pytest.mark.parametrize(("name", "function"), FILTERS.items(), ids=FILTERS)
-def test_documented_options_are_the_functions_parameters(name: str, function: Callable[..., Any]) -> None:
-    documentation = load_yaml(read(f"plugins/filter/{name}.yml"))["DOCUMENTATION"]
-    first, *parameters = inspect.signature(function).parameters.values()
-    options = dict(documentation["options"])
-    assert options.pop("_input")["required"] is True, first
-    assert documentation["name"] == name
-    assert (
-        [word for word in documentation.get("positional", "").split(", ") if word]
-        == list(options)
-        == [parameter.name for parameter in parameters]
-    )
-    for parameter in parameters:
-        option = options[parameter.name]
-        assert option.get("required", False) is (parameter.default is inspect.Parameter.empty)
-        empty = inspect.Parameter.empty
-        assert option.get("default", empty) == (empty if option.get("required") else plain_data(parameter.default))
 
 
 @pytest.mark.parametrize(
