@@ -152,7 +152,7 @@ collection: setup ## Build the package, install it into an empty folder, and tes
 release: collection ## Write CHANGELOG.md, build the package into build/release, verify it, and print the steps that publish it
 	$(bin)/python tests/release.py
 
-variables: setup ## Write the defaults of all roles and the sample of all variables from the argument specifications
+variables: setup ## Write the defaults of all roles, and inventories/variables.yml, from the argument specifications
 	$(bin)/python tests/variables.py
 
 changelog-plugins: setup ## Update the lists of modules, plugins and roles in the changelog

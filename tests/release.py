@@ -15,6 +15,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import variables
+
 ROOT = Path(__file__).resolve().parents[1]
 OUTPUT = ROOT / "build" / "release"
 #: The commands of Ansible, which antsibull-changelog runs too.
@@ -72,6 +74,7 @@ def problems(version: str) -> list[str]:
 
 def build(version: str) -> Path:
     """Build the package and return its path."""
+    variables.main()
     run("ansible-galaxy", "collection", "build", "--force", "--output-path", str(OUTPUT))
     return OUTPUT / f"gb10-cluster-{version}.tar.gz"
 

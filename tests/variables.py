@@ -1,5 +1,5 @@
-"""Write what repeats the roles' argument specifications: defaults/main.yml of each role, and the sample of all
-variables.
+"""Write what repeats the roles' argument specifications: defaults/main.yml of each role, and a file with all variables
+for the package.
 
 An argument specification is the only place of a variable's default and text. Prints the changed files.
 """
@@ -15,8 +15,9 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-SAMPLE = ROOT / "inventories/two-spark/group_vars/gb10_cluster.yml"
-#: The roles of the sample, in the order of their text.
+#: Not in the repository: the package has it.
+SAMPLE = ROOT / "inventories/variables.yml"
+#: The roles of that file, in the order of their text.
 ROLES = (
     *("gb10", "qsfp_netplan", "peer_firewall", "vllm_runtime", "vllm_build", "model_store", "nccl_sm121_build"),
     *("vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog", "gateway", "golden"),
@@ -32,7 +33,7 @@ NOT_FOR_INVENTORIES = frozenset(
 _WIDTH, _SHORT = 120, 80
 _HEAD = """\
 ---
-# All other variables than those of hosts.yml, with their defaults. Remove the # to change one.
+# All variables with their defaults. Copy those that you change to group_vars/gb10_cluster.yml, next to hosts.yml.
 # ansible-doc -t role gb10.cluster.<role> shows the same text.
 """
 _DEFAULTS = """\
@@ -107,7 +108,7 @@ def defaults(role: str) -> str:
 
 
 def sample() -> str:
-    """Return the text of the sample of all variables."""
+    """Return the text of the file with all variables."""
     parts = [_HEAD]
     for role in ROLES:
         lines = [f"\n# --- {role}"]
@@ -127,7 +128,7 @@ def texts() -> dict[Path, str]:
 def main() -> int:
     """Write the files that differ."""
     for path, text in texts().items():
-        if path.read_text(encoding="utf-8") != text:
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(path.relative_to(ROOT))
     return 0

@@ -122,8 +122,8 @@ def variables(specs: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str])
     """
     parts = [
         "---\ntocdepth: 2\n---\n\n# Variables\n\nPublic variables of all roles. "
-        "`inventories/two-spark/group_vars/gb10_cluster.yml` lists them with their defaults. Set them for the "
-        "whole group `gb10_cluster`, unless a description names another place.\n"
+        "`inventories/variables.yml` of the package lists them with their defaults. Set them for the whole "
+        "group `gb10_cluster`, unless a description names another place.\n"
     ]
     for role, entries in specs.items():
         parts.append(f"\n## Role {role}\n\n[{titles[role]}](roles/{role}.md).\n")

@@ -30,8 +30,8 @@ _OPENING = re.compile(r"\{[{%#]")
 #: options precede the user's arguments.
 _PINNED = """-o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts.txt"' -o StrictHostKeyChecking=yes"""
 _OTHERS = (
-    "# Every other variable with its default: inventories/two-spark/group_vars/gb10_cluster.yml, or "
-    "ansible-doc -t role gb10.cluster.<role>"
+    "# Every other variable with its default: inventories/variables.yml of the package, or ansible-doc -t role "
+    "gb10.cluster.<role>"
 )
 #: Explains the lines of trusted() after the inventory is written.
 TRUST = (
