@@ -162,7 +162,7 @@ docs: $(docs_installed) ## Build the documentation site in build/docs/html, and 
 	$(docs_bin)/pytest tests/docs --junit-xml=build/junit/docs.xml $(PYTEST_ARGS)
 
 downloads: root setup ## Download the labs' root file system, wheels and models (1.3 GB, kept in ~/.cache/gb10-lab)
-	$(bin)/ansible-playbook playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
 
 # Molecule needs Ansible's commands in PATH; an activated .venv works too.
 molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy
@@ -181,29 +181,29 @@ release-table: setup ## Generate the table of vLLM's arguments from all releases
 	$(bin)/python tests/patch/release_table.py
 
 demo: root setup ## Start two simulated Sparks that serve a model and stay up (CLUSTER=three-spark-ring: another sample)
-	$(bin)/ansible-playbook playbooks/lab_up.yml $(demo)
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml $(demo)
 	$(bin)/ansible-playbook site.yml $(demo)
 
 demo-down: root setup ## Remove the demo completely
-	$(bin)/ansible-playbook playbooks/lab_down.yml $(demo)
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(demo)
 
 arm64: root setup ## Test all that works without networkd on an emulated arm64 host (its image takes minutes once)
-	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
-	$(bin)/ansible-playbook playbooks/lab_up.yml $(arm64)
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(arm64)
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml $(arm64)
 	$(bin)/pytest tests/emulated --inventory=inventories/single-spark --inventory=inventories/lab/overlay.yml \
 	  --extra-vars-file=tests/emulated/lab.yml --junit-xml=build/junit/arm64.xml $(PYTEST_ARGS)
-	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(arm64)
 
 faults: root setup ## Cause each fault on two simulated Sparks, kill playbooks, and write docs/reliability.md's table (takes two hours)
 	@command -v cc >/dev/null && [ -e "$$(echo /usr/lib/*/faketime/libfaketimeMT.so.1)" ] || \
 	  { apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev libfaketime; }
-	$(bin)/ansible-playbook playbooks/lab_down.yml $(faulty)
-	$(bin)/ansible-playbook playbooks/lab_up.yml $(faulty)
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(faulty)
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml $(faulty)
 	$(bin)/ansible-playbook site.yml $(faulty)
 	rm -f build/faults.json
 	result=0; $(bin)/pytest tests/faults --inventory=inventories/lab --extra-vars-file=tests/faults/lab.yml \
 	  --junit-xml=build/faults.xml $(PYTEST_ARGS) || result=$$?; $(bin)/python tests/faults/table.py; exit $$result
-	$(bin)/ansible-playbook playbooks/lab_down.yml $(faulty)
+	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(faulty)
 
 bench: setup ## Measure a running cluster (INVENTORY, by default the demo's lab)
 	$(bin)/python tests/benchmark/bench.py cluster --inventory $(INVENTORY)

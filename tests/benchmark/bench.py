@@ -140,13 +140,13 @@ def fabric(runs: int) -> None:
             given = ["-i", str(inventory), *LAB]
             site = [program("ansible-playbook"), "site.yml", *given, "--tags", "qsfp_netplan"]
             ansible = [program("ansible"), "all", *given, "-m", "ansible.builtin.ping"]
-            measure([program("ansible-playbook"), "playbooks/lab_up.yml", *given])
+            measure([program("ansible-playbook"), "tests/lab/playbooks/lab_up.yml", *given])
             try:
                 first = measure(site)
                 pings = [measure(ansible) for _ in range(runs)]
                 reruns = [measure(site, unchanged=True) for _ in range(runs)]
             finally:
-                measure([program("ansible-playbook"), "playbooks/lab_down.yml", *given])
+                measure([program("ansible-playbook"), "tests/lab/playbooks/lab_down.yml", *given])
         ping = statistics.median(pings)
         table += row(f"`ansible all -m ping`, {count} hosts", pings, ping) + row(
             f"{count} hosts, first run", [first], ping

@@ -26,7 +26,7 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Return a lock file and the archive of its aarch64 wheels, as gb10_runtime_lock and
     vllm_runtime_wheelhouse_archive."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "roles" / "lab" / "files"))
+        patch.syspath_prepend(str(ROOT / "tests/lab/roles/lab/files"))
         import make_wheelhouse  # noqa: PLC0415  (a script of the role, not a package)
 
     folder = tmp_path_factory.mktemp("wheels")

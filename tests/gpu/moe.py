@@ -73,7 +73,7 @@ QUANTIZATION: dict[str, dict[str, Any] | None] = {
 
 def lab() -> ModuleType:
     """Return the module that creates the lab's model."""
-    spec = importlib.util.spec_from_file_location("make_model", ROOT / "roles/lab/files/make_model.py")
+    spec = importlib.util.spec_from_file_location("make_model", ROOT / "tests/lab/roles/lab/files/make_model.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

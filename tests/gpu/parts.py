@@ -138,7 +138,7 @@ def collect(folder: Path, lock: Path) -> dict[str, Path]:
         "-m",
         "ansible",
         "playbook",
-        "playbooks/lab_up.yml",
+        "tests/lab/playbooks/lab_up.yml",
         "-i",
         str(folder / "inventory"),
         "-e",

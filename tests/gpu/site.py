@@ -242,7 +242,7 @@ class Site:
             self.step.evidence |= json.loads((models / "training.json").read_text(encoding="utf-8"))
         elif not self.gpus:
             # Without the passages, which only the trained model recites.
-            script = str(Path(CHECKOUT) / "roles/lab/files/make_model.py")
+            script = str(Path(CHECKOUT) / "tests/lab/roles/lab/files/make_model.py")
             shutil.rmtree(models, ignore_errors=True)
             models.mkdir()
             self.root.run(["python3", script, str(models / "block"), "moe"], self.limit, self.step.log)
@@ -259,7 +259,7 @@ class Site:
 
     def up(self) -> None:
         """Boot the hosts, with their GPUs."""
-        self.play("playbooks/lab_up.yml")
+        self.play("tests/lab/playbooks/lab_up.yml")
         for name in self.names:
             facts = {
                 "system": self.ssh(
@@ -393,7 +393,7 @@ class Site:
 
     def down(self) -> None:
         """Remove the hosts and the root's mounts."""
-        self.play("playbooks/lab_down.yml")
+        self.play("tests/lab/playbooks/lab_down.yml")
         self.root.unmount()
 
     # -- evidence ----------------------------------------

@@ -127,7 +127,7 @@ def measure(python: str, folder: Path) -> dict[str, Any]:
 
 def model(folder: Path) -> Path:
     """Create the lab's model with a long context."""
-    subprocess.run([sys.executable, str(ROOT / "roles/lab/files/make_model.py"), str(folder)], check=True)
+    subprocess.run([sys.executable, str(ROOT / "tests/lab/roles/lab/files/make_model.py"), str(folder)], check=True)
     for name, key in (("config.json", "max_position_embeddings"), ("tokenizer_config.json", "model_max_length")):
         document = json.loads((folder / name).read_text(encoding="utf-8"))
         (folder / name).write_text(json.dumps(document | {key: CONTEXT}), encoding="utf-8")

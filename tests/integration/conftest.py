@@ -102,7 +102,7 @@ def workers(cluster: Cluster, nodes: dict[str, Host]) -> list[Host]:
 def unlisted_host(cluster: Cluster) -> Iterator[UnlistedHost]:
     """A machine on the lab's management network that is not a peer."""
     head = cluster.nodes[cluster.groups["head"][0]]
-    # roles/lab: the management network is a bridge in the lab's own namespace.
+    # tests/lab: the management network is a bridge in the lab's own namespace.
     found = UnlistedHost(head["ansible_host"], f"{head['lab_name']}-switch")
     yield found
     found.remove()

@@ -18,9 +18,7 @@ from repository import ROLES, ROOT, files
 from sanity.installed import VERSION, Installed, install
 
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
-#: The simulated Sparks are for development, and not packaged.
-PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml") if not path.stem.startswith("lab_"))
-PACKAGED_ROLES = [role for role in ROLES if role != "lab"]
+PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 #: Plugin folders that ansible-doc supports, with the name of the type. The module of the same name documents an action.
 DOCUMENTED = {"modules": "module", "lookup": "lookup"}
 
@@ -30,10 +28,7 @@ def stems(pattern: str) -> list[str]:
 
 
 #: By type, all names that ansible-doc shows. Filters are for our own roles, and have no documentation.
-PLUGINS = {
-    kind: [name for name in stems(f"plugins/{folder}/*.py") if name != "lab_hosts"]
-    for folder, kind in DOCUMENTED.items()
-}
+PLUGINS = {kind: stems(f"plugins/{folder}/*.py") for folder, kind in DOCUMENTED.items()}
 
 
 @pytest.fixture(scope="session")
@@ -48,11 +43,7 @@ def test_only_what_a_user_runs_is_packaged(installed: Installed) -> None:
     assert {"COPYING", "README.md", "meta", "playbooks", "plugins", "roles"} <= names
     assert {path.suffix for path in (installed.root / "docs").iterdir()} == {".md"}
     assert [path for path in installed.root.rglob("*") if path.suffix == ".pyc" or path.name == "__pycache__"] == []
-    assert [
-        path
-        for path in installed.root.rglob("*lab*")
-        if path.name in ("lab", "lab_hosts.py", "lab_up.yml", "lab_down.yml")
-    ] == []
+    assert [path for path in installed.root.rglob("lab") if path.is_dir()] == []
 
 
 def documentation(installed: Installed, kind: str, names: list[str]) -> dict[str, Any]:
@@ -73,7 +64,7 @@ def test_plugins_are_documented(installed: Installed, kind: str, names: list[str
 
 
 def test_roles_are_documented(installed: Installed) -> None:
-    shown = documentation(installed, "role", PACKAGED_ROLES)
+    shown = documentation(installed, "role", ROLES)
     assert [name for name, role in shown.items() if not role["entry_points"]["main"]["short_description"]] == []
 
 

@@ -24,12 +24,11 @@ OUTPUT = ROOT / "build" / "docs"
 SOURCE, HTML = OUTPUT / "source", OUTPUT / "html"
 GALAXY = load_yaml(read("galaxy.yml"))
 _RUN = re.findall(r"name: gb10\.cluster\.((?!common)\w+)$", read("playbooks/site.yml"), re.MULTILINE)
-#: In the order of site.yml, then the others. The simulated Sparks are for development; only their README is on the
-#: site.
-PACKAGED_ROLES = [*dict.fromkeys(_RUN), *(role for role in ROLES if role not in (*_RUN, "lab"))]
+#: In the order of site.yml, then the others.
+PACKAGED_ROLES = [*dict.fromkeys(_RUN), *(role for role in ROLES if role not in _RUN)]
 #: Pages with tables that are wider than a window.
 WIDE = ("rules.md", "stacks.md")
-PLAYBOOKS = [PurePosixPath(path).stem for path in files("playbooks/*.yml") if "/lab_" not in path]
+PLAYBOOKS = [PurePosixPath(path).stem for path in files("playbooks/*.yml")]
 #: Diagram -> the sample, the cabled ports of each Spark, and the title.
 DIAGRAMS: Mapping[str, tuple[str, tuple[int, ...], str]] = {
     "single-spark": ("single-spark", (), "One Spark"),
@@ -81,10 +80,9 @@ def messages() -> dict[str, list[site_errors.Message]]:
     found: dict[str, list[site_errors.Message]] = {}
     for path in files("plugins/**/*.py"):
         parts = PurePosixPath(path).parts
-        if "lab" not in parts and parts[-1] != "lab_hosts.py":
-            found.setdefault(parts[2] if parts[1] == "module_utils" else "modules", []).extend(
-                site_errors.messages(read(path))
-            )
+        found.setdefault(parts[2] if parts[1] == "module_utils" else "modules", []).extend(
+            site_errors.messages(read(path))
+        )
     for path in files("roles/*/tasks/**/*.yml"):
         role = PurePosixPath(path).parts[1]
         if role in PACKAGED_ROLES:
@@ -95,7 +93,7 @@ def messages() -> dict[str, list[site_errors.Message]]:
 def write_pages() -> None:
     """Write all pages except those of antsibull-docs."""
     every, diagrams = pages(), {name: diagram(name) for name in DIAGRAMS}
-    written = {"roles.md": site_pages.roles({role: title(role) for role in (*PACKAGED_ROLES, "lab")})}
+    written = {"roles.md": site_pages.roles({role: title(role) for role in PACKAGED_ROLES})}
     for path, page in every.items():
         if path.endswith(".md") and path != "README.md":
             text = site_pages.filled(site_pages.linked(read(path), path, page, every, source), diagrams)

@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     FabricNode,
     Topology,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as lab_plan
+from ansible_collections.gb10.lab.plugins.module_utils import plan as lab_plan
 
 SIDE = 3
 COUNT = SIDE * SIDE

@@ -12,12 +12,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks
 
-FILES = Path(__file__).resolve().parents[3] / "roles" / "lab" / "files"
+FILES = ROOT / "tests/lab/roles/lab/files"
 
 
 @pytest.fixture(scope="module", params=["dense", "moe"])
@@ -111,7 +112,7 @@ def test_the_lock_file_is_complete_and_pinned(tmp_path: Path, monkeypatch: pytes
     monkeypatch.syspath_prepend(str(FILES))
     import make_wheelhouse  # noqa: PLC0415  (a script of the role, not a package)
 
-    lock = FILES.parents[2] / "inventories" / "lab" / "requirements.txt"
+    lock = ROOT / "inventories/lab/requirements.txt"
     assert locks.check_lock(lock.read_text(encoding="utf-8"), "x") == []
     lines, pins = make_wheelhouse.requirements(lock)
     assert all("--hash=sha256:" in line for line in lines)

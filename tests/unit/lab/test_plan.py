@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as lab_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import (
+from ansible_collections.gb10.lab.plugins.module_utils import plan as lab_plan
+from ansible_collections.gb10.lab.plugins.module_utils.plan import (
     FABRIC,
     Lab,
     LabError,

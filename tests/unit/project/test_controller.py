@@ -17,9 +17,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import requ
 
 #: Playbooks without an inventory of a cluster.
 OTHERS = ("playbooks/access.yml", "playbooks/discover.yml")
-#: Playbooks that contact no node: the controller creates the simulated ones.
-LOCAL = ("playbooks/lab_down.yml", "playbooks/lab_up.yml")
-CLUSTER = sorted(set(files("playbooks/*.yml")) - set(OTHERS) - set(LOCAL))
+CLUSTER = sorted(set(files("playbooks/*.yml")) - set(OTHERS))
 
 
 @pytest.mark.parametrize("path", files("playbooks/*.yml"))
@@ -27,7 +25,7 @@ def test_every_playbook_chooses_its_hosts_with_a_filter_that_refuses_a_wrong_con
     """The filters also refuse an empty inventory. Other than a task, neither a tag nor --start-at-task skips them."""
     hosts = [play["hosts"] for play in load_yaml(read(path)) if play["hosts"] != "localhost"]
     first = "{{ playbook_selected.hosts " if path in CLUSTER else "{{ groups | gb10.cluster.access_hosts }}"
-    assert hosts[:1] == [] if path in LOCAL else hosts[0].startswith(first)
+    assert hosts[0].startswith(first)
     assert [
         name for name in hosts if not name.startswith(("{{ playbook_", "{{ groups | gb10.cluster.access_hosts }}"))
     ] == []

@@ -19,7 +19,7 @@ from samples import members, nodes_of
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
-from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
+from ansible_collections.gb10.lab.plugins.module_utils.plan import plan
 
 #: The samples of one cluster; the other one is below.
 SAMPLES = sorted(

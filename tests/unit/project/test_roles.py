@@ -12,7 +12,7 @@ from repository import ROLES, ROOT, files, load_yaml, read
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks
 
 #: Roles that run without a plan.
-WITHOUT_PLAN = ("access", "common", "discover", "gateway", "gb10", "history", "lab", "reset", "rollback", "verify")
+WITHOUT_PLAN = ("access", "common", "discover", "gateway", "gb10", "history", "reset", "rollback", "verify")
 #: Variables of the include itself.
 _CALL = re.compile(r"(?:ansible\.builtin\.)?(?:include|import)_role")
 

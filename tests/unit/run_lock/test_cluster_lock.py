@@ -507,16 +507,13 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
     assert io_lock.look(str(runs.folder)) is None
 
 
-#: Playbooks that do not change a cluster's nodes. The lab's nodes do not exist before lab_up. The gateway's clients
-#: have a lock of their own.
+#: Playbooks that do not change a cluster's nodes. The gateway's clients have a lock of their own.
 READING = {
     "access",
     "discover",
     "field_report",
     "gateway_keys",
     "history",
-    "lab_down",
-    "lab_up",
     "models",
     "plan",
     "status",

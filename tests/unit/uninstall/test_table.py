@@ -20,8 +20,8 @@ PLACES = (
     table.USERS.path,
 )
 UNITS = (*table.UNITS, table.FIREWALL_UNIT, "gb10-netplan-restore.service", "gb10-netplan-restore.timer")
-#: Roles that write to the controller or to the lab's machine only.
-ELSEWHERE = ("discover", "lab")
+#: Roles that write to the controller only.
+ELSEWHERE = ("discover",)
 PATH = re.compile(r"(?<![\w.}])/(?:etc|opt|run|usr|var)/[\w./-]*gb10[\w./*<>-]*")
 UNIT = re.compile(r"(?<![\w/])gb10-[a-z-]+\.(?:service|timer)\b")
 #: Paths in the code that no run leaves on a node's disk, with the reason.
@@ -34,7 +34,6 @@ NOT_LEFT = {
     "/run/gb10-vllm": "the same",
     "/var/lib/gb10": "the user's home, by its record",
     "/var/lib/gb10-gateway": "the same",
-    "/var/lib/gb10-lab": "a folder of the lab's machine",
 }
 
 
@@ -81,7 +80,7 @@ def test_the_readmes_have_files() -> None:
 def test_every_path_in_the_code_is_removed() -> None:
     roles = (f"roles/{role}/*/**/*.yml" for role in ROLES if role not in ELSEWHERE)
     for path in files("plugins/**/*.py", *roles, "roles/*/templates/*"):
-        text = "" if "/lab" in path else read(path)
+        text = read(path)
         assert missing(iter([*PATH.findall(text), *UNIT.findall(text)])) == set(), path
 
 

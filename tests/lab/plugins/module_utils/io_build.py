@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import (
+from ansible_collections.gb10.lab.plugins.module_utils.plan import (
     MANAGEMENT,
     Bind,
     Lab,

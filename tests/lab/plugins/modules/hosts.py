@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: lab_hosts
+module: hosts
 short_description: Simulate DGX Sparks on one Linux machine
 description:
   - Creates or destroys a lab of Debian hosts. systemd-nspawn boots each in its own network namespace, and the cabling
@@ -123,7 +123,7 @@ attributes:
 
 EXAMPLES = r"""
 - name: Two Sparks joined by DAC cables
-  gb10.cluster.lab_hosts:
+  gb10.lab.hosts:
     name: demo
     directory: /var/lib/gb10-lab/demo
     prefix: 10.88.0
@@ -132,7 +132,7 @@ EXAMPLES = r"""
     firmware: /var/cache/gb10-lab/power.sh
 
 - name: Remove the lab
-  gb10.cluster.lab_hosts:
+  gb10.lab.hosts:
     name: demo
     directory: /var/lib/gb10-lab/demo
     state: absent
@@ -156,8 +156,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.lab.io_build import LabBuilder
-from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import Bind, LabError, actions, plan
+from ansible_collections.gb10.lab.plugins.module_utils.io_build import LabBuilder
+from ansible_collections.gb10.lab.plugins.module_utils.plan import Bind, LabError, actions, plan
 
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-name: lab
+name: overlay
 author: gb10.cluster maintainers
 short_description: Move the hosts of other inventories to simulated hosts
 description:
@@ -18,7 +18,7 @@ options:
     description: The plugin's name.
     type: str
     required: true
-    choices: [gb10.cluster.lab]
+    choices: [gb10.lab.overlay]
   variables:
     description: The host variables. Ansible renders a template when it uses the variable.
     type: dict
@@ -30,7 +30,7 @@ seealso:
 
 EXAMPLES = r"""
 # ansible-playbook site.yml -i inventories/two-spark -i lab.yml
-plugin: gb10.cluster.lab
+plugin: gb10.lab.overlay
 variables:
   ansible_host: "10.88.0.{{ 10 + lab_number }}"
 """
@@ -43,7 +43,7 @@ from ansible.plugins.inventory import BaseInventoryPlugin
 class InventoryModule(BaseInventoryPlugin):
     """Set host variables. Unlike ansible.builtin.constructed, this leaves templates for later, which may use groups."""
 
-    NAME = "gb10.cluster.lab"
+    NAME = "gb10.lab.overlay"
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)

@@ -1,8 +1,0 @@
-# Copyright (c) 2026, gb10.cluster maintainers
-# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
-# SPDX-License-Identifier: GPL-3.0-or-later
-
-"""Simulated Sparks on one machine, for development. Private to this collection.
-
-Entry: plan.plan. io_build creates them.
-"""
