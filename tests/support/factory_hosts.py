@@ -130,7 +130,7 @@ class Evening:
 
     def connect(self, name: str) -> Host:
         """Return a connection to a host, which may still boot."""
-        return waited(self.hosts, name)
+        return self.hosts.booted(name)
 
     def reachable(self, name: str) -> Host | None:
         """Return a connection to a host, None without power."""
@@ -175,20 +175,10 @@ def booted(hosts: Cluster) -> dict[str, Any]:
     """Return the state of each host after its boot."""
     states = {}
     for name in hosts.nodes:
-        host = waited(hosts, name)
+        host = hosts.booted(name)
         host.run("systemctl is-system-running --wait")
         # Not check_output, which would interpret each % of the program as a placeholder.
         done = host.run(f"python3 - {FOLDERS} <<'END'\n{PROGRAM}\nEND")
         assert done.rc == 0, done.stderr
         states[name] = json.loads(done.stdout)
     return states
-
-
-def waited(hosts: Cluster, name: str) -> Host:
-    """Return a connection to a host that boots."""
-    for _try in range(60):
-        try:
-            return hosts.connect(name)
-        except pytest.fail.Exception:
-            time.sleep(1)
-    return hosts.connect(name)

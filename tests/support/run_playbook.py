@@ -53,15 +53,25 @@ class Run:
         assert banner, self.output
         return [line.strip() for line in self.output[banner.end() :].partition("\nok: ")[0].splitlines()]
 
-    def assert_ok(self) -> Run:
-        """Fail with the whole output if the playbook failed."""
+    def assert_ok(self, *words: str) -> Run:
+        """Fail with the whole output if the playbook failed, or if the output lacks one of the texts."""
         assert self.status == 0, self.output
+        return self._assert_shown(words)
+
+    def assert_failed(self, *words: str) -> Run:
+        """Fail with the whole output if the playbook succeeded, or if the output lacks one of the texts."""
+        assert self.status != 0, self.output
+        return self._assert_shown(words)
+
+    def assert_unchanged(self, *words: str) -> Run:
+        """Fail with the names of the tasks if anything changed, or if the output lacks one of the texts."""
+        assert self.changed_tasks() == set(), self.output
+        assert set(self.assert_ok(*words).changed.values()) == {0}, self.output
         return self
 
-    def assert_unchanged(self) -> Run:
-        """Fail with the names of the tasks if anything changed."""
-        assert self.changed_tasks() == set(), self.output
-        assert set(self.assert_ok().changed.values()) == {0}, self.output
+    def _assert_shown(self, words: Sequence[str]) -> Run:
+        missing = [word for word in words if word not in self.output]
+        assert missing == [], self.output
         return self
 
 

@@ -17,8 +17,7 @@ FOREIGN = "/etc/netplan/95-broken.yaml"
 
 def refused(evening: Evening, *arguments: str) -> str:
     """Run site.yml, which must fail without a traceback and without a change. Returns its list of errors."""
-    done = evening.play("site.yml", *arguments)
-    assert done.status != 0, done.output
+    done = evening.play("site.yml", *arguments).assert_failed()
     assert "Traceback" not in done.output
     for name in evening.hosts.nodes:
         if (host := evening.reachable(name)) is not None:
@@ -83,8 +82,7 @@ def test_a_node_without_power(evening: Evening) -> None:
 
 
 def test_a_wrong_sudo_password(evening: Evening) -> None:
-    done = evening.play("site.yml", password="wrong")
-    assert done.status != 0
+    done = evening.play("site.yml", password="wrong").assert_failed()
     assert "sudo password" in errors(done), done.output
     assert "Traceback" not in done.output
 

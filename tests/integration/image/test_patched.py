@@ -177,9 +177,9 @@ def test_variables_name_what_the_container_has(head: Host, site: Site, image: st
 
 
 def test_an_image_that_is_not_here(head: Host, site: Site) -> None:
-    failed = site(vllm_patch_image="lab.example/none:1")
-    assert failed.status != 0
-    assert "image: podman has no image lab.example/none:1 on this host" in failed.output
+    site(vllm_patch_image="lab.example/none:1").assert_failed(
+        "image: podman has no image lab.example/none:1 on this host"
+    )
     assert head.check_output("podman image ls --quiet | wc -l") == "1"
 
 

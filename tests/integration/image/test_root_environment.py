@@ -14,8 +14,8 @@ import shlex
 import shutil
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from packed import packed
 from rendered_units import units as units_of
 from repository import read
 from testinfra.host import Host
+from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
@@ -287,8 +288,7 @@ def test_a_recipe_with_these_variables_is_refused(cluster: Cluster, host: Host, 
     done = cluster.site(
         "--extra-vars",
         json.dumps({"gb10_recipe": str(tmp_path / "attack.yaml"), "gb10_model": "", "gb10_runtime": "native"}),
-    )
-    assert done.status != 0
+    ).assert_failed()
     assert done.changed_tasks() == set()
     assert [name for name in ATTACK if f"gb10_recipe.env.{name}: " not in done.output] == [], done.output
     assert marks(host) == set()
@@ -309,10 +309,8 @@ def test_the_rank_gets_the_variables_and_root_gets_none(host: Host, units: dict[
     host.check_output(f"systemctl daemon-reload && systemctl start --no-block {UNIT}")
     result = SENT if name == "docker" else SEEN
     try:
-        for _attempt in range(60):
-            if host.file(result).exists:
-                break
-            time.sleep(0.5)
+        with suppress(AssertionError):
+            wait_until(lambda: host.file(result).exists, 30, pause=0.5)
         assert marks(host) == set()
         log = host.check_output(f"journalctl --unit={UNIT} --lines=40 --output=cat")
         assert host.file(result).exists, log

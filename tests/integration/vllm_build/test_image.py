@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 import root_file_system
 from api_client import completion
-from live_cluster import Cluster
+from live_cluster import Cluster, on_all
 from repository import ROOT
 from stored_builds import PATCHES, stamps
 from testinfra.host import Host
@@ -55,8 +55,7 @@ def image(
     )
     head.check_output(f"rm --recursive {root} /opt/image.tar /var/tmp/image.tar")
     yield TAG
-    for host in nodes.values():
-        host.check_output("podman image rm --all --force && rm --force /etc/gb10/image-pins.json")
+    on_all(nodes, "podman image rm --all --force && rm --force /etc/gb10/image-pins.json")
 
 
 def in_containers(image: str, runtime: str) -> list[str]:
@@ -111,8 +110,7 @@ def test_an_image_of_another_release_is_refused(cluster: Cluster, head: Host, im
     head.check_output(f"podman run --name=other --cgroups=disabled --network=none {image} sh -c 'rm -r {renamed}'")
     head.check_output(f"podman commit --quiet other {other} && podman rm other")
     serving = head.check_output(f"podman inspect --format '{{{{.Id}}}}' {UNIT}")
-    refused = cluster.site(*in_containers(other, runtime))
-    assert refused.status != 0
+    refused = cluster.site(*in_containers(other, runtime)).assert_failed()
     assert "torch none" in refused.output.replace("\n", " ")
     assert head.check_output(f"podman inspect --format '{{{{.Id}}}}' {UNIT}") == serving
 
