@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from repository import ROOT
 
@@ -93,6 +95,19 @@ def run(playbook: str, arguments: Sequence[str], environment: Mapping[str, str] 
         check=False,
     )
     return Run(result.returncode, result.stdout)
+
+
+#: Variables of a host that is this machine, as this user.
+LOCAL = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+
+
+def run_plays(
+    plays: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]], folder: Path, *arguments: str
+) -> Run:
+    """Run plays, which are written into a folder, on hosts with these variables."""
+    for name, data in {"play.yml": plays, "hosts.json": {"all": {"hosts": hosts}}}.items():
+        (folder / name).write_text(json.dumps(data), encoding="utf-8")
+    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.json"), *arguments])
 
 
 def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str, after: float = 0) -> str:

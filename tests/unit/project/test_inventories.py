@@ -14,7 +14,7 @@ import pytest
 import samples
 import variables
 from cluster_nodes import cluster_plan
-from repository import ROOT, files, load_yaml, read
+from repository import ROOT, files, read, specs_of
 from samples import members, nodes_of
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import chosen
@@ -32,7 +32,7 @@ SAMPLES = sorted(
 
 def declared() -> dict[str, Mapping[str, Any]]:
     """Return every variable that a role's argument specification declares."""
-    specs = [load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"] for role in variables.ROLES]
+    specs = map(specs_of, variables.ROLES)
     return {
         name: option
         for entries in specs
