@@ -78,8 +78,7 @@ def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict
     )
     if result.returncode != 0:
         sys.exit(f"{name} failed:\n{result.stdout}{result.stderr}")
-    answer: dict[str, Any] = json.loads(result.stdout.partition("=> ")[2])
-    return answer
+    return dict(json.loads(result.stdout.partition("=> ")[2]))
 
 
 @contextmanager

@@ -135,8 +135,7 @@ def ask_functions(python: str) -> dict[str, bool]:
     answers = [line.removeprefix("ANSWERS ") for line in result.stdout.splitlines() if line.startswith("ANSWERS ")]
     if result.returncode != 0 or not answers:
         sys.exit(f"calling vLLM's functions failed:\n{result.stdout}{result.stderr}")
-    found: dict[str, bool] = json.loads(answers[0])
-    return found
+    return dict(json.loads(answers[0]))
 
 
 def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -> Case:

@@ -195,10 +195,7 @@ class Site:
         return self.ssh(self.names[0], "cat /etc/gb10/api.key").output.strip()
 
     def passages(self) -> list[dict[str, list[int]]]:
-        result: list[dict[str, list[int]]] = json.loads(
-            (self.folder / "models/passages.json").read_text(encoding="utf-8")
-        )
-        return result
+        return list(json.loads((self.folder / "models/passages.json").read_text(encoding="utf-8")))
 
     def answers(self, key: str, seconds: float = 10) -> bool:
         """Return whether a completion of one token succeeds."""

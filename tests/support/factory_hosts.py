@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from live_cluster import Cluster
 from repository import ROOT
+from root_file_system import put
 from run_playbook import Run
 from testinfra.host import Host
 from typed_command import typed
@@ -93,7 +94,7 @@ def prepare(host: Host, index_url: str) -> None:
         f"/etc/sudoers.d/{TESTER}": f"{TESTER} ALL=(ALL) NOPASSWD: ALL\n",
         "/etc/ssh/sshd_config.d/10-lab.conf": "PermitRootLogin no\n",
     }.items():
-        write(host, path, text)
+        put(host, path, text, "600")
     for command in (
         "rm /etc/netplan/00-management.yaml",
         (
@@ -110,13 +111,6 @@ def prepare(host: Host, index_url: str) -> None:
         f"echo 'nvidia:{PASSWORD}' | chpasswd && sed -i 's/NOPASSWD: ALL/ALL/' /etc/sudoers.d/nvidia",
     ):
         host.check_output(command)
-
-
-def write(host: Host, path: str, contents: str | bytes) -> None:
-    """Write a file, mode 600."""
-    with host.backend.client.open_sftp() as files, files.open("/tmp/written", "wb") as file:
-        file.write(contents if isinstance(contents, bytes) else contents.encode())
-    host.check_output(f"install -m 600 /tmp/written {path} && rm /tmp/written")
 
 
 @dataclass

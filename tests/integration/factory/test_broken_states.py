@@ -6,7 +6,8 @@ import re
 import subprocess
 
 import pytest
-from factory_hosts import Evening, errors, write
+from factory_hosts import Evening, errors
+from root_file_system import put
 
 pytestmark = pytest.mark.disruptive
 
@@ -90,8 +91,7 @@ def test_a_wrong_sudo_password(evening: Evening) -> None:
 def test_a_clock_that_is_off_by_a_day(evening: Evening) -> None:
     """The hosts share the machine's clock, so libfaketime changes the clock of Ansible's interpreter."""
     for name, command in {"spark1": "exec", "spark2": "exec faketime -f -1d"}.items():
-        write(evening.connect(name), PYTHON, f'#!/bin/sh\n{command} /usr/bin/python3 "$@"\n')
-        evening.connect(name).check_output(f"chmod 755 {PYTHON}")
+        put(evening.connect(name), PYTHON, f'#!/bin/sh\n{command} /usr/bin/python3 "$@"\n', "755")
     done = evening.play("playbooks/plan.yml", f"-e ansible_python_interpreter={PYTHON}").assert_ok()
     for name in evening.hosts.nodes:
         evening.connect(name).check_output(f"rm {PYTHON}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import json
-import shlex
 import shutil
 import subprocess
 import tarfile
@@ -26,6 +25,7 @@ from live_cluster import Cluster
 from packed import packed
 from rendered_units import units as units_of
 from repository import read
+from root_file_system import put
 from testinfra.host import Host
 from waiting import wait_until
 
@@ -136,13 +136,6 @@ Daemon("{SOCKET}", Handler).serve_forever()
 """
 
 
-def put(host: Host, path: str, content: str | bytes, mode: str = "644") -> None:
-    """Write a file as root."""
-    with host.backend.client.open_sftp() as files, files.open("/tmp/put", "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-    host.check_output(f"install -D --mode={mode} /tmp/put {shlex.quote(path)} && rm /tmp/put")
-
-
 def docker_client(cluster: Cluster, folder: Path) -> bytes:
     """Return Debian's program `docker`. It is downloaded once and kept with the lab's other downloads."""
     suite, components = cluster.variable("lab_suite", "bookworm"), cluster.variable("lab_components", ["main"])
@@ -178,8 +171,7 @@ def host(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
         entry = tarfile.TarInfo("./usr/bin/vllm")
         entry.size, entry.mode = len(RANK), 0o755
         archive.addfile(entry, io.BytesIO(RANK.encode()))
-    head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
-    head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
+    root_file_system.import_image(head, tar, TAG)
     put(head, paths.program("gates"), packed("gates"))
     put(head, "/usr/local/lib/gb10-rank.py", read("plugins/module_utils/launch/io_rank.py"))
     gates = {

@@ -29,8 +29,7 @@ def available(host: Host) -> int:
 
 
 def starts(host: Host) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(host.file(f"{STATE}/starts.json").content_string)
-    return found
+    return list(json.loads(host.file(f"{STATE}/starts.json").content_string))
 
 
 def running(host: Host) -> set[str]:

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 import root_file_system
 from api_client import answers_again, completion
-from live_cluster import Cluster, on_all
-from repository import ROOT
+from live_cluster import Cluster
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api.access import GUARD_FOLDER
@@ -36,19 +35,9 @@ def image(
     # Ray starts its processes through bash.
     packages = ["bash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"]
     tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", packages)
-    for host in nodes.values():
-        with host.backend.client.open_sftp() as files:
-            for name in ("containers.conf", "storage.conf"):
-                files.put(str(ROOT / "molecule/image/files" / name), f"/tmp/{name}")
-            files.put(str(ROOT / "molecule/image/files/crun-in-a-lab"), "/tmp/crun-in-a-lab")
-        host.check_output(
-            "mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/"
-        )
-    with head.backend.client.open_sftp() as files:
-        files.put(str(tar), "/var/tmp/image.tar")
-    head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
-    yield json.loads(head.check_output(f"podman image inspect {TAG}"))[0]["Id"]
-    on_all(nodes, "podman image rm --all --force && rm --force /etc/gb10/image-pins.json")
+    with root_file_system.podman(nodes):
+        root_file_system.import_image(head, tar, TAG)
+        yield json.loads(head.check_output(f"podman image inspect {TAG}"))[0]["Id"]
 
 
 def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:

@@ -31,8 +31,7 @@ def read(cluster: Cluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
         answer = tmp_path / "answer.json"
         given = json.dumps({"read_answer": str(answer), **variables})
         run("tests/integration/nccl/read.yml", [*cluster.arguments, "--extra-vars", given]).assert_ok()
-        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-        return found
+        return dict(json.loads(answer.read_text(encoding="utf-8")))
 
     return read
 

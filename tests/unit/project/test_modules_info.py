@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -33,11 +32,6 @@ def test_gpu_info_in_check_mode(tmp_path: Path) -> None:
     assert [gpu["sm"] for gpu in answer["gpus"]] == ["sm_121"] and answer["memory_bytes"] > 2**20
 
 
-def test_gpu_info_without_a_driver(tmp_path: Path) -> None:
-    answer = run_module("gpu_info", {}, program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9"))
-    assert (answer["gpus"], answer["reason"]) == ([], "nvidia-smi failed with status 9: NVIDIA-SMI has failed")
-
-
 def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
     links = [
         {
@@ -60,7 +54,7 @@ def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
     assert answer["model"] == {"model_type": "llama"}
     assert (answer["model_bytes"], answer["model_reason"]) == (None, "")
     assert answer["kernel"] == os.uname().release
-    assert {"cma_total_bytes", "cma_free_bytes"} <= answer.keys()
+    assert {"cma_total_bytes", "cma_free_bytes", "listeners"} <= answer.keys()
     assert run_module("node_info", {"model": str(tmp_path / "none")}, tmp_path)["model"] is None
     assert run_module("node_info", {}, tmp_path)["model_bytes"] is None
 
@@ -92,16 +86,6 @@ def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path) -
     (tmp_path / "config.json").write_text("{", encoding="utf-8")
     message = run_module("node_info", {"model": str(tmp_path), "user": "root"}, tmp_path)["msg"]
     assert f"{tmp_path}/config.json is not JSON: " in message
-
-
-def test_node_info_sees_who_listens(tmp_path: Path) -> None:
-    program(systemd(tmp_path), "ip", "echo '[]'")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        answer = run_module("node_info", {}, tmp_path)
-    (found,) = [entry for entry in answer["listeners"] if entry["port"] == port]
-    assert (found["address"], found["pid"] is not None) == ("127.0.0.1", True)
-    assert found["process"]
 
 
 def test_node_info_says_why_it_fails(tmp_path: Path) -> None:

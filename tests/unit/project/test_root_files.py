@@ -162,18 +162,11 @@ def test_a_packed_program_replaces_its_former_folder(tmp_path: Path) -> None:
     planned = install(packed_file(path), check=True)
     assert path.is_dir() and [entry["before_header"] for entry in planned["diff"]] == [f"{path}/__main__.py"]
     assert planned["diff"][0]["before"] == "from x import main\n"
+    # A run that is killed while it replaces the folder leaves half of it.
+    (path / "__main__.py").unlink()
     assert install(packed_file(path))["changed_paths"] == [str(path)]
     assert path.read_bytes() == packed("gates") and [item.name for item in tmp_path.iterdir()] == ["gb10-gates"]
     assert not install(packed_file(path))["changed"]
-
-
-@pytest.mark.parametrize("state", ["half", "none"])
-def test_a_run_that_was_killed_while_it_replaced_the_folder_converges(tmp_path: Path, state: str) -> None:
-    path = tmp_path / "gb10-gates"
-    if state == "half":
-        former(path)
-        (path / "__main__.py").unlink()
-    assert install(packed_file(path))["changed"] and path.read_bytes() == packed("gates")
 
 
 @pytest.mark.parametrize("kind", ["other file", "link"])
@@ -191,12 +184,6 @@ def test_a_text_replaces_no_folder_even_of_a_program(tmp_path: Path) -> None:
     assert "Is a directory" in install({"path": str(tmp_path / "gb10-gates"), "content": "x"})["msg"]
 
 
-def test_a_program_without_a_suffix_is_packed() -> None:
-    (given,) = program.with_contents([{"path": "/x", "program": "launch/io_gates"}])
-    assert given == packed_file(Path("/x"))
-    assert content(given) == packed("gates")
-
-
 def test_the_digest_of_a_packed_program_is_known(tmp_path: Path) -> None:
     path = tmp_path / "gb10-gates"
     install(packed_file(path))
@@ -205,10 +192,13 @@ def test_the_digest_of_a_packed_program_is_known(tmp_path: Path) -> None:
     assert not installed.has(known, [], {str(path): packed("watchdog")})
 
 
-def test_a_program_is_one_of_the_collection() -> None:
-    given = [{"path": "/x", "program": "launch/io_ray.py"}, {"path": "/y", "state": "absent"}]
+def test_a_program_is_one_of_the_collection_and_packed_without_a_suffix() -> None:
+    absent = {"path": "/y", "state": "absent"}
+    given = [{"path": f"/{name}", "program": f"launch/{name}"} for name in ("io_ray.py", "io_gates")]
     text = read("plugins/module_utils/launch/io_ray.py")
-    assert program.with_contents(given) == [{"path": "/x", "content": text}, {"path": "/y", "state": "absent"}]
+    plain, packed_one, other = program.with_contents([*given, absent])
+    assert (plain, other) == ({"path": "/io_ray.py", "content": text}, absent)
+    assert packed_one == packed_file(Path("/io_gates")) and content(packed_one) == packed("gates")
 
 
 @pytest.mark.parametrize(
