@@ -9,7 +9,6 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import PurePosixPath
@@ -33,15 +32,9 @@ IMPURE_CALLS = frozenset("open print input exec eval __import__ breakpoint".spli
 IMPURE_METHODS = frozenset("read_text read_bytes write_text write_bytes now utcnow today".split())
 
 
-@cache
-def nodes(text: str) -> tuple[ast.AST, ...]:
-    """Return all nodes of a Python text."""
-    return tuple(ast.walk(ast.parse(text)))
-
-
 def purity_problems(text: str) -> Iterator[str]:
     """Find I/O in a pure module, and imports other than the standard library and pure modules."""
-    for node in nodes(text):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from import_problems(node.lineno, alias.name, "")
@@ -73,9 +66,8 @@ def import_problems(line: int, module: str, name: str) -> Iterator[str]:
 
 def named_module_problems(text: str) -> Iterator[str]:
     """Find modules of this collection that a text names, which neither mypy nor an editor follows."""
-    for node in nodes(text):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "ansible_collections." in node.value:
-            yield f"line {node.lineno}: {node.value} is the name of a module. Fix: import it"
+    for number, found in lines_with(r"^(?! *(?:from|import) ).*ansible_collections\..*", text):
+        yield f"line {number}: {found[0].strip()} has the name of a module. Fix: import it"
 
 
 def header_problems(text: str) -> Iterator[str]:
@@ -175,7 +167,7 @@ def layers() -> list[str]:
 
 def layer_problems(package: str, text: str, order: list[str]) -> Iterator[str]:
     """Find imports from a package below, and from files outside any package."""
-    for node in nodes(text):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{MODULE_UTILS}."):
             imported = (node.module or "").removeprefix(MODULE_UTILS).removeprefix(".").partition(".")[0]
             if imported not in order:
@@ -192,7 +184,7 @@ def fact_action_problems(text: str) -> Iterator[str]:
 
 def alias_problems(text: str) -> Iterator[str]:
     """Find aliases other than the module's name with its package, which a reader finds without the import."""
-    for node in nodes(text):
+    for node in ast.parse(text).body:
         for package in re.findall(r"\.module_utils\.(\w+)$", getattr(node, "module", None) or ""):
             for each in node.names if isinstance(node, ast.ImportFrom) else ():
                 if each.asname and package in MODULES.get(each.name, ()) and each.asname != f"{package}_{each.name}":
@@ -304,8 +296,8 @@ INDEX = "https" + "://mirror.example/simple"
         (purity_problems, "from pathlib import Path", "reaches outside"),
         (purity_problems, "def f():\n    return open('x')", "open() is I/O"),
         (purity_problems, "def f(p):\n    return p.read_text()", ".read_text() is I/O"),
-        (named_module_problems, f"core = import_module('{MODULE_UTILS}.common')", "is the name of a module"),
-        (named_module_problems, f"core = import_module(f'{MODULE_UTILS}.{{topic}}')", "is the name of a module"),
+        (named_module_problems, f"core = import_module('{MODULE_UTILS}.common')", "has the name of a module"),
+        (named_module_problems, f"core = import_module(f'{MODULE_UTILS}.{{topic}}')", "has the name of a module"),
         (task_problems, "- name: Ask\n  ansible.builtin.shell: x\n", "no shell"),
         (
             task_problems,

@@ -4,14 +4,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 
 import pytest
 from repository import read, tracked_files
 
-Documented = ast.Module | ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef
+#: The docstring of a file, a class or a function.
+DOCSTRING = re.compile(r'(?:\A(?:#.*\n)*|:\n)\s*r?"""(.*?)"""', re.DOTALL)
 #: Phrase, its pattern, and how often it may occur in 1000 words.
 LIMITS = {
     # Name the noun: "the launch inputs", not "what it was started from".
@@ -32,14 +32,6 @@ LIMITS = {
 }
 
 
-def documented(node: Documented) -> Iterator[Documented]:
-    """Yield a module, a class or a function, and those in it."""
-    yield node
-    for child in node.body:
-        if isinstance(child, Documented):
-            yield from documented(child)
-
-
 def prose(path: str, text: str) -> Iterator[str]:
     """Return the sentences of a file: Markdown without code and tables; docstrings, comments, task names and
     descriptions."""
@@ -48,8 +40,8 @@ def prose(path: str, text: str) -> Iterator[str]:
         yield text
         return
     if path.endswith(".py"):
-        for node in documented(ast.parse(text)):
-            yield re.sub(r"`+[^`]*`+", "", ast.get_docstring(node) or "")
+        for docstring in DOCSTRING.findall(text):
+            yield re.sub(r"`+[^`]*`+", "", docstring)
     for line in text.splitlines():
         if match := re.match(r"\s*(?:#:? |- name: |(?:short_)?description: )(.*)", line):
             yield match[1]

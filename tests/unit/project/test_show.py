@@ -19,7 +19,7 @@ PLAY = {
 }
 
 
-@pytest.mark.parametrize("arguments", [(), ("--check", "--diff"), ("-vvv",)])
+@pytest.mark.parametrize("arguments", [(), ("--check", "--diff", "-vvv")])
 def test_lines_are_printed_as_they_are_and_a_text_line_by_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     said = run_plays([PLAY], {"localhost": LOCAL}, tmp_path, *arguments).assert_ok().output
     for task, lines in {"Lines": ['  one, "two"', "    three", "  4"], "Text": ["  a, b", "    c"]}.items():
