@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import site_build
 import site_pages
-from repository import files, read
+from repository import files, read, specs_of
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
 
@@ -90,7 +90,7 @@ def test_every_page_of_the_repository_is_on_the_site(site: dict[str, Page]) -> N
 
 def test_every_public_variable_is_on_the_site(site: dict[str, Page]) -> None:
     for role in site_build.PACKAGED_ROLES:
-        variables = set(site_pages.public(role, site_build.specs(role)))
+        variables = set(site_pages.public(role, specs_of(role)))
         assert variables <= site["variables.html"].anchors
         # antsibull-docs has them too, with the options of each entry point.
         anchors = site[f"collection/{role}_role.html"].anchors

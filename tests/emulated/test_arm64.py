@@ -112,8 +112,7 @@ def test_the_cluster_is_planned_and_nothing_changed(cluster: Cluster, runtime: d
 def test_check_mode_sees_to_the_end_of_site(cluster: Cluster, head: Host, runtime: dict[str, Path]) -> None:
     # nft needs netfilter's netlink, which QEMU's user mode lacks.
     given = ("--skip-tags", "peer_firewall", "--extra-vars", f"gb10_runtime_lock={runtime['gb10_runtime_lock']}")
-    done = cluster.site("--check", "--diff", *given).assert_ok()
-    assert "+++ after: /etc/systemd/system/gb10-vllm.service" in done.output
+    cluster.site("--check", "--diff", *given).assert_ok("+++ after: /etc/systemd/system/gb10-vllm.service")
     assert not head.file("/etc/gb10").exists
     assert not head.file("/opt/gb10").exists
 

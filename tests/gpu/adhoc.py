@@ -3,13 +3,14 @@ write reports."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,40 @@ from client import healthy
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "http://127.0.0.1:8000"
+# The programs import the core.
+sys.path.insert(0, str(ROOT / ".collections"))
+
+
+def parser(text: str | None, folder: str) -> argparse.ArgumentParser:
+    """Return the parser of a program with its docstring, and with the option --folder."""
+    found = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--folder", required=True, type=Path, help=folder)
+    return found
+
+
+def parsed(given: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the options, and create the folder."""
+    options = given.parse_args()
+    options.folder = options.folder.resolve()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def trained(python: str, folder: Path) -> Path:
+    """Return the folder of the models of moe.py, which are trained once."""
+    models = folder / "models"
+    if not (models / "training.json").exists():
+        subprocess.run([python, str(Path(__file__).with_name("moe.py")), str(models)], check=True)
+    return models
+
+
+def run(argv: Sequence[str]) -> tuple[int, str, str]:
+    """Run a command as the modules do."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return 127, "", f"{argv[0]} is not installed"
+    return done.returncode, done.stdout, done.stderr
 
 
 def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
@@ -43,8 +78,42 @@ def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict
     )
     if result.returncode != 0:
         sys.exit(f"{name} failed:\n{result.stdout}{result.stderr}")
-    answer: dict[str, Any] = json.loads(result.stdout.partition("=> ")[2])
-    return answer
+    return dict(json.loads(result.stdout.partition("=> ")[2]))
+
+
+@contextmanager
+def running(command: Sequence[str], environment: Mapping[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a program during the block, then end it and its remaining child processes, such as a compiler."""
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(60)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, 9)
+        process.wait()
+
+
+def until_healthy(url: str, processes: Sequence[subprocess.Popen[bytes]], limit: float) -> float:
+    """Return the seconds until a server is healthy. Raises RuntimeError if a process ends, or at the limit."""
+    began = time.monotonic()
+    while not healthy(url):
+        if ended := [process.returncode for process in processes if process.poll() is not None]:
+            raise RuntimeError(f"ended with status {ended[0]}")
+        if time.monotonic() - began > limit:
+            raise RuntimeError(f"did not come up within {limit} s")
+        time.sleep(0.5)
+    return time.monotonic() - began
 
 
 @contextmanager
@@ -64,20 +133,12 @@ def server(
     command += ["--host=127.0.0.1", "--port=8000", *arguments]
     # DeepGEMM warms up for minutes, and a GB10 does not support it.
     environment = {**os.environ, "VLLM_USE_DEEP_GEMM": "0", **environment}
-    began = time.monotonic()
-    with (
-        log.open("wb") as output,
-        subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as process,
-    ):
+    with running(command, environment, log) as process:
         try:
-            while not healthy(URL):
-                if process.poll() is not None or time.monotonic() - began > 400:
-                    sys.exit(f"vLLM did not start:\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}")
-                time.sleep(1)
-            yield process, time.monotonic() - began
-        finally:
-            process.terminate()
-            process.wait(60)
+            seconds = until_healthy(URL, [process], 400)
+        except RuntimeError as error:
+            sys.exit(f"vLLM {error}:\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}")
+        yield process, seconds
 
 
 def below(pid: int) -> list[int]:

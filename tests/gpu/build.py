@@ -39,10 +39,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, URL, below, conclude, gpus, server
+from adhoc import ROOT, URL, below, conclude, gpus, parsed, run, server, trained
 from client import complete, decode
-
-sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
@@ -63,8 +61,8 @@ QUIET = {"NCCL_NVLS_ENABLE": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
+    given = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = given.add_subparsers(dest="command", required=True)
     build_, serve_ = commands.add_parser("build"), commands.add_parser("serve")
     for command in (build_, serve_):
         command.add_argument("--folder", required=True, type=Path)
@@ -81,22 +79,11 @@ def main() -> None:
     serve_.add_argument(
         "--argument", action="append", default=[], help="for vLLM, such as --argument=--attention-backend=TRITON_ATTN"
     )
-    options = parser.parse_args()
-    options.folder = options.folder.resolve()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    options = parsed(given)
     if options.command == "build":
         build(options)
     else:
         conclude(options.folder, serve(options), section)
-
-
-def run(argv: list[str]) -> tuple[int, str, str]:
-    """Run a command as the modules do."""
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return 127, "", f"{argv[0]} is not installed"
-    return done.returncode, done.stdout, done.stderr
 
 
 def build(options: argparse.Namespace) -> None:
@@ -166,9 +153,7 @@ def serve(options: argparse.Namespace) -> dict[str, Any]:
     """Return the report: the build, and the servers with their answers and loaded extensions."""
     built = json.loads((options.folder / "build.json").read_text(encoding="utf-8"))
     wheel = options.folder / "store/wheels" / NAME / built["stamp"]["wheel"]
-    site, models = options.folder / "site", options.folder / "models"
-    if not (models / "training.json").exists():
-        subprocess.run([sys.executable, str(Path(__file__).with_name("moe.py")), str(models)], check=True)
+    site, models = options.folder / "site", trained(sys.executable, options.folder)
     # The installed files of an earlier call are kept.
     if not (site / "vllm").exists():
         wheels = [str(path) for folder in options.wheels for path in sorted(Path(folder).glob("*.whl"))]

@@ -16,10 +16,8 @@ Standard library only.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,9 +25,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, URL, conclude, gpus, server
+import adhoc
+from adhoc import ROOT, URL, conclude, gpus, parsed, parser, server, trained
 
-sys.path.insert(0, str(ROOT / ".collections"))
 sys.path.insert(0, str(ROOT / "tests/support"))
 
 from typed_plans import typed
@@ -53,27 +51,22 @@ RUNS = (plan.Run(1, 512, 256, 4), plan.Run(16, 512, 256, 64))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runtime", required=True, help="the Python of an environment with a CUDA build of vLLM")
-    parser.add_argument("--folder", required=True, type=Path)
-    parser.add_argument(
+    given = parser(__doc__, "for the model, the record, logs and reports")
+    given.add_argument("--runtime", required=True, help="the Python of an environment with a CUDA build of vLLM")
+    given.add_argument(
         "--factors",
         nargs="*",
         type=float,
         default=[1.1, 1.5, 0.5],
         help="planted faults: a wrong scale of FP8 products",
     )
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    conclude(options.folder, measure(options.runtime, options.folder.resolve(), options.factors), section)
+    options = parsed(given)
+    conclude(options.folder, measure(options.runtime, options.folder, options.factors), section)
 
 
 def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, Any]:
     """Return the report: versions, cases and checks."""
-    models = folder / "models"
-    if not (models / "training.json").exists():
-        subprocess.run([python, str(Path(__file__).with_name("moe.py")), str(models)], check=True)
-    model = models / "channel"
+    model = trained(python, folder) / "channel"
     plugin = folder / "plugin"
     (plugin / "gb10_fault-1.dist-info").mkdir(parents=True, exist_ok=True)
     (plugin / "gb10_fault.py").write_text(PLUGIN, encoding="utf-8")
@@ -141,12 +134,7 @@ def benchmark(python: str, model: Path, run: plan.Run) -> dict[str, Any]:
     _vllm, *client = plan.client(typed(given), run, 1)
     script = 'folder=$(mktemp -d) && "$@" --result-dir=$folder >&2 && cat $folder/result.json'
     command = ["sh", "-c", script, "sh", python, "-m", "vllm.entrypoints.cli.main", *client]
-
-    def look(argv: Any) -> tuple[int, str, str]:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    return {"name": run.name, **asdict(io_run.measure(command, run, Server(URL), "", "", look))}
+    return {"name": run.name, **asdict(io_run.measure(command, run, Server(URL), "", "", adhoc.run))}
 
 
 def section(found: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,29 +90,3 @@ def _script(path: Path, line: str) -> None:
 
 def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True)
-
-
-@contextlib.contextmanager
-def running(
-    host: Host, command: list[str], environment: dict[str, str], log: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program on a host during the block, then end it and its remaining child processes."""
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [*host.prefix, *command],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(60)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, 9)
-        process.wait()
-        time.sleep(1)

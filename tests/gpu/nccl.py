@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, conclude, module
+from adhoc import ROOT, conclude, module, parsed, parser
 
 PROGRAM = ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
 METHODS = ("wheel", "preload", "link")
@@ -44,18 +44,13 @@ NCCL = "nvidia/nccl/lib/libnccl.so.2"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", required=True, help="the interpreter of a virtual environment with PyTorch")
-    parser.add_argument("--source", required=True, type=Path, help="NCCL's source tree")
-    parser.add_argument("--identity", help="identity of the source, such as the hash of its archive")
-    parser.add_argument(
-        "--folder", required=True, type=Path, help="a folder for the build, the copy of the environment and the reports"
-    )
-    parser.add_argument("--cuda-home", help="the folder of the CUDA toolkit, if it is not found")
-    parser.add_argument("--bytes", type=int, default=1024**3, help="the largest message")
-    options = parser.parse_args()
-    options.folder = options.folder.resolve()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    given = parser(__doc__, "for the build, the copy of the environment and the reports")
+    given.add_argument("--python", required=True, help="the interpreter of a virtual environment with PyTorch")
+    given.add_argument("--source", required=True, type=Path, help="NCCL's source tree")
+    given.add_argument("--identity", help="identity of the source, such as the hash of its archive")
+    given.add_argument("--cuda-home", help="the folder of the CUDA toolkit, if it is not found")
+    given.add_argument("--bytes", type=int, default=1024**3, help="the largest message")
+    options = parsed(given)
     conclude(options.folder, measure(options), section)
 
 

@@ -16,12 +16,10 @@ Standard library only. Run it with a Python that has ansible-core, such as that 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -32,8 +30,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adhoc import conclude, module
-from client import complete, healthy
+from adhoc import conclude, module, parsed, parser, running, until_healthy
+from client import complete
 
 PATCHES = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
 VARIANTS = ("shipped", "auto", "source")
@@ -137,41 +135,17 @@ def ask_functions(python: str) -> dict[str, bool]:
     answers = [line.removeprefix("ANSWERS ") for line in result.stdout.splitlines() if line.startswith("ANSWERS ")]
     if result.returncode != 0 or not answers:
         sys.exit(f"calling vLLM's functions failed:\n{result.stdout}{result.stderr}")
-    found: dict[str, bool] = json.loads(answers[0])
-    return found
+    return dict(json.loads(answers[0]))
 
 
 def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -> Case:
     """Start a server, query it, stop it. ``limit``: seconds until it must be up."""
-    began = time.monotonic()
-    with case.log.open("wb") as log:
-        process = subprocess.Popen(
-            case.command,
-            env=case.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    with running(case.command, case.environment, case.log) as process:
         try:
-            while not healthy(case.url):
-                if process.poll() is not None:
-                    raise RuntimeError(f"ended with status {process.returncode}")
-                if time.monotonic() - began > limit:
-                    raise RuntimeError(f"did not come up within {limit} s")
-                time.sleep(0.5)
-            case.seconds = time.monotonic() - began
+            case.seconds = until_healthy(case.url, [process], limit)
             case.answers = [complete(case.url, passage["opening"], len(passage["answer"])) for passage in passages]
         except (OSError, RuntimeError) as error:
             case.failure = str(error)
-        finally:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(60)
-            # Remaining processes, such as a compiler.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
     return case
 
 
@@ -227,18 +201,15 @@ def difference(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, An
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--python", required=True, help="the interpreter of an environment with a CUDA build of vLLM")
-    parser.add_argument("--folder", required=True, type=Path, help="a folder for the models, logs and reports")
-    parser.add_argument("--capability", help="capability to patch for (default: that of the GPU)")
-    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
-    parser.add_argument("--port", type=int, default=8400)
-    parser.add_argument(
+    given = parser(__doc__, "for the models, logs and reports")
+    given.add_argument("--python", required=True, help="the interpreter of an environment with a CUDA build of vLLM")
+    given.add_argument("--capability", help="capability to patch for (default: that of the GPU)")
+    given.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    given.add_argument("--port", type=int, default=8400)
+    given.add_argument(
         "--start-seconds", type=int, default=900, help="limit for a server to come up, including compilation"
     )
-    options = parser.parse_args()
-    options.folder = options.folder.resolve()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    options = parsed(given)
     conclude(options.folder, measure(options), section)
 
 

@@ -34,11 +34,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, below, conclude, module
-from client import complete, decode, healthy
-from hosts import Host, hosts, running
-
-sys.path.insert(0, str(ROOT / ".collections"))
+from adhoc import ROOT, below, conclude, module, parsed, parser, running, trained, until_healthy
+from client import complete, decode
+from hosts import Host, hosts
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
@@ -81,23 +79,18 @@ class Case:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
+    given = parser(__doc__, "not in /tmp, for the model, plans, logs and reports")
+    given.add_argument(
         "--runtime", required=True, type=Path, help="a virtual environment with a CUDA build of vLLM, and Ray"
     )
-    parser.add_argument(
-        "--folder", required=True, type=Path, help="a folder, not in /tmp, for the model, plans, logs and reports"
-    )
-    parser.add_argument("--nodes", type=int, default=1)
-    parser.add_argument("--nccl", type=Path, help="NCCL's source tree; without it the wheel's is used")
-    parser.add_argument("--identity", help="identity of that source, such as the hash of its archive")
-    parser.add_argument(
+    given.add_argument("--nodes", type=int, default=1)
+    given.add_argument("--nccl", type=Path, help="NCCL's source tree; without it the wheel's is used")
+    given.add_argument("--identity", help="identity of that source, such as the hash of its archive")
+    given.add_argument(
         "--start-seconds", type=int, default=600, help="limit for a server to come up, including compilation"
     )
-    parser.add_argument("--cases", nargs="+", help="only these")
-    options = parser.parse_args()
-    options.folder = options.folder.resolve()
-    options.folder.mkdir(parents=True, exist_ok=True)
+    given.add_argument("--cases", nargs="+", help="only these")
+    options = parsed(given)
     conclude(options.folder, measure(options), section)
 
 
@@ -153,9 +146,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     gpus = module("gpu_info", {})
     if len(gpus["gpus"]) < options.nodes:
         sys.exit(f"{options.nodes} GPUs are needed; found {len(gpus['gpus'])}: {gpus['reason']}")
-    models = options.folder / "models"
-    if not (models / "training.json").exists():
-        subprocess.run([python, str(Path(__file__).with_name("moe.py")), str(models)], check=True)
+    models = trained(python, options.folder)
     passages = json.loads((models / "passages.json").read_text(encoding="utf-8"))
     nccl = build(options, gpus) if options.nccl else {}
     capability = gpus["gpus"][0]["capability"]
@@ -310,10 +301,12 @@ def serve(
     case.argv = [word.replace(str(options.folder), "FOLDER") for word in server(plan, names[head.name])]
     case.environment = overrides.rank_environment(names[head.name])
     with contextlib.ExitStack() as stack:
+        # After the last process: its GPU memory is free a moment later.
+        stack.callback(time.sleep, 1)
 
         def start(host: Host, argv: list[str], what: str) -> subprocess.Popen[bytes]:
             logs.append(options.folder / f"{case.label}-{what}-{host.name}.log")
-            return stack.enter_context(running(host, argv, environment(host), logs[-1]))
+            return stack.enter_context(running([*host.prefix, *argv], environment(host), logs[-1]))
 
         processes = []
         if plan.executor == "ray":
@@ -327,12 +320,7 @@ def serve(
             processes.append(start(host, server(plan, names[host.name]), "vllm"))
         url = f"http://{plan.api_host}:{plan.api_port}"
         try:
-            while not healthy(url):
-                if ended := [str(process.args) for process in processes if process.poll() is not None]:
-                    raise RuntimeError(f"{ended[0][:200]} ended")
-                if time.monotonic() - began > options.start_seconds:
-                    raise RuntimeError(f"did not come up within {options.start_seconds} s")
-                time.sleep(0.5)
+            until_healthy(url, processes, options.start_seconds)
             case.seconds = time.monotonic() - began
             answers = [complete(url, passage["opening"], len(passage["answer"])) for passage in passages]
             case.recited = sum(

@@ -26,6 +26,7 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -34,17 +35,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import adhoc  # noqa: F401  # finds the core
 import parts
-from adhoc import ROOT
 from client import complete, request
 from root import CHECKOUT, DRIVER, TOOLKIT, Result, Root
-
-sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends
@@ -179,7 +178,7 @@ class Site:
         words = [word for option in options for word in ("-o", option)]
         address = f"nvidia@{PREFIX}.{11 + self.names.index(name)}"
         return self.root.run(
-            ["ssh", "-i", f"{keys}/id_ed25519", *words, address, f"sudo sh -c {quoted(command)}"], limit
+            ["ssh", "-i", f"{keys}/id_ed25519", *words, address, f"sudo sh -c {shlex.quote(command)}"], limit
         )
 
     def write(self, text: str) -> None:
@@ -196,10 +195,7 @@ class Site:
         return self.ssh(self.names[0], "cat /etc/gb10/api.key").output.strip()
 
     def passages(self) -> list[dict[str, list[int]]]:
-        result: list[dict[str, list[int]]] = json.loads(
-            (self.folder / "models/passages.json").read_text(encoding="utf-8")
-        )
-        return result
+        return list(json.loads((self.folder / "models/passages.json").read_text(encoding="utf-8")))
 
     def answers(self, key: str, seconds: float = 10) -> bool:
         """Return whether a completion of one token succeeds."""
@@ -219,7 +215,7 @@ class Site:
             time.sleep(1)
         return round(time.monotonic() - began, 1)
 
-    def recited(self) -> None:
+    def recite(self) -> None:
         """Verify that every token of every passage is right."""
         key, right, passages = self.key(), 0, self.passages()
         for passage in passages:
@@ -285,9 +281,6 @@ class Site:
         self.play("site.yml")
         self.started()
 
-    def recite(self) -> None:
-        self.recited()
-
     def rerun(self) -> None:
         """The rerun changes nothing."""
         done = self.play("site.yml")
@@ -331,7 +324,7 @@ class Site:
         """Serve with other variables, and recite."""
         self.play("site.yml", *(word for each in variables for word in ("-e", each)))
         self.started()
-        self.recited()
+        self.recite()
 
     def stopped(self) -> None:
         """Stop a rank by SIGSTOP. The watchdog restarts all, and the API answers again."""
@@ -354,7 +347,7 @@ class Site:
 
     def rank(self, name: str) -> int:
         """Return the process ID of a host's rank."""
-        there = [(pid, text) for pid, host, text in processes(LAB) if host == name]
+        there = [(each.pid, each.command) for each in processes() if each.host == name]
         found = [(pid, text) for pid, text in there if re.match(r"VLLM::Worker|ray::\w*Worker", text)]
         self.step.evidence["ranks"] = found
         if not found:
@@ -378,7 +371,7 @@ class Site:
         if f"Restored {MODEL}" not in done.output:
             raise Failed(f"no rollback: {done.output[-1000:]}")
         self.step.evidence["answers_after"] = self.answers_again(self.key(), 60)
-        self.recited()
+        self.recite()
 
     def golden(self) -> None:
         """Record golden answers, run vllm_runtime again, and compare."""
@@ -442,21 +435,29 @@ class Site:
             self.write(f"\n== journals of {name}\n{done.output[-MOST_LOG:]}\n")
 
 
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "'\\''") + "'"
+@dataclass(frozen=True)
+class Process:
+    """A process in one of the lab's hosts: its unit, its name, and its command line."""
+
+    pid: int
+    host: str
+    unit: str
+    name: str
+    command: str
 
 
-def processes(lab: str) -> Iterator[tuple[int, str, str]]:
-    """Yield ID, host and command line of each process in the lab's hosts."""
+def processes() -> Iterator[Process]:
+    """Yield each process in the lab's hosts."""
     for path in Path("/proc").iterdir():
-        if path.name.isdigit():
-            try:
-                group = (path / "cgroup").read_text(encoding="utf-8")
-                if found := re.search(rf"/gb10-lab/{lab}/([\w-]+)/", group):
-                    text = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-                    yield int(path.name), found[1], text
-            except OSError:
-                continue
+        # A process may end meanwhile.
+        with suppress(OSError):
+            found = path.name.isdigit() and re.search(
+                rf"/gb10-lab/{LAB}/([\w-]+)/(\S*)", (path / "cgroup").read_text(encoding="utf-8")
+            )
+            if found:
+                name = (path / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                text = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                yield Process(int(path.name), found[1], found[2].rpartition("/")[2], name, text)
 
 
 class Sampler(threading.Thread):
@@ -477,33 +478,22 @@ class Sampler(threading.Thread):
             self.look()
 
     def look(self) -> None:
-        for path in Path("/proc").iterdir():
-            if not path.name.isdigit():
-                continue
-            try:
-                name = (path / "comm").read_text(encoding="utf-8", errors="replace").strip()
-                if name not in COMPILERS:
-                    continue
-                found = re.search(rf"/gb10-lab/{LAB}/([\w-]+)/(\S*)", (path / "cgroup").read_text(encoding="utf-8"))
-                text = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
+        for each in processes():
             # FlashInfer and PyTorch ask nvcc for its release when they are imported.
-            if found and text.split()[1:] not in (["-V"], ["--version"]):
-                unit = found[2].rpartition("/")[2]
+            if each.name in COMPILERS and each.command.split()[1:] not in (["-V"], ["--version"]):
                 new: dict[str, Any] = {
-                    "host": found[1],
-                    "program": name,
+                    "host": each.host,
+                    "program": each.name,
                     "first": time.time(),
                     "samples": 0,
                     "units": [],
-                    "command": text[-300:],
+                    "command": each.command[-300:],
                 }
-                run = self.runs.setdefault((found[1], name), new)
+                run = self.runs.setdefault((each.host, each.name), new)
                 run["last"] = time.time()
                 run["samples"] += 1
-                if unit not in run["units"]:
-                    run["units"].append(unit)
+                if each.unit not in run["units"]:
+                    run["units"].append(each.unit)
 
     def result(self) -> dict[str, Any]:
         self.ended.set()

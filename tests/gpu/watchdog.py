@@ -17,7 +17,6 @@ Standard library only. Without systemd, the evidence lacks the units' logs.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -32,10 +31,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, URL, below, conclude, gpus, server
+from adhoc import ROOT, URL, below, conclude, gpus, parsed, parser, server
 from client import request
-
-sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_node, io_watch, parse
@@ -61,12 +58,10 @@ OUTPUT, CACHE = slice(3), 3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runtime", required=True, help="the Python of an environment with a CUDA build of vLLM")
-    parser.add_argument("--folder", required=True, type=Path)
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    conclude(options.folder, measure(options.runtime, options.folder.resolve()), section)
+    given = parser(__doc__, "for the model, the evidence, logs and reports")
+    given.add_argument("--runtime", required=True, help="the Python of an environment with a CUDA build of vLLM")
+    options = parsed(given)
+    conclude(options.folder, measure(options.runtime, options.folder), section)
 
 
 class Head(io_watch.Head):

@@ -25,8 +25,7 @@ CURL = curl("/etc/gb10/api.key")
 def ask(head: Host, path: str, body: dict[str, Any], timeout: int = 120) -> dict[str, Any]:
     """POST to the API on the head and return the answer."""
     command = f"{CURL} --silent --show-error --fail --max-time {timeout} --json '{json.dumps(body)}' {API}{path}"
-    answer: dict[str, Any] = json.loads(head.check_output(command))
-    return answer
+    return dict(json.loads(head.check_output(command)))
 
 
 def completion(head: Host, tokens: int = 16, model: str = "tiny") -> str:
@@ -53,8 +52,7 @@ def ranks(head: Host) -> list[str]:
         answer = json.loads(
             head.check_output(f"{curl('/etc/gb10/ray.token')} --silent --fail http://127.0.0.1:8265/api/v0/{resource}")
         )
-        result: list[dict[str, Any]] = answer["data"]["result"]["result"]
-        return result
+        return list(answer["data"]["result"]["result"])
 
     addresses = {row["node_id"]: row["node_ip"] for row in rows("nodes") if row["state"] == "ALIVE"}
     workers = [row for row in rows("actors") if row["state"] == "ALIVE" and row["class_name"] == "RayWorkerProc"]

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from live_cluster import Cluster
 from repository import ROOT
+from root_file_system import put
 from run_playbook import Run
 from testinfra.host import Host
 from typed_command import typed
@@ -93,7 +94,7 @@ def prepare(host: Host, index_url: str) -> None:
         f"/etc/sudoers.d/{TESTER}": f"{TESTER} ALL=(ALL) NOPASSWD: ALL\n",
         "/etc/ssh/sshd_config.d/10-lab.conf": "PermitRootLogin no\n",
     }.items():
-        write(host, path, text)
+        put(host, path, text, "600")
     for command in (
         "rm /etc/netplan/00-management.yaml",
         (
@@ -112,13 +113,6 @@ def prepare(host: Host, index_url: str) -> None:
         host.check_output(command)
 
 
-def write(host: Host, path: str, contents: str | bytes) -> None:
-    """Write a file, mode 600."""
-    with host.backend.client.open_sftp() as files, files.open("/tmp/written", "wb") as file:
-        file.write(contents if isinstance(contents, bytes) else contents.encode())
-    host.check_output(f"install -m 600 /tmp/written {path} && rm /tmp/written")
-
-
 @dataclass
 class Evening:
     """The owner's clone, and the hosts as the tests see them: by a user whose sudo needs no password."""
@@ -130,7 +124,7 @@ class Evening:
 
     def connect(self, name: str) -> Host:
         """Return a connection to a host, which may still boot."""
-        return waited(self.hosts, name)
+        return self.hosts.booted(name)
 
     def reachable(self, name: str) -> Host | None:
         """Return a connection to a host, None without power."""
@@ -175,20 +169,10 @@ def booted(hosts: Cluster) -> dict[str, Any]:
     """Return the state of each host after its boot."""
     states = {}
     for name in hosts.nodes:
-        host = waited(hosts, name)
+        host = hosts.booted(name)
         host.run("systemctl is-system-running --wait")
         # Not check_output, which would interpret each % of the program as a placeholder.
         done = host.run(f"python3 - {FOLDERS} <<'END'\n{PROGRAM}\nEND")
         assert done.rc == 0, done.stderr
         states[name] = json.loads(done.stdout)
     return states
-
-
-def waited(hosts: Cluster, name: str) -> Host:
-    """Return a connection to a host that boots."""
-    for _try in range(60):
-        try:
-            return hosts.connect(name)
-        except pytest.fail.Exception:
-            time.sleep(1)
-    return hosts.connect(name)

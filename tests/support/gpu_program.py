@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import ModuleType
 
 from repository import ROOT
@@ -13,9 +11,8 @@ from repository import ROOT
 _FOLDER = ROOT / "tests/gpu"
 
 
-@contextmanager
-def loaded(name: str) -> Iterator[ModuleType]:
-    """Yield the program as a module. Modules of its folder have names that other tests use too."""
+def load(name: str) -> ModuleType:
+    """Return the program as a module. Modules of its folder have names that other tests use too."""
     names = [path.stem for path in _FOLDER.glob("*.py")]
     hidden = {each: sys.modules.pop(each) for each in names if each in sys.modules}
     spec = importlib.util.spec_from_file_location(f"gpu_{name}", _FOLDER / f"{name}.py")
@@ -31,5 +28,4 @@ def loaded(name: str) -> Iterator[ModuleType]:
         for each in names:
             sys.modules.pop(each, None)
         sys.modules.update(hidden)
-    yield module
-    del sys.modules[spec.name]
+    return module

@@ -6,10 +6,9 @@ import json
 import re
 import subprocess
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pytest
 from run_playbook import Run, run
 from testinfra.backend import get_backend
 from testinfra.host import Host
+from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
@@ -50,9 +50,14 @@ class Cluster:
         """Run the roles of site.yml that start the model. The other roles would double the time and change nothing."""
         return self.site(*SERVE, *arguments)
 
+    def play(self, name: str, *arguments: str, **variables: object) -> Run:
+        """Run one of the playbooks on this cluster, with variables."""
+        given = extra(**variables) if variables else ()
+        return run(f"playbooks/{name}.yml", [*self.arguments, *arguments, *given])
+
     def verify(self, file: Path, *arguments: str) -> tuple[Run, set[str]]:
         """Run verify.yml, which writes JSON lines into ``file``. Returns the run and the IDs of its findings."""
-        done = run("playbooks/verify.yml", [*self.arguments, "--extra-vars", f"verify_output={file}", *arguments])
+        done = self.play("verify", *arguments, verify_output=str(file))
         lines = map(json.loads, file.read_text(encoding="utf-8").splitlines()) if file.exists() else ()
         return done, {line["id"] for line in lines if "id" in line}
 
@@ -61,17 +66,19 @@ class Cluster:
         mark = "/run/before-the-reboot"  # the reboot removes it
         host.check_output(f"touch {mark}")
         host.run("systemctl reboot")
-        until = time.monotonic() + within
-        while True:
-            try:
-                again = self.connect(name)
-                # -1: the connection ended before the answer.
-                if again.run(f"test -e {mark}").rc == 1:
-                    return again
-            except (pytest.fail.Exception, paramiko.SSHException, OSError, EOFError):
-                pass
-            assert time.monotonic() < until, f"{name} did not come back"
-            time.sleep(1)
+        # -1: the connection ended before the answer.
+        return self.booted(name, within, lambda again: again.run(f"test -e {mark}").rc == 1)
+
+    def booted(self, name: str, within: float = 120, ready: Callable[[Host], bool] = lambda _host: True) -> Host:
+        """Return a new connection to a node that boots."""
+
+        def connection() -> Host | None:
+            with suppress(pytest.fail.Exception, paramiko.SSHException, OSError, EOFError):
+                host = self.connect(name)
+                return host if ready(host) else None
+            return None
+
+        return wait_until(connection, within, f"{name} did not come back")
 
     def power(self, switch: str, *names: str) -> None:
         """Turn nodes of a lab "on" or "off" like a power supply, one after the other."""
@@ -113,6 +120,16 @@ class Cluster:
         return host
 
 
+def extra(**variables: object) -> tuple[str, str]:
+    """Return arguments of ansible-playbook that set variables."""
+    return "--extra-vars", json.dumps(variables)
+
+
+def on_all(nodes: Mapping[str, Host], command: str, *arguments: str) -> dict[str, str]:
+    """Run a command on each node, and return the outputs. It must succeed."""
+    return {name: host.check_output(command, *arguments) for name, host in nodes.items()}
+
+
 @contextmanager
 def running(playbook: Callable[[], Run], head: Host) -> Iterator[list[Run]]:
     """Run a playbook that holds the cluster lock during the block. The list contains its run after the block."""
@@ -120,10 +137,7 @@ def running(playbook: Callable[[], Run], head: Host) -> Iterator[list[Run]]:
     thread = threading.Thread(target=lambda: ended.append(playbook()))
     thread.start()
     try:
-        until = time.monotonic() + 60
-        while not head.file("/run/gb10/lock.json").exists:
-            assert time.monotonic() < until, "the first run took no lock"
-            time.sleep(0.1)
+        wait_until(lambda: head.file("/run/gb10/lock.json").exists, 60, "the first run took no lock", 0.1)
         yield ended
     finally:
         thread.join()

@@ -16,6 +16,7 @@ import paramiko
 import pytest
 from live_cluster import Cluster
 from testinfra.host import Host
+from waiting import wait_until
 
 #: A request without an answer after this time is lost. The lab's model answers within 3 s.
 REQUEST_SECONDS = 20
@@ -120,9 +121,8 @@ def services(cluster: Cluster) -> Iterator[Watched]:
     for thread in threads:
         thread.start()
     try:
-        until = time.monotonic() + 20
-        while len(watched.last) < len(cluster.nodes) and time.monotonic() < until:
-            time.sleep(0.1)
+        with suppress(AssertionError):
+            wait_until(lambda: len(watched.last) == len(cluster.nodes), 20, pause=0.1)
         yield watched
     finally:
         over.set()
@@ -145,7 +145,7 @@ def measure(
 ) -> Outage:
     """Cause a fault while clients send requests, and wait until the cluster serves again by itself."""
     with services(cluster) as watched, requests(url, key, prompt) as answers:
-        _until(lambda: len(answers.good(0)) >= 2 * CLIENTS, 30, "the clients get no answers before the fault")
+        wait_until(lambda: len(answers.good(0)) >= 2 * CLIENTS, 30, "the clients get no answers before the fault", 0.2)
         watched.changed.clear()
         answers.errors.clear()
         began = time.monotonic()
@@ -161,8 +161,8 @@ def measure(
             good = answers.good(last)
             return bool(good) and now > max(last, ended) + STEADY_SECONDS and len(good) >= 2 * CLIENTS
 
-        with suppress(TimeoutError):
-            _until(over, within, "")
+        with suppress(AssertionError):
+            wait_until(over, within, pause=0.2)
         lost, signs = answers.lost(began), [when for when, _name in watched.changed if when >= began]
         good = answers.good(max([*lost, began]))
         return Outage(
@@ -171,14 +171,6 @@ def measure(
             lost=len(lost),
             errors=dict(answers.errors),
         )
-
-
-def _until(condition: Callable[[], bool], within: float, problem: str) -> None:
-    end = time.monotonic() + within
-    while not condition():
-        if time.monotonic() > end:
-            raise TimeoutError(problem)
-        time.sleep(0.2)
 
 
 def leftovers(host: Host, user: str = "gb10") -> dict[str, list[str]]:

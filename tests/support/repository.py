@@ -20,11 +20,11 @@ _BLOCKS = ("block", "rescue", "always")
 _PLAY_TASKS = ("pre_tasks", "tasks", "post_tasks", "handlers")
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(yaml.CSafeLoader):
     """YAML with Ansible's tags: ``!vault`` and ``!unsafe`` are read as their plain value."""
 
 
-def _untagged(loader: yaml.SafeLoader, _suffix: str, node: yaml.Node) -> Any:
+def _untagged(loader: yaml.CSafeLoader, _suffix: str, node: yaml.Node) -> Any:
     if isinstance(node, yaml.ScalarNode):
         return loader.construct_scalar(node)
     if isinstance(node, yaml.SequenceNode):
@@ -99,6 +99,11 @@ def tracked_files() -> list[str]:
 def read(path: str) -> str:
     """Return the text of a file of the repository."""
     return (ROOT / path).read_text(encoding="utf-8")
+
+
+def specs_of(role: str) -> dict[str, Any]:
+    """Return the argument specifications of a role by entry point."""
+    return dict(load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"])
 
 
 #: All files with tasks or plays.

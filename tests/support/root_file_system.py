@@ -1,14 +1,25 @@
-"""A root file system for container images of the tests."""
+"""A root file system for container images of the tests, and Podman on the lab's hosts."""
 
 from __future__ import annotations
 
 import hashlib
+import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from live_cluster import Cluster
+from live_cluster import Cluster, on_all
+from repository import read
+from testinfra.host import Host
+
+#: The settings of Podman on a simulated host: files of the scenario image, with their modes.
+PODMAN = {
+    "/etc/containers/containers.conf": "644",
+    "/etc/containers/storage.conf": "644",
+    "/usr/local/bin/crun-in-a-lab": "755",
+}
 
 
 def debian(cluster: Cluster, folder: Path, name: str, packages: Sequence[str] = ()) -> Path:
@@ -24,3 +35,26 @@ def debian(cluster: Cluster, folder: Path, name: str, packages: Sequence[str] = 
         subprocess.run(["mmdebstrap", "--quiet", *options, str(part)], check=True)
         shutil.move(part, kept)
     return Path(shutil.copy(kept, folder / "image.tar"))
+
+
+def put(host: Host, path: str, content: str | bytes, mode: str = "644") -> None:
+    """Write a file as root."""
+    with host.backend.client.open_sftp() as files, files.open("/tmp/put", "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    host.check_output(f"install -D --mode={mode} /tmp/put {shlex.quote(path)} && rm /tmp/put")
+
+
+def import_image(head: Host, tar: Path, reference: str) -> None:
+    """Import a tar file as an image of Podman."""
+    head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
+    head.check_output(f"podman import --quiet /var/tmp/image.tar {reference} && rm /var/tmp/image.tar")
+
+
+@contextmanager
+def podman(nodes: Mapping[str, Host]) -> Iterator[None]:
+    """Configure Podman for simulated hosts, and remove all images after the block."""
+    for host in nodes.values():
+        for path, mode in PODMAN.items():
+            put(host, path, read(f"molecule/image/files/{Path(path).name}"), mode)
+    yield
+    on_all(nodes, "podman image rm --all --force && rm --force /etc/gb10/image-pins.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from repository import ROOT
 
@@ -53,15 +55,25 @@ class Run:
         assert banner, self.output
         return [line.strip() for line in self.output[banner.end() :].partition("\nok: ")[0].splitlines()]
 
-    def assert_ok(self) -> Run:
-        """Fail with the whole output if the playbook failed."""
+    def assert_ok(self, *words: str) -> Run:
+        """Fail with the whole output if the playbook failed, or if the output lacks one of the texts."""
         assert self.status == 0, self.output
+        return self._assert_shown(words)
+
+    def assert_failed(self, *words: str) -> Run:
+        """Fail with the whole output if the playbook succeeded, or if the output lacks one of the texts."""
+        assert self.status != 0, self.output
+        return self._assert_shown(words)
+
+    def assert_unchanged(self, *words: str) -> Run:
+        """Fail with the names of the tasks if anything changed, or if the output lacks one of the texts."""
+        assert self.changed_tasks() == set(), self.output
+        assert set(self.assert_ok(*words).changed.values()) == {0}, self.output
         return self
 
-    def assert_unchanged(self) -> Run:
-        """Fail with the names of the tasks if anything changed."""
-        assert self.changed_tasks() == set(), self.output
-        assert set(self.assert_ok().changed.values()) == {0}, self.output
+    def _assert_shown(self, words: Sequence[str]) -> Run:
+        missing = [word for word in words if word not in self.output]
+        assert missing == [], self.output
         return self
 
 
@@ -83,6 +95,19 @@ def run(playbook: str, arguments: Sequence[str], environment: Mapping[str, str] 
         check=False,
     )
     return Run(result.returncode, result.stdout)
+
+
+#: Variables of a host that is this machine, as this user.
+LOCAL = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+
+
+def run_plays(
+    plays: Sequence[Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]], folder: Path, *arguments: str
+) -> Run:
+    """Run plays, which are written into a folder, on hosts with these variables."""
+    for name, data in {"play.yml": plays, "hosts.json": {"all": {"hosts": hosts}}}.items():
+        (folder / name).write_text(json.dumps(data), encoding="utf-8")
+    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.json"), *arguments])
 
 
 def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str, after: float = 0) -> str:

@@ -14,7 +14,7 @@ import samples
 import site_errors
 import site_pages
 from cluster_nodes import cluster_plan
-from repository import ROLES, ROOT, files, load_yaml, read
+from repository import ROLES, ROOT, files, load_yaml, read, specs_of
 from sanity.installed import install
 from typed_plans import typed
 
@@ -59,10 +59,6 @@ def source(path: str) -> str:
     return f"{GALAXY['repository']}/blob/main/{path}"
 
 
-def specs(role: str) -> dict[str, object]:
-    return dict(load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"])
-
-
 def title(role: str) -> str:
     """Return the title of a role's README, without the role's name."""
     return read(f"roles/{role}/README.md").partition("\n")[0].partition(": ")[2]
@@ -100,7 +96,7 @@ def write_pages() -> None:
             written[page] = site_pages.unrolled(text) if page in WIDE else text
     written["playbooks.md"] = site_pages.playbooks({name: read(f"playbooks/{name}.yml") for name in PLAYBOOKS})
     written["variables.md"] = site_pages.variables(
-        {role: specs(role) for role in PACKAGED_ROLES}, {role: title(role) for role in PACKAGED_ROLES}
+        {role: specs_of(role) for role in PACKAGED_ROLES}, {role: title(role) for role in PACKAGED_ROLES}
     )
     written["errors.md"] = site_pages.errors(messages())
     for caption, names in site_pages.SECTIONS.items():

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from repository import ROOT
 from run_playbook import Run
+from waiting import wait_until
 
 #: Debian's packages with their programs. They are extracted instead of installed, which would start sshd here.
 PACKAGES = ("openssh-server", "sudo", "libwrap0")
@@ -117,12 +118,10 @@ class Site:
         process.stdin.write(f"nvidia:{password}\n".encode())
         process.stdin.close()
         # The folder is only visible in the machine's namespace.
-        for _attempt in range(300):
-            if self.run(["ssh-keyscan", "-T", "1", "-t", "ed25519", address]).output.find("ssh-ed25519") > 0:
-                return
-            assert process.poll() is None, (self._folder / f"{address}.log").read_text(encoding="utf-8")
-            time.sleep(0.1)
-        raise AssertionError(f"{address} does not start")
+        scan = ["ssh-keyscan", "-T", "1", "-t", "ed25519", address]
+        log = self._folder / f"{address}.log"
+        wait_until(lambda: process.poll() is not None or "ssh-ed25519" in self.run(scan).output, 300, pause=0.1)
+        assert process.poll() is None, log.read_text(encoding="utf-8")
 
     def stop(self, address: str | None = None) -> None:
         """Stop one machine, or all."""
@@ -190,11 +189,9 @@ def site(folder: Path) -> Iterator[Site]:
     )
     found = Site(folder, controller.pid)
     try:
-        for _attempt in range(100):
-            if found.run(["test", "-e", folder / "controller/ready"]).status == 0:
-                break
-            assert controller.poll() is None, "the namespaces cannot be created"
-            time.sleep(0.1)
+        ready = ("test", "-e", folder / "controller/ready")
+        wait_until(lambda: controller.poll() is not None or found.run(ready).status == 0, 10, pause=0.1)
+        assert controller.poll() is None, "the namespaces cannot be created"
         yield found
     finally:
         found.stop()

@@ -10,14 +10,15 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 import paramiko
 import pytest
 import yaml
-from live_cluster import Cluster
+from live_cluster import Cluster, extra
 from run_playbook import Run, run_and_kill
 from testinfra.host import Host
+from waiting import wait_until
 
 pytestmark = pytest.mark.disruptive
 
@@ -29,10 +30,6 @@ MTU = 8000
 #: change.
 UNCONFIRMED = "Verify every rail with full-size frames"
 State = dict[str, object]
-
-
-def extra(**variables: object) -> tuple[str, str]:
-    return "--extra-vars", json.dumps(variables)
 
 
 def state(host: Host) -> State:
@@ -95,7 +92,7 @@ def assert_fresh(host: Host) -> None:
 
 def failed(run: Run) -> str:
     """Return the report of a failed run, or its whole output if it has no report."""
-    assert run.status != 0, run.output
+    run.assert_failed()
     return run.output.split("The fabric is not as planned.")[-1].split("Origin:")[0]
 
 
@@ -105,10 +102,8 @@ def test_a_pulled_cable_is_found_before_anything_changes(
     before = states()
     with switch_port(cluster, "spark2", "down", back=("up",)):
         run = cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU))
-    assert run.status != 0
-    assert (
+    run.assert_failed(
         "nodes[1].ports[0]: port 1 of spark2 has no carrier, port 0 has. Expected: a link on every port of the fabric."
-        in run.output
     )
     assert "nodes[0].ports[0]" not in run.output
     assert states() == before
@@ -123,12 +118,10 @@ def test_auto_takes_what_is_cabled_and_then_what_it_took(
     with ExitStack() as stack:
         for node in cluster.nodes:
             stack.enter_context(switch_port(cluster, node, "down", back=("up",), port=0))
-        found = cluster.site(*TAG, *auto).assert_unchanged()
-        assert "auto takes port 1, with carrier on every node" in found.output
+        cluster.site(*TAG, *auto).assert_unchanged("auto takes port 1, with carrier on every node")
     assert states() == before
     try:
-        both = cluster.site(*TAG, *auto).assert_ok()
-        assert "auto takes ports 0 and 1, with carrier on every node" in both.output
+        cluster.site(*TAG, *auto).assert_ok("auto takes ports 0 and 1, with carrier on every node")
         cluster.site(*TAG, *auto).assert_unchanged()
         # A selected port stays a part of the plan.
         with switch_port(cluster, "spark3", "down", back=("up",), port=0):
@@ -170,9 +163,9 @@ def test_what_was_changed_by_hand_is_mended_on_that_node_alone(cluster: Cluster,
     nodes["spark2"].check_output(
         "ip link set enP2p1s0f1np1 mtu 1500; echo 0 > /proc/sys/net/ipv4/conf/enP2p1s0f1np1/arp_ignore"
     )
-    run = cluster.site(*TAG).assert_ok()
-    assert "enP2p1s0f1np1 has MTU 1500 instead of 9000" in run.output
-    assert "enP2p1s0f1np1 has ipv4/arp_ignore 0 instead of 1" in run.output
+    run = cluster.site(*TAG).assert_ok(
+        "enP2p1s0f1np1 has MTU 1500 instead of 9000", "enP2p1s0f1np1 has ipv4/arp_ignore 0 instead of 1"
+    )
     assert {name for name, changed in run.changed.items() if changed} == {"spark2"}
 
 
@@ -219,10 +212,7 @@ def test_a_controller_that_dies_before_confirming_leaves_the_old_state(
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=15)
     run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], UNCONFIRMED)
     assert states() != before
-    deadline = time.monotonic() + 40
-    while states() != before and time.monotonic() < deadline:
-        time.sleep(1)
-    assert states() == before
+    wait_until(lambda: states() == before, 40)
     cluster.site(*TAG).assert_unchanged()
 
 
@@ -235,15 +225,13 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
     run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], UNCONFIRMED)
     cluster.power("off", "spark4")
     cluster.power("on", "spark4")
-    deadline = time.monotonic() + 90
-    found: dict[str, State] = {}
-    while found != before and time.monotonic() < deadline:
-        time.sleep(2)
-        try:
-            found = {name: state(host) for name, host in nodes.items()}
-        except (pytest.fail.Exception, OSError, paramiko.SSHException, AssertionError):  # not up yet
-            continue
-    assert found == before
+
+    def restored() -> bool:
+        with suppress(pytest.fail.Exception, OSError, paramiko.SSHException, AssertionError):  # not up yet
+            return states() == before
+        return False
+
+    wait_until(restored, 90, pause=2)
     assert "restored by the timer" in nodes["spark4"].file("/var/lib/gb10-netplan/last.json").content_string
 
 
@@ -262,14 +250,9 @@ def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
         run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], UNCONFIRMED)
         assert host.run("cat /dev/zero > /etc/netplan/fill").rc != 0
         last = "find /var/lib -path '*netplan/last.json' -newer /etc/netplan/fill -exec cat {} +"
-        deadline = time.monotonic() + 60
-        while "restored by the timer" not in host.check_output(last) and time.monotonic() < deadline:
-            time.sleep(1)
-        assert "restored by the timer" in host.check_output(last)
+        wait_until(lambda: "restored by the timer" in host.check_output(last), 60)
         host.check_output("rm /etc/netplan/fill")
-        while states() != before and time.monotonic() < deadline:
-            time.sleep(1)
-        assert states() == before
+        wait_until(lambda: states() == before, 60)
     finally:
         host.check_output("umount /etc/netplan; rm -r /var/tmp/netplan")
     cluster.site(*TAG).assert_unchanged()

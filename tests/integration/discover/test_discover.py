@@ -114,9 +114,7 @@ def test_the_keys_are_those_that_the_lab_pinned(discover: Discover, cluster: Clu
 
 
 def test_nothing_is_overwritten(discover: Discover, tmp_path: Path) -> None:
-    answer = discover(tmp_path)
-    assert answer.status != 0
-    assert "an inventory is never overwritten" in answer.output
+    answer = discover(tmp_path).assert_failed("an inventory is never overwritten")
     assert "List the machine's cable neighbors" not in answer.output
 
 
@@ -128,34 +126,26 @@ def test_check_mode_shows_and_writes_nothing(discover: Discover, tmp_path: Path)
 
 @pytest.mark.usefixtures("everybody_but_spark3")
 def test_a_machine_that_lets_nobody_in(discover: Discover, tmp_path: Path) -> None:
-    answer = discover(tmp_path / "mine")
-    assert answer.status != 0
-    assert "Permission denied" in answer.output
-    assert "try `ssh -J " in answer.output
+    discover(tmp_path / "mine").assert_failed("Permission denied", "try `ssh -J ")
     assert not (tmp_path / "mine").exists()
-    part = discover(tmp_path / "mine", "--extra-vars=discover_partial=true").assert_ok()
-    assert "spark1, spark2: topology direct" in part.output
+    discover(tmp_path / "mine", "--extra-vars=discover_partial=true").assert_ok("spark1, spark2: topology direct")
     assert "spark3" not in (tmp_path / "mine" / "hosts.yml").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("strange_name")
 def test_an_answer_that_is_no_answer(discover: Discover, tmp_path: Path) -> None:
     for arguments in ([], ["--check", "--diff"]):
-        answer = discover(tmp_path / "mine", *arguments)
-        assert answer.status != 0
-        assert (
-            ".hostname: invalid value '{{x}}" in answer.output
-            and "1 to 63 letters, digits and hyphens" in answer.output
+        discover(tmp_path / "mine", *arguments).assert_failed(
+            ".hostname: invalid value '{{x}}", "1 to 63 letters, digits and hyphens"
         )
         assert not (tmp_path / "mine").exists()
 
 
 @pytest.mark.usefixtures("open_ring")
 def test_a_missing_cable(discover: Discover, tmp_path: Path) -> None:
-    answer = discover(tmp_path / "mine")
-    assert answer.status != 0
-    assert "a ring of 3 Sparks lacks the cable between spark2 port 0 and spark3 port 1" in answer.output
-    assert "sudo ip link set enp1s0f0np0 up" in answer.output
+    discover(tmp_path / "mine").assert_failed(
+        "a ring of 3 Sparks lacks the cable between spark2 port 0 and spark3 port 1", "sudo ip link set enp1s0f0np0 up"
+    )
     assert not (tmp_path / "mine").exists()
 
 

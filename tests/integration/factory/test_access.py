@@ -27,9 +27,7 @@ def test_the_commands_of_the_quick_start_are_those_of_these_tests() -> None:
 
 
 def test_a_plan_before_any_hardware(evening: Evening) -> None:
-    done = evening.run(quick_start()[0]).assert_ok()
-    assert "typical" in done.output
-    assert "gpt-oss-120b" in done.output
+    evening.run(quick_start()[0]).assert_ok("typical", "gpt-oss-120b")
 
 
 def test_access_from_a_login_password(evening: Evening) -> None:

@@ -6,7 +6,8 @@ import re
 import subprocess
 
 import pytest
-from factory_hosts import Evening, errors, write
+from factory_hosts import Evening, errors
+from root_file_system import put
 
 pytestmark = pytest.mark.disruptive
 
@@ -17,8 +18,7 @@ FOREIGN = "/etc/netplan/95-broken.yaml"
 
 def refused(evening: Evening, *arguments: str) -> str:
     """Run site.yml, which must fail without a traceback and without a change. Returns its list of errors."""
-    done = evening.play("site.yml", *arguments)
-    assert done.status != 0, done.output
+    done = evening.play("site.yml", *arguments).assert_failed()
     assert "Traceback" not in done.output
     for name in evening.hosts.nodes:
         if (host := evening.reachable(name)) is not None:
@@ -83,8 +83,7 @@ def test_a_node_without_power(evening: Evening) -> None:
 
 
 def test_a_wrong_sudo_password(evening: Evening) -> None:
-    done = evening.play("site.yml", password="wrong")
-    assert done.status != 0
+    done = evening.play("site.yml", password="wrong").assert_failed()
     assert "sudo password" in errors(done), done.output
     assert "Traceback" not in done.output
 
@@ -92,8 +91,7 @@ def test_a_wrong_sudo_password(evening: Evening) -> None:
 def test_a_clock_that_is_off_by_a_day(evening: Evening) -> None:
     """The hosts share the machine's clock, so libfaketime changes the clock of Ansible's interpreter."""
     for name, command in {"spark1": "exec", "spark2": "exec faketime -f -1d"}.items():
-        write(evening.connect(name), PYTHON, f'#!/bin/sh\n{command} /usr/bin/python3 "$@"\n')
-        evening.connect(name).check_output(f"chmod 755 {PYTHON}")
+        put(evening.connect(name), PYTHON, f'#!/bin/sh\n{command} /usr/bin/python3 "$@"\n', "755")
     done = evening.play("playbooks/plan.yml", f"-e ansible_python_interpreter={PYTHON}").assert_ok()
     for name in evening.hosts.nodes:
         evening.connect(name).check_output(f"rm {PYTHON}")

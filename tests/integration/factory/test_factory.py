@@ -36,7 +36,7 @@ def test_a_full_disk_is_one_clear_error(evening: Evening) -> None:
         done = evening.play("site.yml")
     finally:
         host.check_output("umount --lazy /opt")
-    assert done.status != 0
+    done.assert_failed()
     assert re.search(r"spark2.*(free|space)", errors(done)), done.output
     assert "Traceback" not in done.output
     assert re.search(r"spark2: apt is locked by python3 \(PID \d+, lab-upgrade.service\): waiting", done.output)
@@ -60,13 +60,12 @@ def test_two_runs_at_once(evening: Evening) -> None:
     second = evening.play("site.yml")
     first.join()
     runs[0].assert_ok()
-    assert second.status != 0
+    second.assert_failed()
     assert "lock" in errors(second)
 
 
 def test_daily_commands(evening: Evening) -> None:
-    status = evening.play("playbooks/status.yml").assert_ok()
-    assert "/srv/models/tiny" in status.output
+    evening.play("playbooks/status.yml").assert_ok("/srv/models/tiny")
     evening.play("playbooks/verify.yml").assert_ok()
     evening.play("playbooks/switch_model.yml", "-e gb10_model=/srv/models/tiny-moe").assert_ok()
 

@@ -71,8 +71,7 @@ def image(cluster: Cluster, head: Host, shipped: Path, tmp_path_factory: pytest.
         add(archive, f"{TRITON[1:]}/ptxas", ptxas("sm_90a", "sm_120a"), 0o755)
         add(archive, "usr/local/cuda-13.0/bin/ptxas", ptxas("sm_120a", "sm_121a"), 0o755)
         link(archive, "usr/local/cuda", "cuda-13.0")
-    head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
-    head.check_output(f"podman import --quiet /var/tmp/image.tar {IMAGE} && rm /var/tmp/image.tar")
+    root_file_system.import_image(head, tar, IMAGE)
     yield IMAGE
     # Clean up also after a failed test.
     head.check_output(f"podman image rm --force {IMAGE} && rm --recursive --force {DEST}")
@@ -95,8 +94,7 @@ def site(cluster: Cluster, image: str) -> Site:
 
 def record(host: Host) -> dict[str, Any]:
     """Return the role's saved launch overrides."""
-    found: dict[str, Any] = json.loads(host.file(RECORD).content_string)
-    return found
+    return dict(json.loads(host.file(RECORD).content_string))
 
 
 def in_container(host: Host, image: str, command: str, mounts: list[dict[str, Any]]) -> str:
@@ -177,9 +175,9 @@ def test_variables_name_what_the_container_has(head: Host, site: Site, image: st
 
 
 def test_an_image_that_is_not_here(head: Host, site: Site) -> None:
-    failed = site(vllm_patch_image="lab.example/none:1")
-    assert failed.status != 0
-    assert "image: podman has no image lab.example/none:1 on this host" in failed.output
+    site(vllm_patch_image="lab.example/none:1").assert_failed(
+        "image: podman has no image lab.example/none:1 on this host"
+    )
     assert head.check_output("podman image ls --quiet | wc -l") == "1"
 
 

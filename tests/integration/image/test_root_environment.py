@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import io
 import json
-import shlex
 import shutil
 import subprocess
 import tarfile
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,9 @@ from live_cluster import Cluster
 from packed import packed
 from rendered_units import units as units_of
 from repository import read
+from root_file_system import put
 from testinfra.host import Host
+from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
@@ -135,13 +136,6 @@ Daemon("{SOCKET}", Handler).serve_forever()
 """
 
 
-def put(host: Host, path: str, content: str | bytes, mode: str = "644") -> None:
-    """Write a file as root."""
-    with host.backend.client.open_sftp() as files, files.open("/tmp/put", "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
-    host.check_output(f"install -D --mode={mode} /tmp/put {shlex.quote(path)} && rm /tmp/put")
-
-
 def docker_client(cluster: Cluster, folder: Path) -> bytes:
     """Return Debian's program `docker`. It is downloaded once and kept with the lab's other downloads."""
     suite, components = cluster.variable("lab_suite", "bookworm"), cluster.variable("lab_components", ["main"])
@@ -177,8 +171,7 @@ def host(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
         entry = tarfile.TarInfo("./usr/bin/vllm")
         entry.size, entry.mode = len(RANK), 0o755
         archive.addfile(entry, io.BytesIO(RANK.encode()))
-    head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
-    head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
+    root_file_system.import_image(head, tar, TAG)
     put(head, paths.program("gates"), packed("gates"))
     put(head, "/usr/local/lib/gb10-rank.py", read("plugins/module_utils/launch/io_rank.py"))
     gates = {
@@ -287,8 +280,7 @@ def test_a_recipe_with_these_variables_is_refused(cluster: Cluster, host: Host, 
     done = cluster.site(
         "--extra-vars",
         json.dumps({"gb10_recipe": str(tmp_path / "attack.yaml"), "gb10_model": "", "gb10_runtime": "native"}),
-    )
-    assert done.status != 0
+    ).assert_failed()
     assert done.changed_tasks() == set()
     assert [name for name in ATTACK if f"gb10_recipe.env.{name}: " not in done.output] == [], done.output
     assert marks(host) == set()
@@ -309,10 +301,8 @@ def test_the_rank_gets_the_variables_and_root_gets_none(host: Host, units: dict[
     host.check_output(f"systemctl daemon-reload && systemctl start --no-block {UNIT}")
     result = SENT if name == "docker" else SEEN
     try:
-        for _attempt in range(60):
-            if host.file(result).exists:
-                break
-            time.sleep(0.5)
+        with suppress(AssertionError):
+            wait_until(lambda: host.file(result).exists, 30, pause=0.5)
         assert marks(host) == set()
         log = host.check_output(f"journalctl --unit={UNIT} --lines=40 --output=cat")
         assert host.file(result).exists, log

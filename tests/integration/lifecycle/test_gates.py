@@ -7,12 +7,11 @@ import json
 import time
 from collections.abc import Iterator
 
-import paramiko
 import pytest
 from api_client import API, CURL, answers_again, completion
-from live_cluster import Cluster
-from run_playbook import run
+from live_cluster import Cluster, extra
 from testinfra.host import Host
+from waiting import wait_until
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
@@ -27,12 +26,8 @@ SHORT = {
 }
 
 
-def extra(**variables: object) -> tuple[str, str]:
-    return "--extra-vars", json.dumps(variables)
-
-
 def status(cluster: Cluster) -> str:
-    return run("playbooks/status.yml", [*cluster.arguments]).assert_ok().output
+    return cluster.play("status").assert_ok().output
 
 
 def until_shown(cluster: Cluster, *words: str, within: float = 180) -> str:
@@ -42,17 +37,6 @@ def until_shown(cluster: Cluster, *words: str, within: float = 180) -> str:
         assert time.monotonic() < end, shown
         time.sleep(3)
     return shown
-
-
-def booted(cluster: Cluster, name: str, within: float = 120) -> Host:
-    """Return a new connection to a node that was turned on."""
-    end = time.monotonic() + within
-    while True:
-        try:
-            return cluster.connect(name)
-        except (pytest.fail.Exception, paramiko.SSHException, OSError, EOFError):
-            assert time.monotonic() < end, f"{name} did not come back"
-            time.sleep(1)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -100,15 +84,12 @@ def test_a_missing_peer_is_named_and_the_limit_of_starts_holds(cluster: Cluster,
     try:
         worker = nodes["spark2"]
         worker.run("systemctl reset-failed gb10-ray; systemctl restart --no-block gb10-ray")
-        end = time.monotonic() + 180
-        while worker.run("systemctl is-failed gb10-ray").rc:
-            assert time.monotonic() < end, "gb10-ray does not stop"
-            time.sleep(3)
+        wait_until(lambda: not worker.run("systemctl is-failed gb10-ray").rc, 180, "gb10-ray does not stop", 3)
         log = worker.check_output("journalctl --no-pager --quiet --boot --unit=gb10-ray --output=cat --lines=50")
         assert "spark2.gates.peers.spark1: 10.110.0.1 does not answer. Expected: Ray listens on port 6379" in log
     finally:
         cluster.power("on", "spark1")
-    back = booted(cluster, "spark1")
+    back = cluster.booted("spark1")
     cluster.serve(*extra(**SHORT)).assert_ok()
     assert completion(back).strip()
 
@@ -130,10 +111,7 @@ def test_rails_that_stay_down_stop_the_model_with_a_reason(
             f"{CURL} --silent --max-time 30 --json '{json.dumps({'model': 'tiny', 'prompt': 'Hello'})}' "
             f"{API}/v1/completions"
         )
-        end = time.monotonic() + 300
-        while head.run("systemctl is-failed gb10-vllm").rc:
-            assert time.monotonic() < end, "gb10-vllm does not stop"
-            time.sleep(3)
+        wait_until(lambda: not head.run("systemctl is-failed gb10-vllm").rc, 300, "gb10-vllm does not stop", 3)
         shown = until_shown(cluster, "spark1 has gb10-vllm failed", reason)
         assert "spark1 has no link at enp1s0f1np1" in shown
     finally:
@@ -147,4 +125,4 @@ def test_after_a_power_cut_the_model_answers_without_intervention(cluster: Clust
     cluster.serve().assert_ok()
     cluster.power("off", *lost)
     cluster.power("on", *reversed(lost))
-    answers_again(booted(cluster, "spark1"))
+    answers_again(cluster.booted("spark1"))

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from api_client import answers_again, completion
-from live_cluster import Cluster
-from run_playbook import run
+from live_cluster import Cluster, on_all
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -23,34 +22,29 @@ OTHER_NUMBERS = '{"rms_norm_eps": 10.0}'
 def recorded(cluster: Cluster, tmp_path: Path) -> tuple[str, ...]:
     """The arguments of a run with a golden record of the healthy model."""
     given = ("--extra-vars", f"golden_directory={tmp_path}")
-    run("playbooks/golden.yml", [*cluster.arguments, *given, "--extra-vars", "golden_record=true"]).assert_ok()
+    cluster.play("golden", *given, "--extra-vars", "golden_record=true").assert_ok()
     return given
 
 
 def test_changed_weights_give_other_golden_answers(
     cluster: Cluster, nodes: dict[str, Host], head: Host, recorded: tuple[str, ...]
 ) -> None:
-    healthy = run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_unchanged()
-    assert "6 equal, 0 near, 0 different" in healthy.output
+    cluster.play("golden", *recorded).assert_unchanged("6 equal, 0 near, 0 different")
     # A third of the tensors' bytes becomes zero.
     program = (
         "import sys; d = bytearray(sys.stdin.buffer.read()); d[len(d) // 3 : 2 * len(d) // 3] = bytes(len(d) // "
         "3); sys.stdout.buffer.write(d)"
     )
-    for host in nodes.values():
-        host.check_output(f"mv {WEIGHTS} /opt/weights && python3 -c '{program}' </opt/weights >{WEIGHTS}")
+    on_all(nodes, f"mv {WEIGHTS} /opt/weights && python3 -c '{program}' </opt/weights >{WEIGHTS}")
     try:
         head.check_output("systemctl restart gb10-vllm")
         answers_again(head)
-        broken = run("playbooks/golden.yml", [*cluster.arguments, *recorded])
-        assert broken.status != 0
-        assert "different" in broken.output, broken.output
+        cluster.play("golden", *recorded).assert_failed("different")
     finally:
-        for host in nodes.values():
-            host.check_output(f"mv /opt/weights {WEIGHTS}")
+        on_all(nodes, f"mv /opt/weights {WEIGHTS}")
         head.check_output("systemctl restart gb10-vllm")
         answers_again(head)
-    again = run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_ok()
+    again = cluster.play("golden", *recorded).assert_ok()
     # The result of the last run is new.
     assert again.changed_tasks() == {"Write a file of the golden answers on the controller"}
 
@@ -62,16 +56,11 @@ def started(head: Host) -> str:
 def test_a_launch_with_other_answers_rolls_back(cluster: Cluster, head: Host, recorded: tuple[str, ...]) -> None:
     text = completion(head)
     arguments = [*cluster.variable("gb10_vllm_extra_args", []), "--hf-overrides", OTHER_NUMBERS]
-    failed = cluster.serve(*recorded, "--extra-vars", json.dumps({"gb10_vllm_extra_args": arguments}))
-    assert failed.status != 0
-    said = failed.output
-    assert "The golden answers failed: " in said
-    assert "Restored /srv/models/tiny with its previous configuration. It answers again." in said
-    assert completion(head) == text
-    assert (
-        "6 equal, 0 near, 0 different"
-        in run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_ok().output
+    cluster.serve(*recorded, "--extra-vars", json.dumps({"gb10_vllm_extra_args": arguments})).assert_failed(
+        "The golden answers failed: ", "Restored /srv/models/tiny with its previous configuration. It answers again."
     )
+    assert completion(head) == text
+    assert "6 equal, 0 near, 0 different" in cluster.play("golden", *recorded).assert_ok().output
     cluster.serve(*recorded).assert_unchanged()
 
 
@@ -90,7 +79,6 @@ def test_an_invalid_record_is_refused_before_the_model_stops(
     record.write_text(change(record.read_text(encoding="utf-8")), encoding="utf-8")
     before = started(head)
     changed = json.dumps({"gb10_vllm_extra_args": [*cluster.variable("gb10_vllm_extra_args", []), "--seed", "1"]})
-    refused = cluster.serve(*recorded, "--extra-vars", changed)
-    assert refused.status != 0 and expected in refused.output and str(record) in refused.output
+    refused = cluster.serve(*recorded, "--extra-vars", changed).assert_failed(expected, str(record))
     assert set(refused.changed.values()) == {0}
     assert started(head) == before

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from api_client import completion
-from live_cluster import Cluster
-from run_playbook import Run, run
+from live_cluster import Cluster, on_all
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -18,14 +17,9 @@ COPY = "/srv/models/tiny-history"
 RECORDS = "/etc/gb10/records"
 
 
-def play(cluster: Cluster, name: str, *arguments: str, **variables: object) -> Run:
-    extra = ["--extra-vars", json.dumps(variables)] if variables else []
-    return run(f"playbooks/{name}.yml", [*cluster.arguments, *arguments, *extra])
-
-
 def history(cluster: Cluster, **variables: object) -> list[str]:
     """Return the output lines of history.yml."""
-    return play(cluster, "history", **variables).assert_unchanged().shown("Show the launch records")
+    return cluster.play("history", **variables).assert_unchanged().shown("Show the launch records")
 
 
 def listed(lines: list[str]) -> list[str]:
@@ -44,7 +38,7 @@ def records(nodes: dict[str, Host]) -> dict[str, str]:
         f"readlink {RECORDS}/current; sha256sum {RECORDS}/*.json /etc/gb10/cluster.env "
         "/etc/systemd/system/gb10-*.service"
     )
-    return {name: host.check_output(command) for name, host in nodes.items()}
+    return on_all(nodes, command)
 
 
 def test_the_running_launch_has_a_complete_record_without_secrets(
@@ -55,7 +49,7 @@ def test_the_running_launch_has_a_complete_record_without_secrets(
     entries = re.split(r"\n(?=[0-9a-f]{12}  )", "\n".join(history(cluster)))
     (own,) = (entry.splitlines() for entry in entries if entry.splitlines()[0].endswith("(current)"))
     assert own[0].startswith(f"{name[:12]}  ") and "on all nodes; a rollback needs no download" in own
-    assert f"launch record: {name[:12]}" in play(cluster, "status").shown("Show the status of the cluster")
+    assert f"launch record: {name[:12]}" in cluster.play("status").shown("Show the status of the cluster")
     for host in nodes.values():
         assert host.check_output(f"stat --format=%a:%U {RECORDS}/{name}.json") == "600:root"
     for secret in ("/etc/gb10/api.key", "/etc/gb10/ray.token"):
@@ -64,8 +58,9 @@ def test_the_running_launch_has_a_complete_record_without_secrets(
 
 def test_a_rollback_to_an_unknown_record_changes_nothing(cluster: Cluster, nodes: dict[str, Host]) -> None:
     before = records(nodes)
-    refused = play(cluster, "rollback", rollback_to="ffffffffffff", rollback_confirmed=True)
-    assert refused.status != 0 and "no record with the ID 'ffffffffffff'. Expected: one of " in refused.output
+    refused = cluster.play("rollback", rollback_to="ffffffffffff", rollback_confirmed=True).assert_failed(
+        "no record with the ID 'ffffffffffff'. Expected: one of "
+    )
     assert set(refused.changed.values()) == {0}
     assert records(nodes) == before
 
@@ -88,17 +83,17 @@ def test_the_first_of_two_launches_comes_back(cluster: Cluster, nodes: dict[str,
         before = records(nodes)
         cluster.serve(*changed).assert_unchanged()
         assert records(nodes) == before
-        announced = play(cluster, "rollback", "--check").assert_unchanged().shown("Announce the rollback")
+        announced = cluster.play("rollback", "--check").assert_unchanged().shown("Announce the rollback")
         assert any(line.endswith("- --max-num-seqs=8") for line in announced)
-        refused = play(cluster, "rollback")
-        assert refused.status != 0 and "Nothing was rolled back." in refused.output
+        cluster.play("rollback").assert_failed("Nothing was rolled back.")
         assert records(nodes) == before
-        done = play(cluster, "rollback", rollback_confirmed=True).assert_ok()
-        assert f"is served again, as in the record {first[:12]}." in done.output
-        assert "The next run of site.yml applies the inventory again" in done.output
+        cluster.play("rollback", rollback_confirmed=True).assert_ok(
+            f"is served again, as in the record {first[:12]}.", "The next run of site.yml applies the inventory again"
+        )
         assert (completion(head), current(nodes)) == (text, {first})
-        again = play(cluster, "rollback", rollback_to=first[:12], rollback_confirmed=True).assert_ok()
-        assert "is the current record, and its launch inputs are in place" in again.output
+        cluster.play("rollback", rollback_to=first[:12], rollback_confirmed=True).assert_ok(
+            "is the current record, and its launch inputs are in place"
+        )
     finally:
         cluster.serve().assert_ok()
     assert (completion(head), current(nodes)) == (text, {first})
@@ -108,11 +103,9 @@ def test_the_first_of_two_launches_comes_back(cluster: Cluster, nodes: dict[str,
 @pytest.fixture
 def copied(nodes: dict[str, Host]) -> Iterator[str]:
     """A copy of the model on every node."""
-    for host in nodes.values():
-        host.check_output(f"cp -rL /srv/models/tiny {COPY}")
+    on_all(nodes, f"cp -rL /srv/models/tiny {COPY}")
     yield COPY
-    for host in nodes.values():
-        host.check_output(f"rm -rf {COPY}")
+    on_all(nodes, f"rm -rf {COPY}")
 
 
 def test_a_rollback_that_fails_ends_with_the_former_launch(
@@ -120,19 +113,18 @@ def test_a_rollback_that_fails_ends_with_the_former_launch(
 ) -> None:
     text, (first,) = completion(head), current(nodes)
     try:
-        play(cluster, "switch_model", gb10_model=copied).assert_ok()
+        cluster.play("switch_model", gb10_model=copied).assert_ok()
         (second,) = current(nodes)
-        play(cluster, "rollback", rollback_to=first[:12], rollback_confirmed=True).assert_ok()
-        for host in nodes.values():
-            host.check_output(f"truncate --size=4096 {copied}/*.safetensors")
-        failed = play(cluster, "rollback", rollback_to=second[:12], rollback_confirmed=True)
-        assert failed.status != 0 and f"The rollback to {second[:12]} failed: " in failed.output
-        assert f"The former record {first[:12]} was restored. It answers again." in failed.output
+        cluster.play("rollback", rollback_to=first[:12], rollback_confirmed=True).assert_ok()
+        on_all(nodes, f"truncate --size=4096 {copied}/*.safetensors")
+        cluster.play("rollback", rollback_to=second[:12], rollback_confirmed=True).assert_failed(
+            f"The rollback to {second[:12]} failed: ", f"The former record {first[:12]} was restored. It answers again."
+        )
         assert (completion(head), current(nodes)) == (text, {first})
-        for host in nodes.values():
-            host.check_output(f"rm {copied}/config.json")
-        refused = play(cluster, "rollback", rollback_to=second[:12], rollback_confirmed=True)
-        assert refused.status != 0 and f"{copied} is missing or changed. Fix: gb10_model: {copied}" in refused.output
+        on_all(nodes, f"rm {copied}/config.json")
+        cluster.play("rollback", rollback_to=second[:12], rollback_confirmed=True).assert_failed(
+            f"{copied} is missing or changed. Fix: gb10_model: {copied}"
+        )
         assert (completion(head), current(nodes)) == (text, {first})
     finally:
         cluster.serve().assert_ok()

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from api_client import answers_again, completion
 from live_cluster import Cluster
-from run_playbook import run
 from testinfra.host import Host
+from waiting import wait_until
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
@@ -21,7 +21,7 @@ PRESENT = "/run/gb10-memory-guard/start.json"
 
 
 def status(cluster: Cluster) -> str:
-    return run("playbooks/status.yml", [*cluster.arguments]).assert_ok().output
+    return cluster.play("status").assert_ok().output
 
 
 def available(host: Host) -> int:
@@ -29,8 +29,7 @@ def available(host: Host) -> int:
 
 
 def starts(host: Host) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(host.file(f"{STATE}/starts.json").content_string)
-    return found
+    return list(json.loads(host.file(f"{STATE}/starts.json").content_string))
 
 
 def running(host: Host) -> set[str]:
@@ -52,10 +51,9 @@ def test_a_start_below_the_floor_stays_stopped_until_site_starts_it(
         "gb10_served_model_name": f"below-{executor}",
         "vllm_serve_rollback": False,
     }
-    done = cluster.serve("--extra-vars", json.dumps({**given, "vllm_serve_memory_floor": floor}))
-    assert done.status != 0
-    assert "the memory guard stopped the services: only " in done.output
-    assert f"less than {floor} GiB (vllm_serve_memory_floor); cause: " in done.output
+    cluster.serve("--extra-vars", json.dumps({**given, "vllm_serve_memory_floor": floor})).assert_failed(
+        "the memory guard stopped the services: only ", f"less than {floor} GiB (vllm_serve_memory_floor); cause: "
+    )
     stopped = [host for host in nodes.values() if host.file(f"{STATE}/stop.json").exists]
     assert stopped
     assert [starts(host)[-1]["end"] for host in stopped] == ["stopped"] * len(stopped)
@@ -89,10 +87,7 @@ def test_a_restart_by_systemd_is_a_start_on_every_node(cluster: Cluster) -> None
     cluster.serve().assert_ok()
     nodes = {name: cluster.connect(name) for name in cluster.groups["gb10_cluster"]}
     head = nodes["spark1"]
-    end = time.monotonic() + 180
-    while head.file(PRESENT).exists:
-        assert time.monotonic() < end, "the start of the run does not end"
-        time.sleep(3)
+    wait_until(lambda: not head.file(PRESENT).exists, 180, "the start of the run does not end", 3)
     before = len(starts(head))
     began = {
         name: json.loads(host.file(PRESENT).content_string)["time"] if host.file(PRESENT).exists else 0
@@ -102,8 +97,6 @@ def test_a_restart_by_systemd_is_a_start_on_every_node(cluster: Cluster) -> None
     answers_again(head)
     for name, host in nodes.items():
         assert json.loads(host.file(PRESENT).content_string)["time"] > began[name], f"the guard of {name} saw no start"
-    while len(found := starts(head)) == before or found[-1]["end"] != "answered":
-        assert time.monotonic() < end + 180
-        time.sleep(3)
-    assert 0 < found[-1]["minimum"] < available(head) * 2
+    wait_until(lambda: starts(head)[before:] and starts(head)[-1]["end"] == "answered", 180, pause=3)
+    assert 0 < starts(head)[-1]["minimum"] < available(head) * 2
     assert completion(head).strip()

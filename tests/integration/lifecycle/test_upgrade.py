@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from api_client import completion
-from live_cluster import Cluster
+from live_cluster import Cluster, on_all
 from repository import ROOT
-from run_playbook import Run, run, run_and_kill
+from run_playbook import Run, run_and_kill
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -35,8 +35,7 @@ def lock(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path: Path) -
     yield path
     cluster.site().assert_ok()
     assert completion(head) == text
-    for host in nodes.values():
-        host.check_output(f"rm -rf {folder(path)}")
+    on_all(nodes, f"rm -rf {folder(path)}")
     cluster.site().assert_unchanged()
 
 
@@ -47,7 +46,7 @@ def folder(lock: Path) -> str:
 
 
 def upgrade(cluster: Cluster, lock: Path, *arguments: str, **variables: object) -> Run:
-    return run("playbooks/upgrade.yml", [*cluster.arguments, *arguments, *extra(lock, **variables)])
+    return cluster.play("upgrade", *arguments, *extra(lock, **variables))
 
 
 def extra(lock: Path, **variables: object) -> list[str]:
@@ -61,7 +60,7 @@ def running(nodes: dict[str, Host]) -> dict[str, str]:
         "/etc/gb10/records/current; find /etc/gb10 /etc/systemd/system -name '*.json' -o -name "
         "'gb10-*.service' -o -name cluster.env | sort | xargs sha256sum"
     )
-    return {name: host.check_output(command) for name, host in nodes.items()}
+    return on_all(nodes, command)
 
 
 @contextmanager
@@ -122,16 +121,12 @@ def test_the_old_model_answers_until_the_switch(
     assert completion(head) == text
     for host in nodes.values():
         assert host.check_output("readlink /opt/gb10/runtime/current") == folder(lock)
-    again = upgrade(cluster, lock, upgrade_confirmed=True).assert_unchanged()
-    assert "stop: none" in again.output
+    upgrade(cluster, lock, upgrade_confirmed=True).assert_unchanged("stop: none")
 
 
 def current(nodes: dict[str, Host]) -> dict[str, str]:
     """Return the current record and environment of each node."""
-    return {
-        name: host.check_output("readlink /etc/gb10/records/current /opt/gb10/runtime/current")
-        for name, host in nodes.items()
-    }
+    return on_all(nodes, "readlink /etc/gb10/records/current /opt/gb10/runtime/current")
 
 
 def test_other_golden_answers_restore_the_old_runtime(
@@ -139,7 +134,7 @@ def test_other_golden_answers_restore_the_old_runtime(
 ) -> None:
     text, before, golden = completion(head), current(nodes), {"golden_directory": str(tmp_path / "golden")}
     recorded = ["--extra-vars", json.dumps({**golden, "golden_record": True})]
-    run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_ok()
+    cluster.play("golden", *recorded).assert_ok()
     arguments = [*cluster.variable("gb10_vllm_extra_args", []), "--hf-overrides", OTHER_NUMBERS]
     failed = upgrade(cluster, lock, **golden, gb10_vllm_extra_args=arguments, upgrade_confirmed=True)
     said = failed.output.replace("\\n", "\n")

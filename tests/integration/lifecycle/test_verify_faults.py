@@ -183,7 +183,7 @@ def test_a_fault_is_reported_by_its_id(
             <= found
             <= fault.expected | (RESTARTS if fault.restarted else CONSEQUENCES if fault.stops else set())
         ), done.output
-        assert done.status != 0
+        done.assert_failed()
     finally:
         for name, command in fault.remove.items():
             hosts[name].check_output(command)

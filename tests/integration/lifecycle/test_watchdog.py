@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from api_client import API, CURL, answers_again, completion
 from live_cluster import Cluster
-from run_playbook import run
 from testinfra.host import Host
+from waiting import wait_until
 
 pytestmark = pytest.mark.disruptive
 
@@ -61,15 +61,13 @@ def processed(head: Host) -> float:
     return float(head.check_output(command))
 
 
+def alarms(head: Host, lines_before: int) -> list[str]:
+    return [line for line in head.check_output(JOURNAL).splitlines()[lines_before:] if line.startswith("ALARM: ")]
+
+
 def alarm(head: Host, lines_before: int, within: float) -> str:
     """Return the new alarm in the journal."""
-    until = time.monotonic() + within
-    while time.monotonic() < until:
-        found = [line for line in head.check_output(JOURNAL).splitlines()[lines_before:] if line.startswith("ALARM: ")]
-        if found:
-            return found[0]
-        time.sleep(1)
-    pytest.fail(f"no alarm within {within} s", pytrace=False)
+    return wait_until(lambda: alarms(head, lines_before), within, "no alarm")[0]
 
 
 def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
@@ -98,7 +96,7 @@ def test_load_raises_no_alarm(head: Host, load: str) -> None:
             request_in_background(head, **arguments)
         time.sleep(pause)
     head.run("pkill curl")
-    assert not [line for line in head.check_output(JOURNAL).splitlines()[before:] if line.startswith("ALARM: ")]
+    assert alarms(head, before) == []
     assert invocation(head) == start
     assert load == "idle" or processed(head) > tokens + 500
 
@@ -130,5 +128,5 @@ def test_a_stopped_rank_is_detected_and_the_model_serves_again(head: Host, nodes
 
 
 def test_status_shows_the_watchdog(cluster: Cluster) -> None:
-    done = run("playbooks/status.yml", list(cluster.arguments))
+    done = cluster.play("status")
     assert "watchdog: restart, armed, last alarm 20" in done.output

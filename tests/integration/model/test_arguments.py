@@ -20,8 +20,7 @@ PYTHON = "/opt/gb10/runtime/current/bin/python"
 
 
 def asked(host: Host, python: str = PYTHON) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(host.check_output("%s -c %s", python, io_introspect.program()).splitlines()[-1])
-    return answer
+    return dict(json.loads(host.check_output("%s -c %s", python, io_introspect.program()).splitlines()[-1]))
 
 
 def unordered(option: Option) -> Option:

@@ -127,7 +127,7 @@ def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(
     before = worker.check_output(ray).split()
     assert "gb10-firewall.service" in before
     worker.check_output("nft delete table inet gb10")
-    assert "Announce the firewall change" in cluster.site("--tags", "peer_firewall").assert_ok().output
+    cluster.site("--tags", "peer_firewall").assert_ok("Announce the firewall change")
     assert worker.run(table).rc == 0
     # A reload, because a restart would also restart the units that require it.
     worker.check_output("nft delete table inet gb10; systemctl reload gb10-firewall")
@@ -160,9 +160,9 @@ def test_another_firewall_is_told_and_left_alone(cluster: Cluster, workers: list
     )
     try:
         mine = worker.check_output("nft list table inet mine")
-        said = cluster.site("--tags", "peer_firewall").assert_ok().output
-        assert "the nftables table inet mine controls incoming traffic." in said
-        assert "10.110.0.1 on enp1s0f1np1" in said
+        cluster.site("--tags", "peer_firewall").assert_ok(
+            "the nftables table inet mine controls incoming traffic.", "10.110.0.1 on enp1s0f1np1"
+        )
         assert worker.run("nft list table inet gb10").rc != 0
         assert worker.check_output("nft list table inet mine") == mine
     finally:
@@ -178,8 +178,7 @@ def test_a_firewall_of_ipv6_alone_leaves_ipv4_to_ours(cluster: Cluster, workers:
         "nft 'table ip6 mine { chain in { type filter hook input priority 5; policy drop; accept; }; }'"
     )
     try:
-        said = cluster.site("--tags", "peer_firewall").assert_ok().output
-        assert "the nftables table ip6 mine controls incoming IPv6 traffic" in said
+        cluster.site("--tags", "peer_firewall").assert_ok("the nftables table ip6 mine controls incoming IPv6 traffic")
         rules = worker.check_output("nft list table inet gb10")
         assert "meta nfproto ipv6 accept" in rules
         assert "tcp dport 22 accept" in rules

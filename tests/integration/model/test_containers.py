@@ -17,7 +17,6 @@ import pytest
 import root_file_system
 from api_client import answers_again, completion
 from live_cluster import Cluster
-from repository import ROOT
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api.access import GUARD_FOLDER
@@ -36,20 +35,9 @@ def image(
     # Ray starts its processes through bash.
     packages = ["bash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"]
     tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", packages)
-    for host in nodes.values():
-        with host.backend.client.open_sftp() as files:
-            for name in ("containers.conf", "storage.conf"):
-                files.put(str(ROOT / "molecule/image/files" / name), f"/tmp/{name}")
-            files.put(str(ROOT / "molecule/image/files/crun-in-a-lab"), "/tmp/crun-in-a-lab")
-        host.check_output(
-            "mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/"
-        )
-    with head.backend.client.open_sftp() as files:
-        files.put(str(tar), "/var/tmp/image.tar")
-    head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
-    yield json.loads(head.check_output(f"podman image inspect {TAG}"))[0]["Id"]
-    for host in nodes.values():
-        host.check_output("podman image rm --all --force && rm --force /etc/gb10/image-pins.json")
+    with root_file_system.podman(nodes):
+        root_file_system.import_image(head, tar, TAG)
+        yield json.loads(head.check_output(f"podman image inspect {TAG}"))[0]["Id"]
 
 
 def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:
@@ -90,9 +78,7 @@ def owner_of_ranks(host: Host) -> set[str]:
 def test_a_wrong_digest_stops_nothing(cluster: Cluster, head: Host) -> None:
     before = main_pid(head)
     wrong = f"{TAG.partition(':')[0]}@sha256:{'6' * 64}"
-    run = cluster.site(*inside(head, wrong))
-    assert run.status != 0
-    assert f"podman pull {wrong} failed" in run.output
+    run = cluster.site(*inside(head, wrong)).assert_failed(f"podman pull {wrong} failed")
     assert run.changed_tasks() == set(), run.output
     assert (main_pid(head), bool(completion(head))) == (before, True)
 
@@ -101,10 +87,10 @@ def test_an_option_that_the_image_lacks_stops_nothing(cluster: Cluster, head: Ho
     """The plan knows the options of the image when it is on the head, and any release of vLLM is accepted."""
     before = main_pid(head)
     given = {"gb10_distributed_executor_backend": "mp", "gb10_vllm_extra_args": ["--load-format", "b12x"]}
-    run = cluster.site(*inside(head, f"sha256:{image}", **given))
-    assert run.status != 0
-    assert "1 problem found; running services were not touched." in run.output
-    assert "gb10_vllm_extra_args[1]: --load-format does not accept 'b12x'" in run.output
+    cluster.site(*inside(head, f"sha256:{image}", **given)).assert_failed(
+        "1 problem found; running services were not touched.",
+        "gb10_vllm_extra_args[1]: --load-format does not accept 'b12x'",
+    )
     assert main_pid(head) == before
     options = json.loads(head.file("/etc/gb10/image-options.json").content_string)
     assert (options["image_id"], options["version"].partition("+")[0], bool(options["ray"])) == (image, "0.32.0", True)
@@ -228,9 +214,7 @@ def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
     given["gb10_image_layers"] = []
     data = json.loads(recipe.read_text(encoding="utf-8"))
     recipe.write_text(json.dumps({**data, "mods": []}), encoding="utf-8")
-    refused = cluster.site(*command)
-    assert refused.status != 0
-    assert "--load-format does not accept 'lab'" in refused.output
+    cluster.site(*command).assert_failed("--load-format does not accept 'lab'")
     assert completion(head) == text
 
 

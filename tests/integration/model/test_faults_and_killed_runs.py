@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from api_client import API, CURL, completion, ranks
-from live_cluster import SERVE, Cluster
+from live_cluster import SERVE, Cluster, extra, on_all
 from run_playbook import run_and_kill
 from testinfra.host import Host
 
@@ -22,13 +22,7 @@ TWINS = ("enp1s0f1np1", "enP2p1s0f1np1")
 
 def main_pids(nodes: dict[str, Host], unit: str) -> dict[str, str]:
     """Return the main process of a unit on every node."""
-    return {
-        name: host.check_output(f"systemctl show --property=MainPID --value {unit}") for name, host in nodes.items()
-    }
-
-
-def extra(**variables: object) -> tuple[str, str]:
-    return "--extra-vars", json.dumps(variables)
+    return on_all(nodes, f"systemctl show --property=MainPID --value {unit}")
 
 
 @contextmanager
@@ -59,8 +53,7 @@ def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(
             ).endswith("0.32.0")
         cluster.site(*arguments).assert_unchanged()
     finally:
-        for host in nodes.values():
-            host.check_output("rm -rf /opt/second")
+        on_all(nodes, "rm -rf /opt/second")
 
 
 def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(
@@ -81,12 +74,11 @@ def test_only_the_server_restarts_when_only_its_arguments_change(
 ) -> None:
     ray, vllm = main_pids(nodes, "gb10-ray"), main_pids({"head": head}, "gb10-vllm")
     arguments = [*cluster.nodes["spark1"]["gb10_vllm_extra_args"], "--max-num-seqs=8"]
-    refused = cluster.serve(*extra(gb10_vllm_extra_args=arguments, gb10_allow_restart=False))
-    assert refused.status != 0
-    assert "gb10_allow_restart: true" in refused.output
+    cluster.serve(*extra(gb10_vllm_extra_args=arguments, gb10_allow_restart=False)).assert_failed(
+        "gb10_allow_restart: true"
+    )
     assert main_pids({"head": head}, "gb10-vllm") == vllm
-    run = cluster.serve(*extra(gb10_vllm_extra_args=arguments)).assert_ok()
-    assert "Restarting gb10-vllm.service on spark1" in run.output
+    run = cluster.serve(*extra(gb10_vllm_extra_args=arguments)).assert_ok("Restarting gb10-vllm.service on spark1")
     assert run.changed_tasks() == {
         "Write the files of the service",
         "Stop the vLLM server that must be replaced",
@@ -118,8 +110,7 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
         "gb10.cluster.common : Write the files of the service",
     )
     assert main_pids(nodes, "gb10-ray") == ray
-    run = cluster.serve("-vvv", "--diff").assert_ok()
-    assert "Restarting gb10-ray.service on spark2" in run.output
+    run = cluster.serve("-vvv", "--diff").assert_ok("Restarting gb10-ray.service on spark2")
     assert set(main_pids(nodes, "gb10-ray").values()).isdisjoint(ray.values())
     tokens = {host.file(TOKEN).content_string.strip() for host in nodes.values()}
     assert len(tokens) == 1
@@ -133,9 +124,9 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
     cluster: Cluster, nodes: dict[str, Host], head: Host
 ) -> None:
     mtu = extra(gb10_fabric_mtu=8000)
-    refused = cluster.site(*mtu, *extra(gb10_allow_restart=False), "--tags", "qsfp_netplan")
-    assert refused.status != 0
-    assert "must be changed while its ranks run" in refused.output
+    cluster.site(*mtu, *extra(gb10_allow_restart=False), "--tags", "qsfp_netplan").assert_failed(
+        "must be changed while its ranks run"
+    )
     run_and_kill(
         "site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Verify every rail with full-size frames"
     )
@@ -152,8 +143,7 @@ def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: H
     # On a CPU there is no memory plan, so only vLLM refuses the value.
     run = cluster.serve(
         *extra(gb10_vllm_extra_args=[*cluster.nodes["spark1"]["gb10_vllm_extra_args"], "--max-model-len=999999"])
-    )
-    assert run.status != 0
+    ).assert_failed()
     assert "999999" in run.output.split("failed to start: ")[1].splitlines()[0]
     # Only the seconds of the wait, from its output: the playbook's time before it depends on the machine.
     waited = [int(seconds) for seconds in re.findall(r"^ +spark1: +(\d+) s  ", run.output, re.MULTILINE)]
@@ -174,9 +164,9 @@ def test_without_the_cable_there_is_no_answer_and_with_it_again_site_makes_one(
         assert head.run(ask).rc != 0
         # The head keeps its address, so that its own processes still reach each other.
         assert "10.110.0.1/24" in head.check_output("ip -4 address show dev enp1s0f1np1")
-        broken = cluster.site("--tags", "qsfp_netplan", *extra(qsfp_netplan_probe_timeout=3))
-        assert broken.status != 0
-        assert "enp1s0f1np1 -> spark2 (10.110.0.2)" in broken.output
+        cluster.site("--tags", "qsfp_netplan", *extra(qsfp_netplan_probe_timeout=3)).assert_failed(
+            "enp1s0f1np1 -> spark2 (10.110.0.2)"
+        )
     cluster.site().assert_ok()
     assert completion(head).strip()
     assert len(ranks(head)) == len(nodes)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from api_client import API, CURL, completion
 from fake_hub import COMMIT, NAME
-from live_cluster import Cluster
+from live_cluster import Cluster, on_all
 from repository import load_yaml, read
 from run_playbook import run
 from testinfra.host import Host
@@ -76,15 +76,15 @@ def test_the_second_run_plans_what_the_first_did(
         cluster.site(*extra).assert_unchanged()
     finally:
         cluster.site().assert_ok()
-        for node in nodes.values():
-            node.check_output(f"rm -rf {folder}")
+        on_all(nodes, f"rm -rf {folder}")
     assert completion(head) == text
 
 
 def test_a_hub_that_does_not_answer_is_a_warning(cluster: Cluster, planned: Planned) -> None:
     assert planned()["quantization"] == "unknown"
-    done = run("playbooks/plan.yml", [*cluster.arguments, "--extra-vars", json.dumps(VARIABLES)]).assert_unchanged()
-    assert f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: " in done.output
+    cluster.play("plan", "--extra-vars", json.dumps(VARIABLES)).assert_unchanged(
+        f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: "
+    )
 
 
 @pytest.mark.slow
@@ -120,6 +120,5 @@ def test_a_draft_comes_from_the_hub_and_the_tokens_stay_the_same(
         cluster.site(*extra).assert_unchanged()
     finally:
         cluster.site().assert_ok()
-        for node in nodes.values():
-            node.check_output(f"rm -rf {folder}")
+        on_all(nodes, f"rm -rf {folder}")
     assert completion(head) == text

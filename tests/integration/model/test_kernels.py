@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from live_cluster import Cluster
+from live_cluster import Cluster, on_all
 from run_playbook import Run, run
 from testinfra.host import Host
 
@@ -24,8 +24,7 @@ def compiled(cluster: Cluster, name: str, attention: str = "FLASHINFER") -> Run:
 @pytest.fixture
 def _removed(nodes: dict[str, Host]) -> Iterator[None]:
     yield
-    for host in nodes.values():
-        host.check_output(f"rm -rf {RUNTIME} /var/cache/private/gb10-kernels /var/cache/gb10-kernels")
+    on_all(nodes, f"rm -rf {RUNTIME} /var/cache/private/gb10-kernels /var/cache/gb10-kernels")
 
 
 @pytest.mark.usefixtures("_removed")
@@ -43,9 +42,7 @@ def test_kernels_are_compiled_once_and_stored_on_every_node(cluster: Cluster, no
 
 @pytest.mark.usefixtures("_removed")
 def test_an_error_of_the_compiler_is_shown_and_nothing_is_stored(cluster: Cluster, head: Host) -> None:
-    refused = compiled(cluster, "fedcba9876543210", "broken")
-    assert refused.status != 0
-    assert "RuntimeError: this kernel cannot be compiled" in refused.output
+    compiled(cluster, "fedcba9876543210", "broken").assert_failed("RuntimeError: this kernel cannot be compiled")
     assert not head.file(f"{STORE}/.gb10/fedcba9876543210.json").exists
     # The same call again starts the unit again.
     assert "this kernel cannot be compiled" in compiled(cluster, "fedcba9876543210", "broken").output

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from live_cluster import on_all
 from testinfra.host import Host
 
 
 def test_each_node_answers_as_itself(nodes: dict[str, Host]) -> None:
-    assert {name: host.check_output("hostname") for name, host in nodes.items()} == {name: name for name in nodes}
+    assert on_all(nodes, "hostname") == {name: name for name in nodes}
 
 
 def test_commands_run_as_root(nodes: dict[str, Host]) -> None:

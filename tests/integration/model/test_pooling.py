@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 from api_client import API, CURL, completion
-from live_cluster import Cluster
-from run_playbook import Run, run
+from live_cluster import Cluster, on_all
+from run_playbook import Run
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
@@ -33,7 +33,7 @@ open(path, "wb").write(data[:begin] + bytes.fromhex("{struct.pack("<f", float("n
 
 
 def switch(cluster: Cluster, model: str) -> Run:
-    return run("playbooks/switch_model.yml", [*cluster.arguments, "--extra-vars", f"gb10_model={model}"])
+    return cluster.play("switch_model", "--extra-vars", f"gb10_model={model}")
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +50,21 @@ def broken(request: pytest.FixtureRequest, nodes: dict[str, Host]) -> Iterator[s
         host.check_output(f"cp -rL {MODELS[request.param]} {BROKEN}")
         host.check_output("python3 -c %s", NANS)
     yield BROKEN
-    for host in nodes.values():
-        host.check_output(f"rm -rf {BROKEN}")
+    on_all(nodes, f"rm -rf {BROKEN}")
 
 
 @pytest.mark.usefixtures("restored")
 @pytest.mark.parametrize("kind", MODELS)
 def test_a_pooling_model_is_served(cluster: Cluster, head: Host, kind: str) -> None:
-    shown = switch(cluster, MODELS[kind]).assert_ok().output
-    assert {"embed": "embedding: 4 vectors of 256 numbers", "rerank": "scores: "}[kind] in shown
+    switch(cluster, MODELS[kind]).assert_ok(
+        {"embed": "embedding: 4 vectors of 256 numbers", "rerank": "scores: "}[kind]
+    )
     path, body = REQUESTS[kind]
     # The watchdog samples every few seconds, so that it observes running requests.
     until = time.monotonic() + 30
     while time.monotonic() < until:
         head.check_output(f"{CURL} --silent --fail --json '{json.dumps(body)}' {API}{path} >/dev/null")
-    status = run("playbooks/status.yml", cluster.arguments).assert_unchanged().shown("Show the status of the cluster")
+    status = cluster.play("status").assert_unchanged().shown("Show the status of the cluster")
     assert {"embed": " (embeddings) answers in ", "rerank": " (reranker) answers in "}[kind] in status[0]
     assert any(" requests/s, " in line for line in status)
     assert any(line.startswith("watchdog: ") and "armed, no alarm" in line for line in status), status
@@ -74,7 +74,6 @@ def test_a_pooling_model_is_served(cluster: Cluster, head: Host, kind: str) -> N
 @pytest.mark.parametrize(("broken", "former"), [("embed", "rerank"), ("rerank", "embed")], indirect=["broken"])
 def test_weights_of_nan_are_refused_and_the_former_model_returns(cluster: Cluster, broken: str, former: str) -> None:
     switch(cluster, MODELS[former]).assert_ok()
-    failed = switch(cluster, broken)
-    assert failed.status != 0
-    assert "numbers that are not finite (NaN or infinite)" in failed.output
-    assert f"Restored {MODELS[former]}. It answers again." in failed.output
+    switch(cluster, broken).assert_failed(
+        "numbers that are not finite (NaN or infinite)", f"Restored {MODELS[former]}. It answers again."
+    )

@@ -6,17 +6,16 @@ Each test restores the cluster; the tests run in the file's order.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from api_client import completion
-from live_cluster import Cluster
+from live_cluster import Cluster, extra, on_all
 from run_playbook import run_and_kill
 from testinfra.host import Host
 from unlisted_host import MANAGEMENT, PORT, UnlistedHost, link_local, listening
+from waiting import wait_until
 
 pytestmark = pytest.mark.disruptive
 
@@ -33,20 +32,13 @@ BRIDGE = "br-lan"
 ON_BRIDGE, BESIDE_IT = "10.99.0.1", "10.99.0.2"
 
 
-def extra(**variables: object) -> tuple[str, str]:
-    return "--extra-vars", json.dumps(variables)
-
-
 def offer(host: Host) -> None:
     """Start a server on every address of a node."""
     server = f"python3 -m http.server {OFFERED} --bind :: --directory /run/offered"
     # An interrupted run leaves the unit.
     host.run("systemctl stop offered")
     host.check_output(f"mkdir -p /run/offered; systemd-run --quiet --collect --unit=offered {server}")
-    until = time.monotonic() + 30
-    while OFFERED not in listening(host):
-        assert time.monotonic() < until
-        time.sleep(0.5)
+    wait_until(lambda: OFFERED in listening(host), 30, pause=0.5)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,7 +98,7 @@ def test_with_sshd_started_by_its_socket(
     try:
         # The run must write rules, so it has to find the SSH port.
         head.check_output(f"{BY_SOCKET}; nft delete table inet gb10; systemctl stop ssh.service")
-        assert "open to others: SSH (22)" in cluster.site(*TAG).assert_ok().output
+        cluster.site(*TAG).assert_ok("open to others: SSH (22)")
         cluster.site(*TAG).assert_unchanged()
         # sshd does not run; the scan starts it.
         head.check_output("systemctl stop ssh.service")
@@ -129,8 +121,7 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
             cluster.site(*TAG).assert_ok()
         before = head.check_output(TABLE)
         wrong = extra(peer_firewall_trusted_interfaces=["docker*", "br-*"], gb10_fabric_mtu=1500)
-        refused = cluster.site("--tags", "qsfp_netplan,peer_firewall", *wrong)
-        assert refused.status != 0
+        refused = cluster.site("--tags", "qsfp_netplan,peer_firewall", *wrong).assert_failed()
         assert "Changing the fabric" not in refused.output
         assert (
             "peer_firewall_trusted_interfaces[1]: 'br-*' matches br-lan, which carries the default route"
@@ -148,7 +139,7 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
 def test_after_whatever_debians_service_does(
     cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost
 ) -> None:
-    rays = {name: host.check_output(RAY) for name, host in nodes.items()}
+    rays = on_all(nodes, RAY)
     # Debian's nftables.conf begins with `flush ruleset`.
     try:
         for verb in ("start", "reload", "restart"):
@@ -161,7 +152,7 @@ def test_after_whatever_debians_service_does(
         for host in nodes.values():
             # The unit's stop command flushes all tables.
             host.check_output("systemctl stop nftables; systemctl reload gb10-firewall")
-    assert {name: host.check_output(RAY) for name, host in nodes.items()} == rays
+    assert on_all(nodes, RAY) == rays
 
 
 @pytest.mark.slow
@@ -174,15 +165,20 @@ def test_a_full_disk_ends_with_the_rules_that_were_confirmed(cluster: Cluster, w
     )
     try:
         worker.check_output("dd if=/dev/zero of=/etc/gb10/full bs=4k 2>/dev/null || true")
-        failed = cluster.site(*TAG, *extra(peer_firewall_open_ports=["8443/tcp"]))
-        assert failed.status != 0
-        assert "No space left on device" in failed.output
+        cluster.site(*TAG, *extra(peer_firewall_open_ports=["8443/tcp"])).assert_failed("No space left on device")
         assert "8443" not in worker.check_output(TABLE)
         assert worker.check_output(TIMERS).strip() == ""
     finally:
         worker.check_output("umount /etc/gb10; rm -rf /run/gb10-copy")
         cluster.site(*TAG).assert_ok()
     assert worker.check_output(TABLE) == before
+
+
+def settled(host: Host) -> bool:
+    """Return whether no restore is due, and the rules are those of the file."""
+    return not host.check_output(TIMERS).strip() and (
+        ("8443" in host.check_output(TABLE)) == ("8443" in host.file(RULES).content_string)
+    )
 
 
 @pytest.mark.slow
@@ -193,13 +189,7 @@ def test_killed_while_it_closes_the_node_has_what_was_confirmed(
     new = extra(peer_firewall_open_ports=["8443/tcp"], peer_firewall_confirm_timeout=10)
     try:
         run_and_kill("site.yml", [*cluster.arguments, *TAG, *new], "Apply or remove the firewall rules", after=after)
-        until = time.monotonic() + 30
-        for name, host in nodes.items():
-            while host.check_output(TIMERS).strip() or ("8443" in host.check_output(TABLE)) != (
-                "8443" in host.file(RULES).content_string
-            ):
-                assert time.monotonic() < until, name
-                time.sleep(1)
+        wait_until(lambda: all(map(settled, nodes.values())), 30)
         cluster.site(*TAG, *new).assert_ok()
         assert all("8443" in host.check_output(TABLE) for host in nodes.values())
     finally:
@@ -222,11 +212,8 @@ def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, un
         # Services open ports only after the rules are loaded.
         began = "systemctl show --value --property={} {}"
         loaded = int(host.check_output(began.format("ActiveEnterTimestampMonotonic", "gb10-firewall")))
-        until = time.monotonic() + 60
-        while not (ray := int(host.check_output(began.format("ExecMainStartTimestampMonotonic", "gb10-ray")))):
-            assert time.monotonic() < until, "gb10-ray did not start"
-            time.sleep(1)
-        assert 0 < loaded <= ray
+        ray = began.format("ExecMainStartTimestampMonotonic", "gb10-ray")
+        assert 0 < loaded <= wait_until(lambda: int(host.check_output(ray)), 60, "gb10-ray did not start")
         offer(host)
         assert_only_ssh_and_the_api(unlisted_host, host, address, api=False)
         cluster.site(*TAG).assert_unchanged()

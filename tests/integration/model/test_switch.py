@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from api_client import API, CURL, completion
-from live_cluster import NO_SSH, Cluster
-from run_playbook import Run, run
+from live_cluster import NO_SSH, Cluster, on_all
+from run_playbook import run
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -19,14 +19,9 @@ pytestmark = pytest.mark.disruptive
 BROKEN = "/srv/models/tiny-broken"
 
 
-def play(cluster: Cluster, name: str, *arguments: str, **variables: object) -> Run:
-    extra = ["--extra-vars", json.dumps(variables)] if variables else []
-    return run(f"playbooks/{name}.yml", [*cluster.arguments, *arguments, *extra])
-
-
 def screen(cluster: Cluster, *arguments: str, **variables: object) -> list[str]:
     """Return the output lines of status.yml."""
-    return play(cluster, "status", *arguments, **variables).assert_unchanged().shown("Show the status of the cluster")
+    return cluster.play("status", *arguments, **variables).assert_unchanged().shown("Show the status of the cluster")
 
 
 def endpoint(cluster: Cluster) -> str:
@@ -42,11 +37,9 @@ def served(head: Host) -> str:
 @pytest.fixture
 def broken(nodes: dict[str, Host]) -> Iterator[str]:
     """The model with one truncated weights file on every node. Only loading detects the error."""
-    for host in nodes.values():
-        host.check_output(f"cp -rL /srv/models/tiny {BROKEN} && truncate --size=4096 {BROKEN}/*.safetensors")
+    on_all(nodes, f"cp -rL /srv/models/tiny {BROKEN} && truncate --size=4096 {BROKEN}/*.safetensors")
     yield BROKEN
-    for host in nodes.values():
-        host.check_output(f"rm -rf {BROKEN}")
+    on_all(nodes, f"rm -rf {BROKEN}")
 
 
 @pytest.mark.parametrize("mode", [(), ("--check",)], ids=["run", "check mode"])
@@ -77,8 +70,9 @@ def test_a_node_that_cannot_be_reached_is_on_the_screen(cluster: Cluster, tmp_pa
 def test_a_switch_to_the_served_model_changes_nothing(cluster: Cluster, head: Host) -> None:
     """It is the repetition of a run that was killed after the model answered."""
     pid = head.check_output("systemctl show --property=MainPID --value gb10-vllm")
-    again = play(cluster, "switch_model", gb10_model="/srv/models/tiny").assert_unchanged()
-    assert "/srv/models/tiny is served as before, until the next run of site.yml." in again.output
+    cluster.play("switch_model", gb10_model="/srv/models/tiny").assert_unchanged(
+        "/srv/models/tiny is served as before, until the next run of site.yml."
+    )
     assert head.check_output("systemctl show --property=MainPID --value gb10-vllm") == pid
 
 
@@ -88,13 +82,11 @@ def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, 
         ({}, "Neither gb10_model nor gb10_recipe is on the command line"),
         ({"gb10_model": "/srv/models/absent"}, "/srv/models/absent/config.json is missing on spark1"),
     ):
-        refused = play(cluster, "switch_model", **variables)
-        assert refused.status != 0
-        assert words in refused.output
+        refused = cluster.play("switch_model", **variables).assert_failed(words)
         assert set(refused.changed.values()) == {0}
     head.check_output("systemd-run --unit=squatter python3 -m http.server 8123")
     try:
-        refused = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", gb10_api_port=8123)
+        refused = cluster.play("switch_model", gb10_model="/srv/models/tiny-moe", gb10_api_port=8123)
     finally:
         head.check_output("systemctl stop squatter")
     assert "port 8123 of spark1 is in use by python3" in refused.output
@@ -104,19 +96,18 @@ def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, 
 def test_too_little_memory_is_refused_with_numbers(cluster: Cluster) -> None:
     # The lab has no memory plan, so this runs only the module.
     command = [*cluster.arguments, "--extra-vars", json.dumps({"needed": 1 << 50})]
-    refused = run("tests/integration/model/memory.yml", command)
-    assert refused.status != 0
-    assert "1048576.0 GiB available, as in the memory plan" in refused.output
-    assert "the largest processes are " in refused.output
+    run("tests/integration/model/memory.yml", command).assert_failed(
+        "1048576.0 GiB available, as in the memory plan", "the largest processes are "
+    )
 
 
 @pytest.mark.slow
 def test_another_model_and_back(cluster: Cluster, head: Host) -> None:
     text = completion(head)
     try:
-        done = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe").assert_ok()
-        assert "in place of /srv/models/tiny, until the next run of site.yml" in done.output
-        assert "gb10_model: /srv/models/tiny-moe" in done.output
+        cluster.play("switch_model", gb10_model="/srv/models/tiny-moe").assert_ok(
+            "in place of /srv/models/tiny, until the next run of site.yml", "gb10_model: /srv/models/tiny-moe"
+        )
         assert served(head) == "/srv/models/tiny-moe"
         assert any(line.startswith("the inventory specifies /srv/models/tiny: ") for line in screen(cluster))
     finally:
@@ -130,19 +121,14 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
     cluster: Cluster, nodes: dict[str, Host], head: Host, broken: str
 ) -> None:
     text = completion(head)
-    before = {
-        name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()
-    }
+    before = on_all(nodes, "cat /etc/gb10/records/current /etc/gb10/cluster.env")
     key = head.check_output("cat /etc/gb10/api.key /etc/gb10/api.env")
-    failed = play(cluster, "switch_model", gb10_model=broken, gb10_api_key="another-key-that-nobody-uses")
-    assert failed.status != 0
-    said = failed.output
-    assert f"{broken} could not be started:\n  spark1: gb10-vllm.service failed to start: " in said
-    assert "Restored /srv/models/tiny. It answers again." in said
+    cluster.play("switch_model", gb10_model=broken, gb10_api_key="another-key-that-nobody-uses").assert_failed(
+        f"{broken} could not be started:\n  spark1: gb10-vllm.service failed to start: ",
+        "Restored /srv/models/tiny. It answers again.",
+    )
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
-    assert {
-        name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()
-    } == before
+    assert on_all(nodes, "cat /etc/gb10/records/current /etc/gb10/cluster.env") == before
     for host in nodes.values():
         assert host.check_output("systemctl is-enabled gb10-ray") == "enabled"
     assert head.check_output("cat /etc/gb10/api.key /etc/gb10/api.env") == key
@@ -156,35 +142,30 @@ def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(
     cluster: Cluster, nodes: dict[str, Host], head: Host
 ) -> None:
     text = completion(head)
-    before = {
-        name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()
-    }
+    before = on_all(nodes, "cat /etc/gb10/records/current /etc/gb10/cluster.env")
     # A changed rank environment restarts Ray, which ends the old model. Ray cannot start within a second.
     changed = {"gb10_extra_env": {"OMP_NUM_THREADS": "2"}, "ray_cluster_join_timeout": 1}
-    failed = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", **changed)
-    assert failed.status != 0
-    said = failed.output
-    assert "/srv/models/tiny-moe could not be started:\n  spark1: Ray is not complete: " in said
-    assert "Restored /srv/models/tiny. It answers again." in said
+    cluster.play("switch_model", gb10_model="/srv/models/tiny-moe", **changed).assert_failed(
+        "/srv/models/tiny-moe could not be started:\n  spark1: Ray is not complete: ",
+        "Restored /srv/models/tiny. It answers again.",
+    )
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
-    assert {
-        name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()
-    } == before
+    assert on_all(nodes, "cat /etc/gb10/records/current /etc/gb10/cluster.env") == before
     cluster.site().assert_unchanged()
 
 
 @pytest.mark.slow
 def test_stopped_is_stopped_until_the_next_run(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     text = completion(head)
-    assert "Stopping gb10-vllm.service on spark1" in play(cluster, "stop", "--check").assert_ok().output
+    cluster.play("stop", "--check").assert_ok("Stopping gb10-vllm.service on spark1")
     assert completion(head) == text
-    play(cluster, "stop").assert_ok()
+    cluster.play("stop").assert_ok()
     for host in nodes.values():
         assert host.run("pgrep --full '[r]aylet|[V]LLM|bin/[v]llm'").rc == 1
         assert host.run("systemctl is-enabled gb10-ray").stdout.strip() == "disabled"
         # The watchdog reports a failed service as one that used all its starts.
         assert host.run("systemctl is-active gb10-ray gb10-vllm").stdout.split() == ["inactive", "inactive"]
-    play(cluster, "stop").assert_unchanged()
+    cluster.play("stop").assert_unchanged()
     assert screen(cluster)[0] == f"model: none is served at {endpoint(cluster)}"
     cluster.serve().assert_ok()
     assert completion(head) == text

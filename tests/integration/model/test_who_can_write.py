@@ -33,8 +33,7 @@ def changeable(host: Host, paths: list[str]) -> dict[str, str]:
     # Not check_output, which would interpret each % of the program as a placeholder.
     done = host.run(command)
     assert done.rc == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
+    return dict(json.loads(done.stdout))
 
 
 def named_by_units(host: Host) -> list[str]:

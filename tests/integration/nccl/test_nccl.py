@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from gpu_libraries import libnccl
-from live_cluster import Cluster
+from live_cluster import Cluster, on_all
 from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
 
@@ -31,8 +31,7 @@ def read(cluster: Cluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
         answer = tmp_path / "answer.json"
         given = json.dumps({"read_answer": str(answer), **variables})
         run("tests/integration/nccl/read.yml", [*cluster.arguments, "--extra-vars", given]).assert_ok()
-        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
-        return found
+        return dict(json.loads(answer.read_text(encoding="utf-8")))
 
     return read
 
@@ -122,9 +121,7 @@ def test_a_build_that_is_not_right_is_refused(
     workers: list[Host], offer: Callable[..., Run], architecture: str, corrupt: bool, said: str
 ) -> None:
     before = workers[-1].check_output(f"ls -A {STORE}"), used(workers[-1])
-    refused = offer(architecture, corrupt)
-    assert refused.status != 0
-    assert said in refused.output
+    offer(architecture, corrupt).assert_failed(said)
     assert (workers[-1].check_output(f"ls -A {STORE}"), used(workers[-1])) == before
 
 
@@ -144,9 +141,7 @@ BAD = {
 def test_bad_input_changes_nothing(cluster: Cluster, head: Host, mistake: str) -> None:
     variables, said = BAD[mistake]
     before = head.check_output(f"ls -A {STORE}"), used(head)
-    refused = site(cluster, "--extra-vars", json.dumps(variables))
-    assert refused.status != 0
-    assert said in refused.output
+    site(cluster, "--extra-vars", json.dumps(variables)).assert_failed(said)
     assert (head.check_output(f"ls -A {STORE}"), used(head)) == before
 
 
@@ -154,9 +149,7 @@ def test_a_truncated_file_is_refused(cluster: Cluster, head: Host, tmp_path: Pat
     archive = tmp_path / "nccl.tar.gz"
     archive.write_bytes(b"\x1f\x8b\x08\x00truncated")
     before = used(head)
-    refused = site(cluster, "--extra-vars", f"nccl_sm121_build_source={archive}")
-    assert refused.status != 0
-    assert "Unpack the NCCL source archive" in refused.output
+    site(cluster, "--extra-vars", f"nccl_sm121_build_source={archive}").assert_failed("Unpack the NCCL source archive")
     assert used(head) == before
     head.check_output(f"rm -r {STORE}/source/{hashlib.sha256(archive.read_bytes()).hexdigest()[:12]}")
 
@@ -170,10 +163,9 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
     given = {"nccl_sm121_build_source": repository, "nccl_sm121_build_version": "v9.9.9-1"}
     unknown = site(cluster, "--extra-vars", json.dumps(given))
     assert "nccl_sm121_build_version: v9.9.9-1 is a tag, which can be moved" in unknown.output
-    refused = site(cluster, "--extra-vars", json.dumps({**given, "nccl_sm121_build_commit": "0" * 40}))
-    assert refused.status != 0
-    assert "Check out the NCCL tag" in refused.output
-    assert "v9.9.9-1" in refused.output
+    site(cluster, "--extra-vars", json.dumps({**given, "nccl_sm121_build_commit": "0" * 40})).assert_failed(
+        "Check out the NCCL tag", "v9.9.9-1"
+    )
     assert used(head) == before
     head.check_output(f"rm -rf {repository} {STORE}/source/v9.9.9-1")
 
@@ -190,8 +182,7 @@ def test_a_full_disk_is_said_before_anything_is_built(cluster: Cluster, head: Ho
         f"/var/tmp/store/. {STORE}"
     )
     try:
-        refused = site(cluster, "--extra-vars", json.dumps(OTHER))
-        assert refused.status != 0
+        refused = site(cluster, "--extra-vars", json.dumps(OTHER)).assert_failed()
         assert re.search(r"disk: \d+ MiB are free", refused.output)
         assert (head.check_output(f"ls -A {STORE}"), used(head)) == before
     finally:
@@ -267,13 +258,11 @@ def wheel(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> Iterator[
         library = tmp_path / "libnccl.so.2"
         library.write_bytes(libnccl(architecture, machine=MACHINE))
         content = base64.b64encode(library.read_bytes()).decode()
-        for host in nodes.values():
-            host.check_output(f"rm -rf {folder}; mkdir -p {folder}/nccl/lib; echo {content} | base64 -d > {place}")
+        on_all(nodes, f"rm -rf {folder}; mkdir -p {folder}/nccl/lib; echo {content} | base64 -d > {place}")
         return place
 
     yield wheel
-    for host in nodes.values():
-        host.check_output(f"rm -rf {folder}")
+    on_all(nodes, f"rm -rf {folder}")
     site(cluster).assert_ok()
 
 
@@ -283,17 +272,13 @@ def test_auto_takes_what_the_runtime_brings_unless_the_gpu_cannot_run_it(
 ) -> None:
     built = {used(host) for host in nodes.values()}
     place = wheel("121")
-    brought = site(cluster, *AUTO).assert_ok()
-    assert "the NCCL of the runtime is used" in brought.output
-    assert "code for 12.1" in brought.output
+    site(cluster, *AUTO).assert_ok("the NCCL of the runtime is used", "code for 12.1")
     record = "/etc/gb10/overrides.d/nccl_sm121_build.json"
     assert {host.file(record).exists for host in nodes.values()} == {False}
     site(cluster, *AUTO).assert_unchanged()
     # Another vLLM release may include such a library.
     assert wheel("90") == place
-    replaced = site(cluster, *AUTO).assert_ok()
-    assert "NCCL is built" in replaced.output
-    assert "NCCL 2.30.7 has no code that compute capability 12.1 can run" in replaced.output
+    site(cluster, *AUTO).assert_ok("NCCL is built", "NCCL 2.30.7 has no code that compute capability 12.1 can run")
     assert {host.check_output(f"readlink {place}") for host in nodes.values()} == {
         f"{STORE}/{name}/lib/libnccl.so.2" for name in built
     }

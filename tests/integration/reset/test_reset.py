@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from api_client import completion
 from host_state import differences
-from live_cluster import Cluster
+from live_cluster import Cluster, on_all
 from repository import ROOT
 from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
@@ -70,8 +70,7 @@ def test_a_fresh_host_has_nothing_to_remove(cluster: Cluster, fresh: Mapping[str
 def test_the_list_of_a_serving_cluster_changes_nothing(cluster: Cluster) -> None:
     cluster.site().assert_ok()
     nodes = hosts(cluster)
-    for host in nodes.values():
-        host.check_output(f"install -D /dev/null {MODEL} && touch {NOTES}")
+    on_all(nodes, f"install -D /dev/null {MODEL} && touch {NOTES}")
     listed = reset(cluster, "--check", "--diff").assert_ok()
     lines = (
         "stop gb10-ray.service (unit)",
@@ -82,9 +81,7 @@ def test_the_list_of_a_serving_cluster_changes_nothing(cluster: Cluster) -> None
     for line in lines:
         assert listed.output.count(f"\n  {line}") == len(nodes), line
     assert listed.output.count("keep /opt/gb10/models (tree, ") == len(nodes)
-    refused = reset(cluster)
-    assert refused.status != 0
-    assert "run again with -e reset_confirmed=true" in refused.output
+    reset(cluster).assert_failed("run again with -e reset_confirmed=true")
     assert completion(nodes["spark1"]).strip()
     cluster.site().assert_unchanged()
 
@@ -99,12 +96,12 @@ def test_a_pruned_cluster_serves_on_without_the_named_items(cluster: Cluster) ->
         host.check_output("runuser --user gb10 -- mkdir -p /var/lib/gb10/.cache/vllm")
 
     def prune(*names: str) -> Run:
-        return run("playbooks/prune.yml", [*cluster.arguments, "--extra-vars", f"reset_prune={','.join(names)}"])
+        return cluster.play("prune", "--extra-vars", f"reset_prune={','.join(names)}")
 
-    refused = prune(runtime, "models/org--old/main", "models/org--none/main")
-    assert refused.status != 0
-    assert f"reset_prune: {runtime}: needed by launch " in refused.output
-    assert "models/org--none/main: no node has it. Expected: a name from the list above." in refused.output
+    prune(runtime, "models/org--old/main", "models/org--none/main").assert_failed(
+        f"reset_prune: {runtime}: needed by launch ",
+        "models/org--none/main: no node has it. Expected: a name from the list above.",
+    )
     assert nodes["spark2"].file("/opt/gb10/models/org--old/main/a").exists
     removed = prune("models/org--old/main", "cache/vllm").assert_ok()
     assert removed.output.count("models/org--old/main, to be removed") == 1
@@ -131,8 +128,7 @@ def test_everything_goes_except_models_and_files_of_others(cluster: Cluster) -> 
 
 
 def test_the_hosts_equal_fresh_ones(cluster: Cluster, fresh: Mapping[str, State]) -> None:
-    for host in hosts(cluster).values():
-        host.check_output(f"rm {NOTES}")
+    on_all(hosts(cluster), f"rm {NOTES}")
     reset(cluster, *CONFIRMED, "--extra-vars", "reset_models=true").assert_ok()
     assert reset(cluster, *CONFIRMED).assert_unchanged().output.count(NOTHING) == len(fresh)
     assert_fresh(cluster, fresh)

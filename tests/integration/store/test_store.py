@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from live_cluster import Cluster
+from live_cluster import Cluster, on_all
 from run_playbook import Run, run_and_kill
 from testinfra.host import Host
 
@@ -63,13 +63,11 @@ def assert_stored(nodes: Mapping[str, Host], source: str) -> None:
 def slow(nodes: Mapping[str, Host], mbit: int) -> Iterator[None]:
     """Cap each node's transmit rate on the fabric."""
     device = "$(ip -o -4 address show to 10.110.0.0/24 | cut -d' ' -f2)"
-    for node in nodes.values():
-        node.check_output(f"tc qdisc replace dev {device} root tbf rate {mbit}mbit burst 256kb latency 50ms")
+    on_all(nodes, f"tc qdisc replace dev {device} root tbf rate {mbit}mbit burst 256kb latency 50ms")
     try:
         yield
     finally:
-        for node in nodes.values():
-            node.check_output(f"tc qdisc delete dev {device} root")
+        on_all(nodes, f"tc qdisc delete dev {device} root")
 
 
 def during(run: Callable[[], Run], node: Host, act: Callable[[], Any]) -> Run:
@@ -92,8 +90,7 @@ def during(run: Callable[[], Run], node: Host, act: Callable[[], Any]) -> Run:
 
 def test_check_mode_only_says_so(cluster: Cluster, nodes: dict[str, Host], source: str) -> None:
     forget(nodes, *nodes)
-    done = store(cluster, "--check").assert_ok()
-    assert f"{MODEL} would be filled from {SOURCE}" in done.output
+    store(cluster, "--check").assert_ok(f"{MODEL} would be filled from {SOURCE}")
     assert not any(node.file(MODEL).exists for node in nodes.values()), source
 
 
@@ -114,7 +111,7 @@ def test_two_runs_at_once(cluster: Cluster, nodes: dict[str, Host], head: Host, 
         # In an earlier release the second run stopped the copy of the first.
         first = during(lambda: store(cluster), nodes[names[1]], lambda: second.append(store(cluster)))
     first.assert_ok()
-    assert second[0].status != 0
+    second[0].assert_failed()
     assert set(second[0].changed.values()) == {0}
     said = second[0].output
     assert "the cluster is locked: " in said and " runs site.yml (process " in said and ", for " in said
@@ -130,8 +127,7 @@ def test_a_run_that_was_killed_and_a_rerun(cluster: Cluster, nodes: dict[str, Ho
             "site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for the model copy", after=2
         )
         assert head.file(LOCK).mode == 0o600
-    done = store(cluster).assert_ok()
-    assert "replaces the lock of a run that has ended: " in done.output
+    store(cluster).assert_ok("replaces the lock of a run that has ended: ")
     assert_stored(nodes, source)
     assert not head.file(LOCK).exists
 
@@ -147,11 +143,10 @@ def test_the_lock_of_another_controller(cluster: Cluster, head: Host, source: st
     }
     lock = {"id": "3f9a2c1e", "since": "2026-11-22 07:29:43", "taken": 1.0, "owner": owner}
     head.check_output(f"mkdir -p -m 700 /run/gb10 && umask 077 && echo %s > {LOCK}", json.dumps(lock))
-    refused = store(cluster)
-    assert refused.status != 0
-    assert "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC" in refused.output
-    assert "add -e gb10_break_lock=3f9a2c1e." in refused.output
-    assert "alice@laptop" in store(cluster, "--check").assert_ok().output
+    store(cluster).assert_failed(
+        "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "add -e gb10_break_lock=3f9a2c1e."
+    )
+    store(cluster, "--check").assert_ok("alice@laptop")
     assert head.file(LOCK).exists, source
     store(cluster, gb10_break_lock="3f9a2c1e").assert_unchanged()
     assert not head.file(LOCK).exists
@@ -163,9 +158,7 @@ def test_links_out_of_the_source_are_all_named_and_none_is_read(
     forget(nodes, *nodes)
     head.check_output(f"ln -s /etc/shadow {SOURCE}/shadow.json && ln -s ../../../etc/machine-id {SOURCE}/id.json")
     try:
-        refused = store(cluster)
-        assert refused.status != 0
-        assert "'id.json' leads out of " in refused.output and "'shadow.json' leads to /etc/shadow" in refused.output
+        store(cluster).assert_failed("'id.json' leads out of ", "'shadow.json' leads to /etc/shadow")
         assert not any(node.file(MODEL).exists for node in nodes.values())
         assert not head.file(LOCK).exists, "a failed run releases the lock"
     finally:
@@ -208,8 +201,7 @@ def test_a_node_without_room_is_said_before_anything_is_copied(
     for name in names[2:]:
         nodes[name].check_output("mkdir -p /srv/store && mount -t tmpfs -o size=50M tmpfs /srv/store")
     try:
-        done = store(cluster)
-        assert done.status != 0
+        done = store(cluster).assert_failed()
         for name in names[2:]:
             assert f"{name} has 0.05 GB free, and 0.10 GB of 0.10 are missing" in done.output
         assert not nodes[names[1]].file(MODEL).exists, source
@@ -228,11 +220,12 @@ def test_a_disk_that_fills_up_and_a_rerun(cluster: Cluster, nodes: dict[str, Hos
             done = during(
                 lambda: store(cluster), full, lambda: full.check_output("mount -o remount,size=40M /srv/store")
             )
-        assert done.status != 0
-        assert f"{names[2]}: model-" in done.output
-        assert f"cannot be written in {MODEL}: No space left on device" in done.output
-        assert f"{names[3]}: {names[2]} sent no data: model-" in done.output
-        assert "Running services were not touched" in done.output
+        done.assert_failed(
+            f"{names[2]}: model-",
+            f"cannot be written in {MODEL}: No space left on device",
+            f"{names[3]}: {names[2]} sent no data: model-",
+            "Running services were not touched",
+        )
         assert not full.file("/run/gb10-model").exists
     finally:
         full.check_output("umount /srv/store")
@@ -248,8 +241,7 @@ def test_a_relay_that_is_killed_and_a_rerun_that_goes_on(cluster: Cluster, nodes
         done = during(
             lambda: store(cluster), killed, lambda: killed.check_output(f"systemctl kill --signal=KILL {RELAY}")
         )
-    assert done.status != 0
-    assert f"{names[2]}: {RELAY} has stopped" in done.output
+    done.assert_failed(f"{names[2]}: {RELAY} has stopped")
     # Received data is kept. The node after the killed one may not have received any data yet.
     there = {name: int(nodes[name].check_output(f"du -sb {MODEL} | cut -f1")) for name in names[1:3]}
     assert all(count > MIB for count in there.values()), there
@@ -262,9 +254,7 @@ def test_a_damaged_shard(cluster: Cluster, nodes: dict[str, Host], source: str) 
     forget(nodes, names[3])
     for name in names[:2]:
         nodes[name].check_output(f"printf x | dd of={MODEL}/{SHARDS[1]} bs=1 seek=1000 conv=notrunc status=none")
-    done = store(cluster)
-    assert done.status != 0
-    assert f"{names[3]}: {SHARDS[1]} was damaged in two transfers from {names[0]}" in done.output
+    store(cluster).assert_failed(f"{names[3]}: {SHARDS[1]} was damaged in two transfers from {names[0]}")
     assert not nodes[names[3]].file(f"{MODEL}/gb10-model.json").exists
     store(cluster, model_store_verify=True).assert_ok()
     assert_stored(nodes, source)

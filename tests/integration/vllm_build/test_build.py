@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from live_cluster import Cluster
 from repository import ROOT
-from run_playbook import Run, run, run_and_kill
+from run_playbook import Run, run_and_kill
 from stored_builds import PATCHES, STORE, stamps
 from testinfra.host import Host
 
@@ -73,9 +73,7 @@ def test_the_build_ran_in_its_sandbox(head: Host) -> None:
 
 
 def test_the_plan_shows_the_build(cluster: Cluster) -> None:
-    found = run("playbooks/plan.yml", cluster.arguments).assert_ok()
-    assert "vLLM was built from source:" in found.output
-    assert "2 patches change the source" in found.output
+    cluster.play("plan").assert_ok("vLLM was built from source:", "2 patches change the source")
 
 
 @pytest.mark.parametrize(
@@ -93,9 +91,7 @@ def test_the_plan_shows_the_build(cluster: Cluster) -> None:
 )
 @pytest.mark.usefixtures("unchanged")
 def test_wrong_inputs_are_refused(cluster: Cluster, variables: dict[str, object], expected: str) -> None:
-    refused = site(cluster, *given(**variables))
-    assert refused.status != 0
-    assert expected in refused.output
+    site(cluster, *given(**variables)).assert_failed(expected)
 
 
 #: A repository of a few files of the scenario's source, with the tag of its release.
@@ -124,7 +120,7 @@ def test_a_commit_other_than_the_pinned_one_is_refused(cluster: Cluster, head: H
         refused = site(cluster, *moved_tag)
     finally:
         head.check_output(f"rm -rf {REPOSITORY} {STORE}/source/{pinned[:12]} {STORE}/source/{pinned[:12]}.complete")
-    assert refused.status != 0
+    refused.assert_failed()
     assert f"vllm_build_commit: {STORE}/source/{pinned[:12]} is commit {moved}. Expected: {pinned}." in " ".join(
         refused.output.split()
     )
@@ -141,8 +137,7 @@ def test_a_gpu_that_the_compiler_does_not_know_is_refused_before_any_download(cl
     cuda = given(
         gb10_stack="current", gb10_runtime_lock="", vllm_build_cuda_home=TOOLKIT, vllm_build_capabilities=["9.9"]
     )
-    refused = site(cluster, *cuda)
-    assert refused.status != 0
+    refused = site(cluster, *cuda).assert_failed()
     assert re.search(
         rf"1\. toolkit: nvcc \d+\.\d+\.\d+ in {TOOLKIT} does not support sm_99\.", " ".join(refused.output.split())
     )
@@ -173,9 +168,7 @@ def patches(path: str) -> list[str]:
 
 @pytest.mark.usefixtures("unchanged")
 def test_a_patch_that_does_not_apply_is_refused(cluster: Cluster, patch: Callable[[str, str], str]) -> None:
-    refused = site(cluster, *patches(patch("cmake<3", "cmake")))
-    assert refused.status != 0
-    assert "vllm_build_patches[2]: more.patch does not apply" in refused.output
+    site(cluster, *patches(patch("cmake<3", "cmake"))).assert_failed("vllm_build_patches[2]: more.patch does not apply")
 
 
 @contextmanager
@@ -204,7 +197,7 @@ def test_missing_requirements_are_reported_together(
             refused = site(cluster, *other, *given(vllm_build_while_serving=False))
     finally:
         head.check_output("umount /proc/meminfo /var/lib/private")
-    assert refused.status != 0
+    refused.assert_failed()
     for expected in (
         "programs: g++ not found",
         "memory: 1.0 GiB are free",
@@ -226,9 +219,7 @@ def test_a_build_without_disk_space_fails_and_continues(
         refused = site(cluster, *other)
     finally:
         head.check_output("umount /var/lib/private")
-    assert refused.status != 0
-    assert "No space left on device" in refused.output
-    assert "the runtime is unchanged" in refused.output
+    refused.assert_failed("No space left on device", "the runtime is unchanged")
 
 
 @pytest.mark.disruptive

@@ -12,7 +12,6 @@ import pytest
 import root_file_system
 from api_client import completion
 from live_cluster import Cluster
-from repository import ROOT
 from stored_builds import PATCHES, stamps
 from testinfra.host import Host
 
@@ -37,26 +36,16 @@ def image(
 ) -> Iterator[str]:
     """Configure the engine on all nodes and import the image on the head. Returns its tag."""
     tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", PACKAGES)
-    files = ROOT / "molecule" / "image" / "files"
-    for host in nodes.values():
-        with host.backend.client.open_sftp() as target:
-            for name in ("containers.conf", "storage.conf", "crun-in-a-lab"):
-                target.put(str(files / name), f"/tmp/{name}")
-        host.check_output(
-            "mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/"
-        )
-    with head.backend.client.open_sftp() as target:
-        target.put(str(tar), "/var/tmp/image.tar")
+    head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
     root = "/opt/image"
     head.check_output(f"mkdir --parents {root}{runtime} && tar --extract --file=/var/tmp/image.tar --directory={root}")
     head.check_output(f"cp --archive {runtime}/. {root}{runtime}")
-    head.check_output(
-        f"tar --create --file=/opt/image.tar --directory={root} . && podman import --quiet /opt/image.tar {TAG}"
-    )
-    head.check_output(f"rm --recursive {root} /opt/image.tar /var/tmp/image.tar")
-    yield TAG
-    for host in nodes.values():
-        host.check_output("podman image rm --all --force && rm --force /etc/gb10/image-pins.json")
+    with root_file_system.podman(nodes):
+        head.check_output(
+            f"tar --create --file=/opt/image.tar --directory={root} . && podman import --quiet /opt/image.tar {TAG}"
+        )
+        head.check_output(f"rm --recursive {root} /opt/image.tar /var/tmp/image.tar")
+        yield TAG
 
 
 def in_containers(image: str, runtime: str) -> list[str]:
@@ -111,8 +100,7 @@ def test_an_image_of_another_release_is_refused(cluster: Cluster, head: Host, im
     head.check_output(f"podman run --name=other --cgroups=disabled --network=none {image} sh -c 'rm -r {renamed}'")
     head.check_output(f"podman commit --quiet other {other} && podman rm other")
     serving = head.check_output(f"podman inspect --format '{{{{.Id}}}}' {UNIT}")
-    refused = cluster.site(*in_containers(other, runtime))
-    assert refused.status != 0
+    refused = cluster.site(*in_containers(other, runtime)).assert_failed()
     assert "torch none" in refused.output.replace("\n", " ")
     assert head.check_output(f"podman inspect --format '{{{{.Id}}}}' {UNIT}") == serving
 

@@ -1,17 +1,18 @@
-"""Each role's interface: meta/argument_specs.yml agrees with defaults/main.yml and with the uses of tasks_from.
+"""Each role's interface: meta/argument_specs.yml is complete, and agrees with the uses of tasks_from.
 
+test_inventories.py verifies that defaults/main.yml is what the specification says.
 The description of a mapping with arbitrary keys (environment variables, labels) contains "free-form mapping".
 Every other ``type: dict`` lists its options.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from repository import ROLES, ROOT, TASK_FILES, files, load_yaml, read
+import variables
+from repository import ROLES, ROOT, TASK_FILES, files, load_yaml, read, specs_of
 
 from ansible_collections.gb10.cluster.plugins.action import cluster_inputs
 
@@ -21,48 +22,20 @@ TYPES = frozenset({"str", "list", "dict", "bool", "int", "float", "path", "raw",
 FREE_FORM = "free-form mapping"
 
 
-def role_problems(
-    role: str, defaults: Mapping[str, Any], specs: Mapping[str, Any], task_files: frozenset[str]
-) -> list[str]:
-    """Return all errors in a role's interface; ``task_files`` are the stems of tasks/*.yml."""
-    problems = []
-    options = {name: option for entry in specs.values() for name, option in entry.get("options", {}).items()}
-    for name in sorted(defaults.keys() - options.keys()):
-        problems.append(f"{name}: in defaults/main.yml, not in meta/argument_specs.yml")
+def role_problems(role: str, specs: Mapping[str, Any], task_files: frozenset[str]) -> Iterator[str]:
+    """Yield all errors in a role's interface; ``task_files`` are the stems of tasks/*.yml."""
     for entry_name, entry in specs.items():
         if entry_name not in task_files:
-            problems.append(f"entry point {entry_name}: tasks/{entry_name}.yml does not exist")
+            yield f"entry point {entry_name}: tasks/{entry_name}.yml does not exist"
         if not entry.get("short_description"):
-            problems.append(f"entry point {entry_name}: no short_description")
+            yield f"entry point {entry_name}: no short_description"
         for name, option in entry.get("options", {}).items():
-            problems += default_problems(role, name, option, defaults)
-            problems += option_problems(name, option)
-    return problems
-
-
-def default_problems(role: str, name: str, option: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
-    """Check that an option has its role's prefix and the role's actual default."""
-    if name in SHARED_INPUTS and role != "gb10":
-        return [] if option.get("required") is True else [f"{name}: another role's fact can only be a required input"]
-    problems = [] if name.startswith(f"{role}_") else [f"{name}: a public variable of this role starts with {role}_"]
-    if name in defaults:
-        if option.get("required"):
-            problems.append(f"{name}: required, but has a default in defaults/main.yml")
-        elif "default" not in option and defaults[name] is not None:
-            problems.append(f"{name}: defaults/main.yml has a default, meta/argument_specs.yml has none")
-        elif not same(option.get("default"), defaults[name]):
-            problems.append(
-                f"{name}: default {option.get('default')!r} in meta/argument_specs.yml, {defaults[name]!r} in "
-                "defaults/main.yml"
-            )
-    elif option.get("required") is not True:
-        problems.append(f"{name}: neither required: true nor in defaults/main.yml")
-    return problems
-
-
-def same(left: object, right: object) -> bool:
-    """Return whether both are equal in value and type, because in Python 1 equals True and 1.0."""
-    return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
+            of_another = name in SHARED_INPUTS and role != "gb10"
+            if not of_another and not name.startswith(f"{role}_"):
+                yield f"{name}: a public variable of this role starts with {role}_"
+            if (option.get("required") is True) == ("default" in option) or (of_another and "default" in option):
+                yield f"{name}: neither required: true nor a default, or both, or a default of another role's fact"
+            yield from option_problems(name, option)
 
 
 def option_problems(path: str, option: Mapping[str, Any]) -> Iterator[str]:
@@ -103,20 +76,13 @@ def call_problems(calls: list[tuple[str, str]], entry_points: Mapping[str, froze
     ]
 
 
-def specs_of(role: str) -> dict[str, Any]:
-    path = ROOT / "roles" / role / "meta" / "argument_specs.yml"
-    return load_yaml(path.read_text(encoding="utf-8"))["argument_specs"] if path.is_file() else {}
-
-
 @pytest.mark.parametrize("role", ROLES)
 def test_role_interface(role: str) -> None:
-    folder = ROOT / "roles" / role
     specs = specs_of(role)
     assert "main" in specs, f"roles/{role}/meta/argument_specs.yml declares no entry point main"
-    path = folder / "defaults" / "main.yml"
-    defaults = (load_yaml(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}
-    stems = frozenset(task_file.stem for task_file in (folder / "tasks").glob("*.yml"))
-    assert role_problems(role, defaults, specs, stems) == []
+    stems = frozenset(task_file.stem for task_file in (ROOT / "roles" / role / "tasks").glob("*.yml"))
+    assert list(role_problems(role, specs, stems)) == []
+    assert (ROOT / "roles" / role / "defaults/main.yml").is_file() == bool(variables.defaults(role))
 
 
 def test_every_tasks_from_is_declared() -> None:
@@ -126,6 +92,8 @@ def test_every_tasks_from_is_declared() -> None:
 
 
 GOOD: dict[str, Any] = {"type": "int", "description": "How many.", "default": 1}
+LIST = {"type": "list", "elements": "dict", "description": "Some.", "default": []}
+FREE_FORM_OPTION = {"type": "dict", "description": ["Environment variables.", "A free-form mapping."]}
 
 
 def spec(**options: Any) -> dict[str, Any]:
@@ -133,59 +101,37 @@ def spec(**options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("defaults", "specs", "expected"),
+    ("specs", "expected"),
     [
-        ({"x_a": 1}, spec(), "x_a: in defaults/main.yml, not in"),
-        ({}, spec(x_a=GOOD), "x_a: neither required: true nor"),
-        ({"x_a": 2}, spec(x_a=GOOD), "x_a: default 1 in meta/argument_specs.yml, 2 in"),
-        ({"x_a": True}, spec(x_a=GOOD), "x_a: default 1 in meta/argument_specs.yml, True in"),
+        (spec(x_a={"type": "int", "description": "How many."}), "x_a: neither required: true nor"),
+        (spec(x_a={**GOOD, "required": True}), "x_a: neither required: true nor"),
+        (spec(y_a=GOOD), "y_a: a public variable of this role starts with x_"),
+        (spec(gb10_plan={**FREE_FORM_OPTION, "default": {}}), "gb10_plan: neither required: true nor"),
+        (spec(x_a={"description": "How many.", "default": 1}), "x_a: type is None"),
+        (spec(x_a={"type": "int", "default": 1}), "x_a: no description"),
+        (spec(x_a={"type": "list", "description": "Some.", "default": []}), "x_a: a list without elements"),
+        (spec(x_a={"type": "dict", "description": "Some.", "default": {}}), "x_a: a dict without options"),
+        (spec(x_a={**LIST, "options": {"b": {"type": "str"}}}), "x_a.b: no description"),
+        ({"main": {"short_description": ""}}, "entry point main: no short_description"),
         (
-            {"x_a": [1, 2]},
-            spec(x_a={**GOOD, "type": "list", "elements": "int", "default": [2, 1]}),
-            "x_a: default [2, 1]",
-        ),
-        ({"x_a": 1}, spec(x_a={"type": "int", "description": "How many."}), "x_a: defaults/main.yml has a default"),
-        ({"x_a": 1}, spec(x_a={**GOOD, "required": True}), "x_a: required, but"),
-        ({"y_a": 1}, spec(y_a=GOOD), "y_a: a public variable of this role starts with x_"),
-        ({}, spec(gb10_plan={"type": "dict", "description": "A free-form mapping."}), "gb10_plan: another role's fact"),
-        ({"x_a": 1}, spec(x_a={"description": "How many.", "default": 1}), "x_a: type is None"),
-        ({"x_a": 1}, spec(x_a={"type": "int", "default": 1}), "x_a: no description"),
-        (
-            {"x_a": []},
-            spec(x_a={"type": "list", "description": "Some.", "default": []}),
-            "x_a: a list without elements",
-        ),
-        ({"x_a": {}}, spec(x_a={"type": "dict", "description": "Some.", "default": {}}), "x_a: a dict without options"),
-        (
-            {"x_a": []},
-            spec(
-                x_a={
-                    "type": "list",
-                    "elements": "dict",
-                    "description": "Some.",
-                    "default": [],
-                    "options": {"b": {"type": "str"}},
-                }
-            ),
-            "x_a.b: no description",
-        ),
-        ({}, {"main": {"short_description": ""}}, "entry point main: no short_description"),
-        (
-            {},
             {**spec(), "other": {"short_description": "Another"}},
             "entry point other: tasks/other.yml does not exist",
         ),
     ],
 )
-def test_the_role_check_can_fail(defaults: dict[str, Any], specs: dict[str, Any], expected: str) -> None:
-    problems = role_problems("x", defaults, specs, frozenset({"main"}))
-    assert any(problem.startswith(expected) for problem in problems), problems
+def test_the_role_check_can_fail(specs: dict[str, Any], expected: str) -> None:
+    (problem,) = role_problems("x", specs, frozenset({"main"}))
+    assert problem.startswith(expected)
 
 
 def test_the_role_check_can_pass() -> None:
-    free_form = {"type": "dict", "description": ["Environment variables.", "A free-form mapping."], "default": {}}
-    specs = spec(x_a=GOOD, x_b=free_form, x_c={"type": "str", "description": "Which.", "required": True})
-    assert role_problems("x", {"x_a": 1, "x_b": {}}, specs, frozenset({"main"})) == []
+    specs = spec(
+        x_a=GOOD,
+        x_b={**FREE_FORM_OPTION, "default": {}},
+        x_c={"type": "str", "description": "Which.", "required": True},
+        gb10_plan={**FREE_FORM_OPTION, "required": True},
+    )
+    assert list(role_problems("x", specs, frozenset({"main"}))) == []
 
 
 def test_the_tasks_from_check_can_fail() -> None:
@@ -199,8 +145,6 @@ def test_the_tasks_from_check_can_fail() -> None:
 
 
 def test_a_refused_secret_is_not_shown() -> None:
-    option = load_yaml(read("roles/model_store/meta/argument_specs.yml"))["argument_specs"]["main"]["options"][
-        "model_store_hub_token"
-    ]
+    option = specs_of("model_store")["main"]["options"]["model_store_hub_token"]
     assert "hf_abc" not in cluster_inputs._found(["hf_abc"], option, ["'hf_abc' cannot be converted"])
     assert cluster_inputs._found("abc", {"type": "int"}, []) == "'abc'"

@@ -6,14 +6,17 @@ import json
 import os
 import shlex
 import subprocess
-import sys
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from repository import ROOT, load_yaml, read
+from run_playbook import command
 
-PLAYBOOK = r"""
-- hosts: a,b
+PLAYBOOK = load_yaml(r"""
+- hosts: a,b,c
   gather_facts: false
   vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
   tasks:
@@ -39,7 +42,7 @@ PLAYBOOK = r"""
       block:
         - name: Refuse
           ansible.builtin.fail: {msg: "nodes[0]: \e[2J\n  Expected: \"x\". Fix: y"}
-          when: refused | default(true)
+          when: inventory_hostname != "c"
         - name: Run a command for each item
           ansible.builtin.command: {argv: "{{ item }}"}
           loop: [["true"], ["sh", "-c", "echo it is broken >&2; exit 3"]]
@@ -47,32 +50,66 @@ PLAYBOOK = r"""
       always:
         - name: Clean up
           ansible.builtin.debug: {msg: done}
-"""
+""")
+ANSWER = load_yaml(
+    r"""
+- name: Answer
+  hosts: a,b
+  gather_facts: false
+  vars: {playbook_answer: true, ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+  tasks:
+    - name: Read something
+      block:
+        - name: Fail first
+          ansible.builtin.fail: {msg: rescued}
+      rescue:
+        - name: Recover
+          ansible.builtin.command: {argv: ["true"]}
+    - name: Show the answer
+      gb10.cluster.show: {lines: ["it answers", "  WORDS", 'curl --header "a b" \', "  --data '{}'"]}
+      run_once: true
+    - name: Refuse
+      ansible.builtin.fail: {msg: "it is \e[2J broken"}
+      when: inventory_hostname in (refused | default([]))
+- name: Nobody
+  hosts: absent
+  vars: {playbook_answer: true}
+  tasks: []
+""".replace("WORDS", "several-words " * 12)
+)
 
 
-def output(folder: Path, *arguments: str) -> str:
-    play = folder / "play.yml"
-    play.write_text(PLAYBOOK, encoding="utf-8")
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        str(play),
-        "-i",
-        "a,b,",
-        "-c",
-        "local",
-        *arguments,
-    ]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    result = subprocess.run(
-        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    assert result.returncode == 2, result.stdout
-    return result.stdout
+def shown(
+    playbook: str, *arguments: str, terminal: int = 0, errors: int = subprocess.STDOUT, **environment: str
+) -> str:
+    """Run a playbook as a user does, also on a terminal with this number of columns, and return its output."""
+    argv = command(playbook, arguments)
+    if terminal:
+        argv = ["script", "--quiet", "--command", f"stty columns {terminal}; {shlex.join(argv)}", "/dev/null"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    given = own | {"NO_COLOR": "1"} | environment
+    done = subprocess.run(argv, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=errors, check=False)
+    return done.stdout.decode()
+
+
+def output(folder: Path, plays: list[dict[str, Any]], *arguments: str, **given: Any) -> str:
+    """Run plays on this machine."""
+    (folder / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
+    return shown(str(folder / "play.yml"), "-i", "a,b,c,absent2", "-c", "local", *arguments, **given)
+
+
+def answer(folder: Path, *arguments: str, **given: Any) -> str:
+    return output(folder, ANSWER, *arguments, errors=subprocess.DEVNULL, **given)
+
+
+def failures(said: str) -> list[str]:
+    """Return the lines after the heading of the last block."""
+    return said.partition("\nFAILED ")[2].splitlines()[1:]
 
 
 @pytest.fixture(scope="module")
 def failed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return output(tmp_path_factory.mktemp("brief"))
+    return output(tmp_path_factory.mktemp("brief"), PLAYBOOK)
 
 
 def test_skipped_tasks_are_hidden_and_names_precede_what_is_printed(failed: str) -> None:
@@ -92,109 +129,24 @@ def test_a_report_of_every_node_is_shown_once_at_the_task_and_once_at_the_end(fa
     assert "FAILED! => the same\n" in failed
 
 
-def test_a_run_ends_with_its_failures(failed: str) -> None:
-    end = failed.partition("PLAY RECAP")[2].partition("\nFAILED ")[2].splitlines()[1:]
-    assert end[:3] == ["a, b: Refuse", "  nodes[0]: \\x1b[2J", '    Expected: "x". Fix: y']
-    assert len(end) == 4 and "docs/troubleshooting.md" in end[3]
-
-
-def test_a_failed_item_is_named_with_its_output(tmp_path: Path) -> None:
-    found = output(tmp_path, "--extra-vars", '{"refused": false}')
-    end = found.partition("\nFAILED ")[2].splitlines()[1:]
-    assert (
-        end[0] == "a, b: Run a command for each item"
-        and "non-zero return code" in end[1]
-        and end[2] == "  it is broken"
-    )
+def test_a_run_ends_with_its_failures_and_the_output_of_a_failed_item(failed: str) -> None:
+    refused, item = ["a, b: Refuse", "  nodes[0]: \\x1b[2J", '    Expected: "x". Fix: y'], failures(failed)[3:]
+    assert failures(failed)[:3] == refused and failed.index("PLAY RECAP") < failed.index("\nFAILED ")
+    assert item[0] == "c: Run a command for each item" and "non-zero return code" in item[1]
     # Other errors were rescued or ignored.
-    assert len(end) == 4 and found.count("rescued\n") == 1
-
-
-def test_more_output_on_request(tmp_path: Path) -> None:
-    found = output(tmp_path, "-v")
-    assert '"msg": "nodes[0]: \\u001b[2J' in found and "[ERROR]: " in found
+    assert item[2] == "  it is broken" and len(item) == 4 and "docs/troubleshooting.md" in item[3]
+    assert failed.count("rescued\n") == 1
 
 
 def test_a_terminal_breaks_the_lines_of_the_last_block_between_words(tmp_path: Path) -> None:
     message = f"nodes[0]: {'twelve-words ' * 12}\n  Fix: {'another-word ' * 12}"
-    (tmp_path / "play.yml").write_text(
-        json.dumps([{"hosts": "a", "gather_facts": False, "tasks": [{"fail": {"msg": message}}]}]), encoding="utf-8"
-    )
-    play = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        str(tmp_path / "play.yml"),
-        "-i",
-        "a,",
-        "-c",
-        "local",
-    ]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {
-        "NO_COLOR": "1"
-    }
-    sizes = f"stty columns 100; {shlex.join(play)}"
-    shown = subprocess.run(
-        ["script", "--quiet", "--command", sizes, "/dev/null"],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    ).stdout.replace("\r", "")
-    block = shown.partition("FAILED **")[2].splitlines()[2:-2]
-    assert len(block) == 4 and all(len(line) < 100 for line in block), shown
+    plays = [{"hosts": "a", "gather_facts": False, "tasks": [{"fail": {"msg": message}}]}]
+    said = output(tmp_path, plays, terminal=100).replace("\r", "")
+    block = said.partition("FAILED **")[2].splitlines()[2:-2]
+    assert len(block) == 4 and all(len(line) < 100 for line in block), said
     assert block[0].startswith("  nodes[0]: twelve-words ") and block[2].startswith("    Fix: another-word ")
     assert block[3].startswith("      another-word")
     assert {word for line in block for word in line.split()} == {"nodes[0]:", "twelve-words", "Fix:", "another-word"}
-
-
-ANSWER = r"""
-- name: Answer
-  hosts: a,b
-  gather_facts: false
-  vars: {playbook_answer: true, ansible_python_interpreter: "{{ ansible_playbook_python }}"}
-  tasks:
-    - name: Read something
-      block:
-        - name: Fail first
-          ansible.builtin.fail: {msg: rescued}
-      rescue:
-        - name: Recover
-          ansible.builtin.command: {argv: ["true"]}
-    - name: Show the answer
-      gb10.cluster.show: {lines: ["it answers", "  WORDS", 'curl --header "a b" \', "  --data '{}'"]}
-      run_once: true
-    - name: Refuse
-      ansible.builtin.fail: {msg: "it is broken"}
-      when: refused | default(false)
-- name: Nobody
-  hosts: absent
-  vars: {playbook_answer: true}
-  tasks: []
-""".replace("WORDS", "several-words " * 12)
-
-
-def answer(folder: Path, *arguments: str, terminal: int = 0, **environment: str) -> str:
-    play = folder / "play.yml"
-    play.write_text(ANSWER, encoding="utf-8")
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        str(play),
-        "-i",
-        "a,b,absent2,",
-        "-c",
-        "local",
-        *arguments,
-    ]
-    if terminal:
-        command = ["script", "--quiet", "--command", f"stty columns {terminal}; {shlex.join(command)}", "/dev/null"]
-    given = (
-        {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-        | {"NO_COLOR": "1"}
-        | environment
-    )
-    return subprocess.run(
-        command, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
-    ).stdout.decode()
 
 
 def test_a_play_that_answers_prints_nothing_else(tmp_path: Path) -> None:
@@ -206,100 +158,55 @@ def test_a_terminal_shows_the_running_task_until_the_answer_which_breaks_between
     before, _found, after = answer(tmp_path, terminal=60).partition("\x1b[K\r  it answers")
     assert "\x1b[KRead something" not in before and "\x1b[KRecover\r" in before
     lines = after.replace("\r\n", "\n").splitlines()
-    assert (
-        lines[1].startswith("    several-words")
-        and lines[2].startswith("      several-words")
-        and max(map(len, lines)) < 80
-    )
-    command = lines.index('  curl --header "a b" \\')
-    assert lines[command + 1] == "    --data '{}'"
+    assert lines[1].startswith("    several-words") and lines[2].startswith("      several-words")
+    assert max(map(len, lines)) < 80
+    assert lines[lines.index('  curl --header "a b" \\') + 1] == "    --data '{}'"
 
 
 def test_an_answer_that_fails_ends_with_its_failure_alone(tmp_path: Path) -> None:
-    said = answer(tmp_path, "-e", '{"refused": true}')
-    end = said.partition("\nFAILED ")[2].splitlines()[1:]
-    assert end[:2] == ["a, b: Refuse", "  it is broken"] and "rescued\n" not in said
+    said = answer(tmp_path, "-e", '{"refused": ["a", "b"]}')
+    assert failures(said)[:2] == ["a, b: Refuse", "  it is \\x1b[2J broken"] and "rescued\n" not in said
     assert said.startswith("  it answers\n") and "failed=1" in said
 
 
-@pytest.mark.parametrize(("arguments", "environment"), [(("-v",), {}), ((), {"GB10_ANSWER_ONLY": "0"})])
-def test_the_names_and_the_recap_are_shown_on_request(
-    tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str]
-) -> None:
-    said = answer(tmp_path, *arguments, **environment)
-    assert "TASK [Recover]" in said and "PLAY [Answer]" in said and "PLAY RECAP" in said and "rescued=1" in said
-    assert ("skipping: no hosts matched" in said) == bool(arguments)
+def test_the_names_and_the_recap_are_shown_on_request(tmp_path: Path) -> None:
+    verbose = output(tmp_path, ANSWER, "-v", "-e", '{"refused": ["a"]}')
+    for said in (verbose, answer(tmp_path, GB10_ANSWER_ONLY="0")):
+        assert "TASK [Recover]" in said and "PLAY [Answer]" in said and "PLAY RECAP" in said and "rescued=1" in said
+        assert ("skipping: no hosts matched" in said) == (said is verbose)
+    assert '"msg": "it is \\u001b[2J broken' in verbose and "[ERROR]: " in verbose
 
 
-def test_the_last_lines_of_a_run_follow_its_recap(tmp_path: Path) -> None:
-    show = {"gb10.cluster.show": {"lines": ["endpoint"], "last": True}}
-    plays = [{"hosts": "a", "gather_facts": False, "tasks": [show, {"debug": {"msg": "later"}}]}]
-    (tmp_path / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        str(tmp_path / "play.yml"),
-        "-i",
-        "a,",
-        "-c",
-        "local",
+@pytest.fixture(scope="module")
+def last(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """Run a play with includes, and with lines that end a run. Tests share the output."""
+    folder = tmp_path_factory.mktemp("last")
+    (folder / "none.yml").write_text("[]", encoding="utf-8")
+    role = {"name": "gb10.cluster.common", "tasks_from": "service_start"}
+    later = "later | default(false)"
+    tasks = [
+        {"name": "Include a role", "include_role": role, "when": later, "loop": []},
+        {"name": "Include nothing", "include_tasks": "none.yml"},
+        {"name": "Skip the lines", "gb10.cluster.show": {"lines": "absent"}, "when": later},
+        {"name": "Keep the lines", "gb10.cluster.show": {"lines": ["endpoint"], "last": True}},
+        {"name": "gb10.cluster.gb10 : Plan", "debug": {"msg": "done"}},
     ]
-    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-    for callback, end in (("gb10.cluster.brief", True), ("ansible.builtin.default", False)):
-        said = subprocess.run(
-            command,
-            cwd=ROOT,
-            env={**given, "ANSIBLE_STDOUT_CALLBACK": callback},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
+    return cache(partial(output, folder, [{"hosts": "a", "gather_facts": False, "tasks": tasks}]))
+
+
+def test_the_last_lines_of_a_run_follow_its_recap(last: Callable[..., str]) -> None:
+    for said, end in ((last(), True), (last(ANSIBLE_STDOUT_CALLBACK="ansible.builtin.default"), False)):
         assert said.count("  endpoint\n") == 1
         assert said.endswith("\n  endpoint\n") == end
 
 
-def test_a_terminal_gets_short_names_and_a_recap_without_zeros(tmp_path: Path) -> None:
-    include = {
-        "include_role": {"name": "gb10.cluster.common", "tasks_from": "service_start"},
-        "when": "later | default(false)",
-        "loop": [],
-    }
-    absent = {"name": "Skip the lines", "gb10.cluster.show": {"lines": "absent"}, "when": "later | default(false)"}
-    named = {"name": "gb10.cluster.gb10 : Plan", "debug": {"msg": "done"}}
-    shown = {"name": "Keep the lines", "gb10.cluster.show": {"lines": ["endpoint"], "last": True}}
-    plain = {"name": "Include nothing", "include_tasks": "none.yml"}
-    (tmp_path / "none.yml").write_text("[]", encoding="utf-8")
-    plays = [
-        {
-            "hosts": "a",
-            "gather_facts": False,
-            "tasks": [{"name": "Include a role", **include}, plain, absent, named, shown],
-        }
-    ]
-    (tmp_path / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        str(tmp_path / "play.yml"),
-        "-i",
-        "a,",
-        "-c",
-        "local",
-    ]
-    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
-    terminal = ["script", "--quiet", "--command", f"stty columns 80; {shlex.join(command)}", "/dev/null"]
-    lines, plain_lines = (
-        subprocess.run(each, cwd=ROOT, env=given, stdout=subprocess.PIPE, check=True)
-        .stdout.decode()
-        .replace("\r", "")
-        .splitlines()
-        for each in (terminal, command)
-    )
+def test_a_terminal_gets_short_names_and_a_recap_without_zeros(last: Callable[..., str]) -> None:
+    lines, plain = last(terminal=80).replace("\r", "").splitlines(), last().splitlines()
     assert [line.partition("]")[0] for line in lines if line.startswith("TASK")] == ["TASK [gb10 : Plan"]
-    assert [line.partition("]")[0] for line in plain_lines if line.startswith("TASK")] == [
-        "TASK [gb10.cluster.gb10 : Plan"
-    ]
+    assert [line.partition("]")[0] for line in plain if line.startswith("TASK")] == ["TASK [gb10.cluster.gb10 : Plan"]
     assert [line.split() for line in lines if line.startswith("a ")] == [["a", ":", "ok=3", "changed=0", "skipped=2"]]
     assert max(map(len, lines)) <= 80 and lines[-1] == "  endpoint"
-    assert any(line.startswith("a ") and "unreachable=0" in line for line in plain_lines)
+    assert any(line.startswith("a ") and "unreachable=0" in line for line in plain)
 
 
 @pytest.mark.parametrize("name", ["history", "models", "plan", "status", "verify"])
@@ -308,21 +215,11 @@ def test_every_play_of_a_playbook_that_shows_something_answers(name: str) -> Non
 
 
 def test_the_end_of_a_plan_is_its_answer_on_a_small_terminal() -> None:
-    play = ["playbooks/plan.yml", "-i", "inventories/two-spark", "-e", "gb10_plan_offline=typical"]
-    command = shlex.join([str(Path(sys.executable).with_name("ansible-playbook")), *play])
-    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
-    shown = subprocess.run(
-        ["script", "--quiet", "--command", f"stty columns 80; {command}", "/dev/null"],
-        cwd=ROOT,
-        env=given,
-        stdout=subprocess.PIPE,
-        check=True,
-    ).stdout.decode()
-    lines = [line.rpartition("\x1b[K")[2].lstrip("\r") for line in shown.split("\r\n")]
+    arguments = ["-i", "inventories/two-spark", "-e", "gb10_plan_offline=typical"]
+    said = shown("playbooks/plan.yml", *arguments, terminal=80)
+    lines = [line.rpartition("\x1b[K")[2].lstrip("\r") for line in said.split("\r\n")]
     assert lines[0] == "  typical facts, not read from the nodes:"
     end = [line for line in lines if line.strip()]
-    assert (
-        end[-3].startswith("  gpt-oss-120b on 2 nodes: fits, ")
-        and end[-1] == "  API at http://192.168.1.11:8000/v1, with a key, no TLS"
-    )
+    assert end[-3].startswith("  gpt-oss-120b on 2 nodes: fits, ")
+    assert end[-1] == "  API at http://192.168.1.11:8000/v1, with a key, no TLS"
     assert all(len(line) < 80 or len(line.removesuffix(" \\").split()) == 1 for line in lines)

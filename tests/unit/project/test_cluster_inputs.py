@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT, files, read
+from repository import files, load_yaml, read
+from run_playbook import LOCAL, run, run_plays
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
-INVENTORY = """
-all:
-  hosts:
-    spark1: {vllm_serve_smoke_tokens: 7, qsfp_netplan_state: gone}
-  vars:
-    ansible_connection: local
-    ansible_python_interpreter: "{{ ansible_playbook_python }}"
-    base: /srv
-    model_store_source: "{{ base }}/models"
-    model_store_hub_token: hf_secret
-    vllm_runtime_index_url: "{{ gb10_plan.nothing }}"
-"""
+HOST = {
+    **LOCAL,
+    "vllm_serve_smoke_tokens": 7,
+    "qsfp_netplan_state": "gone",
+    "base": "/srv",
+    "model_store_source": "{{ base }}/models",
+    "model_store_hub_token": "hf_secret",
+    "vllm_runtime_index_url": "{{ gb10_plan.nothing }}",
+}
 PLAY = """
 - hosts: all
   gather_facts: false
@@ -69,25 +66,8 @@ PROBE = """
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("inputs")
-    (folder / "hosts.yml").write_text(INVENTORY, encoding="utf-8")
-    (folder / "play.yml").write_text(PLAY, encoding="utf-8")
-    extra = [
-        "-e",
-        "model_store_enabled=no",
-        "-e",
-        f"result={folder}/result.json",
-        "-e",
-        "benchmark_model_concurrencies=1,2",
-    ]
-    command = [
-        str(ROOT / ".venv/bin/ansible-playbook"),
-        str(folder / "play.yml"),
-        "-i",
-        str(folder / "hosts.yml"),
-        *extra,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    extra = f"model_store_enabled=no result={folder}/result.json benchmark_model_concurrencies=1,2"
+    run_plays(load_yaml(PLAY), {"spark1": HOST}, folder, "-e", extra).assert_ok()
     return json.loads(Path(folder / "result.json").read_text(encoding="utf-8"))
 
 
@@ -120,17 +100,15 @@ def test_a_parameter_of_one_role_is_refused_by_the_plan_and_by_a_role_after_it(t
     (tmp_path / "roles/around/tasks").mkdir(parents=True)
     around = "- ansible.builtin.include_role:\n    name: probe\n"
     (tmp_path / "roles/around/tasks/main.yml").write_text(around, encoding="utf-8")
-    (tmp_path / "play.yml").write_text(PARAMETERS, encoding="utf-8")
-    command = [str(ROOT / ".venv/bin/ansible-playbook"), str(tmp_path / "play.yml")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    results = [json.loads(line) for line in re.findall(r"^ +(\{\"found\".*)", done.stdout, re.MULTILINE)]
+    done = run_plays(load_yaml(PARAMETERS), {"localhost": {}}, tmp_path)
+    results = [json.loads(line) for line in re.findall(r"^ +(\{\"found\".*)", done.output, re.MULTILINE)]
     assert [[entry["name"] for entry in each["found"]] for each in results] == [
         ["gb10_ray_port"],
         ["vllm_serve_smoke_tokens"],
         [],
         ["golden_enabled"],
         [],
-    ], done.stdout
+    ], done.output
     assert "gb10_ray_port: set for this role alone. Expected: variables of the inventory" in results[0]["stopped"]
     # Without a parameter it goes on, to the missing plan.
     assert "set for this role alone" not in results[2]["stopped"]
@@ -155,20 +133,7 @@ def test_roles_read_settings_with_a_value_before_the_plan_and_no_secret() -> Non
 
 
 def test_a_verbose_plan_shows_no_credentials() -> None:
-    secret_url = "https://user:hidden@x/"
-    variables = {
-        "gb10_plan_offline": "typical",
-        "vllm_watchdog_webhook": secret_url,
-        "vllm_runtime_index_url": secret_url,
-    }
-    extra = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
-    command = [
-        str(ROOT / ".venv/bin/ansible-playbook"),
-        "-v",
-        "playbooks/plan.yml",
-        "-i",
-        "inventories/two-spark",
-        *extra,
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "hidden" not in done.stdout + done.stderr
+    url = "https://user:hidden@x/"
+    extra = f"gb10_plan_offline=typical vllm_watchdog_webhook={url} vllm_runtime_index_url={url}"
+    done = run("playbooks/plan.yml", ["-v", "-i", "inventories/two-spark", "-e", extra]).assert_ok()
+    assert "hidden" not in done.output

@@ -11,20 +11,12 @@ import io
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
-from gpu_program import loaded
+from gpu_program import load
 
-
-@pytest.fixture(scope="module")
-def parts() -> Iterator[ModuleType]:
-    with loaded("parts") as module:
-        yield module
-
-
+parts = load("parts")
 FILES = {
     "stack.lock": b"a==1\n",
     "wheels/a-1-py3-none-any.whl": bytes(range(256)) * 3,
@@ -33,7 +25,7 @@ FILES = {
 }
 
 
-def packed(parts: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+def packed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     monkeypatch.setattr(parts, "PART", 100)
     stream = parts.Parts(folder / "parts")
     files = [
@@ -42,8 +34,8 @@ def packed(parts: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return {"files": files, "parts": stream.end()}
 
 
-def test_files_arrive_as_they_were(parts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = packed(parts, tmp_path, monkeypatch)
+def test_files_arrive_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = packed(tmp_path, monkeypatch)
     sizes = [path.stat().st_size for path in sorted((tmp_path / "parts").glob("part-*/data"))]
     assert sizes == [100] * 8 + [sum(map(len, FILES.values())) - 800]
     parts.verify(tmp_path / "parts", manifest["parts"])
@@ -51,17 +43,15 @@ def test_files_arrive_as_they_were(parts: ModuleType, tmp_path: Path, monkeypatc
     assert {name: (tmp_path / name).read_bytes() for name in FILES} == FILES
 
 
-def test_a_missing_and_a_wrong_part_are_named(
-    parts: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manifest = packed(parts, tmp_path, monkeypatch)
+def test_a_missing_and_a_wrong_part_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = packed(tmp_path, monkeypatch)
     (tmp_path / "parts/part-001/data").write_bytes(b"y" * 100)
     (tmp_path / "parts/part-004/data").unlink()
     with pytest.raises(SystemExit, match="missing or wrong: part-001 part-004"):
         parts.verify(tmp_path / "parts", manifest["parts"])
 
 
-def test_the_entries_of_a_lock(parts: ModuleType) -> None:
+def test_the_entries_of_a_lock() -> None:
     lock = "# head\nA_b==1.0 \\\n    --hash=sha256:1 \\\n    --hash=sha256:2\nc[d]==2 ; x --hash=sha256:3\n"
     entries = parts.entries(lock)
     assert "".join(entries.values()) == lock.partition("\n")[2]
@@ -93,7 +83,7 @@ def wheel(folder: Path, name: str, files: dict[str, str]) -> Path:
     return path
 
 
-def test_a_wheel_is_written_again_from_its_installation(parts: ModuleType, tmp_path: Path) -> None:
+def test_a_wheel_is_written_again_from_its_installation(tmp_path: Path) -> None:
     name = "nvidia_x-1.2.3-py3-none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
     first = wheel(tmp_path, name, {"nvidia/x/lib/libx.so": "code", "nvidia/x/__init__.py": "VALUE = 7\n"})
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
@@ -115,6 +105,6 @@ def test_a_wheel_is_written_again_from_its_installation(parts: ModuleType, tmp_p
         parts.write_again(one, one / "nvidia_x-1.2.3.dist-info", again)
 
 
-def test_a_library_that_the_machine_lacks_is_named(parts: ModuleType, tmp_path: Path) -> None:
+def test_a_library_that_the_machine_lacks_is_named(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match="does not have: nvidia-x==9, pytest==0"):
         parts.again(sys.executable, {"nvidia-x": "9", "pytest": "0"}, tmp_path)

@@ -9,29 +9,22 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
-from gpu_program import loaded
+from gpu_program import load
 
+patches = load("patches")
 PASSAGES = [{"opening": [1, 2], "answer": [3, 4, 5]}]
-
-
-@pytest.fixture(scope="module")
-def patches() -> Iterator[ModuleType]:
-    with loaded("patches") as module:
-        yield module
 
 
 def answer(tokens: list[int], logprobs: list[float], margins: list[float]) -> dict[str, Any]:
     return {"tokens": tokens, "logprobs": logprobs, "margins": margins}
 
 
-def test_answers_are_compared_until_they_part(patches: ModuleType) -> None:
+def test_answers_are_compared_until_they_part() -> None:
     one = [answer([1, 2, 3], [-0.1, -0.2, -0.3], [4.0, 3.0, 0.5]), answer([7], [-0.5], [2.0])]
     other = [answer([1, 2, 9], [-0.1, -0.6, -9.0], [4.0, 5.0, 0.25]), answer([7], [-0.5], [2.5])]
     found = patches.difference(one, other)
@@ -41,7 +34,7 @@ def test_answers_are_compared_until_they_part(patches: ModuleType) -> None:
     assert patches.difference(one, one) == {"logprob": 0.0, "margin": 0.0, "parted": []}
 
 
-def case(patches: ModuleType, folder: Path, command: list[str], port: int) -> Any:
+def case(folder: Path, command: list[str], port: int) -> Any:
     return patches.Case("per-channel", "shipped", command, dict(os.environ), folder / "log", port)
 
 
@@ -50,13 +43,11 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-def test_a_server_that_does_not_come_up_is_told_of(patches: ModuleType, tmp_path: Path) -> None:
-    ended = patches.serve(
-        case(patches, tmp_path, [sys.executable, "-c", "raise SystemExit(3)"], free_port()), PASSAGES, 30
-    )
+def test_a_server_that_does_not_come_up_is_told_of(tmp_path: Path) -> None:
+    ended = patches.serve(case(tmp_path, [sys.executable, "-c", "raise SystemExit(3)"], free_port()), PASSAGES, 30)
     assert (ended.failure, ended.answers) == ("ended with status 3", [])
     slow = patches.serve(
-        case(patches, tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], free_port()), PASSAGES, 0
+        case(tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], free_port()), PASSAGES, 0
     )
     assert (slow.failure, slow.answers) == ("did not come up within 0 s", [])
     assert patches.outcome({"failure": slow.failure, "answers": []}) == "did not come up within 0 s | | "
@@ -89,11 +80,11 @@ class Model(BaseHTTPRequestHandler):
         self.reply(json.dumps({"choices": [{"logprobs": logprobs}]}).encode())
 
 
-def test_answers_are_tokens_with_their_margins(patches: ModuleType, tmp_path: Path) -> None:
+def test_answers_are_tokens_with_their_margins(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Model) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         served = patches.serve(
-            case(patches, tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], server.server_port),
+            case(tmp_path, [sys.executable, "-c", "import time; time.sleep(60)"], server.server_port),
             PASSAGES,
             30,
         )

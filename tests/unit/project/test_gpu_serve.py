@@ -6,18 +6,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
-import pytest
-from gpu_program import loaded
-
-
-@pytest.fixture(scope="module")
-def serve() -> Iterator[ModuleType]:
-    with loaded("serve") as module:
-        yield module
+from gpu_program import load
 
 
 def served(name: str, rates: list[float], *selected: str, **facts: Any) -> dict[str, Any]:
@@ -33,34 +24,35 @@ def served(name: str, rates: list[float], *selected: str, **facts: Any) -> dict[
     }
 
 
-def failed(serve: ModuleType, *cases: dict[str, Any], **facts: Any) -> list[str]:
+def failed(*cases: dict[str, Any], **facts: Any) -> list[str]:
     report = {"cases": list(cases), "nodes": 1, "passages": 2, "nccl": {}, **facts}
     return [check for check, holds in serve.checks(report).items() if not holds]
 
 
+serve = load("serve")
 CUTLASS = "Selected CutlassFp8BlockScaledMMKernel for Fp8LinearMethod"
 TRITON = "Selected TritonFp8BlockScaledMMKernel for Fp8LinearMethod"
 
 
-def test_what_has_to_hold(serve: ModuleType) -> None:
+def test_what_has_to_hold() -> None:
     graphs, eager = served("graphs", [700.0, 710.0, 90.0], CUTLASS), served("eager", [160.0, 170.0, 165.0], CUTLASS)
-    assert failed(serve, graphs, eager, served("graphs, our flags", [700.0], TRITON)) == []
-    assert failed(serve, served("graphs", [150.0]), eager) == ["graphs decode faster than eager"]
-    assert failed(serve, graphs | {"recited": 1}) == ["every token of every passage is right"]
-    assert failed(serve, graphs | {"failure": "ended"}) == ["every plan comes up and answers"]
+    assert failed(graphs, eager, served("graphs, our flags", [700.0], TRITON)) == []
+    assert failed(served("graphs", [150.0]), eager) == ["graphs decode faster than eager"]
+    assert failed(graphs | {"recited": 1}) == ["every token of every passage is right"]
+    assert failed(graphs | {"failure": "ended"}) == ["every plan comes up and answers"]
     wrong = "with our flags no linear layer uses CUTLASS or FlashInfer"
-    assert failed(serve, served("graphs, our flags", [700.0], CUTLASS)) == [wrong]
-    assert failed(serve, served("graphs, our flags", [700.0])) == [wrong]
+    assert failed(served("graphs, our flags", [700.0], CUTLASS)) == [wrong]
+    assert failed(served("graphs, our flags", [700.0])) == [wrong]
 
 
-def test_every_host_must_have_our_nccl(serve: ModuleType) -> None:
+def test_every_host_must_have_our_nccl() -> None:
     ours = {"nodes": 2, "nccl": {"name": "2.29.7"}}
-    assert failed(serve, served("ray", [1.0], mapped=[{}, {}]), **ours) == []
+    assert failed(served("ray", [1.0], mapped=[{}, {}]), **ours) == []
     for wrong in ({"mapped": [{}]}, {"mapped": [{}, {}], "problems": ["another"]}):
-        assert failed(serve, served("ray", [1.0], **wrong), **ours) == ["ranks on every host map only our NCCL"]
+        assert failed(served("ray", [1.0], **wrong), **ours) == ["ranks on every host map only our NCCL"]
 
 
-def test_what_the_log_says_is_found(serve: ModuleType) -> None:
+def test_what_the_log_says_is_found() -> None:
     log = (
         f"(Worker pid=9) INFO 11-21 19:20:04 [fp8.py:594] {TRITON}\n(Worker) Using TRITON Fp8 MoE backend out "
         "of potential backends: ['TRITON']\nUsing FLASH_ATTN attention backend out of\nINFO Graph capturing "
@@ -75,7 +67,7 @@ def test_what_the_log_says_is_found(serve: ModuleType) -> None:
     ]
 
 
-def test_processes_below_one(serve: ModuleType) -> None:
+def test_processes_below_one() -> None:
     with subprocess.Popen(["sh", "-c", "sleep 30 & wait"]) as shell:
         while len(found := serve.below(shell.pid)) < 2:
             pass

@@ -5,25 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
-from types import ModuleType
 from typing import Any
 
-import pytest
-from gpu_program import loaded
+from gpu_program import load
 from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Alarm, Engine, State
 
-
-@pytest.fixture(scope="module")
-def watchdog() -> Iterator[ModuleType]:
-    with loaded("watchdog") as module:
-        yield module
+watchdog = load("watchdog")
 
 
-def test_its_settings_are_the_role_s_defaults(watchdog: ModuleType) -> None:
+def test_its_settings_are_the_role_s_defaults() -> None:
     defaults = load_yaml(read("roles/vllm_watchdog/defaults/main.yml"))
     assert {f"vllm_watchdog_{name}": value for name, value in watchdog.SETTINGS.items()}.items() <= defaults.items()
 
@@ -32,7 +25,7 @@ def seen(time: float, output: float, cache: float, running: float = 1, **facts: 
     return State(time, True, Engine((output, output, output, cache, running, 0), output, running), **facts)
 
 
-def test_time_without_output_counts_only_while_requests_run(watchdog: ModuleType) -> None:
+def test_time_without_output_counts_only_while_requests_run() -> None:
     idle = [seen(time, 1, 0, running=0) for time in (0, 20, 40)]
     prefill = [seen(60 + 2 * step, 1, 0.1 * min(step, 7), stalled=step / 10) for step in range(10)]
     after = [seen(80, 2, 0.7), seen(90, 2, 0.7, witnesses=("a: b",), alarm=Alarm(90, "why"))]
@@ -58,28 +51,28 @@ REPORT: dict[str, Any] = {
 }
 
 
-def failed(watchdog: ModuleType, what: str = "stops", number: int = 0, **facts: Any) -> list[str]:
+def failed(what: str = "stops", number: int = 0, **facts: Any) -> list[str]:
     report = deepcopy(REPORT)
     report[what][number] |= facts
     return [check for check, holds in watchdog.checks(report).items() if not holds]
 
 
-def test_what_has_to_hold(watchdog: ModuleType) -> None:
-    assert failed(watchdog) == []
-    assert failed(watchdog, alarm_seconds=31.0) == ["rank: an alarm within 30 s"]
-    assert failed(watchdog, reason="no step for 120 s") == ["rank: the reason is the stopped process"]
-    assert failed(watchdog, evidence="T 71 other\nS 7 VLLM::Worker\n") == ["rank: the evidence shows it"]
+def test_what_has_to_hold() -> None:
+    assert failed() == []
+    assert failed(alarm_seconds=31.0) == ["rank: an alarm within 30 s"]
+    assert failed(reason="no step for 120 s") == ["rank: the reason is the stopped process"]
+    assert failed(evidence="T 71 other\nS 7 VLLM::Worker\n") == ["rank: the evidence shows it"]
     over = ["rank: the alarm ended and every request was answered"]
     for results in ({"8 tokens afterwards": 1, "HTTP Error 500": 1}, {"256 tokens": 4}):
-        assert failed(watchdog, results=results) == over
+        assert failed(results=results) == over
 
 
-def test_what_has_to_hold_without_a_stop(watchdog: ModuleType) -> None:
-    assert failed(watchdog, "phases", 0, results={"256 tokens": 3, "timed out": 1}) == ["the load was answered"]
-    assert failed(watchdog, "phases", 0, results={}) == ["the load was answered"]
+def test_what_has_to_hold_without_a_stop() -> None:
+    assert failed("phases", 0, results={"256 tokens": 3, "timed out": 1}) == ["the load was answered"]
+    assert failed("phases", 0, results={}) == ["the load was answered"]
     for facts in ({"armed": False}, {"witnesses": ["a"]}, {"alarms": ["a"]}):
-        assert failed(watchdog, "phases", 0, **facts) == ["load: armed, no witness, no alarm"]
-        assert failed(watchdog, "phases", 1, **facts) == ["prefill: armed, no witness, no alarm"]
-    assert failed(watchdog, "phases", 1, stalled=15.0) == ["in the prefill the watchdog saw steps"]
+        assert failed("phases", 0, **facts) == ["load: armed, no witness, no alarm"]
+        assert failed("phases", 1, **facts) == ["prefill: armed, no witness, no alarm"]
+    assert failed("phases", 1, stalled=15.0) == ["in the prefill the watchdog saw steps"]
     short = ["the prefill had no output for longer than an alarm without a witness takes"]
-    assert failed(watchdog, "phases", 1, without_output=119.0) == short
+    assert failed("phases", 1, without_output=119.0) == short

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +11,13 @@ from typing import Any
 import pytest
 import samples
 import variables
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
 from cluster_nodes import cluster_plan
-from repository import ROOT, files, load_yaml, read
+from repository import ROOT, files, read, specs_of
 from samples import members, nodes_of
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import chosen
@@ -31,7 +34,7 @@ SAMPLES = sorted(
 
 def declared() -> dict[str, Mapping[str, Any]]:
     """Return every variable that a role's argument specification declares."""
-    specs = [load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"] for role in variables.ROLES]
+    specs = map(specs_of, variables.ROLES)
     return {
         name: option
         for entries in specs
@@ -81,11 +84,11 @@ def test_the_samples_are_found() -> None:
     assert {"single-spark", "two-spark", "three-spark-ring", "four-spark-switch", "spark-thor"} <= set(SAMPLES)
 
 
-def test_the_lines_to_edit_are_one_for_each_node_and_the_model(sample: str) -> None:
+def test_the_lines_to_edit_are_one_for_each_node_and_the_model(sample: str, inventory: dict[str, Any]) -> None:
     lines = read(f"inventories/{sample}/hosts.yml").splitlines()
     node = re.compile(r" +\w+: {ansible_host: 192\.168\.1\.\d+, ansible_user: nvidia(, gb10_fabric_interface: \w+)?}")
     edited = [line for line in lines if node.fullmatch(line) or line.startswith("    gb10_model: ")]
-    assert len(edited) == len(members(samples.inventory(sample), "gb10_cluster")) + 1
+    assert len(edited) == len(members(inventory, "gb10_cluster")) + 1
 
 
 def test_a_sample_is_one_file(sample: str) -> None:
@@ -157,22 +160,14 @@ def test_a_sample_without_its_cables_is_refused(inventory: dict[str, Any]) -> No
     ],
 )
 def test_the_overlay_cables_the_lab_as_the_sample_says(cluster: str, topology: str, thors: list[str]) -> None:
-    ask = (
-        "{{ {'nodes': groups['gb10_cluster'], 'topology': lab_topology, 'thors': lab_thors} | "
-        "ansible.builtin.to_json }}"
-    )
-    command = [
-        Path(sys.executable).with_name("ansible"),
-        "-i",
-        f"inventories/{cluster}",
-        "-i",
-        "inventories/lab/overlay.yml",
-        "localhost",
-    ]
-    said = subprocess.run(
-        [*command, "-m", "debug", "-a", f"msg={ask}"], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
-    lab = plan("demo", "10.88.0", **json.loads(json.loads(said.partition("=>")[2])["msg"]))
+    loader, sources = DataLoader(), [f"inventories/{cluster}", "inventories/lab/overlay.yml"]
+    inventory = InventoryManager(loader, [str(ROOT / source) for source in sources])
+    manager = VariableManager(loader, inventory)
+    # It registers itself with the manager, for templates.
+    HostVars(inventory, manager, loader)
+    variables_there = manager.get_vars(host=inventory.get_host("localhost"))
+    ask = trust_as_template("{{ [groups['gb10_cluster'], lab_topology, lab_thors] }}")
+    lab = plan("demo", "10.88.0", *Templar(loader, variables=variables_there).template(ask))
     assert (lab.topology, [node.name for node in lab.nodes if node.thor]) == (topology, thors)
 
 

@@ -1,5 +1,5 @@
-"""docs/testing.md lists each variable by which the lab differs from a Spark, and the test that covers the
-difference."""
+"""docs/testing.md lists the parts of the tests, and each variable by which the lab differs from a Spark, with the test
+that covers the difference."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from repository import ROOT, files, load_yaml, read
+from run import PARTS, QUICK
 
 PAGE = read("docs/testing.md")
 OPEN, COVERED = "## What no test covers\n", "## What the lab changes\n"
@@ -47,6 +48,12 @@ def of_the_lab() -> set[str]:
     variables = [overlay["variables"], *(group.get("vars", {}) for group in hosts.values())]
     variables += [load_yaml(read(path)) for path in files("inventories/lab/group_vars/*.yml")]
     return {name for each in variables for name in names(each)}
+
+
+def test_the_page_has_every_part() -> None:
+    parts = re.findall(r"^\| `([a-z0-9_-]+)` \| [^`].*\| (.*) \|$", PAGE, re.MULTILINE)
+    assert {name for name, _quick in parts} == PARTS.keys()
+    assert {name for name, quick in parts if quick != "no"} == set(QUICK)
 
 
 def test_each_variable_of_the_lab_has_one_row() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 
@@ -20,23 +19,17 @@ SMI = (
 )
 
 
-@pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
-def test_gpu_info(tmp_path: Path, check: bool) -> None:
-    answer = run_module("gpu_info", {}, program(tmp_path, "nvidia-smi", SMI), check)
-    (gpu,) = answer["gpus"]
-    assert (gpu["sm"], answer["cuda_version"], answer["driver_version"], answer["unified_memory"]) == (
-        "sm_121",
-        "13.0",
-        "580.142",
-        True,
-    )
-    assert (answer["changed"], answer["reason"]) == (False, "")
-    assert answer["memory_bytes"] > 2**20
-
-
-def test_gpu_info_without_a_driver(tmp_path: Path) -> None:
-    answer = run_module("gpu_info", {}, program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9"))
-    assert (answer["gpus"], answer["reason"]) == ([], "nvidia-smi failed with status 9: NVIDIA-SMI has failed")
+def test_gpu_info_in_check_mode(tmp_path: Path) -> None:
+    answer = run_module("gpu_info", {}, program(tmp_path, "nvidia-smi", SMI), check=True)
+    expected = {
+        "changed": False,
+        "cuda_version": "13.0",
+        "driver_version": "580.142",
+        "unified_memory": True,
+        "reason": "",
+    }
+    assert answer.items() >= expected.items()
+    assert [gpu["sm"] for gpu in answer["gpus"]] == ["sm_121"] and answer["memory_bytes"] > 2**20
 
 
 def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
@@ -61,7 +54,7 @@ def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
     assert answer["model"] == {"model_type": "llama"}
     assert (answer["model_bytes"], answer["model_reason"]) == (None, "")
     assert answer["kernel"] == os.uname().release
-    assert {"cma_total_bytes", "cma_free_bytes"} <= answer.keys()
+    assert {"cma_total_bytes", "cma_free_bytes", "listeners"} <= answer.keys()
     assert run_module("node_info", {"model": str(tmp_path / "none")}, tmp_path)["model"] is None
     assert run_module("node_info", {}, tmp_path)["model_bytes"] is None
 
@@ -72,42 +65,27 @@ def test_node_info_counts_the_weights(tmp_path: Path) -> None:
     model.mkdir()
     for name, size in (("model-1.safetensors", 600), ("model-2.safetensors", 400), ("consolidated.safetensors", 1000)):
         (model / name).write_bytes(bytes(size))
-    assert run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)["model_bytes"] == 1000
+
+    def counted() -> tuple[int, str]:
+        answer = run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)
+        return answer["model_bytes"], answer["model_reason"]
+
+    assert counted() == (1000, "")
     index = {"metadata": {"total_size": 995}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (model / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    answer = run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)
-    assert (answer["model_bytes"], answer["model_reason"]) == (995, "")
+    assert counted() == (995, "")
     (model / "model-2.safetensors").unlink()
-    answer = run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)
-    assert (answer["model_bytes"], answer["model_reason"]) == (
-        995,
-        "1 of 2 files in the index are missing: 'model-2.safetensors'",
-    )
+    assert counted() == (995, "1 of 2 files in the index are missing: 'model-2.safetensors'")
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 400\n"
     (model / "model-2.safetensors").write_text(pointer, encoding="utf-8")
-    answer = run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)
-    reason = "1 of the weights' files are pointers of Git LFS, not the weights: 'model-2.safetensors'"
-    assert (answer["model_bytes"], answer["model_reason"]) == (995, reason)
+    assert counted() == (995, "1 of the weights' files are pointers of Git LFS, not the weights: 'model-2.safetensors'")
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "is not JSON: "), ("[]", "is not a JSON object")])
-def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path, text: str, said: str) -> None:
+def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path) -> None:
     program(tmp_path, "ip", "echo '[]'")
-    (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    assert (
-        f"{tmp_path}/config.json {said}"
-        in run_module("node_info", {"model": str(tmp_path), "user": "root"}, tmp_path)["msg"]
-    )
-
-
-def test_node_info_sees_who_listens(tmp_path: Path) -> None:
-    program(systemd(tmp_path), "ip", "echo '[]'")
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        answer = run_module("node_info", {}, tmp_path)
-    (found,) = [entry for entry in answer["listeners"] if entry["port"] == port]
-    assert (found["address"], found["pid"] is not None) == ("127.0.0.1", True)
-    assert found["process"]
+    (tmp_path / "config.json").write_text("{", encoding="utf-8")
+    message = run_module("node_info", {"model": str(tmp_path), "user": "root"}, tmp_path)["msg"]
+    assert f"{tmp_path}/config.json is not JSON: " in message
 
 
 def test_node_info_says_why_it_fails(tmp_path: Path) -> None:
@@ -142,17 +120,11 @@ def systemd(folder: Path, shown: str = SHOWN) -> Path:
     return program(folder, "journalctl", f'echo "$*" > {folder}/asked; cat {folder}/entries')
 
 
-def test_service_info(tmp_path: Path) -> None:
-    service = run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, systemd(tmp_path))["service"]
-    assert (service["active"], service["pid"], service["restarts"], service["inputs"]) == ("activating", None, 3, "abc")
-
-
-def test_service_info_takes_no_inputs_from_a_service_that_does_not_run(tmp_path: Path) -> None:
-    stopped = SHOWN.replace("ActiveState=activating", "ActiveState=failed")
-    assert (
-        run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, systemd(tmp_path, stopped))["service"]["inputs"]
-        == ""
-    )
+@pytest.mark.parametrize(("active", "inputs"), [("activating", "abc"), ("failed", "")])
+def test_service_info_takes_inputs_from_a_service_that_runs(tmp_path: Path, active: str, inputs: str) -> None:
+    folder = systemd(tmp_path, SHOWN.replace("ActiveState=activating", f"ActiveState={active}"))
+    service = run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, folder)["service"]
+    assert service.items() >= {"active": active, "pid": None, "restarts": 3, "inputs": inputs}.items()
 
 
 def test_service_info_compares_the_unit_its_files_and_their_folders(tmp_path: Path) -> None:
@@ -227,14 +199,13 @@ ANSWER = {
 }
 
 
-@pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
-def test_vllm_arguments(tmp_path: Path, check: bool) -> None:
+def test_vllm_arguments_in_check_mode(tmp_path: Path) -> None:
     folder = program(
         tmp_path,
         "python",
         f"echo 'INFO plugins are loaded'; echo \"$#\" \"$1\" > {tmp_path}/asked; echo '{json.dumps(ANSWER)}'",
     )
-    answer = run_module("vllm_arguments_info", {"python": f"{folder}/python"}, tmp_path, check)
+    answer = run_module("vllm_arguments_info", {"python": f"{folder}/python"}, tmp_path, check=True)
     assert {key: answer[key] for key in ANSWER} == ANSWER
     assert (answer["changed"], (tmp_path / "asked").read_text(encoding="utf-8")) == (False, "2 -c\n")
 

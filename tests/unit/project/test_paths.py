@@ -5,16 +5,15 @@ Tests the paths in the code and the program that checks a host.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rendered_units import SERVICES, planned
 from repository import ROOT, files, load_yaml, read, tasks_of, tracked_files
+from run_playbook import LOCAL, run_plays
 from typed_plans import fact
 from who_can_write import changeable
 
@@ -183,59 +182,37 @@ def test_root_runs_no_interpreter_of_a_runtime() -> None:
 
 # --- upgrade from the release that kept root's files in the user's folder ---
 
-FORMER = """
-- hosts: localhost
-  connection: local
-  gather_facts: false
-  tasks:
-    - ansible.builtin.include_tasks: {tasks}
-"""
 
-
-@pytestmark_root
-@pytest.mark.parametrize(
-    ("case", "moved", "refused"),
-    [
-        ("root's", True, False),
-        ("before the user", True, False),
-        ("planted", False, False),
-        ("a link", False, False),
-        ("another program's", False, True),
-    ],
-)
-def test_what_an_earlier_release_kept_is_moved_if_root_made_it(
-    tmp_path: Path, case: str, moved: bool, refused: bool
-) -> None:
-    home, state, kept = tmp_path / "home", tmp_path / "state", tmp_path / "home/netplan"
-    home.mkdir()
+def former(folder: Path, case: str) -> dict[str, Any]:
+    """Return the variables of a host with files of an earlier release."""
+    home = folder / "home"
+    home.mkdir(parents=True)
     if case == "a link":
-        kept.symlink_to("/etc")
+        (home / "netplan").symlink_to("/etc")
     else:
-        kept.mkdir(mode=0o700)
+        (home / "netplan").mkdir(mode=0o700)
     if case == "planted":
-        os.chown(kept, 12345, 12345)
+        os.chown(home / "netplan", 12345, 12345)
     if case == "another program's":
         (home / "volumes").mkdir()
     group = "root" if case in ("another program's", "before the user") else "gb10"
-    given = {
-        "_common_netplan_state": str(state),
+    return {
+        "_common_netplan_state": str(folder / "state"),
         "gb10_plan": {"user": "gb10", "home": str(home)},
         "__common_home": {"stat": {"gr_name": group}},
-        "ansible_become": False,
-        "ansible_python_interpreter": sys.executable,
+        **LOCAL,
     }
-    (tmp_path / "play.yml").write_text(
-        FORMER.format(tasks=ROOT / "roles/common/tasks/migrate_home.yml"), encoding="utf-8"
-    )
-    command = [
-        Path(sys.executable).with_name("ansible-playbook"),
-        "-i",
-        "localhost,",
-        tmp_path / "play.yml",
-        "-e",
-        json.dumps(given),
-    ]
-    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode != 0, "contains volumes" in done.stdout) == (refused, refused), done.stdout
-    assert (state.exists(), os.path.lexists(kept)) == (moved, not moved)
+
+
+@pytestmark_root
+def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path) -> None:
+    moved = {"root's": True, "before the user": True, "planted": False, "a link": False, "another program's": False}
+    folders = {case: tmp_path / str(number) for number, case in enumerate(moved)}
+    tasks = [{"ansible.builtin.include_tasks": str(ROOT / "roles/common/tasks/migrate_home.yml")}]
+    play = {"hosts": "all", "gather_facts": False, "tasks": tasks}
+    done = run_plays([play], {case: former(folder, case) for case, folder in folders.items()}, tmp_path)
+    done.assert_failed("contains volumes")
+    assert re.findall(r"^(.*?) +: ok=.* failed=1", done.output, re.MULTILINE) == ["another program's"]
+    for case, folder in folders.items():
+        found = (folder / "state").exists(), os.path.lexists(folder / "home/netplan")
+        assert found == (moved[case], not moved[case]), case

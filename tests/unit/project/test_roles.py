@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from repository import ROLES, ROOT, files, load_yaml, read
+from repository import ROLES, ROOT, files, load_yaml, read, specs_of
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks
 
@@ -19,11 +19,6 @@ _CALL = re.compile(r"(?:ansible\.builtin\.)?(?:include|import)_role")
 
 def sources(role: str) -> Iterator[str]:
     return (path for path in files(f"roles/{role}/**/*.yml", f"roles/{role}/**/*.j2") if "/meta/" not in path)
-
-
-def specs(role: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"]
-    return found
 
 
 def private_names(text: str, role: str) -> set[str]:
@@ -69,7 +64,7 @@ def test_the_search_for_private_names_can_find() -> None:
 
 def test_a_role_that_needs_the_plan_declares_it() -> None:
     for role in set(ROLES) - set(WITHOUT_PLAN):
-        assert specs(role)["main"]["options"]["gb10_plan"]["required"] is True, role
+        assert specs_of(role)["main"]["options"]["gb10_plan"]["required"] is True, role
 
 
 def calls(data: Any) -> Iterator[tuple[str, str, frozenset[str]]]:
@@ -86,7 +81,7 @@ def calls(data: Any) -> Iterator[tuple[str, str, frozenset[str]]]:
 
 def test_a_call_that_is_not_validated_passes_the_declared_inputs() -> None:
     """At run time, validation of internal calls would cost a task each."""
-    declared = {role: specs(role) for role in ROLES}
+    declared = {role: specs_of(role) for role in ROLES}
     for role, entry, given in calls([load_yaml(read(path)) for path in files("roles/*/tasks/*.yml")]):
         options = declared[role][entry]["options"]
         required = {name for name, option in options.items() if option.get("required")}

@@ -73,23 +73,16 @@ def test_only_what_differs_is_changed(tmp_path: Path) -> None:
     assert not gone.exists()
 
 
-def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
-    target, link = tmp_path / "target", tmp_path / "link"
-    target.write_text("untouched\n", encoding="utf-8")
-    link.symlink_to(target)
-    assert "untouched" not in str(install({"path": str(link), "content": "new\n"})["diff"])
-    assert not link.is_symlink()
-    assert target.read_text(encoding="utf-8") == "untouched\n"
-
-
-def test_a_link_to_the_same_content_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", ["other\n", "same\n"])
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path, content: str) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("same\n", encoding="utf-8")
     target.chmod(0o644)
     link.symlink_to(target)
-    assert install({"path": str(link), "content": "same\n"})["changed"]
-    assert not link.is_symlink()
-    assert not install({"path": str(link), "content": "same\n"})["changed"]
+    result = install({"path": str(link), "content": content})
+    assert result["changed"] and (content == "same\n" or "same" not in str(result["diff"]))
+    assert not link.is_symlink() and target.read_text(encoding="utf-8") == "same\n"
+    assert not install({"path": str(link), "content": content})["changed"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
@@ -121,11 +114,6 @@ def test_a_link_in_a_folders_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     assert install({"path": str(tmp_path / "link/file"), "content": "x"}, folders=[tmp_path / "link"])["failed"]
     assert not (tmp_path / "elsewhere/file").exists()
-
-
-def test_a_folder_in_the_way_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    assert "Is a directory" in install({"path": str(tmp_path / "folder"), "content": "x"})["msg"]
 
 
 @pytest.mark.parametrize("entry", [{}, {"content": "x", "program": "launch/io_ray.py"}], ids=["neither", "both"])
@@ -174,18 +162,11 @@ def test_a_packed_program_replaces_its_former_folder(tmp_path: Path) -> None:
     planned = install(packed_file(path), check=True)
     assert path.is_dir() and [entry["before_header"] for entry in planned["diff"]] == [f"{path}/__main__.py"]
     assert planned["diff"][0]["before"] == "from x import main\n"
+    # A run that is killed while it replaces the folder leaves half of it.
+    (path / "__main__.py").unlink()
     assert install(packed_file(path))["changed_paths"] == [str(path)]
     assert path.read_bytes() == packed("gates") and [item.name for item in tmp_path.iterdir()] == ["gb10-gates"]
     assert not install(packed_file(path))["changed"]
-
-
-@pytest.mark.parametrize("state", ["half", "none"])
-def test_a_run_that_was_killed_while_it_replaced_the_folder_converges(tmp_path: Path, state: str) -> None:
-    path = tmp_path / "gb10-gates"
-    if state == "half":
-        former(path)
-        (path / "__main__.py").unlink()
-    assert install(packed_file(path))["changed"] and path.read_bytes() == packed("gates")
 
 
 @pytest.mark.parametrize("kind", ["other file", "link"])
@@ -198,15 +179,9 @@ def test_a_packed_program_replaces_no_other_folder(tmp_path: Path, kind: str) ->
     assert ((path if kind == "other file" else folder) / "__main__.py").exists()
 
 
-def test_a_text_replaces_no_folder_of_a_program(tmp_path: Path) -> None:
+def test_a_text_replaces_no_folder_even_of_a_program(tmp_path: Path) -> None:
     former(tmp_path / "gb10-gates")
-    assert install({"path": str(tmp_path / "gb10-gates"), "content": "x"})["failed"]
-
-
-def test_a_program_without_a_suffix_is_packed() -> None:
-    (given,) = program.with_contents([{"path": "/x", "program": "launch/io_gates"}])
-    assert given == packed_file(Path("/x"))
-    assert content(given) == packed("gates")
+    assert "Is a directory" in install({"path": str(tmp_path / "gb10-gates"), "content": "x"})["msg"]
 
 
 def test_the_digest_of_a_packed_program_is_known(tmp_path: Path) -> None:
@@ -217,10 +192,13 @@ def test_the_digest_of_a_packed_program_is_known(tmp_path: Path) -> None:
     assert not installed.has(known, [], {str(path): packed("watchdog")})
 
 
-def test_a_program_is_one_of_the_collection() -> None:
-    given = [{"path": "/x", "program": "launch/io_ray.py"}, {"path": "/y", "state": "absent"}]
+def test_a_program_is_one_of_the_collection_and_packed_without_a_suffix() -> None:
+    absent = {"path": "/y", "state": "absent"}
+    given = [{"path": f"/{name}", "program": f"launch/{name}"} for name in ("io_ray.py", "io_gates")]
     text = read("plugins/module_utils/launch/io_ray.py")
-    assert program.with_contents(given) == [{"path": "/x", "content": text}, {"path": "/y", "state": "absent"}]
+    plain, packed_one, other = program.with_contents([*given, absent])
+    assert (plain, other) == ({"path": "/io_ray.py", "content": text}, absent)
+    assert packed_one == packed_file(Path("/io_gates")) and content(packed_one) == packed("gates")
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 import run
 from repository import ROOT, load_yaml, read
+from waiting import wait_until
 
 REPORT = """<testsuites><testsuite>
 <testcase classname="tests.unit.test_a" name="test_b" time="1.5"/>
@@ -22,34 +24,28 @@ FAILED = '<testcase classname="tests.unit.test_a" name="test_d" time="0.1"><fail
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Create a project with the given Makefile."""
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Path]]:
+    """Create a project with the given Makefile and parts."""
 
-    def project(makefile: str) -> Path:
+    def project(makefile: str, parts: Mapping[str, run.Part], quick: Sequence[str] = ()) -> Path:
         (tmp_path / "Makefile").write_text(makefile, encoding="utf-8")
-        monkeypatch.setattr(run, "ROOT", tmp_path)
+        for name, value in {"ROOT": tmp_path, "PARTS": parts, "QUICK": quick}.items():
+            monkeypatch.setattr(run, name, value)
         return tmp_path
 
-    return project
-
-
-@pytest.fixture
-def parts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    def parts(given: Mapping[str, run.Part], quick: Sequence[str] = ()) -> None:
-        monkeypatch.setattr(run, "PARTS", given)
-        monkeypatch.setattr(run, "QUICK", quick)
-
-    return parts
+    handler = signal.getsignal(signal.SIGTERM)
+    yield project
+    signal.signal(signal.SIGTERM, handler)
 
 
 def test_two_run_at_once_and_each_after_what_it_needs(
-    project: Callable[[str], Path], parts: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    project: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The first two wait for each other, and the third waits for a file of the first.
     meet = "touch $@.here; for i in $$(seq 100); do test -e {other}.here && exit; sleep 0.1; done; exit 1"
     last = "test -e a.here && echo '3 deselected' && touch c.here"
-    folder = project(f"a:\n\t@{meet.format(other='b')}\nb:\n\t@{meet.format(other='a')}\nc:\n\t@{last}\n")
-    parts(
+    folder = project(
+        f"a:\n\t@{meet.format(other='b')}\nb:\n\t@{meet.format(other='a')}\nc:\n\t@{last}\n",
         {"c": run.Part(["c"], after=("a",)), "a": run.Part(["a"]), "b": run.Part(["b"]), "d": run.Part(["d"])},
         quick=("a", "b", "c"),
     )
@@ -63,20 +59,18 @@ def test_two_run_at_once_and_each_after_what_it_needs(
 
 
 def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
-    project: Callable[[str], Path], parts: Callable[..., None], capsys: pytest.CaptureFixture[str]
+    project: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = project(
         "lint:\n\t@echo one finding; echo another; exit 1\nunit:\n\t@cp report "
-        "build/junit/unit.xml\nnever:\n\t@touch never.here\n"
-    )
-    (folder / "report").write_text(REPORT.format(more=""), encoding="utf-8")
-    parts(
+        "build/junit/unit.xml\nnever:\n\t@touch never.here\n",
         {
             "lint": run.Part(["lint"]),
             "unit": run.Part(["unit"]),
             "never": run.Part(["never"], missing=lambda: "there is no GPU"),
-        }
+        },
     )
+    (folder / "report").write_text(REPORT.format(more=""), encoding="utf-8")
     assert run.main("test-all", []) == 1
     said = capsys.readouterr().out
     for words in (
@@ -92,12 +86,9 @@ def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
     assert not (folder / "never.here").exists()
 
 
-def test_a_failed_test_counts_once(
-    project: Callable[[str], Path], parts: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = project("unit:\n\t@cp report build/junit/unit.xml; exit 1\n")
+def test_a_failed_test_counts_once(project: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = project("unit:\n\t@cp report build/junit/unit.xml; exit 1\n", {"unit": run.Part(["unit"])})
     (folder / "report").write_text(REPORT.format(more=FAILED), encoding="utf-8")
-    parts({"unit": run.Part(["unit"])})
     assert run.main("test-all", ["unit"]) == 1
     assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
 
@@ -108,8 +99,7 @@ def test_a_part_that_is_none_is_refused() -> None:
 
 
 def test_parts_wait_for_parts_that_there_are() -> None:
-    for part in run.PARTS.values():
-        assert set(part.after) <= run.PARTS.keys()
+    assert {name for part in run.PARTS.values() for name in part.after} <= run.PARTS.keys()
     assert set(run.QUICK) < run.PARTS.keys()
 
 
@@ -128,29 +118,40 @@ def test_every_scenario_is_a_part() -> None:
     assert {name for name, part in run.PARTS.items() if part.arguments[0] == "molecule"} == scenarios
 
 
-def test_every_test_of_a_serving_model_runs_in_one_scenario() -> None:
-    def collected(*options: str) -> list[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "--collect-only",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            *options,
-            "tests/integration/model",
-        ]
-        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        return re.findall(r"^tests/.*::.*$", found, re.MULTILINE)
+#: Prints the tests of a serving model that each of the given selections has, in one process.
+COLLECT = """
+import contextlib, json, sys
+import pytest
 
+class Collected:
+    def pytest_collection_finish(self, session):
+        found.append([item.nodeid for item in session.items])
+
+found = []
+for selection in json.loads(sys.argv[1]):
+    with contextlib.redirect_stdout(sys.stderr):
+        pytest.main(["--collect-only", "-qq", "-pno:cacheprovider", *selection, "tests/integration/model"], [Collected()])
+print(json.dumps(found))
+"""
+
+
+def test_every_test_of_a_serving_model_runs_in_one_scenario() -> None:
     default, changes = (
         load_yaml(read(f"molecule/{name}/molecule.yml"))["verifier"]["options"]["k"] for name in ("default", "changes")
     )
     assert default == "${GB10_TESTS:-not slow}"
-    runs = collected("-k", run.SETTINGS["test-all"]["GB10_TESTS"]) + collected("-k", changes)
-    assert sorted(runs) == sorted(collected())
-    assert set(collected("-k", "not slow")) == set(collected("-m", "not slow"))
+    selections = [
+        [],
+        ["-k", run.SETTINGS["test-all"]["GB10_TESTS"]],
+        ["-k", changes],
+        ["-k", "not slow"],
+        ["-m", "not slow"],
+    ]
+    command = [sys.executable, "-c", COLLECT, json.dumps(selections)]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    every, in_default, in_changes, by_name, by_mark = json.loads(shown)
+    assert every and sorted(in_default + in_changes) == sorted(every)
+    assert by_name == by_mark
 
 
 def test_the_workflow_runs_every_part() -> None:
@@ -170,14 +171,8 @@ run.main("test", ["a"])
         [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT / "tests")}
     ) as runner:
         pid = tmp_path / "pid"
-        while not pid.exists() or not pid.read_text(encoding="ascii").strip():
-            assert runner.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: pid.exists() and pid.read_text(encoding="ascii").strip(), 60, pause=0.05)
         runner.terminate()
         assert runner.wait() == 143
-    for _attempt in range(100):
-        if not Path(f"/proc/{pid.read_text(encoding='ascii').strip()}").exists():
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the part runs on")
+    ended = Path(f"/proc/{pid.read_text(encoding='ascii').strip()}")
+    wait_until(lambda: not ended.exists(), 10, "the part runs on", 0.05)

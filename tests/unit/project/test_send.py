@@ -2,74 +2,60 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from repository import ROOT, load_yaml, read
+from repository import load_yaml, read
 from run_module import program
+from run_playbook import LOCAL, run_plays
 
-PLAY = [
-    {
-        "hosts": "all",
-        "gather_facts": False,
-        "tasks": [{"ansible.builtin.include_role": {"name": "gb10.cluster.common", "tasks_from": "distribute_file"}}],
-    }
-]
+SHARE = {"ansible.builtin.include_role": {"name": "gb10.cluster.common", "tasks_from": "distribute_file"}}
 
 
-@pytest.mark.parametrize("before", ["nothing", "the unit of a run that was killed"])
-@pytest.mark.parametrize("meanwhile", ["goes on", "ends by itself"])
-def test_an_offer_is_made_whatever_was_left(tmp_path: Path, before: str, meanwhile: str) -> None:
-    unit = tmp_path / "unit"
-    if before != "nothing":
-        unit.touch()
-    gone = "true" if meanwhile == "goes on" else f"rm {unit}"
-    program(
-        tmp_path / "bin",
+def offering(folder: Path, left: bool, ends: bool) -> dict[str, Any]:
+    """Return the variables of a head whose systemd is a script. ``left``: a killed run left its unit. ``ends``: the unit
+    ends by itself."""
+    unit = folder / "unit"
+    programs = program(
+        folder / "bin",
         "systemd-run",
-        f'[ ! -e {unit} ] || {{ echo "Unit was already loaded" >&2; exit 1; }}; touch {unit}; {gone}',
+        f'[ ! -e {unit} ] || {{ echo "Unit was already loaded" >&2; exit 1; }}; {"true" if ends else f"touch {unit}"}',
     )
-    program(tmp_path / "bin", "systemctl", f"echo systemctl $* >> {tmp_path}/asked; rm {unit} 2>/dev/null || exit 5")
-    (tmp_path / "play.yml").write_text(json.dumps(PLAY), encoding="utf-8")
-    given = {
+    program(programs, "systemctl", f"echo systemctl $* >> {folder}/asked; rm {unit} 2>/dev/null || exit 5")
+    if left:
+        unit.touch()
+    # This test does not check the owner of the files.
+    return {
         "common_file_unit": "gb10-test-offer.service",
-        "common_file_src": str(tmp_path / "offer/file"),
+        "common_file_src": str(folder / "offer/file"),
         "common_file_sha256": "0" * 64,
-        "common_file_dest": str(tmp_path / "fetched/file"),
+        "common_file_dest": str(folder / "fetched/file"),
         "common_file_wanted": False,
         "common_file_port": 9,
         "common_file_timeout": 60,
         "gb10_plan": {"head": {"name": "spark1", "address": "127.0.0.1"}, "node": {"head": True}},
-        "ansible_become": False,
-        "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
+        "path": f"{programs}:{os.environ['PATH']}",
+        **LOCAL,
     }
-    # This test does not check the owner of the files.
-    command = [
-        Path(sys.executable).with_name("ansible-playbook"),
-        "-i",
-        "spark1,",
-        "-e",
-        json.dumps(given),
-        tmp_path / "play.yml",
-    ]
-    environment = os.environ | {
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
-    }
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_an_offer_is_made_whatever_was_left(tmp_path: Path) -> None:
+    folders = {tmp_path / f"{left}-{ends}": (left, ends) for left in (False, True) for ends in (False, True)}
+    for folder in folders:
+        folder.mkdir()
+    hosts = {folder.name: offering(folder, *case) for folder, case in folders.items()}
+    play = {"hosts": "all", "gather_facts": False, "environment": {"PATH": "{{ path }}"}, "tasks": [SHARE]}
+    done = run_plays([play], hosts, tmp_path)
     if os.geteuid() == 0:
-        assert done.returncode == 0, done.stdout
-    assert "Unit was already loaded" not in done.stdout
-    assert not unit.exists()
-    assert (tmp_path / "asked").read_text(encoding="utf-8").splitlines() == [
-        "systemctl stop gb10-test-offer.service"
-    ] * 2
+        done.assert_ok()
+    assert "Unit was already loaded" not in done.output
+    for folder in folders:
+        assert not (folder / "unit").exists()
+        asked = (folder / "asked").read_text(encoding="utf-8").splitlines()
+        assert asked == ["systemctl stop gb10-test-offer.service"] * 2
 
 
 @pytest.mark.parametrize(

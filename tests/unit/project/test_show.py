@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from repository import ROOT
+from run_playbook import LOCAL, run_plays
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color, printable
 
-PLAYBOOK = """
-- hosts: localhost
-  gather_facts: false
-  tasks:
-    - gb10.cluster.show:
-        lines: {lines}
-"""
+PLAY = {
+    "hosts": "all",
+    "gather_facts": False,
+    "tasks": [
+        {"name": "Lines", "gb10.cluster.show": {"lines": ['one, "two"', "  three", 4]}},
+        {"name": "Text", "gb10.cluster.show": {"lines": "a, b\n  c\n"}},
+    ],
+}
 
 
-def shown(folder: Path, lines: str, *arguments: str) -> list[str]:
-    """Return the lines between the task's banner and its result."""
-    play = folder / "play.yml"
-    play.write_text(PLAYBOOK.format(lines=lines), encoding="utf-8")
-    command = [
-        str(Path(sys.executable).with_name("ansible-playbook")),
-        str(play),
-        "-i",
-        "localhost,",
-        "-c",
-        "local",
-        *arguments,
-    ]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    banner, _found, rest = result.stdout.partition("TASK [gb10.cluster.show]")[2].partition("\nok: ")
-    lines = [line for line in banner.splitlines()[1:] if not line.startswith("task path: ")]
-    assert '"msg"' not in rest, "the result repeats the lines"
-    return lines
-
-
-@pytest.mark.parametrize("arguments", [(), ("--check", "--diff"), ("-vvv",)])
-def test_lines_are_printed_as_they_are(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    assert shown(tmp_path, '["one, \\"two\\"", "  three", 4]', *arguments) == ['  one, "two"', "    three", "  4"]
-
-
-def test_a_text_is_printed_line_by_line(tmp_path: Path) -> None:
-    assert shown(tmp_path, "|\n          a, b\n            c\n") == ["  a, b", "    c"]
+@pytest.mark.parametrize("arguments", [(), ("--check", "--diff", "-vvv")])
+def test_lines_are_printed_as_they_are_and_a_text_line_by_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    said = run_plays([PLAY], {"localhost": LOCAL}, tmp_path, *arguments).assert_ok().output
+    for task, lines in {"Lines": ['  one, "two"', "    three", "  4"], "Text": ["  a, b", "    c"]}.items():
+        banner, _found, rest = said.partition(f"TASK [{task}]")[2].partition("\nok: ")
+        assert [line for line in banner.splitlines()[1:] if not line.startswith("task path: ")] == lines
+        assert '"msg"' not in rest, "the result repeats the lines"
 
 
 def test_a_line_cannot_change_the_terminal() -> None:
