@@ -133,15 +133,6 @@ def test_a_rollback_that_cannot_succeed_is_refused_with_every_problem(
     assert "id" not in target
 
 
-def test_a_record_of_an_earlier_release_is_no_target() -> None:
-    earlier = dataclasses.replace(OLD, content={**OLD.content, "plan": {}, "nodes": {}})
-    new = dataclasses.replace(NEW, parent=earlier.id)
-    pair = [node(name, [earlier, new]) for name in ("spark1", "spark2")]
-    reason = "is of an earlier release, which did not record its runtime. Fix: use site.yml"
-    assert history.target(pair, "")["problems"] == [f"{earlier.id[:12]} {reason}"]
-    assert history.lines(pair)[-2] == f"{earlier.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack unknown"
-
-
 FORGED = "http://198.51.100.9:8000"
 
 
@@ -195,6 +186,7 @@ BAD: dict[str, Any] = {
     "no ID": {**PAIR[1]["records"][0], "id": 7},
     "a path as ID": {**PAIR[1]["records"][0], "id": "../" * 20},
     "a URL with a path": changed(content={**CONTENT, "start": {**CONTENT["start"], "url": "http://a/b"}}),
+    "no plan": changed(content={**CONTENT, "plan": {}}),
     "a plan without API": changed(content={**CONTENT, "plan": {**CONTENT["plan"], "api": 1}}),
     "a node that is a text": changed(content={**CONTENT, "nodes": {"spark1": "x"}}),
     "many levels": changed(content={**CONTENT, "nodes": {**CONTENT["nodes"], "z": deep(200)}}),

@@ -1,4 +1,4 @@
-"""The records on a node: stored once, pruned, restored, converted from an earlier release; and the modules."""
+"""The records on a node: stored once, pruned and restored; and the modules."""
 
 from __future__ import annotations
 
@@ -162,9 +162,8 @@ def test_the_api_key_comes_back_with_the_launch_that_needs_it(folder: str, tmp_p
 
 
 def test_a_record_without_a_copy_of_the_api_key_does_not_remove_it(folder: str, tmp_path: Path) -> None:
-    """As after an upgrade from a release whose records had no key."""
-    earlier(folder)
-    for name, file in {**launches.files("unit\n"), **SECRETS, **dict.fromkeys(API_KEY, SECRETS[KEY])}.items():
+    save(folder, OLD)
+    for name, file in {**launches.files("unit\n"), **dict.fromkeys(API_KEY, SECRETS[KEY])}.items():
         put(tmp_path, name, file["text"], file["mode"])
     store = io_record.read(folder)
     assert io_record.differences(io_record.wanted(store, io_record.stored(store, "")), node_files(tmp_path)) == []
@@ -180,40 +179,6 @@ def test_damaged_records_are_reported_and_not_used(folder: str) -> None:
     Path(folder, f"{OLD.id}.json").write_text("[", encoding="utf-8")
     assert io_record.start_id(io_record.read(folder)) == ""
     assert save(folder, OLD) and io_record.start_id(io_record.read(folder)) == OLD.content["start"]["id"]
-
-
-def earlier(folder: str) -> Path:
-    """Write the record of an earlier release, with a secret file in it."""
-    path = Path(folder).parent / "last_good.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(
-        json.dumps({"start": rollback_record.start(typed(PLAN)), "files": {**launches.files("unit\n"), **SECRETS}}),
-        encoding="utf-8",
-    )
-    return path
-
-
-def test_the_record_of_an_earlier_release_is_read_and_converted(folder: str) -> None:
-    old = earlier(folder)
-    store = io_record.read(folder)
-    assert store.of_current is not None and store.of_current.content["start"] == rollback_record.start(typed(PLAN))
-    assert io_record.wanted(store, store.of_current)[KEY] == SECRETS[KEY]
-    assert not Path(folder).exists()
-    save(folder, NEW)
-    after = io_record.read(folder)
-    assert (after.current, after.found[NEW.id].parent, after.found.keys()) == (
-        NEW.id,
-        store.current,
-        {NEW.id, store.current},
-    )
-    assert not old.exists()
-
-
-@pytest.mark.parametrize("text", ["[", '{"start": 1}', '{"files": {}}', '{"start": {}, "files": {"/etc/passwd": {}}}'])
-def test_an_invalid_record_of_an_earlier_release_is_reported(folder: str, text: str) -> None:
-    earlier(folder).write_text(text, encoding="utf-8")
-    store = io_record.read(folder)
-    assert (store.found, store.current, list(store.invalid)) == ({}, "", ["last_good.json"])
 
 
 @pytest.mark.parametrize(

@@ -62,16 +62,6 @@ def test_a_record_has_no_paths_of_the_controller() -> None:
     assert launches.content(plan=plan)["plan"]["store"]["hub"] == "a/b"
 
 
-def test_a_record_without_a_kind_is_of_a_generating_model() -> None:
-    data = copy.deepcopy(DATA)
-    del data["content"]["plan"]["kind"], data["content"]["plan"]["serve"]["dimension"]
-    found = rollback_record.parse(data, rollback_record.digest(data["content"]))
-    assert rollback_record.plan_of(found.content) == rollback_record.plan_of(GOOD.content)
-    data["content"]["plan"]["kind"] = "other"
-    with pytest.raises(RecordError, match="kind is none of generate, embed, rerank"):
-        rollback_record.parse(data, rollback_record.digest(data["content"]))
-
-
 def change(*place: Any, value: Any = None) -> Callable[[dict[str, Any]], None]:
     def apply(data: dict[str, Any]) -> None:
         for key in place[:-1]:
@@ -89,6 +79,7 @@ RUNTIME, NODE = ("content", "plan", "runtime"), ("content", "nodes", "spark1")
     [
         (change("content", "format", value=2), "format is 2"),
         (change("content", "plan", value=[]), "plan is not an object"),
+        (change("content", "plan", "kind", value="other"), "kind is none of generate, embed, rerank"),
         (change("content", value=None), "content is not an object"),
         (change("node", value="spark9"), "it has no part of the node 'spark9'"),
         (change("time", value="yesterday"), "time is not valid text"),
@@ -164,17 +155,6 @@ def test_no_value_raises_anything_but_the_records_own_error(
     inner[data.draw(st.sampled_from([*inner, "x"]))] = value
     with contextlib.suppress(RecordError):
         rollback_record.required(rollback_record.parse(changed, rollback_record.digest(changed["content"])))
-
-
-def test_the_record_of_an_earlier_release_loses_its_secrets() -> None:
-    files = {**launches.files("unit\n"), "/etc/gb10/tls/api.key": {"text": "SECRET", "mode": 0o600}}
-    start = rollback_record.start(typed(PLAN))
-    found = rollback_record.earlier({"start": start, "files": files})
-    assert (found.content["start"], found.content["plan"], list(found.files)) == (start, {}, list(launches.files("")))
-    assert "SECRET" not in rollback_record.text(found)
-    assert rollback_record.required(found) == []
-    with pytest.raises(RecordError):
-        rollback_record.earlier({"start": start})
 
 
 def needs(**changes: Any) -> list[tuple[str, str, str]]:
@@ -269,8 +249,7 @@ def test_the_environments_of_older_records_are_obsolete(keep: int, current: int,
 
 def test_an_environment_of_several_records_counts_once() -> None:
     made = [of_runtime("/a", "01:00"), of_runtime("/b", "02:00"), of_runtime("/b", "03:00"), of_runtime("/b", "04:00")]
-    earlier = dataclasses.replace(GOOD, content={**GOOD.content, "plan": {}, "nodes": {}})
-    found = {each.id: each for each in [*made, earlier]}
+    found = {each.id: each for each in made}
     assert rollback_record.obsolete(found, made[-1].id, 2) == []
 
 
