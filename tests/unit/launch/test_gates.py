@@ -494,7 +494,7 @@ def test_an_answer_of_a_peer(
             raise error
         return socket.socket()
 
-    monkeypatch.setattr(io_gates.socket, "create_connection", connect)
+    monkeypatch.setattr(socket, "create_connection", connect)
     assert io_gates.answers({"name": "a", "address": "10.0.0.1", "port": 22, "listens": listens}) is answers
 
 

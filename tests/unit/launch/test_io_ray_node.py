@@ -102,17 +102,6 @@ def test_ray_ends_when_the_heads_ray_has_ended(name: str) -> None:
     assert (process.returncode, "gb10-gates ends ray start: the head's Ray has ended" in output) == (1, True), output
 
 
-@pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.EHOSTUNREACH, "x"), ConnectionResetError()])
-def test_a_head_that_does_not_answer_may_be_cut_off_for_a_moment(
-    monkeypatch: pytest.MonkeyPatch, error: OSError
-) -> None:
-    def fail(*_arguments: object) -> None:
-        raise error
-
-    monkeypatch.setattr(io_ray_node.socket, "create_connection", fail)
-    assert not io_ray_node.refuses("192.0.2.1", 6379)
-
-
 def test_a_raylet_of_another_unit_does_not_count() -> None:
     assert io_ray_node.raylet("no-such.service") == ""
 
@@ -164,9 +153,11 @@ def test_the_status_of_a_signal_is_that_of_a_shell(monkeypatch: pytest.MonkeyPat
 def test_the_heads_ray_is_asked_while_the_raylet_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answers = [True, True, False, True, True, True]
-    monkeypatch.setattr(io_ray_node, "refuses", lambda *_head: answers.pop(0))
-    Child(monkeypatch, ["7"] * 9)
+    # A head that does not answer may be cut off for a moment.
+    refused = errno.ECONNREFUSED
+    answers = [refused, refused, errno.ETIMEDOUT, refused, refused, 0, refused, refused, refused]
+    monkeypatch.setattr(io_ray_node.io_peer, "error", lambda *_head: answers.pop(0))
+    Child(monkeypatch, ["7"] * 12)
     assert io_ray_node.run(["ray"], "gb10-ray.service", ("10.0.0.1", 6379)) == 1
     assert answers == []
     assert (
