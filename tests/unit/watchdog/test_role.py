@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,7 @@ def test_another_program_needs_a_restart(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_off_installs_nothing_with_and_without_quotes(tmp_path: Path) -> None:
-    modes = {"spark1": "vllm_watchdog_mode=off", "spark2": "vllm_watchdog_mode=False"}
-    done = play(tmp_path, "--check", hosts=modes).assert_unchanged()
+    python = f"ansible_python_interpreter={sys.executable}"
+    hosts = {"spark1": f"{python} vllm_watchdog_mode=off", "spark2": f"{python} vllm_watchdog_mode=False"}
+    done = play(tmp_path, "--check", hosts=hosts).assert_unchanged()
     assert "Compare gb10-watchdog.service with the plan" not in done.output
