@@ -93,12 +93,6 @@ def vllm() -> Iterator[Server]:
         thread.join()
 
 
-def test_an_answer(vllm: Server) -> None:
-    assert io_client.answers(vllm.at, "tiny", 10) == (True, "")
-    (asked,) = vllm.asked
-    assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
-
-
 @pytest.mark.parametrize(
     ("status", "body", "reason"),
     [
@@ -130,15 +124,11 @@ def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
     assert reason.endswith("timed out")
 
 
-def test_an_answer_that_breaks_off_is_none(vllm: Server) -> None:
-    vllm.cut_off = True
+@pytest.mark.parametrize("completion", [(200, "{}"), (500, "oops")], ids=["answer", "error"])
+def test_what_breaks_off_is_no_answer(vllm: Server, completion: tuple[int, str]) -> None:
+    vllm.cut_off, vllm.completion = True, completion
     answered, reason = io_client.answers(vllm.at, "tiny", 10)
     assert not answered and "no answer" in reason
-
-
-def test_an_error_that_breaks_off_is_no_crash(vllm: Server) -> None:
-    vllm.cut_off, vllm.completion = True, (500, "oops")
-    assert io_client.answers(vllm.at, "tiny", 10)[0] is False
 
 
 def test_nobody_listens() -> None:
@@ -161,6 +151,8 @@ def test_the_server_is_asked_past_a_proxy(vllm: Server, monkeypatch: pytest.Monk
     monkeypatch.delenv("no_proxy", raising=False)
     assert io_client.health(vllm.at)[0]
     assert io_client.answers(vllm.at, "tiny", 10) == (True, "")
+    (asked,) = vllm.asked
+    assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
 
 
 def test_tokens_are_those_read_and_written(vllm: Server) -> None:

@@ -442,21 +442,24 @@ def at() -> Iterator[io_client.Server]:
 
 def test_a_server_is_watched_and_asked(at: io_client.Server) -> None:
     facts = io_status.api(at, "", 0.1, 5)
-    assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (
-        True,
-        True,
-        "tiny",
-        "/srv/models/tiny",
-    )
-    assert 20 < facts["tokens_per_second"] <= 100
-    assert facts["context"] == 4096
-    assert (
-        facts["running"],
-        facts["waiting"],
-        facts["prefix_cache_hit_rate"],
-        facts["drafted"],
-        facts["accepted"],
-    ) == (3.0, 1.0, 0.75, 20.0, 15.0)
+    assert 20 < facts.pop("tokens_per_second") <= 100
+    assert 0 <= facts.pop("answered_after") < 5
+    assert facts == {
+        "url": at.url,
+        "healthy": True,
+        "answers": True,
+        "reason": "",
+        "model": "tiny",
+        "root": "/srv/models/tiny",
+        "kind": "generate",
+        "context": 4096,
+        "running": 3.0,
+        "waiting": 1.0,
+        "prefix_cache_hit_rate": 0.75,
+        "drafted": 20.0,
+        "accepted": 15.0,
+        "requests_per_second": None,
+    }
 
 
 def test_the_key_goes_to_the_service_alone(
