@@ -109,7 +109,7 @@ units:
   type: list
   elements: str
 runtime:
-  description: The runtime of the record; empty in a record of an earlier release.
+  description: The runtime of the record.
   returned: always
   type: dict
 nccl:
@@ -204,7 +204,7 @@ def main() -> None:
         differs=differs,
         removed=removed,
         units=io_record.units(record.files),
-        runtime=record.content["plan"].get("runtime", {}),
+        runtime=record.content["plan"]["runtime"],
         nccl=rollback_record.nccl_library(record),
         diff={
             "before": "",

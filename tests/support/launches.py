@@ -49,6 +49,16 @@ def with_arguments(*arguments: str) -> dict[str, Any]:
     return plan
 
 
+def upgraded() -> dict[str, Any]:
+    """Return the plan with another runtime."""
+    plan = copy.deepcopy(PLAN)
+    plan["stack"] |= {"name": "new", "vllm": "9.9.9"}
+    plan["runtime"] |= {"digest": "f" * 64} | dict.fromkeys(("name", "path"), "/opt/gb10/runtime/ffffffffffff")
+    for each in plan["nodes"]:
+        each["runtime_mark"] = "new\n"
+    return plan
+
+
 def put(root: Path, path: str, text: str, mode: int = 0o644) -> None:
     """Write a file below a folder, with the folders above it."""
     file = Path(f"{root}{path}")

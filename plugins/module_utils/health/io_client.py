@@ -9,7 +9,6 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import json
-import re
 import socket
 import ssl
 import urllib.error
@@ -36,7 +35,7 @@ READY = "Application startup complete"
 #: Without --all, journalctl omits every message over 4096 bytes.
 _JOURNAL = ("journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE")
 _JOURNAL_SECONDS = 10
-_TOKENS = re.compile(r"^vllm:(?:generation|prompt)_tokens_total\{[^}]*\}\s+([\d.e+]+)$", re.MULTILINE)
+_TOKENS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
 
 class StrangerError(ValueError):
@@ -247,8 +246,8 @@ def _probe(server: Server, model: str, timeout: float, given: str) -> tuple[int,
 def tokens(server: Server) -> float | None:
     """Return the number of tokens that the engine has read and generated so far, None without readable metrics."""
     status, text = _ask(server, "/metrics", _HEALTH_SECONDS)
-    found = _TOKENS.findall(text) if status == 200 else []
-    return sum(map(float, found)) if found else None
+    found = probe.sums(text, _TOKENS) if status == 200 else {}
+    return sum(found.values()) if found else None
 
 
 def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, str]]:

@@ -10,7 +10,7 @@ import http.client
 import json
 import time
 import urllib.error
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_clie
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 
 _SHOWN, _CHUNK = 500, 65536
+_Send = Callable[[str, Mapping[str, Any]], list[tuple[float, str]]]
 
 
 def headers(server: Server, key_file: str, unit: str = io_client.UNIT) -> dict[str, str]:
@@ -68,18 +69,7 @@ def ask(
     return lines
 
 
-def result(server: Server, **options: Any) -> dict[str, Any]:
-    """Send the requests, with the options of run(). Returns {answers, answered, lines, problems, msg}.
-
-    ``answered``: seconds since boot at the end of the first answer. ``msg``: the problems as a sentence, if any.
-    """
-    answers, lines, found = run(server, **options)
-    first = answers.get("completion", {}).get("answered", time.monotonic())
-    reported = f"The API is healthy, but its answers are invalid: {'; '.join(found)}" if found else ""
-    return {"answers": answers, "lines": lines, "problems": found, "answered": first, "msg": reported}
-
-
-def run(
+def result(
     server: Server,
     model: str,
     kind: str,
@@ -90,38 +80,43 @@ def run(
     timeout: float,
     key_file: str,
     unit: str,
-) -> tuple[dict[str, Any], list[str], list[str]]:
-    """Send the requests to a model of any kind.
+) -> dict[str, Any]:
+    """Send the requests to a model of any kind. Returns {answers, answered, lines, problems, msg}.
 
-    Returns answers of generation, lines for people, and a list of all problems.
+    ``answers``: of generation. ``answered``: seconds since boot at the end of the first answer. ``lines``: for people.
+    ``msg``: the problems as a sentence, if any.
     """
+
+    def send(path: str, body: Mapping[str, Any]) -> list[tuple[float, str]]:
+        return ask(server, path, body, headers(server, key_file, unit), timeout)
+
     if kind == "generate":
-        answers, problems = test(server, model, max_tokens, reasoning, timeout, key_file, unit)
-        return answers, smoke.lines(answers), problems
-    return {}, *pool(server, model, kind, dimension, meaning, timeout, key_file, unit)
+        answers, found = _generated(send, model, max_tokens, reasoning)
+        lines = smoke.lines(answers)
+    else:
+        answers, (lines, found) = {}, _pooled(send, model, kind, dimension, meaning)
+    first = answers.get("completion", {}).get("answered", time.monotonic())
+    reported = f"The API is healthy, but its answers are invalid: {'; '.join(found)}" if found else ""
+    return {"answers": answers, "lines": lines, "problems": found, "answered": first, "msg": reported}
 
 
-def pool(
-    server: Server, model: str, kind: str, dimension: int, meaning: bool, timeout: float, key_file: str, unit: str
-) -> tuple[list[str], list[str]]:
+def _pooled(send: _Send, model: str, kind: str, dimension: int, meaning: bool) -> tuple[list[str], list[str]]:
     """Send the request of a pooling model. Returns its results as lines, and a list of all problems."""
     path, body = smoke_pooling.question(kind, model)
     try:
-        lines = ask(server, path, body, headers(server, key_file, unit), timeout)
-        result = smoke_pooling.judge(kind, "\n".join(line for _when, line in lines), dimension, meaning)
+        answer = send(path, body)
+        lines, problems = smoke_pooling.judge(kind, "\n".join(line for _when, line in answer), dimension, meaning)
     except smoke.AnswerError as error:
         return [], [f"{path}: {probe.reason(str(error))}"]
-    return [*result.lines, f"answered after {lines[-1][0]:.2f} s"], list(result.problems)
+    return [*lines, f"answered after {answer[-1][0]:.2f} s"], problems
 
 
-def test(
-    server: Server, model: str, max_tokens: int, reasoning: bool, timeout: float, key_file: str, unit: str
-) -> tuple[dict[str, Any], list[str]]:
+def _generated(send: _Send, model: str, max_tokens: int, reasoning: bool) -> tuple[dict[str, Any], list[str]]:
     """Send every request. Returns each answer as plain data (the stream's with times) and a list of all problems."""
     answers, facts, reported = {}, {}, []
     for name, (path, body) in smoke.questions(model, max_tokens).items():
         try:
-            lines = ask(server, path, body, headers(server, key_file, unit), timeout)
+            lines = send(path, body)
             text = [line for _when, line in lines]
             answers[name] = smoke.streamed(text) if name == "stream" else smoke.whole("\n".join(text))
             facts[name] = {**asdict(answers[name]), "answered": time.monotonic()}

@@ -33,6 +33,8 @@ _MOST_GATE = 2000
 #: Maximum characters of the reason of an alarm.
 _MOST_ALARM = 500
 _SECONDS = 5
+#: A rate, and the counter of status.metrics() that it is measured with.
+_RATES = {"tokens_per_second": "generated", "requests_per_second": "finished"}
 
 
 def node(run: Run) -> dict[str, Any]:
@@ -166,21 +168,13 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     facts: dict[str, Any] = {
         "url": server.url,
         "healthy": healthy,
-        "answers": None,
-        "answered_after": None,
         "reason": reason,
+        **dict.fromkeys(("model", "root", "kind"), ""),
+        **dict.fromkeys(("drafted", "accepted"), 0.0),
+        **dict.fromkeys(("answers", "answered_after", "running", "waiting", "context", "prefix_cache_hit_rate")),
+        **dict.fromkeys(_RATES),
     }
-    facts |= {
-        "model": "",
-        "root": "",
-        "tokens_per_second": None,
-        "running": None,
-        "waiting": None,
-        "prefix_cache_hit_rate": None,
-        "context": None,
-    }
-    facts |= {"drafted": 0.0, "accepted": 0.0, "kind": "", "requests_per_second": None}
-    if not facts["healthy"]:
+    if not healthy:
         return facts
     first, begin = counters(server), time.monotonic()
     time.sleep(seconds)
@@ -189,11 +183,10 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     facts |= {name: second.get(name, 0.0) for name in ("drafted", "accepted")}
     if second.get("cache_queries") and "cache_hits" in second:
         facts["prefix_cache_hit_rate"] = round(second["cache_hits"] / second["cache_queries"], 3)
-    if "generated" in first and "generated" in second:
-        # A server that restarted meanwhile counts from 0.
-        facts["tokens_per_second"] = round(max(0.0, second["generated"] - first["generated"]) / elapsed, 1)
-    if "finished" in first and "finished" in second:
-        facts["requests_per_second"] = round(max(0.0, second["finished"] - first["finished"]) / elapsed, 1)
+    for rate, counter in _RATES.items():
+        if counter in first and counter in second:
+            # A server that restarted meanwhile counts from 0.
+            facts[rate] = round(max(0.0, second[counter] - first[counter]) / elapsed, 1)
     try:
         given = io_smoke.headers(server, key_file, unit)
         models = bounded_json.load(_get(server, "/v1/models", given), io_client.MOST)["data"]

@@ -135,15 +135,12 @@ def _first_error(lines: Sequence[str]) -> tuple[int, str]:
             message = match[2] or ""
             if not _is_echo(match[1], message):
                 after = [after for _level, _address, after in texts[index + 1 :]]
-                return index, _telling(text, message, after) + _on(address or remote)
+                place = address or remote
+                return index, _telling(text, message, after) + (f" (on {place})" if place else "")
             echo = echo or text
         elif _KILLED.match(text):
             killed = text
     return len(lines), echo or killed
-
-
-def _on(address: str) -> str:
-    return f" (on {address})" if address else ""
 
 
 def _plain_cause(text: str) -> str:

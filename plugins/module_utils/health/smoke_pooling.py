@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
@@ -47,12 +46,8 @@ _MOST_NUMBERS = 65536
 _SHOWN = 300
 
 
-@dataclass(frozen=True)
-class Result:
-    """A pooling model's answer. ``lines`` are for people, ``problems`` a sentence each."""
-
-    lines: Sequence[str]
-    problems: Sequence[str]
+#: The lines of an answer for people, and its problems, a sentence each.
+Result = tuple[list[str], list[str]]
 
 
 def question(kind: str, model: str) -> tuple[str, dict[str, Any]]:
@@ -104,13 +99,11 @@ def _embedding(found: Sequence[Sequence[float]], dimension: int, meaning: bool) 
         problems.append(f"the vectors have {size} numbers, expected {dimension}, the size of the model")
     if wrong := sum(not math.isfinite(number) for vector in found for number in vector):
         problems.append(f"{wrong} of {size * len(found)} are {probe.NOT_FINITE}")
-        return Result(lines, problems)
+        return lines, problems
     norms = [math.hypot(*vector) for vector in found]
     lines[0] += f", norms {min(norms):.3g} to {max(norms):.3g}"
     if min(norms) < _LEAST_NORM or not math.isfinite(max(norms)):
-        return Result(
-            lines, [*problems, f"the norms are {min(norms):.3g} to {max(norms):.3g}, expected numbers above 0"]
-        )
+        return lines, [*problems, f"the norms are {min(norms):.3g} to {max(norms):.3g}, expected numbers above 0"]
     near, unrelated, again = (cosine(found[0], found[index]) for index in (_NEAR, _UNRELATED, _AGAIN))
     lines.append(
         f"cosine of equal sentences {again:.4f}, of equal meaning {near:.4f}, of unrelated sentences {unrelated:.4f}"
@@ -124,7 +117,7 @@ def _embedding(found: Sequence[Sequence[float]], dimension: int, meaning: bool) 
         )
     if not meaning and found[0] == found[_UNRELATED]:
         problems.append("different texts have the same vector")
-    return Result(lines, problems)
+    return lines, problems
 
 
 #: For models with random weights, such as those of tests.
@@ -134,7 +127,7 @@ _UNTRAINED = "set vllm_serve_smoke_meaning: false for an untrained model"
 def _reranking(found: Sequence[float], meaning: bool) -> Result:
     lines = ["scores: " + ", ".join(f"{score:.4f}" for score in found)]
     if wrong := sum(not math.isfinite(score) for score in found):
-        return Result(lines, [f"{wrong} of {len(found)} scores are {probe.NOT_FINITE}"])
+        return lines, [f"{wrong} of {len(found)} scores are {probe.NOT_FINITE}"]
     problems = []
     if abs(found[0] - found[_AGAIN]) > _SAME_SCORE * max(1.0, abs(found[0])):
         problems.append(f"two equal documents have the scores {found[0]:.4f} and {found[_AGAIN]:.4f}")
@@ -145,7 +138,7 @@ def _reranking(found: Sequence[float], meaning: bool) -> Result:
         )
     if not meaning and len(set(found)) == 1:
         problems.append("different documents have the same score")
-    return Result(lines, problems)
+    return lines, problems
 
 
 def _indexed(text: str, key: str, count: int) -> list[dict[str, Any]]:

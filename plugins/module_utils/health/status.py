@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
-from ansible_collections.gb10.cluster.plugins.module_utils.health import example, symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health import example, probe, symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
@@ -50,12 +50,8 @@ STOPPING = re.compile(r"^Stopping \S+\.service")
 
 def metrics(text: str) -> dict[str, float]:
     """Return the _METRICS of a /metrics page, each summed over engines; missing ones are left out."""
-    found = {}
-    for name, metric in _METRICS.items():
-        values = re.findall(rf"^{metric}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE)
-        if values:
-            found[name] = sum(map(float, values))
-    return found
+    found = probe.sums(text, _METRICS.values())
+    return {name: found[metric] for name, metric in _METRICS.items() if metric in found}
 
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

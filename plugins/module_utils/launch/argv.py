@@ -154,12 +154,8 @@ def _meeting(plan: Plan) -> list[str]:
 
     Source: vLLM 0.32, "Data Parallel Deployment"; engine/arg_utils.py.
     """
-    ranks, address, port, alone = (
-        len(plan.nodes),
-        plan.head.address,
-        plan.rendezvous_port,
-        plan.executor == "mp",
-    )
+    ranks, address, port = len(plan.nodes), plan.head.address, plan.rendezvous_port
+    alone = plan.executor == "mp"
     if plan.data_parallel_size > 1:
         replicas = [
             f"--data-parallel-size={ranks}",
@@ -188,9 +184,13 @@ def start_argv(plan: Plan, owner: str = "") -> list[str]:
     started = contained(plan, VLLM, vllm_argv(plan), owner)
     if plan.executor == "ray" or len(plan.nodes) == 1:
         return started
-    place = [f"--address={plan.head.address}", f"--port={plan.rendezvous_port + 1}"]
-    place += [f"--rank={_rank(plan)}", f"--ranks={len(plan.nodes)}"]
-    place.append(f"--timeout={plan.restart.gate_timeout}")
+    place = [
+        f"--address={plan.head.address}",
+        f"--port={plan.rendezvous_port + 1}",
+        f"--rank={_rank(plan)}",
+        f"--ranks={len(plan.nodes)}",
+        f"--timeout={plan.restart.gate_timeout}",
+    ]
     # A container's unit runs it as root, which must not write bytecode into the service user's folder (-B).
     return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *started]
 
@@ -254,10 +254,6 @@ def keeps_entry_point(plan: Plan) -> bool:
     return str(runtime.tag or runtime.base).startswith("nvcr.io/nvidia/")
 
 
-def _is_api_server(plan: Plan, unit: str) -> bool:
-    return bool(unit == VLLM and plan.node.head)
-
-
 def engine_file(plan: Plan, unit: str) -> str:
     """Return the file of the ranks' variables that the gates write for a unit's engine, "" without an engine."""
     return "" if plan.runtime.kind == stacks.NATIVE else f"/run/{unit}/ranks.env"
@@ -265,7 +261,7 @@ def engine_file(plan: Plan, unit: str) -> str:
 
 def mounts(plan: Plan, unit: str) -> list[dict[str, Any]]:
     """Return the folders of the host that the unit's container gets, under the same path except for additions."""
-    serves = _is_api_server(plan, unit)
+    serves = unit == VLLM and plan.node.head
     folders = {
         plan.model: plan.model.startswith("/"),
         f"{plan.root}/files": plan.serve.files,

@@ -151,10 +151,5 @@ def _link(where: str, link: Mapping[str, Any], found: Mapping[str, Any] | None) 
 
 def closed(lines: Sequence[str]) -> str:
     """Return the last report of closed gates in the log of a service, "" if they opened after it."""
-    for line in reversed(lines):
-        for start in (WAIT, REFUSED):
-            if line.startswith(start):
-                return line.removeprefix(start)
-        if line.startswith(OPEN):
-            return ""
-    return ""
+    last = next((line for line in reversed(lines) if line.startswith((WAIT, REFUSED, OPEN))), OPEN)
+    return "" if last.startswith(OPEN) else last.removeprefix(WAIT).removeprefix(REFUSED)

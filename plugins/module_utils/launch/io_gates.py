@@ -13,9 +13,7 @@ reasons in the journal. With --drop-caches, root drops the page cache instead, i
 from __future__ import annotations
 
 import argparse
-import errno
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -24,16 +22,15 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths, systemd
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_leftovers, io_ray_node
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_leftovers, io_peer, io_ray_node
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts, parse
 
-_PAUSE_SECONDS, _CONNECT_SECONDS = 3.0, 2.0
+_PAUSE_SECONDS = 3.0
 #: A driver that initializes takes seconds. One that hangs never answers.
 _GPU_SECONDS = 30
 #: Report gates that stay closed again after this time.
 _REPEAT_SECONDS = 120.0
-_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ENETDOWN)
 
 
 def say(text: str) -> None:
@@ -62,13 +59,8 @@ def run(argv: list[str]) -> tuple[int, str, str]:
 
 def answers(peer: Mapping[str, Any]) -> bool:
     """Return whether the kernel of a peer answers; with ``listens``, whether its service does."""
-    try:
-        socket.create_connection((peer["address"], peer["port"]), _CONNECT_SECONDS).close()
-    except TimeoutError:
-        return False
-    except OSError as error:
-        return not peer["listens"] and error.errno not in _UNREACHABLE
-    return True
+    error = io_peer.error(peer["address"], peer["port"])
+    return not error or (not peer["listens"] and error not in io_peer.SILENT)
 
 
 def observe(given: Mapping[str, Any], unit: str, waited: float) -> gates.Found:

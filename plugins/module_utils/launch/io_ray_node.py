@@ -11,16 +11,17 @@ raylet whose head returned with another GCS notices that after 25 to 40 s, in th
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_peer
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
 
 #: Seconds: between two looks, and for Ray to end.
@@ -41,18 +42,6 @@ def raylet(unit: str, known: str = "") -> str:
         and parse.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) == unit
     )
     return next(of_unit, "")
-
-
-def refuses(address: str, port: int) -> bool:
-    """Return whether a node's kernel answers and nothing listens.
-
-    A node that does not answer may be cut off for a moment.
-    """
-    try:
-        socket.create_connection((address, port), _PAUSE).close()
-    except OSError as error:
-        return isinstance(error, ConnectionRefusedError)
-    return False
 
 
 def run(command: Sequence[str], unit: str, head: tuple[str, int] | None = None, pause: float = _PAUSE) -> int:
@@ -98,4 +87,6 @@ def run(command: Sequence[str], unit: str, head: tuple[str, int] | None = None, 
 def _lost(found: str, head: tuple[str, int] | None) -> str:
     if not found:
         return "its raylet has ended, so no job can use this node"
-    return "the head's Ray has ended, and its next one does not know this node" if head and refuses(*head) else ""
+    # A head that does not answer may be cut off for a moment.
+    refused = head and io_peer.error(*head) == errno.ECONNREFUSED
+    return "the head's Ray has ended, and its next one does not know this node" if refused else ""

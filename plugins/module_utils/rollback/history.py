@@ -16,13 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import (
-    ID,
-    SHOWN,
-    RecordError,
-    checked,
-    plan_of,
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import ID, SHOWN, RecordError, checked
 
 #: Fewer digits name a record only by accident.
 _PREFIX = 4
@@ -105,7 +99,7 @@ def _of_head(name: str, by_node: Mapping[str, Mapping[str, Mapping[str, Any]]]) 
     """Return the head's copy of a record, or the first: the ID covers only the content, not the time and the parent."""
     copies = {node: records[name] for node, records in by_node.items() if name in records}
     first = next(iter(copies.values()))
-    return copies.get(first["content"]["plan"].get("head", {}).get("name", ""), first)
+    return copies.get(first["content"]["plan"]["head"]["name"], first)
 
 
 def lines(reported: Sequence[Node]) -> list[str]:
@@ -129,8 +123,7 @@ def _warnings(nodes: Sequence[Node]) -> list[str]:
 def _entry(name: str, found: Mapping[str, Known], nodes: Sequence[Node]) -> Iterator[str]:
     record, content = found[name].record, found[name].record["content"]
     mark = " (current)" if any(node["current"] == name for node in nodes) else ""
-    stack = content["plan"].get("stack", {}).get("name", "unknown")
-    model = content["start"]["model"]
+    model, stack = content["start"]["model"], content["plan"]["stack"]["name"]
     yield f"{_short(name)}  {record['time'] or 'before records'}  {model}, stack {stack}{mark}"
     former = found.get(record["parent"])
     changed = difference(former.record["content"], content) if former else []
@@ -170,8 +163,6 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
     """Return place -> value of the plan's and the nodes' values."""
     result: dict[str, Any] = {}
-    if not content["plan"]:
-        result["model"] = content["start"]["model"]
 
     def walk(place: str, value: Any) -> None:
         if isinstance(value, Mapping) and value:
@@ -239,7 +230,7 @@ def target(reported: Sequence[Node], wanted: str) -> dict[str, Any]:
         "id": name,
         "former": former,
         "former_start": old["start"],
-        "plan": {**plan_of(content), "nodes": [{"name": node} for node in content["nodes"]]},
+        "plan": {**content["plan"], "nodes": [{"name": node} for node in content["nodes"]]},
         "start": content["start"],
         "due": due,
         "lines": [
@@ -257,9 +248,7 @@ def _problems(name: str, chosen: Known, nodes: Sequence[str]) -> list[str]:
     """Return each reason why the record cannot be restored on these nodes."""
     content = chosen.record["content"]
     problems = [f"{node}: the record {_short(name)} is missing" for node in chosen.without]
-    if not content["plan"]:
-        problems.append(f"{_short(name)} is of an earlier release, which did not record its runtime. Fix: use site.yml")
-    elif content["nodes"].keys() != set(nodes):
+    if content["nodes"].keys() != set(nodes):
         problems.append(
             f"{_short(name)} is of the nodes {', '.join(content['nodes'])}. Expected: the inventory's nodes"
         )

@@ -29,7 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_env
 
 FOLDER = "/etc/gb10/records"
 #: Next to FOLDER.
-SECRETS, EARLIER = "record_secrets.json", "last_good.json"
+SECRETS = "record_secrets.json"
 _CURRENT = "current"
 #: Units and environment may contain names of hosts and users.
 _MODE = 0o600
@@ -58,7 +58,7 @@ def units(files: Mapping[str, Any]) -> list[str]:
 
 
 def read(folder: str) -> Store:
-    """Return the node's records. The record of an earlier release counts while there is no other. Raises OSError."""
+    """Return the node's records. Raises OSError."""
     found: dict[str, Record] = {}
     invalid: dict[str, str] = {}
     for path in sorted(glob.glob(f"{glob.escape(folder)}/*.json")):
@@ -67,17 +67,7 @@ def read(folder: str) -> Store:
             found[name] = rollback_record.parse(io_json.json_file(path, rollback_record.MOST) or {}, name)
         except ValueError as error:
             invalid[name] = f"{path}: {error}"
-    current = current_id(folder)
-    secrets = _secrets(f"{_above(folder)}/{SECRETS}", "")
-    if not current:
-        path = f"{_above(folder)}/{EARLIER}"
-        try:
-            if data := io_json.json_file(path):
-                record = rollback_record.earlier(data)
-                found[record.id], current, secrets = record, record.id, _secrets(path, "files")
-        except ValueError as error:
-            invalid[EARLIER] = f"{path}: {error}"
-    return Store(folder, found, invalid, current, secrets)
+    return Store(folder, found, invalid, current_id(folder), _secrets(f"{os.path.dirname(folder)}/{SECRETS}"))
 
 
 def current_id(folder: str) -> str:
@@ -153,12 +143,12 @@ def save(store: Store, record: Record, keep: int, secrets: Files, write: bool) -
         return False
     former = store.found.get(record.id)
     if write:
-        _convert(store)
         parent = store.current if record.id != store.current else former.parent if former else ""
         # The log of a start that ran for weeks may be gone.
         same = former.choices if former and record.id == store.current else []
         saved = replace(record, parent=parent, choices=record.choices or same)
-        _put(store.folder, saved)
+        os.makedirs(store.folder, mode=0o700, exist_ok=True)
+        io_file.write_file(f"{store.folder}/{saved.id}.json", rollback_record.text(saved), _MODE)
         select(store, record.id, secrets)
         found = {**store.found, record.id: saved}
         for name in found.keys() - rollback_record.kept(found, record.id, keep):
@@ -168,21 +158,18 @@ def save(store: Store, record: Record, keep: int, secrets: Files, write: bool) -
 
 def complete(store: Store, secrets: Files) -> bool:
     """Return whether the current record is complete, with these secret launch files. Raises OSError."""
-    return bool(store.of_current) and secrets == store.secrets and os.path.islink(f"{store.folder}/{_CURRENT}")
+    return bool(store.of_current) and secrets == store.secrets
 
 
 def select(store: Store, name: str, secrets: Files) -> None:
     """Make a stored record the current one. Raises OSError."""
-    _convert(store)
-    io_file.write_file(f"{_above(store.folder)}/{SECRETS}", json.dumps(secrets, indent=1) + "\n", _MODE)
+    io_file.write_file(f"{os.path.dirname(store.folder)}/{SECRETS}", json.dumps(secrets, indent=1) + "\n", _MODE)
     temporary = f"{store.folder}/.{_CURRENT}"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)
     os.symlink(f"{name}.json", temporary)
     os.rename(temporary, f"{store.folder}/{_CURRENT}")
     io_file.sync_folder(store.folder)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{_above(store.folder)}/{EARLIER}")
 
 
 def stored(store: Store, name: str) -> Record:
@@ -201,7 +188,7 @@ def wanted(store: Store, record: Record) -> Files:
     node's.
     """
     if record.id == store.current:
-        lost = tuple(name for name in record.of_node.get("secret_files", ()) if name not in store.secrets)
+        lost = tuple(name for name in record.of_node["secret_files"] if name not in store.secrets)
         secrets = {**present(lost), **store.secrets}
     else:
         secrets = present(rollback_record.SECRET_FILES)
@@ -271,30 +258,11 @@ def _unpatched(record: Record, items: list[dict[str, str]]) -> list[dict[str, st
     return [item for item in items if digests[item["item"]] != item["digest"]]
 
 
-def _above(folder: str) -> str:
-    return os.path.dirname(folder)
-
-
-def _put(folder: str, record: Record) -> None:
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    io_file.write_file(f"{folder}/{record.id}.json", rollback_record.text(record), _MODE)
-
-
-def _convert(store: Store) -> None:
-    """Write the record of an earlier release as a file of this one."""
-    earlier = store.of_current
-    if earlier and not os.path.exists(f"{store.folder}/{store.current}.json"):
-        _put(store.folder, earlier)
-
-
-def _secrets(path: str, key: str) -> Files:
+def _secrets(path: str) -> Files:
     try:
-        data = io_json.json_file(path) or {}
+        files = io_json.json_file(path) or {}
     except ValueError:
         return {}
-    files = data.get(key, {}) if key else data
-    if not isinstance(files, dict):
-        raise RecordError(f"{path} has no files; remove it")
     return {
         name: {"text": file["text"], "mode": file["mode"]}
         for name, file in files.items()

@@ -11,6 +11,7 @@ files. Files with secrets are not in a record; the content has their paths and t
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
@@ -51,6 +52,17 @@ _URL = re.compile(r"https?://[0-9A-Za-z.:\[\]-]+")
 _PATH = re.compile(r"(/(?!\.\.?(/|$))[^/\x00-\x1f\x7f]+)+")
 _FILE_DIGEST, _SHORT = re.compile(r"0[0-7]{3} [0-9a-f]{64}"), re.compile(r"[^\x00-\x1f\x7f]{0,256}")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]{0,4096}")
+#: The texts of a record's content: place, keys, and their form.
+_TEXTS = (
+    (("start",), ("id", "model", "served_model_name", "server_name"), _LINE),
+    (("start",), ("url",), _URL),
+    (("plan",), ("model", "served_model_name", "quantization", "executor", "nccl"), _LINE),
+    (("plan", "runtime"), ("kind", "image", "engine"), _LINE),
+    (("plan", "api"), ("url",), _URL),
+    (("plan", "api"), ("server_name",), _LINE),
+    (("plan", "stack"), ("name", "nccl"), _LINE),
+    (("plan", "head"), ("name",), _LINE),
+)
 #: Keys of the plan that a record has, and that the golden answers and the smoke test of a rollback read.
 _PLAN = (
     *("model", "kind", "served_model_name", "quantization", "executor", "stack", "head"),
@@ -92,8 +104,8 @@ class Record:
 
     @property
     def of_node(self) -> Mapping[str, Any]:
-        """The part of the content about this node, {} for a record of an earlier release."""
-        found: Mapping[str, Any] = self.content["nodes"].get(self.node, {})
+        """The part of the content about this node."""
+        found: Mapping[str, Any] = self.content["nodes"][self.node]
         return found
 
 
@@ -179,17 +191,6 @@ def text(record: Record) -> str:
     return json.dumps({key: getattr(record, key) for key in keys}, indent=1, sort_keys=True) + "\n"
 
 
-def earlier(data: Mapping[str, Any], node: str = "") -> Record:
-    """Return the record of an earlier release's last_good.json, without the files that have secrets.
-
-    Raises RecordError.
-    """
-    files = _mapping(data, "files")
-    kept = {path: file for path, file in files.items() if path not in SECRET_FILES}
-    found = {"format": FORMAT, "start": _mapping(data, "start"), "plan": {}, "nodes": {}}
-    return parse({"content": found, "node": node, "files": kept, "time": "", "parent": "", "golden": ""}, digest(found))
-
-
 def parse(data: Mapping[str, Any], name: str) -> Record:
     """Return a record after its verification. ``name``: its ID, from its file name. Raises RecordError."""
     checked(data, name)
@@ -203,11 +204,10 @@ def parse(data: Mapping[str, Any], name: str) -> Record:
         _lines(data, "findings"),
         _choices(data),
     )
-    if record.content["plan"]:
-        if not record.of_node:
-            raise RecordError(f"it has no part of the node {record.node!r}")
-        if {path: file_digest(file) for path, file in record.files.items()} != _mapping(record.of_node, "files"):
-            raise RecordError("its files do not have the digests of its content")
+    if record.node not in record.content["nodes"]:
+        raise RecordError(f"it has no part of the node {record.node!r}")
+    if {path: file_digest(file) for path, file in record.files.items()} != _mapping(record.of_node, "files"):
+        raise RecordError("its files do not have the digests of its content")
     return record
 
 
@@ -216,8 +216,6 @@ def checked(data: Mapping[str, Any], name: str) -> None:
     found = _mapping(data, "content")
     if not shallow(found):
         raise RecordError(f"its content has more than {_DEEPEST} levels")
-    for key in ("start", "plan", "nodes"):
-        _mapping(found, key)
     if found.get("format") != FORMAT:
         raise RecordError(f"format is {found.get('format')!r}, expected {FORMAT}")
     if digest(found) != name:
@@ -227,23 +225,21 @@ def checked(data: Mapping[str, Any], name: str) -> None:
     _word(data, "golden", _LINE)
     _lines(data, "findings")
     _choices(data)
-    check_start(found["start"])
-    if found["plan"]:
-        _plan(found["plan"])
-        for node in found["nodes"]:
-            _node(_mapping(found["nodes"], node))
+    for place, keys, pattern in _TEXTS:
+        part = functools.reduce(_mapping, place, found)
+        for key in keys:
+            _word(part, key, pattern)
+    if not all(whole(bytes_) and bytes_ >= 0 for bytes_ in _mapping(found["start"], "needs").values()):
+        raise RecordError("needs has a value that is no number of bytes")
+    _plan(found["plan"])
+    for node in _mapping(found, "nodes"):
+        _node(_mapping(found["nodes"], node))
 
 
 def shallow(value: object, levels: int = _DEEPEST) -> bool:
     """Return whether data has at most this number of levels."""
     inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
     return levels > 0 and all(shallow(each, levels - 1) for each in inner)
-
-
-def plan_of(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan of a record's content. Those without a kind are of generating models."""
-    plan = content["plan"]
-    return {"kind": kind.GENERATE, **plan, "serve": {"dimension": 0, **plan["serve"]}}
 
 
 def required(record: Record) -> list[dict[str, str]]:
@@ -253,8 +249,6 @@ def required(record: Record) -> list[dict[str, str]]:
     (a folder) or image (``item``: its ID).
     """
     plan, node = record.content["plan"], record.of_node
-    if not node:
-        return []
     runtime, image, needed = plan["runtime"], plan["runtime"]["image"], []
     if runtime["kind"] == stacks.NATIVE:
         mark = hashlib.sha256(node["runtime_mark"].encode()).hexdigest()
@@ -283,7 +277,7 @@ def required(record: Record) -> list[dict[str, str]]:
 
 def nccl_library(record: Record) -> str:
     """Return the NCCL build that replaces the library of the record's runtime, "" for the runtime's own library."""
-    addition = record.of_node.get("additions", {}).get(NCCL_ROLE, {})
+    addition = record.of_node["additions"].get(NCCL_ROLE, {})
     linked = addition.get("files", {}) if "LD_PRELOAD" not in addition.get("environment", {}) else {}
     return next(iter(linked), "")
 
@@ -306,8 +300,8 @@ def kept(records: Mapping[str, Record], current: str, keep: int) -> set[str]:
 def obsolete(records: Mapping[str, Record], current: str, keep: int) -> list[str]:
     """Return the environments of the records after the first ``keep``: the current record's, then the newest."""
     newest = sorted(records, key=lambda name: (name == current, records[name].time, name), reverse=True)
-    runtimes = [records[name].content["plan"].get("runtime", {}) for name in newest]
-    folders = dict.fromkeys(runtime["path"] for runtime in runtimes if runtime.get("kind") == stacks.NATIVE)
+    runtimes = [records[name].content["plan"]["runtime"] for name in newest]
+    folders = dict.fromkeys(runtime["path"] for runtime in runtimes if runtime["kind"] == stacks.NATIVE)
     return list(folders)[max(keep, 1) :]
 
 
@@ -363,41 +357,23 @@ def _file(path: str, file: object) -> Mapping[str, Any]:
     return {"text": file["text"], "mode": file["mode"]}
 
 
-def check_start(found: Mapping[str, Any]) -> None:
-    """Verify start()'s data from a node. Raises RecordError."""
-    for key in ("id", "model", "served_model_name", "server_name"):
-        _word(found, key, _LINE)
-    _word(found, "url", _URL)
-    if not all(whole(bytes_) and bytes_ >= 0 for bytes_ in _mapping(found, "needs").values()):
-        raise RecordError("needs has a value that is no number of bytes")
-
-
 def _plan(found: Mapping[str, Any]) -> None:
-    for key in ("model", "served_model_name", "quantization", "executor", "nccl"):
-        _word(found, key, _LINE)
-    if found.get("kind", kind.GENERATE) not in kind.KINDS:
+    if found.get("kind") not in kind.KINDS:
         raise RecordError(f"kind is none of {', '.join(kind.KINDS)}")
-    runtime, serve = _mapping(found, "runtime"), _mapping(found, "serve")
-    for key in ("kind", "image", "engine"):
-        _word(runtime, key, _LINE)
+    runtime, store = found["runtime"], _mapping(found, "store")
     if runtime["kind"] == stacks.NATIVE:
         _word(runtime, "digest", _LINE)
         for key in ("path", "link"):
             _word(runtime, key, _PATH)
-    _word(_mapping(found, "api"), "url", _URL)
-    _word(found["api"], "server_name", _LINE)
-    for key in ("name", "nccl"):
-        _word(_mapping(found, "stack"), key, _LINE)
-    _word(_mapping(found, "head"), "name", _LINE)
     for key in ("hub", "revision"):
-        if key in _mapping(found, "store"):
-            _word(found["store"], key, _LINE)
-    _serve(serve)
+        if key in store:
+            _word(store, key, _LINE)
+    _serve(_mapping(found, "serve"))
 
 
 def _serve(serve: Mapping[str, Any]) -> None:
     for key in ("smoke_tokens", "dimension"):
-        if not whole(serve.get(key, 0)):
+        if not whole(serve.get(key)):
             raise RecordError(f"serve.{key} is not a number")
     for key in ("args", "user_args"):
         _words(serve.get(key), key)

@@ -61,8 +61,6 @@ def announce(reported: Sequence[Node], plan: Plan, prepared: bool) -> dict[str, 
 
 def _problems(old: Mapping[str, Any], plan: Plan) -> list[str]:
     """Return each reason why the new launch cannot be prepared while the old one serves."""
-    if not old["plan"]:
-        return ["the running launch is of an earlier release, which did not record its runtime. Fix: run site.yml"]
     names = [node.name for node in plan.nodes]
     if old["nodes"].keys() != set(names):
         return [

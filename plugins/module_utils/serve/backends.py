@@ -11,8 +11,7 @@ model_executor/warmup/kernel_warmup.py and layers/fused_moe/oracle; flashinfer-a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
@@ -48,22 +47,16 @@ _COMPILED_EXPERTS = ("flashinfer", "b12x")
 _DRAFTS, _MLA_FP8, _SAMPLED = (0, 24, 0), (0, 28, 0), (0, 22, 0)
 
 
-@dataclass(frozen=True)
-class Backends:
-    """Arguments of vLLM with their reasons."""
-
-    args: Sequence[str] = ()
-    why: Sequence[str] = ()
-
-
 def environment(scheme: str, flashinfer: bool) -> dict[str, str]:
     """Return the variables that name the sampler and the linear kernels; ``scheme``: the storage of the weights."""
     linear = {} if flashinfer or scheme in _OWN_LINEAR else {DISABLED: ",".join(_LINEAR)}
     return {SAMPLER: str(int(flashinfer)), **linear}
 
 
-def named(release: Release, config: ModelConfig, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool) -> Backends:
-    """Name each backend that neither the model nor the user has ``given``, by option name.
+def named(
+    release: Release, config: ModelConfig, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool
+) -> tuple[list[str], list[str]]:
+    """Name each backend that neither the model nor the user has ``given``, by option name: arguments and reasons.
 
     ``kv_dtype``: the type of the KV cache.
     """
@@ -82,7 +75,7 @@ def named(release: Release, config: ModelConfig, kv_dtype: str, given: Mapping[s
         for name, pair in words.items()
         if name in release.options and name not in given and not view.member(*_ELSEWHERE[name])
     ]
-    return Backends([word for word, _why in new], [f"{word}: {why}" for word, why in new])
+    return [word for word, _why in new], [f"{word}: {why}" for word, why in new]
 
 
 def _attention(release: Release, shape: Shape | None, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool) -> str:

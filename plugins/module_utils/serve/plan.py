@@ -126,7 +126,8 @@ def decide(inputs: Inputs) -> Decision:
     situation = _situation(inputs, tensor, pipeline, tokens)
     overridden = [*decided.args, *overrides.serve_flags(inputs.nodes)]
     values, problems = release.arguments(overridden, inputs.model.args_path)
-    effective = {**values, **_effective(user_args, plan)}
+    # The plan passes the user's share of the memory as its own; see without_share().
+    effective = {**values, **{name: value for name, value in user_args.items() if not plan or name != _SHARE}}
     findings, stopping = lint.judge(situation, effective, settings.serve_waivers, places)
     return Decision(
         tensor=tensor,
@@ -295,14 +296,8 @@ def _backends(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
         return _Part()
     config, settings = inputs.model.config, inputs.settings
     cache = str(given.get(_KV_DTYPE, settings.kv_cache_dtype))
-    named = serve_backends.named(
-        inputs.release,
-        config,
-        config.quantization.kv_dtype if cache == "auto" else cache,
-        given,
-        settings.flashinfer,
-    )
-    return _Part(named.args, named.why)
+    kv_dtype = config.quantization.kv_dtype if cache == "auto" else cache
+    return _Part(*serve_backends.named(inputs.release, config, kv_dtype, given, settings.flashinfer))
 
 
 def _compiled(inputs: Inputs, arguments: Mapping[str, Any]) -> list[str]:
@@ -509,11 +504,6 @@ def _planned(
     found = [replace(problem, fix=f"{problem.fix}{fits}") for problem in plan.problems]
     why = [_replaced(words) for name, words in _words(inputs.settings.vllm_extra_args) if name in _SHARES]
     return _Part([*args, *plan.arguments], why, [*problems, *_located(inputs, found)]), plan
-
-
-def _effective(user_args: Mapping[str, Any], plan: memory_schema.MemoryPlan | None) -> dict[str, Any]:
-    """Return the user's arguments that vLLM gets; see without_share()."""
-    return {name: value for name, value in user_args.items() if not plan or name != _SHARE}
 
 
 def _check_reserve(inputs: Inputs) -> list[Problem]:

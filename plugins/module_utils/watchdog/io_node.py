@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import errno
 import http.client
 import os
 import socket
@@ -16,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_peer
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import DOWN, SILENT, UP, Engine, Process
@@ -24,10 +24,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
 _RAS_PLACE, _RAS_SECONDS, _MOST_RAS = ("127.0.0.1", 28028), 3.0, 1 << 18
 #: Ranks of one host share the port, so a connection may reach another one than the stopped rank.
 _RAS_TRIES = 3
-_METRICS_SECONDS, _REACH_SECONDS = 5.0, 2.0
+_METRICS_SECONDS = 5.0
 #: A TCP port that each node has or refuses; both responses show that its kernel answers.
 _SSH = 22
-_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ENETDOWN)
 
 
 def processes(units: Sequence[str]) -> list[Process]:
@@ -83,13 +82,7 @@ def _received(connection: socket.socket) -> str:
 
 def reachable(address: str) -> bool:
     """Return whether the kernel of a node answers on the fabric."""
-    try:
-        socket.create_connection((address, _SSH), _REACH_SECONDS).close()
-    except TimeoutError:
-        return False
-    except OSError as error:
-        return error.errno not in _UNREACHABLE
-    return True
+    return io_peer.error(address, _SSH) not in io_peer.SILENT
 
 
 def unreachable(addresses: Mapping[str, str]) -> list[str]:

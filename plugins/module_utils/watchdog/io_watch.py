@@ -176,9 +176,10 @@ class Worker(WatchedNode):
             "nonce": self.nonce,
             "sender": self.session,
             "number": self.number,
+            "witnesses": parse.witnesses(self.found.witnesses),
+            "compiling": self.found.compiling,
+            "failed": self.failed,
         }
-        report |= {"witnesses": parse.witnesses(self.found.witnesses), "compiling": self.found.compiling}
-        report |= {"failed": self.failed}
         if connection:
             with contextlib.suppress(OSError):
                 connection.sendto(parse.message(report, self.key), (self.given["head_address"], self.given["port"]))
@@ -237,9 +238,8 @@ class Head(WatchedNode):
         witnesses = [f"{self.given['node']}: {text}" for text in self.found.witnesses]
         now = time.monotonic()
         silent = {name: peer.address for name, peer in self.peers.items() if now - peer.heard > _MISSED}
-        for name, peer in self.peers.items():
-            if name not in silent:
-                witnesses += [f"{name}: {text}" for text in peer.witnesses]
+        heard = {name: peer for name, peer in self.peers.items() if name not in silent}
+        witnesses += [f"{name}: {text}" for name, peer in heard.items() for text in peer.witnesses]
         unreachable = io_node.unreachable(silent)
         witnesses += [f"{name}: no connection on the fabric" for name in unreachable]
         if self.state.stalled >= _SUSPICIOUS and (text := self._ras()):
@@ -256,13 +256,13 @@ class Head(WatchedNode):
         )
         self._follow(decide.step(self.state, sample, self.settings))
         self._report_stopped()
-        status = {
+        return {
             "armed": self.state.armed,
             "stalled": round(self.state.stalled),
             "witnesses": witnesses,
             "last_alarm": self.last,
+            "restarts": len(self.state.restarts),
         }
-        return {**status, "restarts": len(self.state.restarts)}
 
     def _report_stopped(self) -> None:
         """Notify once of each service that used all its starts."""

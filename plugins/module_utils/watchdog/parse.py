@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Engine, Process
 
 #: Changed by the engine's steps. The first three change only with output. A step of a chunked prefill has none: it
@@ -46,12 +47,10 @@ def engine(text: str, requests: str = "") -> Engine | None:
 
     ``requests`` is the number of open requests, "" if unknown.
     """
-    found: dict[str, list[str]] = {
-        name: re.findall(rf"^{name}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE) for name in _MARKS
-    }
-    if not found[_GENERATED]:
+    found = probe.sums(text, _MARKS)
+    if _GENERATED not in found:
         return None
-    sums = {name: sum(map(float, values)) for name, values in found.items()}
+    sums = {name: found.get(name, 0.0) for name in _MARKS}
     # A pooling model generates no tokens. The read ones are counted with the first output of a request.
     return Engine(
         tuple(sums.values()),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -91,12 +93,6 @@ def vllm() -> Iterator[Server]:
         thread.join()
 
 
-def test_an_answer(vllm: Server) -> None:
-    assert io_client.answers(vllm.at, "tiny", 10) == (True, "")
-    (asked,) = vllm.asked
-    assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
-
-
 @pytest.mark.parametrize(
     ("status", "body", "reason"),
     [
@@ -128,15 +124,11 @@ def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
     assert reason.endswith("timed out")
 
 
-def test_an_answer_that_breaks_off_is_none(vllm: Server) -> None:
-    vllm.cut_off = True
+@pytest.mark.parametrize("completion", [(200, "{}"), (500, "oops")], ids=["answer", "error"])
+def test_what_breaks_off_is_no_answer(vllm: Server, completion: tuple[int, str]) -> None:
+    vllm.cut_off, vllm.completion = True, completion
     answered, reason = io_client.answers(vllm.at, "tiny", 10)
     assert not answered and "no answer" in reason
-
-
-def test_an_error_that_breaks_off_is_no_crash(vllm: Server) -> None:
-    vllm.cut_off, vllm.completion = True, (500, "oops")
-    assert io_client.answers(vllm.at, "tiny", 10)[0] is False
 
 
 def test_nobody_listens() -> None:
@@ -159,6 +151,8 @@ def test_the_server_is_asked_past_a_proxy(vllm: Server, monkeypatch: pytest.Monk
     monkeypatch.delenv("no_proxy", raising=False)
     assert io_client.health(vllm.at)[0]
     assert io_client.answers(vllm.at, "tiny", 10) == (True, "")
+    (asked,) = vllm.asked
+    assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
 
 
 def test_tokens_are_those_read_and_written(vllm: Server) -> None:
@@ -203,3 +197,66 @@ def test_journal_fails() -> None:
         io_client.journal(
             lambda _argv: (1, "", "No journal files were found.\n"), io_client.of_unit("gb10-vllm.service"), 1
         )
+
+
+@pytest.fixture
+def key_file(tmp_path: Path) -> str:
+    path = tmp_path / "key"
+    path.write_text("5ec0e7\n", encoding="ascii")
+    return str(path)
+
+
+def listen(monkeypatch: pytest.MonkeyPatch, *places: tuple[str, int, str]) -> None:
+    """Let processes listen at these addresses and ports, in these units."""
+    found = [{"address": address, "port": port, "process": "x", "unit": unit} for address, port, unit in places]
+    monkeypatch.setattr(io_client.node_io_facts, "listeners", lambda: found)
+
+
+OURS = "gb10-vllm.service"
+USED, FREE = "port 8000 is used by ", "no process listens on port 8000, "
+
+
+@pytest.mark.parametrize(
+    ("listeners", "refusal"),
+    [
+        ([("127.0.0.1", OURS)], ""),
+        ([("0.0.0.0", OURS)], ""),
+        ([("::", OURS), ("10.0.0.1", "")], ""),
+        ([("::ffff:127.0.0.1", OURS)], ""),
+        ([("0.0.0.0", OURS), ("127.0.0.1", "nginx.service")], f"{USED}x (nginx.service) instead of {OURS}, "),
+        ([("0.0.0.0", "")], f"{USED}x (no unit) instead of {OURS}, "),
+        ([("10.0.0.1", OURS)], FREE),
+        ([], FREE),
+    ],
+)
+def test_who_holds_the_port_gets_the_key(
+    monkeypatch: pytest.MonkeyPatch, key_file: str, listeners: list[tuple[str, str]], refusal: str
+) -> None:
+    listen(monkeypatch, *((address, 8000, unit) for address, unit in listeners), ("127.0.0.1", 8001, ""))
+    server = io_client.Server("http://127.0.0.1:8000")
+    assert io_client.bearer(server, "") == ""
+    if refusal:
+        with pytest.raises(io_client.StrangerError) as raised:
+            io_client.bearer(server, key_file)
+        assert str(raised.value) == f"{refusal}so the API's key was not sent"
+    else:
+        assert io_client.bearer(server, key_file) == "5ec0e7"
+
+
+@pytest.mark.parametrize("url", ["http://198.51.100.9:8000", "http://[2001:db8::9]:8000", "http://224.0.0.1:8000"])
+@pytest.mark.parametrize("wildcard", ["0.0.0.0", "::"])
+def test_only_an_address_of_this_host_gets_the_key(
+    monkeypatch: pytest.MonkeyPatch, key_file: str, url: str, wildcard: str
+) -> None:
+    """A unit that listens on all addresses of this host does not listen on those of others."""
+    listen(monkeypatch, (wildcard, 8000, OURS))
+    with pytest.raises(io_client.StrangerError, match=r"is no address of this host, so the API's key was not sent"):
+        io_client.bearer(io_client.Server(url), key_file)
+
+
+def test_each_address_of_this_host_gets_the_key(monkeypatch: pytest.MonkeyPatch, key_file: str) -> None:
+    listen(monkeypatch, ("::", 8000, OURS))
+    own = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=True).stdout.split()
+    for address in ("127.0.0.1", "127.0.0.2", "localhost", *own):
+        host = f"[{address}]" if ":" in address else address
+        assert io_client.bearer(io_client.Server(f"http://{host}:8000"), key_file) == "5ec0e7"

@@ -170,16 +170,19 @@ def vllm() -> Iterator[Server]:
         thread.join()
 
 
-def ask(vllm: Server, **arguments: Any) -> dict[str, Any]:
-    given = {"url": f"http://127.0.0.1:{vllm.server_port}", "model": "tiny", "unit": UNIT, **arguments}
-    answer = run_module("vllm_smoke_test", given, check=True)
-    assert answer["changed"] is False if "changed" in answer else answer["failed"]
-    return answer
+def ask(vllm: Server, **options: Any) -> dict[str, Any]:
+    """Return the result of the smoke test of a generating model."""
+    of_model = {"model": "tiny", "kind": "generate", "dimension": 0, "meaning": True, "reasoning": False}
+    plain = {**of_model, "max_tokens": 8, "timeout": 30, "key_file": "", "unit": UNIT}
+    return io_smoke.result(io_client.Server(f"http://127.0.0.1:{vllm.server_port}"), **{**plain, **options})
 
 
 def test_a_model_that_answers(vllm: Server) -> None:
     vllm.pause = 0.01
-    answers = ask(vllm)["answers"]
+    url = f"http://127.0.0.1:{vllm.server_port}"
+    answer = run_module("vllm_smoke_test", {"url": url, "model": "tiny", "unit": UNIT}, check=True)
+    answers = answer["answers"]
+    assert answer["changed"] is False
     assert [answers[name]["text"] for name in ("completion", "chat", "stream")] == [" Paris.", "Paris.", "Paris."]
     assert answers["completion"]["answered"] <= answers["chat"]["answered"] <= answers["stream"]["answered"]
     assert answers["stream"]["tokens_per_second"] > 0 and answers["stream"]["first_token_after"] >= 0
@@ -224,8 +227,8 @@ def test_the_key_is_sent_to_the_unit_alone(vllm: Server, tmp_path: Path) -> None
 
 
 def test_a_stream_that_drips_is_too_slow(vllm: Server) -> None:
-    vllm.pause = 0.4
-    assert "the stream: the answer is incomplete after 1 s" in ask(vllm, timeout=1)["msg"]
+    vllm.pause = 0.1
+    assert "the stream: the answer is incomplete after 0.3 s" in ask(vllm, timeout=0.3)["msg"]
 
 
 @pytest.mark.parametrize("line", ["x" * 1000, "x" * 1000 + "\n"], ids=["one line", "many lines"])
@@ -246,6 +249,6 @@ def test_lines_are_those_that_were_sent_however_they_come(vllm: Server) -> None:
 
 def test_nobody_listens() -> None:
     with Server() as server:
-        port = server.server_port
-    answer = run_module("vllm_smoke_test", {"url": f"http://127.0.0.1:{port}", "model": "tiny"})
-    assert answer["msg"].count("refused") == 3
+        url = f"http://127.0.0.1:{server.server_port}"
+    answer = run_module("vllm_smoke_test", {"url": url, "model": "tiny"})
+    assert (answer["failed"], answer["msg"].count("refused")) == (True, 3)

@@ -155,6 +155,10 @@ def node(name: str, **status: Any) -> dict[str, Any]:
     return {"name": name, "head": bool(status.get("api")), **client, "unreachable": "", "status": {**facts, **status}}
 
 
+def screen(*nodes: dict[str, Any], wanted: str = "/srv/models/tiny") -> list[str]:
+    return health_status.lines(nodes, wanted)
+
+
 def test_the_screen() -> None:
     error = {"unit": "gb10-vllm.service", "text": "ValueError: bad", "age": 130.0}
     head = node(
@@ -163,7 +167,7 @@ def test_the_screen() -> None:
         services=[service("gb10-ray.service"), service("gb10-vllm.service", started=3900.0, restarts=2)],
         error=error,
     )
-    said = health_status.lines([head, node("spark2", ranks=[])], "/srv/models/tiny")
+    said = screen(head, node("spark2", ranks=[]))
     assert said.pop(-2).startswith("problem: spark2 has no rank; cause: ")
     assert said == [
         "tiny answers in 310 ms at http://192.168.1.11:8000/v1, up for 1 min",
@@ -183,20 +187,9 @@ def test_the_screen() -> None:
     ]
 
 
-def test_the_lowest_memory_of_the_last_start() -> None:
-    starts = [{"minimum": 8 * GIB}, {"minimum": 31.4 * GIB}]
-    shown = health_status.lines(
-        [node("spark1", api=API, memory_guard={"active": True, "starts": starts, "stop": {}})], "/srv/models/tiny"
-    )
-    assert any(line.endswith("; 100.0 of 120.0 GiB available, lowest 31.4") for line in shown)
-
-
-KINDS = {"embed": "embeddings", "rerank": "reranker"}
-
-
-@pytest.mark.parametrize(("kind", "word"), KINDS.items())
+@pytest.mark.parametrize(("kind", "word"), [("embed", "embeddings"), ("rerank", "reranker")])
 def test_the_request_to_a_pooling_model(kind: str, word: str) -> None:
-    said = health_status.lines([node("spark1", api={**API, "kind": kind})], "/srv/models/tiny")
+    said = screen(node("spark1", api={**API, "kind": kind}))
     assert said[0].startswith(f"tiny ({word}) answers in 310 ms at ")
     assert said[2].split()[1] == f"http://192.168.1.11:8000{probe.request(kind, 'tiny')[0]}"
     assert json.loads(shlex.split("".join(said[2:5]).replace("\\", ""))[-1]) == probe.request(kind, "tiny")[1]
@@ -236,27 +229,6 @@ def test_the_last_alarm_is_also_one_before_the_start_of_the_watchdog(tmp_path: P
     assert io_status.last_alarm(str(tmp_path)) == "2026-11-22 07:29:43 UTC: unknown"
 
 
-DRAFTS = {
-    "none": (0.0, 0.0, None),
-    "many accepted": (2000.0, 1420.0, "draft: 71% of 2000 tokens accepted"),
-    "few accepted": (
-        2000.0,
-        20.0,
-        "draft: 1% of 2000 tokens accepted; warning: so few make answers slower. Fix: leave out",
-    ),
-    "too early to warn": (999.0, 0.0, "draft: 0% of 999 tokens accepted"),
-}
-
-
-@pytest.mark.parametrize(("drafted", "accepted", "line"), DRAFTS.values(), ids=DRAFTS)
-def test_the_acceptance_of_a_draft(drafted: float, accepted: float, line: str | None) -> None:
-    shown = health_status.lines(
-        [node("spark1", api={**API, "drafted": drafted, "accepted": accepted})], "/srv/models/tiny"
-    )
-    found = [each for each in shown if each.startswith("draft: ")]
-    assert found == [] if line is None else found[0].startswith(line) and ("warning" in found[0]) == ("warning" in line)
-
-
 def absent(reason: str) -> dict[str, Any]:
     return {
         "name": "spark1",
@@ -278,7 +250,7 @@ def test_what_is_wrong_is_on_the_screen() -> None:
         "running": None,
         "prefix_cache_hit_rate": None,
     }
-    said = health_status.lines([node("spark1", api=wedged), gone], "/srv/models/other")
+    said = screen(node("spark1", api=wedged), gone, wanted="/srv/models/other")
     assert said[0] == "tiny DOES NOT ANSWER at http://192.168.1.11:8000/v1: no answer after 20 s"
     assert said[1] == "unknown tokens/s, unknown requests running, 0 waiting, prefix cache unused"
     assert said[3] == "the inventory specifies /srv/models/other: the next site.yml run switches to it"
@@ -288,132 +260,123 @@ def test_what_is_wrong_is_on_the_screen() -> None:
     assert said[-1] == "last error: none of this launch since boot on the nodes that could be read"
 
 
-def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
-    lock = {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 130.0}
-    said = health_status.lines([node("spark1", api=API, lock=lock), node("spark2")], "/srv/models/tiny")
-    assert f"locked: {lock['text']}, for 2 min" in said
-
-
-def test_a_pending_reboot_is_on_the_screen() -> None:
-    reboot = {"required": True, "packages": ["linux-base"]}
-    said = health_status.lines([node("spark1", api=API), node("spark2", reboot=reboot)], "/srv/models/tiny")
-    assert (
-        "warning: spark2: a reboot is pending for linux-base. Fix: run playbooks/stop.yml, then reboot the node" in said
-    )
-    assert not any(
-        "reboot" in line
-        for line in health_status.lines([node("spark1", reboot={"required": False, "packages": []})], "")
-    )
-
-
-def test_the_image_is_on_the_screen_with_its_tag_and_digest() -> None:
-    name = "vllm/vllm-openai:latest@sha256:" + "4" * 64
-    recorded = {
-        "vllm_runtime": {"runtime": name, "files": {name: "5" * 64}},
-        "vllm_patch": {"runtime": name, "files": {}},
-    }
-    shown = health_status.image(recorded)
-    assert f"image: {shown}" in health_status.lines(
-        [node("spark1", api=API, image=shown), node("spark2", image=shown)], ""
-    )
-    assert shown == f"{name} (ID 555555555555)"
-    wheels = {"vllm_runtime": {"runtime": "/opt/gb10/runtime/abc", "files": {"/srv/a.whl": "6" * 64}}}
-    assert [health_status.image(found) for found in ({}, wheels, {"vllm_runtime": {"runtime": name, "files": []}})] == [
-        "",
-        "",
-        "",
-    ]
-    assert not any(line.startswith("image") for line in health_status.lines([node("spark1", api=API)], ""))
-
-
-def test_the_current_launch_record_is_on_the_screen_by_node_if_they_differ() -> None:
-    same = health_status.lines(
-        [node("spark1", api=API, record="ab" * 32), node("spark2", record="ab" * 32)], "/srv/models/tiny"
-    )
-    assert "launch record: abababababab" in same
-    differing = health_status.lines([node("spark1", api=API, record="ab" * 32), node("spark2")], "/srv/models/tiny")
-    assert (
-        "warning: the nodes have different launch records: spark1 abababababab, spark2 none. Fix: run site.yml"
-        in differing
-    )
-
-
 WATCHDOG = {"active": True, "mode": "report", "head": True, "armed": True, "last_alarm": "", "restarts": 0}
+ARMING = {**WATCHDOG, "mode": "restart", "armed": False, "restarts": 2, "last_alarm": "2026-11-22 07:29:43 UTC: a hang"}
+UP, DOWN = {"active": True, "head": False}, {"active": False, "head": False}
+IMAGE = "vllm/vllm-openai:latest@sha256:" + "4" * 64
+LINK = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
+TWIN = {**LINK, "interface": "enP2p1s0f1np1", "hca": "roceP2p1s0f1"}
+NO_RDMA = {"hca": "", "state": ""}
+STOPPED = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
+UNTRUSTED = {**API, "healthy": False, "reason": "certificate has expired"}
 
 
-@pytest.mark.parametrize(
-    ("head", "worker", "expected"),
-    [
-        (WATCHDOG, {"active": True, "head": False}, "report, armed, no alarm, no restart in the last hour"),
-        (
-            {
-                **WATCHDOG,
-                "mode": "restart",
-                "armed": False,
-                "last_alarm": "2026-11-22 07:29:43 UTC: a hang",
-                "restarts": 2,
-            },
-            {"active": False, "head": False},
-            (
-                "restart, not armed before the first answer, last alarm 2026-11-22 07:29:43 UTC: a hang, 2 "
-                "restarts in the last hour; DOWN on spark2"
-            ),
-        ),
-        (
-            {**WATCHDOG, "restarts": 1},
-            {"active": True, "head": False},
-            "report, armed, no alarm, 1 restart in the last hour",
-        ),
-        ({**WATCHDOG, "active": False}, {"active": False}, "DOWN on spark1, spark2"),
-    ],
-)
-def test_the_watchdog_has_a_line(head: dict[str, Any], worker: dict[str, Any], expected: str) -> None:
-    said = health_status.lines(
-        [node("spark1", api=API, watchdog=head), node("spark2", watchdog=worker)], "/srv/models/tiny"
-    )
-    assert f"watchdog: {expected}" in said
+def linked(*links: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node("spark1", api=API, links=list(links))]
 
 
-def test_a_cluster_without_a_watchdog_has_no_line() -> None:
-    said = health_status.lines([node("spark1", api=API, watchdog={}), node("spark2")], "/srv/models/tiny")
-    assert not any("watchdog" in line for line in said)
+def drafted(count: float, accepted: float) -> list[dict[str, Any]]:
+    return [node("spark1", api={**API, "drafted": count, "accepted": accepted})]
+
+
+def watched(head: dict[str, Any], worker: dict[str, Any]) -> list[dict[str, Any]]:
+    return [node("spark1", api=API, watchdog=head), node("spark2", watchdog=worker)]
+
+
+def pair(key: str, first: Any, second: Any = "") -> list[dict[str, Any]]:
+    return [node("spark1", api=API, **{key: first}), node("spark2", **{key: second} if second else {})]
+
+
+HARDWARE = "        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; "
+#: State -> its nodes, and a line of the screen.
+STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "many accepted": (drafted(2000, 1420), "draft: 71% of 2000 tokens accepted"),
+    "few accepted": (
+        drafted(1000, 20),
+        "draft: 2% of 1000 tokens accepted; warning: so few make answers slower. Fix: leave out --speculative-config, "
+        "or use another draft",
+    ),
+    "too early to warn": (drafted(999, 0), "draft: 0% of 999 tokens accepted"),
+    "a tenth accepted": (drafted(1000, 100), "draft: 10% of 1000 tokens accepted"),
+    "a lock": (pair("lock", {"text": "alice runs site.yml", "age": 130.0}), "locked: alice runs site.yml, for 2 min"),
+    "a pending reboot": (
+        pair("reboot", {"required": False, "packages": []}, {"required": True, "packages": ["linux-base"]}),
+        "warning: spark2: a reboot is pending for linux-base. Fix: run playbooks/stop.yml, then reboot the node",
+    ),
+    "an image": (pair("image", "name (ID 5)", "name (ID 5)"), "image: name (ID 5)"),
+    "a record": (pair("record", "ab" * 32, "ab" * 32), "launch record: abababababab"),
+    "different records": (
+        pair("record", "ab" * 32),
+        "warning: the nodes have different launch records: spark1 abababababab, spark2 none. Fix: run site.yml",
+    ),
+    "a watchdog": (watched(WATCHDOG, UP), "watchdog: report, armed, no alarm, no restart in the last hour"),
+    "a watchdog after an alarm": (
+        watched(ARMING, DOWN),
+        "watchdog: restart, not armed before the first answer, last alarm 2026-11-22 07:29:43 UTC: a hang, 2 "
+        "restarts in the last hour; DOWN on spark2",
+    ),
+    "a restart by the watchdog": (
+        watched({**WATCHDOG, "restarts": 1}, UP),
+        "watchdog: report, armed, no alarm, 1 restart in the last hour",
+    ),
+    "no watchdog runs": (watched({**WATCHDOG, "active": False}, {"active": False}), "watchdog: DOWN on spark1, spark2"),
+    "equal links": (linked(LINK, TWIN), f"{HARDWARE}2 links 200 Gb/s, RDMA ACTIVE"),
+    "equal links without RDMA": (linked({**LINK, **NO_RDMA}, {**TWIN, **NO_RDMA}), f"{HARDWARE}2 links 200 Gb/s"),
+    "different speeds": (
+        linked(LINK, {**TWIN, "speed": 100000}),
+        f"{HARDWARE}enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 100 Gb/s, roceP2p1s0f1 ACTIVE",
+    ),
+    "no carrier, no RDMA, and unknown speed": (
+        linked({**LINK, "carrier": False}, {**TWIN, "state": "INIT"}, {**LINK, **NO_RDMA, "speed": None}),
+        f"{HARDWARE}enp1s0f1np1 NO CARRIER, rocep1s0f1 ACTIVE; enP2p1s0f1np1 200 Gb/s, roceP2p1s0f1 INIT; "
+        "enp1s0f1np1 up",
+    ),
+    "no GPU": ([node("spark1", driver="", temperature=None, links=[])], "        no driver"),
+    "a stopped service": (
+        [node("spark1", services=[STOPPED], ranks=[])],
+        "spark1  gb10-vllm inactive (dead) (not started at boot)",
+    ),
+    "no server": (
+        [node("spark1", api={**API, "healthy": False})],
+        "model: none is served at http://192.168.1.11:8000/v1",
+    ),
+    "an untrusted server": (
+        [node("spark1", api=UNTRUSTED)],
+        "model: none is served at http://192.168.1.11:8000/v1, TLS error: certificate has expired",
+    ),
+    "an absent head": (
+        [{**absent("timed out"), "head": True}, node("spark2")],
+        "model: unknown, because spark1 cannot be read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "line"), STATES.values(), ids=STATES)
+def test_a_state_has_its_line(nodes: list[dict[str, Any]], line: str) -> None:
+    assert line in screen(*nodes)
+
+
+def test_other_clusters_have_none_of_these_lines() -> None:
+    plain = screen(node("spark1", api=API, watchdog={}, reboot={"required": False, "packages": []}), node("spark2"))
+    words = ("draft", "locked", "warning", "image", "launch record", "watchdog", "problem")
+    assert [line for line in plain if line.startswith(words)] == []
 
 
 def test_links_without_carrier_or_rdma_are_problems() -> None:
-    down = {"interface": "enp1s0f0np0", "carrier": False, "speed": None, "hca": "rocep1s0f0", "state": "DOWN"}
-    idle = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "INIT"}
-    plain = {"interface": "mgbe0_0", "carrier": True, "speed": None, "hca": "", "state": ""}
-    said = health_status.lines(
-        [node("spark1", api=API, driver="", temperature=None, links=[down, idle, plain])], "/srv/models/tiny"
-    )
-    assert said[9] == (
-        "        no driver; enp1s0f0np0 NO CARRIER, rocep1s0f0 DOWN; enp1s0f1np1 200 Gb/s, rocep1s0f1 INIT; mgbe0_0 up"
-    )
+    said = screen(*linked({**LINK, "carrier": False}, {**TWIN, "state": "INIT"}, {**LINK, **NO_RDMA}))
     problems = [line for line in said if line.startswith("problem: ")]
     assert [line.partition(";")[0] for line in problems] == [
-        f"problem: spark1 has no link at {name}" for name in ("enp1s0f0np0", "enp1s0f1np1")
+        f"problem: spark1 has no link at {link['interface']}" for link in (LINK, TWIN)
     ]
     assert all(line.endswith("#link-down") for line in problems)
 
 
-def test_equal_links_are_one() -> None:
-    link = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
-    twin = {**link, "interface": "enP2p1s0f1np1", "hca": "roceP2p1s0f1"}
-    plain = {"hca": "", "state": ""}
-    for links, shown in (
-        ([link, twin], "2 links 200 Gb/s, RDMA ACTIVE"),
-        ([{**link, **plain}, {**twin, **plain}], "2 links 200 Gb/s"),
-        (
-            [link, {**twin, "speed": 100000}],
-            "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 100 Gb/s, roceP2p1s0f1 ACTIVE",
-        ),
-        (
-            [link, {**twin, "carrier": False}],
-            "enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE; enP2p1s0f1np1 NO CARRIER, roceP2p1s0f1 ACTIVE",
-        ),
-    ):
-        said = health_status.lines([node("spark1", api=API, links=links)], "/srv/models/tiny")
-        assert f"        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; {shown}" in said
+def test_the_image_has_its_tag_and_digest() -> None:
+    found = {"runtime": IMAGE, "files": {IMAGE: "5" * 64}}
+    assert health_status.image({"vllm_runtime": found}) == f"{IMAGE} (ID 555555555555)"
+    wheels = {"runtime": "/opt/gb10/runtime/abc", "files": {"/srv/a.whl": "6" * 64}}
+    others = ({}, {"vllm_runtime": wheels}, {"vllm_runtime": {**found, "files": []}}, {"vllm_patch": found})
+    assert [health_status.image(other) for other in others] == [""] * 4
 
 
 def test_the_lines_of_a_node_fit_80_columns() -> None:
@@ -424,31 +387,11 @@ def test_the_lines_of_a_node_fit_80_columns() -> None:
     ]
     ranks = [{"pid": 1234567, "name": "VLLM::Worker_TP", "bytes": 45.1 * GIB}]
     guarded = {"active": True, "starts": starts, "stop": {}}
-    said = health_status.lines(
-        [node("spark1", api=API, memory_guard=guarded, links=links, ranks=ranks)], "/srv/models/tiny"
-    )
+    said = screen(node("spark1", api=API, memory_guard=guarded, links=links, ranks=ranks))
     (rank,) = [line for line in said if "lowest" in line]
     assert rank == "        rank pid 1234567: 45.1 GiB; 100.0 of 120.0 GiB available, lowest 31.4"
     # The module show indents them by two.
     assert [line for line in said if len(line) > 77] == []
-
-
-def test_nothing_runs() -> None:
-    stopped = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
-    said = health_status.lines(
-        [node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny"
-    )
-    assert said[:2] == [
-        "model: none is served at http://192.168.1.11:8000/v1",
-        "the inventory specifies /srv/models/tiny",
-    ]
-    assert said[2].startswith("spark1  gb10-vllm inactive (dead) (not started at boot)")
-    assert said[3].startswith("        no rank; ")
-
-
-def test_the_head_cannot_be_reached() -> None:
-    said = health_status.lines([{**absent("timed out"), "head": True}, node("spark2")], "tiny")
-    assert said[0] == "model: unknown, because spark1 cannot be read"
 
 
 @pytest.mark.parametrize(
@@ -499,35 +442,24 @@ def at() -> Iterator[io_client.Server]:
 
 def test_a_server_is_watched_and_asked(at: io_client.Server) -> None:
     facts = io_status.api(at, "", 0.1, 5)
-    assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (
-        True,
-        True,
-        "tiny",
-        "/srv/models/tiny",
-    )
-    assert 20 < facts["tokens_per_second"] <= 100
-    assert facts["context"] == 4096
-    assert (
-        facts["running"],
-        facts["waiting"],
-        facts["prefix_cache_hit_rate"],
-        facts["drafted"],
-        facts["accepted"],
-    ) == (3.0, 1.0, 0.75, 20.0, 15.0)
-
-
-def test_a_server_without_models(at: io_client.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(Handler, "models", {"data": []})
-    facts = io_status.api(at, "", 0, 5)
-    assert facts["answers"] is False and "lists no model" in facts["reason"]
-    monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_client.MOST}]})
-    assert "lists no model" in io_status.api(at, "", 0, 5)["reason"]
-    file = tmp_path / "key"
-    file.write_text("two words\n", encoding="ascii")
-    assert (
-        io_status.api(at, str(file), 0, 5)["reason"]
-        == f"{file} does not contain a key (one line of ASCII without blanks)"
-    )
+    assert 20 < facts.pop("tokens_per_second") <= 100
+    assert 0 <= facts.pop("answered_after") < 5
+    assert facts == {
+        "url": at.url,
+        "healthy": True,
+        "answers": True,
+        "reason": "",
+        "model": "tiny",
+        "root": "/srv/models/tiny",
+        "kind": "generate",
+        "context": 4096,
+        "running": 3.0,
+        "waiting": 1.0,
+        "prefix_cache_hit_rate": 0.75,
+        "drafted": 20.0,
+        "accepted": 15.0,
+        "requests_per_second": None,
+    }
 
 
 def test_the_key_goes_to_the_service_alone(
@@ -546,77 +478,17 @@ def test_the_key_goes_to_the_service_alone(
     assert "5ec0e7" not in str(facts)
 
 
-@pytest.mark.parametrize(
-    ("listeners", "given"),
-    [
-        ([("127.0.0.1", "gb10-vllm.service")], True),
-        ([("0.0.0.0", "gb10-vllm.service")], True),
-        ([("::", "gb10-vllm.service"), ("10.0.0.1", "")], True),
-        ([("::ffff:127.0.0.1", "gb10-vllm.service")], True),
-        ([("0.0.0.0", "gb10-vllm.service"), ("127.0.0.1", "nginx.service")], False),
-        ([("0.0.0.0", "")], False),
-        ([("10.0.0.1", "gb10-vllm.service")], False),
-        ([], False),
-    ],
-)
-def test_who_holds_the_port_gets_the_key(
-    listeners: list[tuple[str, str]], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = [{"address": address, "port": 8000, "pid": 7, "process": "x", "unit": unit} for address, unit in listeners]
-    monkeypatch.setattr(
-        io_client.node_io_facts,
-        "listeners",
-        lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}],
-    )
-    file, server = tmp_path / "key", io_client.Server("http://127.0.0.1:8000")
-    file.write_text("5ec0e7\n", encoding="ascii")
-    if given:
-        assert io_client.bearer(server, str(file)) == "5ec0e7"
-    else:
-        used = any(address != "10.0.0.1" for address, _unit in listeners)
-        with pytest.raises(
-            io_client.StrangerError, match="port 8000 is used by" if used else "no process listens on port 8000"
-        ):
-            io_client.bearer(server, str(file))
-    assert io_client.bearer(server, "") == ""
-
-
-@pytest.mark.parametrize("url", ["http://198.51.100.9:8000", "http://[2001:db8::9]:8000", "http://224.0.0.1:8000"])
-@pytest.mark.parametrize("wildcard", ["0.0.0.0", "::"])
-def test_only_an_address_of_this_host_gets_the_key(
-    url: str, wildcard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A unit that listens on all addresses of this host does not listen on those of others."""
-    found = [{"address": wildcard, "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
-    monkeypatch.setattr(io_client.node_io_facts, "listeners", lambda: found)
+def test_a_server_without_models(at: io_client.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Handler, "models", {"data": []})
+    facts = io_status.api(at, "", 0, 5)
+    assert facts["answers"] is False and "lists no model" in facts["reason"]
+    monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_client.MOST}]})
+    assert "lists no model" in io_status.api(at, "", 0, 5)["reason"]
     file = tmp_path / "key"
-    file.write_text("5ec0e7\n", encoding="ascii")
-    with pytest.raises(io_client.StrangerError, match=r"is no address of this host, so the API's key was not sent"):
-        io_client.bearer(io_client.Server(url), str(file))
-
-
-def test_each_address_of_this_host_gets_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [{"address": "::", "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
-    monkeypatch.setattr(io_client.node_io_facts, "listeners", lambda: found)
-    file = tmp_path / "key"
-    file.write_text("5ec0e7\n", encoding="ascii")
-    own = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=True).stdout.split()
-    for address in ("127.0.0.1", "127.0.0.2", "localhost", *own):
-        host = f"[{address}]" if ":" in address else address
-        assert io_client.bearer(io_client.Server(f"http://{host}:8000"), str(file)) == "5ec0e7"
-
-
-def test_a_server_with_another_certificate_is_told() -> None:
-    api = {
-        **API,
-        "url": "https://127.0.0.1:8000",
-        "healthy": False,
-        "reason": "certificate verify failed: certificate has expired",
-    }
-    said = health_status.lines([node("spark1", api=api)], "/srv/models/tiny")
-    assert said[0] == (
-        "model: none is served at http://192.168.1.11:8000/v1, TLS error: certificate verify failed: "
-        "certificate has expired"
+    file.write_text("two words\n", encoding="ascii")
+    assert (
+        io_status.api(at, str(file), 0, 5)["reason"]
+        == f"{file} does not contain a key (one line of ASCII without blanks)"
     )
 
 

@@ -3,239 +3,137 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.action import vllm_wait
 
+URL, UNIT = "http://127.0.0.1:8000", "gb10-vllm.service"
 TLS = {"server_name": "spark.example.com", "ca_file": "/etc/gb10/tls/ca.crt"}
+HINT = f" Full log: journalctl -u {UNIT}"
+Answer = dict[str, Any]
 
 
-def info(
-    progress: str = "", healthy: bool = False, cause: str = "", untrusted: str = "", **service: Any
-) -> dict[str, Any]:
+def info(progress: str = "", healthy: bool = False, cause: str = "", untrusted: str = "", **service: Any) -> Answer:
     """Return an answer of vllm_info."""
+    running = {"active": "active", "sub": "running", "queued": False, "restarts": 0, "invocation": "one", "status": 1}
     return {
         "healthy": healthy,
         "untrusted": untrusted,
         "progress": progress,
         "cause": cause,
         "ready_after": 41.5 if healthy else None,
-        "service": {
-            "active": "active",
-            "sub": "running",
-            "queued": False,
-            "restarts": 0,
-            "invocation": "one",
-            "status": 1,
-            **service,
-        },
+        "service": {**running, **service},
     }
-
-
-class Clock:
-    """Fake module time: only sleep() advances it."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        """Return the seconds."""
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        """Advance the clock."""
-        self.now += seconds
-
-
-class Shown(list[str]):
-    """Fake Display that collects the displayed lines."""
-
-    def __call__(self) -> Shown:
-        return self
-
-    def display(self, text: str) -> None:
-        """Record a line."""
-        self.append(text)
 
 
 class Wait:
-    """One run of the action on spark1."""
+    """A run of the action on spark1, whose clock only its pauses advance."""
 
-    def __init__(
-        self,
-        monkeypatch: pytest.MonkeyPatch,
-        answers: list[dict[str, Any]],
-        earlier: Mapping[str, dict[str, Any]] | None = None,
-    ) -> None:
-        self.answers, self.earlier = list(answers), dict(earlier or {})
-        self.asked: list[dict[str, Any]] = []
-        self.clock, self.shown = Clock(), Shown()
-        self.action = object.__new__(vllm_wait.ActionModule)
-        monkeypatch.setattr(vllm_wait, "time", self.clock)
-        monkeypatch.setattr(vllm_wait, "Display", self.shown)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: list[Answer], **arguments: Any) -> None:
+        self.answers, self.now = list(answers), 0.0
+        self.asked, self.shown = list[Answer](), list[str]()
+        action = object.__new__(vllm_wait.ActionModule)
+        given = {"name": UNIT, "url": URL, "timeout": 600, "restarts": 0, **TLS, **arguments}
+        monkeypatch.setattr(vllm_wait, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
+        monkeypatch.setattr(vllm_wait, "Display", lambda: SimpleNamespace(display=self.shown.append))
         monkeypatch.setattr(vllm_wait.ActionBase, "run", lambda *_arguments: {})
-        monkeypatch.setattr(self.action, "_execute_module", self.answer, raising=False)
+        monkeypatch.setattr(action, "_execute_module", self._answer, raising=False)
+        monkeypatch.setattr(action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)
+        self.result = action.run(None, {"inventory_hostname": "spark1"})
 
-    def answer(self, module_name: str, module_args: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the scripted answer of vllm_info."""
-        assert task_vars["inventory_hostname"] == "spark1"
-        assert module_name == "gb10.cluster.vllm_info"
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _answer(self, module_name: str, module_args: Answer, task_vars: Mapping[str, Any]) -> Answer:
+        assert (task_vars["inventory_hostname"], module_name) == ("spark1", "gb10.cluster.vllm_info")
         self.asked.append(module_args)
         if module_args["invocation"]:
-            return self.earlier[module_args["invocation"]]
+            return info(cause=f"the log of {module_args['invocation']}")
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
-    def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
-        """Run the action to completion."""
-        given = {
-            "name": "gb10-vllm.service",
-            "url": "http://127.0.0.1:8000",
-            "timeout": 600,
-            "restarts": 0,
-            **TLS,
-            **arguments,
-        }
-        monkeypatch.setattr(self.action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)
-        return self.action.run(None, {"inventory_hostname": "spark1"})
+
+HEALTHY = info(healthy=True)
+STARTS = info("engine starts")
+TWO, THREE = info(restarts=1, invocation="two"), info(restarts=2, invocation="three")
+#: Answers, permitted restarts, seconds of the wait, and the cause of a failure.
+CASES: dict[str, tuple[list[Answer], int, int, str]] = {
+    "healthy at once": ([HEALTHY], 0, 0, ""),
+    "an old server that is being stopped": ([info(healthy=True, active="deactivating"), STARTS, HEALTHY], 0, 4, ""),
+    "an old server that is about to be stopped": ([info(healthy=True, queued=True), STARTS, HEALTHY], 0, 4, ""),
+    "a start that has yet to begin": ([info(active="inactive", queued=True), STARTS, HEALTHY], 0, 4, ""),
+    "failed": ([STARTS, info(active="failed", cause="ValueError: bad")], 5, 2, "ValueError: bad"),
+    "inactive": ([STARTS, info(active="inactive", cause="ValueError: bad")], 5, 2, "ValueError: bad"),
+    "a log without a cause": (
+        [info(active="failed", status=137)],
+        0,
+        0,
+        "its log has no error; it exited with status 137",
+    ),
+    "the cause is that of the start that failed": ([STARTS, TWO], 0, 2, "the log of one"),
+    "a restart that has not begun": (
+        [info(), info(restarts=1, cause="ValueError: bad", active="activating", sub="auto-restart")],
+        0,
+        2,
+        "ValueError: bad",
+    ),
+    "a forgiven restart": ([info(), TWO, {**TWO, "healthy": True, "ready_after": 41.5}], 1, 4, ""),
+    "a failure after a forgiven restart": ([info(), TWO, THREE], 1, 4, "the log of two"),
+    "restarts of the past": ([info(restarts=7), info(restarts=7), info(healthy=True, restarts=7)], 0, 4, ""),
+    "a counter that began anew": (
+        [info(restarts=7), info(restarts=0, invocation="two"), info(restarts=1, invocation="three")],
+        0,
+        4,
+        "the log of two",
+    ),
+}
 
 
-HINT = " Full log: journalctl -u gb10-vllm.service"
+@pytest.mark.parametrize(("answers", "restarts", "seconds", "cause"), CASES.values(), ids=CASES)
+def test_the_wait_ends_with_the_server_or_the_cause(
+    monkeypatch: pytest.MonkeyPatch, answers: list[Answer], restarts: int, seconds: int, cause: str
+) -> None:
+    wait = Wait(monkeypatch, answers, restarts=restarts)
+    failure = {"failed": True, "msg": f"{UNIT} failed to start: {cause}.{HINT}", "cause": cause}
+    assert wait.result == (failure if cause else {**answers[-1], "changed": False})
+    assert wait.now == seconds
+    assert all(TLS.items() <= asked.items() for asked in wait.asked)
 
 
-def test_healthy_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = Wait(monkeypatch, [info("API server is up", healthy=True)])
-    answer = wait.run(monkeypatch)
-    assert (answer["changed"], answer["ready_after"], answer.get("failed", False)) == (False, 41.5, False)
-    assert (wait.shown, wait.clock.now) == ([], 1000.0)
-
-
-def test_each_step_is_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [
-        info("engine starts"),
-        info("engine starts"),
-        info("weights: 50%"),
-        info("weights: 100%"),
-        info(healthy=True),
-    ]
-    wait = Wait(monkeypatch, answers)
-    assert not wait.run(monkeypatch).get("failed")
-    assert wait.shown == [
-        "  spark1:    0 s  engine starts",
-        "  spark1:    4 s  weights: 50%",
-        "  spark1:    6 s  weights: 100%",
-    ]
-
-
-def test_a_silent_step_is_shown_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = Wait(monkeypatch, [info("weights: 50%")] * 40 + [info(healthy=True)])
-    wait.run(monkeypatch)
-    assert [line.split()[1] for line in wait.shown] == ["0", "32", "64"]
-
-
-def test_before_the_first_step_systemds_word_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = Wait(monkeypatch, [info(active="activating", sub="start-pre"), info(healthy=True)])
-    wait.run(monkeypatch)
-    assert wait.shown == ["  spark1:    0 s  start-pre"]
-
-
-def test_an_old_server_that_is_being_stopped_is_not_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = info(healthy=True, active="deactivating", sub="stop-sigterm", invocation="old")
-    wait = Wait(monkeypatch, [old, info("engine starts", invocation="new"), info(healthy=True, invocation="new")])
-    assert wait.run(monkeypatch)["service"]["invocation"] == "new"
-
-
-def test_an_old_server_that_is_about_to_be_stopped_is_not_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = info(healthy=True, queued=True, invocation="old")
-    wait = Wait(monkeypatch, [old, info("engine starts", invocation="new"), info(healthy=True, invocation="new")])
-    assert wait.run(monkeypatch)["service"]["invocation"] == "new"
-
-
-def test_a_start_that_systemd_has_yet_to_begin_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = Wait(monkeypatch, [info(active="inactive", queued=True), info("engine starts"), info(healthy=True)])
-    assert wait.run(monkeypatch)["changed"] is False
-
-
-@pytest.mark.parametrize("active", ["failed", "inactive"])
-def test_a_service_that_is_down_fails_at_once(monkeypatch: pytest.MonkeyPatch, active: str) -> None:
-    wait = Wait(monkeypatch, [info("engine starts"), info(active=active, cause="ValueError: bad")])
-    answer = wait.run(monkeypatch, restarts=5)
-    assert answer == {
-        "failed": True,
-        "msg": f"gb10-vllm.service failed to start: ValueError: bad.{HINT}",
-        "cause": "ValueError: bad",
-    }
-
-
-def test_a_restart_fails_with_the_cause_of_the_start_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    present = info("vLLM 0.32.0 starts", restarts=1, invocation="two", cause="")
-    wait = Wait(
-        monkeypatch, [info("engine starts"), present], {"one": info(cause="OSError: no weights (on 10.110.0.2)")}
-    )
-    answer = wait.run(monkeypatch)
-    assert (answer["failed"], answer["cause"]) == (True, "OSError: no weights (on 10.110.0.2)")
-    assert wait.clock.now == 1002.0, "it does not wait for the timeout"
-    assert [asked["invocation"] for asked in wait.asked] == ["", "", "one"]
-
-
-def test_a_restart_that_has_not_begun_needs_no_other_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = Wait(
-        monkeypatch, [info(), info(restarts=1, cause="ValueError: bad", active="activating", sub="auto-restart")]
-    )
-    assert wait.run(monkeypatch)["cause"] == "ValueError: bad"
-
-
-def test_a_forgiven_restart(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [info(), info(restarts=1, invocation="two"), info(restarts=1, invocation="two", healthy=True)]
-    assert not Wait(monkeypatch, answers).run(monkeypatch, restarts=1).get("failed")
-
-
-def test_after_a_forgiven_restart_the_cause_is_that_of_the_last_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [info(), info(restarts=1, invocation="two"), info(restarts=2, invocation="three")]
-    wait = Wait(monkeypatch, answers, {"one": info(cause="the earlier fault"), "two": info(cause="the present fault")})
-    assert wait.run(monkeypatch, restarts=1)["cause"] == "the present fault"
-
-
-def test_restarts_of_the_past_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    wait = Wait(monkeypatch, [info(restarts=7), info(restarts=7), info(restarts=7, healthy=True)])
-    assert not wait.run(monkeypatch).get("failed")
-
-
-def test_a_counter_that_began_anew_still_notices_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [info(restarts=7), info(restarts=0, invocation="two"), info(restarts=1, invocation="three")]
-    assert Wait(monkeypatch, answers, {"two": info(cause="bad")}).run(monkeypatch)["cause"] == "bad"
-
-
-def test_a_log_without_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = Wait(monkeypatch, [info(active="failed", status=137)]).run(monkeypatch)
-    assert answer["msg"] == f"gb10-vllm.service failed to start: its log has no error; it exited with status 137.{HINT}"
+@pytest.mark.parametrize(
+    ("answers", "shown"),
+    [
+        (
+            [STARTS, STARTS, info("weights: 50%"), info("weights: 100%"), HEALTHY],
+            ["   0 s  engine starts", "   4 s  weights: 50%", "   6 s  weights: 100%"],
+        ),
+        ([info("weights: 50%")] * 40 + [HEALTHY], [f"{seconds:4} s  weights: 50%" for seconds in (0, 32, 64)]),
+        ([info(active="activating", sub="start-pre"), HEALTHY], ["   0 s  start-pre"]),
+    ],
+    ids=["each step once", "a silent step again", "systemd's word before the first step"],
+)
+def test_steps_are_shown(monkeypatch: pytest.MonkeyPatch, answers: list[Answer], shown: list[str]) -> None:
+    assert Wait(monkeypatch, answers).shown == [f"  spark1: {line}" for line in shown]
 
 
 @pytest.mark.parametrize(("step", "told"), [("weights: 50%", "weights: 50%"), ("", "none")])
-def test_timeout(monkeypatch: pytest.MonkeyPatch, step: str, told: str) -> None:
-    wait = Wait(monkeypatch, [info(step)])
-    answer = wait.run(monkeypatch, timeout=9)
-    assert answer["failed"] is True
-    assert answer["msg"].startswith(f"not healthy after 10 s; last step: {told}; cause: ")
-    assert answer["msg"].endswith(f"docs/troubleshooting.md#start-timeout.{HINT}")
+def test_a_timeout_has_the_last_step(monkeypatch: pytest.MonkeyPatch, step: str, told: str) -> None:
+    result = Wait(monkeypatch, [info(step)], timeout=9).result
+    assert result["failed"] and result["msg"].startswith(f"not healthy after 10 s; last step: {told}; cause: ")
+    assert result["msg"].endswith(f"docs/troubleshooting.md#start-timeout.{HINT}")
 
 
 def test_a_module_that_fails_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = Wait(monkeypatch, [{"failed": True, "msg": "systemctl show failed"}]).run(monkeypatch)
-    assert (answer["failed"], answer["msg"]) == (True, "systemctl show failed")
+    failed = {"failed": True, "msg": "systemctl show failed"}
+    assert Wait(monkeypatch, [failed]).result == failed
 
 
 def test_a_server_whose_certificate_is_another_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    old = info(untrusted="certificate verify failed", queued=True)
-    wait = Wait(
-        monkeypatch,
-        [old, info("engine starts"), info("API server is up", untrusted="certificate verify failed: unknown CA")],
-    )
-    answer = wait.run(monkeypatch)
-    assert (answer["failed"], wait.clock.now) == (True, 1004.0), "a stopping server does not count"
-    assert answer["msg"].startswith(
-        "http://127.0.0.1:8000 answers, but its TLS verification failed: certificate verify failed: unknown CA; cause: "
-    )
-    assert answer["msg"].endswith("docs/troubleshooting.md#tls-untrusted")
-    assert all(TLS.items() <= asked.items() for asked in wait.asked)
+    error = "certificate verify failed"
+    wait = Wait(monkeypatch, [info(untrusted=error, queued=True), STARTS, info(untrusted=f"{error}: unknown CA")])
+    assert (wait.result["failed"], wait.now) == (True, 4), "a stopping server does not count"
+    refused = f"{URL} answers, but its TLS verification failed: {error}: unknown CA; cause: "
+    assert wait.result["msg"].startswith(refused)
+    assert wait.result["msg"].endswith("docs/troubleshooting.md#tls-untrusted")

@@ -15,7 +15,6 @@ from json_values import nested
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 
@@ -78,44 +77,30 @@ def option(argv: list[str], name: str) -> str | None:
     return values[-1] if values else None
 
 
+#: docs/security.md lists the ports of the workers.
+ON_EACH = ["--min-worker-port=20000", "--max-worker-port=20999", "--num-gpus=1", "--object-store-memory=100"]
+FIXED = [
+    "--node-manager-port=6380",
+    "--object-manager-port=6381",
+    "--runtime-env-agent-port=6382",
+    "--dashboard-agent-grpc-port=6383",
+    "--dashboard-agent-listen-port=6384",
+    "--metrics-export-port=6385",
+]
+
+
 def test_ray_on_the_head() -> None:
-    argv = launch_argv.ray_argv(typed(PLAN), 100_000_000)
-    assert argv[:4] == ["/opt/gb10/runtime/abc/bin/ray", "start", "--block", "--head"]
-    assert option(argv, "address") is None
-    assert (option(argv, "port"), option(argv, "ray-client-server-port")) == ("6379", "6386")
-    assert (option(argv, "node-ip-address"), option(argv, "num-gpus"), option(argv, "object-store-memory")) == (
-        "10.110.0.1",
-        "1",
-        "100000000",
-    )
-    # docs/security.md lists these ports.
-    assert (option(argv, "min-worker-port"), option(argv, "max-worker-port")) == ("20000", "20999")
+    argv = launch_argv.ray_argv(typed(PLAN), 100)
     # The dashboard can start jobs, so no other host may reach it.
-    assert (option(argv, "dashboard-host"), option(argv, "dashboard-port")) == ("127.0.0.1", "8265")
+    dashboard = ["--include-dashboard=true", "--dashboard-host=127.0.0.1", "--dashboard-port=8265"]
+    begin = ["/opt/gb10/runtime/abc/bin/ray", "start", "--block", "--head", *dashboard, "--node-ip-address=10.110.0.1"]
+    assert argv == [*begin, "--port=6379", *FIXED, "--ray-client-server-port=6386", *ON_EACH]
 
 
-def test_ray_on_a_worker() -> None:
-    argv = launch_argv.ray_argv(typed(WORKER), 100_000_000)
-    assert "--head" not in argv
-    assert (option(argv, "address"), option(argv, "node-ip-address")) == ("10.110.0.1:6379", "10.110.0.2")
-    # ray start refuses these two without --head.
-    assert (option(argv, "port"), option(argv, "ray-client-server-port"), option(argv, "dashboard-host")) == (
-        None,
-        None,
-        None,
-    )
-
-
-@pytest.mark.parametrize("plan", [PLAN, WORKER], ids=["head", "worker"])
-def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
-    argv = launch_argv.ray_argv(typed(plan), 1)
-    ports = launch_argv.ray_ports(6379, plan["node"]["head"])
-    assert {name: option(argv, name) for name in ports} == {name: str(port) for name, port in ports.items()}
-    assert len(set(ports.values())) == len(ports)
-    first, last = (int(option(argv, name) or 0) for name in ("min-worker-port", "max-worker-port"))
-    # A process per core and an actor per rank: less than a hundred is tight.
-    assert last - first > 100
-    assert {"node-manager-port", "object-manager-port", "metrics-export-port", "runtime-env-agent-port"} <= ports.keys()
+def test_ray_on_a_worker_has_no_port_of_the_head() -> None:
+    begin = ["/opt/gb10/runtime/abc/bin/ray", "start", "--block", "--address=10.110.0.1:6379"]
+    argv = launch_argv.ray_argv(typed(WORKER), 100)
+    assert argv == [*begin, "--node-ip-address=10.110.0.2", *FIXED, *ON_EACH]
 
 
 def test_vllm_argv() -> None:
@@ -130,13 +115,6 @@ def test_vllm_argv() -> None:
         "--pipeline-parallel-size=1",
         "--distributed-executor-backend=ray",
     ]
-
-
-def test_the_users_arguments_win_over_the_overrides_of_roles() -> None:
-    node = {"additions": {"vllm_patch": {"flags": ["--moe-backend", "triton"]}}}
-    serve = {**PLAN["serve"], "args": ["--max-num-seqs=8"], "user_args": ["--moe-backend", "marlin"]}
-    argv = launch_argv.vllm_argv(typed({**PLAN, "nodes": [node], "serve": serve}))
-    assert argv[-5:] == ["--max-num-seqs=8", "--moe-backend", "triton", "--moe-backend", "marlin"]
 
 
 def test_ranks_meet_without_ray() -> None:
@@ -172,15 +150,6 @@ def test_ranks_meet_without_ray() -> None:
     assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch_argv.vllm_argv(typed(worker))]
     assert launch_argv.start_digest(typed(worker)) == launch_argv.start_digest(typed(head)), "the same group"
     assert launch_argv.start_digest(typed(head))[:16] not in " ".join(started), "every user can read arguments"
-
-
-def test_a_single_node_meets_nobody() -> None:
-    argv = launch_argv.vllm_argv(
-        typed(
-            {**PLAN, "executor": "mp", "nodes": [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]}
-        )
-    )
-    assert argv[-1] == "--distributed-executor-backend=mp"
 
 
 def test_replicas_meet_at_the_heads_address() -> None:
@@ -245,6 +214,11 @@ def test_the_entry_point_of_nvidias_images_starts_the_program() -> None:
         assert option(argv, "entrypoint") is None
 
 
+def test_a_single_node_meets_nobody() -> None:
+    alone = [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]
+    assert launch_argv.vllm_argv(typed({**PLAN, "executor": "mp", "nodes": alone}))[-1].endswith("backend=mp")
+
+
 def contained(unit: str = launch_argv.VLLM, **changes: Any) -> list[str]:
     """Return the argv of a container, with changes to its plan."""
     return launch_argv.contained(typed({**INSIDE, **changes}), unit, ["vllm", "serve", "x"], "990:980")
@@ -261,16 +235,45 @@ def test_podman_has_its_own_words_for_gpus_and_cgroups() -> None:
     )
 
 
-def test_a_container_without_gpu_and_adapters() -> None:
-    argv = contained(stack={"device": "cpu"}, node={**INSIDE["node"], "infiniband": False})
-    assert not [word for word in argv if word.startswith(("--gpus", "--device"))]
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"stack": {"device": "cpu"}}, "--gpus"),
+        ({"node": {**INSIDE["node"], "infiniband": False}}, "--device"),
+        ({"executor": "mp"}, "--pid="),
+        ({"executor": "mp"}, "source=/run/"),
+        ({"model": "org/model"}, "org/model"),
+    ],
+    ids=["no GPU", "no adapters", "no Ray, no shared processes", "no Ray, no token", "no model on disk"],
+)
+def test_a_container_gets_nothing_that_it_does_not_need(changes: dict[str, Any], part: str) -> None:
+    assert part not in " ".join(contained(**changes))
 
 
-def test_vllm_shares_the_processes_of_ray_and_with_mp_nothing() -> None:
+def test_vllm_shares_the_processes_of_ray() -> None:
     assert option(contained(), "pid") == "container:gb10-ray"
-    alone = contained(executor="mp")
-    assert option(alone, "pid") is None
-    assert not [word for word in alone if "source=/run/" in word], "no token"
+
+
+def test_a_container_that_only_looks_is_closed_whatever_the_users_options_are() -> None:
+    given = ["--user=root", "--network=host", "--env=HOME=/root"]
+    plan = typed({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}})
+    argv = launch_argv.query_argv(plan, "image", ["python3"])
+    options = {name: option(argv, name) for name in ("user", "network", "env", "gpus")}
+    assert options == {"user": "65534:65534", "network": "none", "env": "NVIDIA_VISIBLE_DEVICES=void", "gpus": None}
+    assert argv[-7:] == [
+        *given[2:],
+        "--network=none",
+        "--user=65534:65534",
+        "--env=HOME=/tmp",
+        "--env=NVIDIA_VISIBLE_DEVICES=void",
+        "--entrypoint=python3",
+        "image",
+    ]
+    assert option(launch_argv.query_argv(plan, "image", ["python3"], gpu=True), "gpus") == "all"
+
+
+def test_no_container_runs_as_root() -> None:
+    assert option(launch_argv.contained(typed(INSIDE), launch_argv.VLLM, ["vllm"]), "user") == "65534:65534"
 
 
 def test_a_container_mounts_what_additions_bring_and_runs_the_image_that_was_proved() -> None:
@@ -297,48 +300,6 @@ def test_the_guard_of_the_key_goes_into_the_heads_server_alone() -> None:
         assert not mounted(argv)
 
 
-def test_a_model_of_a_hub_is_not_mounted() -> None:
-    assert not [word for word in contained(model="org/model") if "org/model" in word]
-
-
-def test_no_container_runs_as_root() -> None:
-    assert option(launch_argv.contained(typed(INSIDE), launch_argv.VLLM, ["vllm"]), "user") == "65534:65534"
-    assert option(launch_argv.query_argv(typed(INSIDE), "image", ["python3"]), "user") == "65534:65534"
-
-
-def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
-    given = ["--user=root", "--network=host", "--env=HOME=/root"]
-    plan = typed({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}})
-    argv = launch_argv.query_argv(plan, "image", ["python3"])
-    assert set(given) <= set(argv)
-    assert (option(argv, "user"), option(argv, "network"), option(argv, "env")) == (
-        "65534:65534",
-        "none",
-        "NVIDIA_VISIBLE_DEVICES=void",
-    )
-
-
-def test_the_plan_names_the_image() -> None:
-    serve = {
-        **INSIDE["serve"],
-        "nccl": "",
-        "why": [],
-        "model": [],
-        "recipe": [],
-        "memory": [],
-        "findings": [],
-        "warnings": [],
-    }
-    serve["expected"] = {"context": 0, "tokens_per_second": 0.0}
-    stack = {"vllm": "0.32.0", "name": "current"}
-    node = {**INSIDE["node"], "foreseen": {}, "capability": "", "interface": "", "secrets": [], "packages": {}}
-    parts = {"nccl": {"build": False, "why": []}, "build": {"state": "off", "why": []}}
-    said = cluster_report.lines(
-        typed({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "label": "", **parts}), 1
-    )
-    assert f"in containers of {IMAGE}, run by docker" in said
-
-
 def test_ranks_in_containers_start_and_end_together() -> None:
     nodes = [{**INSIDE["node"], "name": name, "head": name == "spark1"} for name in ("spark1", "spark2")]
     plan = {**INSIDE, "executor": "mp", "nodes": nodes, "node": nodes[1]}
@@ -352,17 +313,12 @@ def test_ranks_in_containers_start_and_end_together() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        launch_argv.ray_argv(typed(PLAN), 1, ["--num-gpus=4"]),
-        launch_argv.vllm_argv(typed({**PLAN, "serve": {"args": ["--num-gpus=2"], "user_args": ["--num-gpus=4"]}})),
-    ],
-    ids=["ray", "vllm"],
-)
-def test_the_users_arguments_come_last(argv: list[str]) -> None:
-    assert argv[-1] == "--num-gpus=4"
-    assert option(argv, "num-gpus") == "4"
+def test_the_users_arguments_come_last() -> None:
+    assert launch_argv.ray_argv(typed(PLAN), 1, ["--num-gpus=4"])[-1] == "--num-gpus=4"
+    node = {"additions": {"vllm_patch": {"flags": ["--moe-backend", "triton"]}}}
+    serve = {**PLAN["serve"], "args": ["--max-num-seqs=8"], "user_args": ["--moe-backend", "marlin"]}
+    argv = launch_argv.vllm_argv(typed({**PLAN, "nodes": [node], "serve": serve}))
+    assert argv[-5:] == ["--max-num-seqs=8", "--moe-backend", "triton", "--moe-backend", "marlin"]
 
 
 def test_own_environment() -> None:
@@ -405,13 +361,6 @@ def test_the_digest_tells_different_inputs_apart(one: Any, other: Any) -> None:
 UNIT = "[Service]\nEnvironment=GB10_INPUTS=@inputs@\nExecStart=/bin/true\n"
 
 
-def test_a_stamped_unit_carries_its_digest() -> None:
-    stamped = systemd.unit_with_digest(UNIT, [{"A": "1"}, "token"])
-    assert len(stamped["inputs"]) == 64
-    assert stamped["text"] == UNIT.replace("@inputs@", stamped["inputs"])
-    assert systemd.unit_with_digest(UNIT, [{"A": "1"}, "token"]) == stamped
-
-
 @pytest.mark.parametrize(
     ("text", "inputs"),
     [
@@ -422,13 +371,11 @@ def test_a_stamped_unit_carries_its_digest() -> None:
         pytest.param(UNIT, [], id="nothing"),
     ],
 )
-def test_the_stamp_changes_with_each_input(text: str, inputs: list[Any]) -> None:
-    assert systemd.unit_with_digest(text, inputs)["inputs"] != systemd.unit_with_digest(UNIT, [{"A": "1"}])["inputs"]
-
-
-def test_a_unit_without_placeholder_is_refused() -> None:
-    with pytest.raises(ValueError, match="@inputs@"):
-        systemd.unit_with_digest("[Service]\nExecStart=/bin/true\n", [])
+def test_a_unit_carries_a_digest_that_changes_with_each_input(text: str, inputs: list[Any]) -> None:
+    stamped, again = (systemd.unit_with_digest(UNIT, [{"A": "1"}]) for _time in range(2))
+    assert (len(stamped["inputs"]), stamped["text"]) == (64, UNIT.replace("@inputs@", stamped["inputs"]))
+    assert again == stamped
+    assert systemd.unit_with_digest(text, inputs)["inputs"] != stamped["inputs"]
 
 
 #: The characters that systemd's C-style unquoting makes of an escape (systemd.syntax(7)). The words here need no more.
@@ -472,15 +419,14 @@ def test_systemd_reads_back_every_word(argv: list[str]) -> None:
     assert systemd_words(systemd.exec_line(argv)) == argv
 
 
-def test_an_environment_line_keeps_its_dollar() -> None:
-    # Environment= expands specifiers but not variables.
-    assert systemd.systemd_quote("A=$HOME 100%", exec_line=False) == '"A=$HOME 100%%"'
-
-
 @pytest.mark.parametrize("word", ["a\nb", "a\rb", "a\0b"], ids=["newline", "carriage return", "null"])
-def test_a_unit_cannot_carry_a_line_break(word: str) -> None:
+def test_a_unit_cannot_carry_a_line_break_and_needs_its_placeholder(word: str) -> None:
     with pytest.raises(ValueError, match="line break"):
         systemd.exec_line(["/bin/true", word])
+    with pytest.raises(ValueError, match="@inputs@"):
+        systemd.unit_with_digest("[Service]\nExecStart=/bin/true\n", [])
+    # Environment= expands specifiers but not variables.
+    assert systemd.systemd_quote("A=$HOME 100%", exec_line=False) == '"A=$HOME 100%%"'
 
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
@@ -545,16 +491,13 @@ def test_a_shell_reads_back_every_variable(tmp_path_factory: pytest.TempPathFact
     assert found == variables
 
 
-def test_an_environment_file_is_sorted() -> None:
-    assert systemd.environment_file({"B": "2", "A": "x y"}) == 'A="x y"\nB=2\n'
-
-
-def test_all_bad_variables_are_named() -> None:
+def test_variables_are_sorted_and_all_bad_ones_named() -> None:
     with pytest.raises(
         ValueError, match=r"'1A' is not the name.*'B-C' is not the name.*D contains a line break"
     ) as raised:
         systemd.environment_file({"1A": "x", "B-C": "x", "D": "a\nsecret", "E": "fine"})
     assert "secret" not in str(raised.value)
+    assert systemd.environment_file({"B": "2", "A": "x y"}) == 'A="x y"\nB=2\n'
 
 
 def test_a_client_in_a_container() -> None:
@@ -578,11 +521,6 @@ def test_a_client_in_a_container() -> None:
     assert (option(without, "gpus"), option(without, "user")) == (None, "65534:65534")
     assert len([word for word in without if word.startswith("--mount=")]) == 1
     assert launch_argv.client_argv(typed(PLAN), "x", [], ["vllm"]) == ["vllm"]
-
-
-def test_only_a_look_that_needs_the_gpu_gets_it() -> None:
-    assert option(launch_argv.query_argv(typed(INSIDE), "image", ["python3"], gpu=True), "gpus") == "all"
-    assert option(launch_argv.query_argv(typed(INSIDE), "image", ["python3"]), "gpus") is None
 
 
 @pytest.mark.parametrize(

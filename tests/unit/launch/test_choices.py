@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,26 +15,19 @@ from start_logs import CPU, CUDA, H200
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 
-LOGS = ROOT / "tests/unit/data/logs"
-
 
 def process(name: str, address: str = "", **found: list[str]) -> dict[str, Any]:
     return {"process": name, "address": address, "found": found}
 
 
-def test_a_recorded_start_on_cpus() -> None:
-    lines = (LOGS / "ray_tp2_success.log").read_text(encoding="utf-8").splitlines()
-    assert choices.read(lines) == [
+def test_a_recorded_start_on_cpus_has_no_choice() -> None:
+    lines = (ROOT / "tests/unit/data/logs/ray_tp2_success.log").read_text(encoding="utf-8").splitlines()
+    read = choices.read(lines)
+    assert choices.summary(read) == ""
+    assert read == [
         process("EngineCore", release=["0.32.0"], kv_cache=["524,288 tokens"]),
         process("Worker_TP0", weights_seconds=["0.05"]),
     ]
-
-
-@pytest.mark.parametrize("path", sorted(LOGS.glob("*.log")), ids=lambda path: str(path.stem))
-def test_recorded_logs_on_cpus_have_no_choice(path: Path) -> None:
-    read = choices.read(path.read_text(encoding="utf-8").splitlines())
-    assert {name for each in read for name in each["found"]} <= {"release", "kv_cache", "device", "weights_seconds"}
-    assert choices.summary(read) == ""
 
 
 def test_the_second_rank_of_a_host_is_silent() -> None:
@@ -109,14 +101,6 @@ def test_the_kernels_that_ray_would_drop_as_repeated_lines_differ() -> None:
     assert choices.differ(first["found"]["kernel"], second["found"]["kernel"])
 
 
-def test_many_values_and_processes_are_cut() -> None:
-    line = "(Worker_TP{0} pid={0}) INFO 11-21 19:20:02 [a.py:1] Selected K{1} for Q"
-    assert choices.read(line.format(1, number) for number in range(100)) == [
-        process("Worker_TP1", kernel=[f"K{number}" for number in range(16)])
-    ]
-    assert len(choices.read(line.format(number, 1) for number in range(100))) == 64
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -137,48 +121,14 @@ def test_the_name_of_a_process_is_its_last_one() -> None:
     lines = [
         "(Worker pid=7) INFO 1-1 1:1 [a.py:1] vLLM is using nccl==2.30.7",
         "(Worker_PP0_TP1 pid=7) INFO 1-1 1:1 [a.py:1] Selected A for B",
+        "(RayWorkerProc pid=7) spark1:7:9 [0] NCCL INFO Using network IB",
     ]
-    lines.append("(RayWorkerProc pid=7) spark1:7:9 [0] NCCL INFO Using network IB")
     assert choices.read(lines) == [process("Worker_PP0_TP1", nccl=["2.30.7"], kernel=["A"], network=["IB"])]
-    assert (choices.stage(process("Worker_PP0_TP1")), choices.stage(process("Worker_TP1"))) == ("PP0", "")
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "expected"),
-    [
-        ([], ["A"], False),
-        (["A"], ["A"], False),
-        (["A"], ["B"], True),
-        (["A", "B"], ["B"], False),
-        (["A", "B"], ["B", "C"], True),
-    ],
-)
-def test_a_part_of_the_choices_is_no_difference(one: list[str], other: list[str], expected: bool) -> None:
-    assert choices.differ(one, other) is choices.differ(other, one) is expected
 
 
 def test_a_stored_result_survives() -> None:
     read = choices.read(CUDA.splitlines())
     assert choices.parse(json.loads(json.dumps(read))) == read
-    assert choices.parse([process("a", unknown=["x"])]) == [process("a")]
-
-
-@pytest.mark.parametrize(
-    "stored",
-    [
-        {},
-        [[]],
-        [{"process": "a", "address": "b"}],
-        [process("a\x1b[0m")],
-        [process("a" * 301)],
-        [process("a")] * 65,
-        [process("a", kernel=["A"] * 17)],
-        [process("a", kernel="A")],  # type: ignore[arg-type]
-    ],
-)
-def test_an_invalid_stored_result_is_refused(stored: Any) -> None:
-    with pytest.raises(ValueError, match=r"^(it is|a process has|a message has|a value is) no"):
-        choices.parse(stored)
 
 
 @given(nested(st.none() | st.integers() | st.text(), max_leaves=8))
@@ -217,6 +167,8 @@ def test_a_log_has_limits() -> None:
         ([process("x", nccl=["2"] * 17)], "no list of values"),
         ([process("x", nccl=["2" * 301])], "no short text"),
         ([process("x", nccl=["a\nb"])], "no short text"),
+        ([process("x\x1b[0m")], "no short text"),
+        ([process("x" * 301)], "no short text"),
         ([process("x", nccl=[2])], "no short text"),  # type: ignore[list-item]
         ([{"found": {}}], "no short text"),
     ],
@@ -247,11 +199,10 @@ def test_the_ranks_of_a_message() -> None:
         (["a", "b"], ["b", "c"], True),
         ([], ["a"], False),
         (["a"], ["b"], True),
-        (["a", "b"], ["a"], False),
+        (["a"], ["a"], False),
     ]
-    assert [choices.differ(one, other) for one, other, _expected in differ] == [
-        expected for *_lists, expected in differ
-    ]
+    for one, other, expected in differ:
+        assert choices.differ(one, other) is choices.differ(other, one) is expected
 
 
 def test_all_ranks_must_make_these_choices_alike() -> None:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import pytest
 from packed import install
 from rendered_units import planned
 from repository import ROOT
-from run_module import program
+from run_module import program as executable
 from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
@@ -96,10 +96,6 @@ def test_libraries_of_the_ranks_are_gates() -> None:
     assert gates.settings(typed({**PLAN, "node": node}), True)["libraries"] == [library]
 
 
-def test_open_gates_have_no_problem() -> None:
-    assert places() == []
-
-
 @pytest.mark.parametrize(
     ("changes", "place", "text"),
     [
@@ -138,6 +134,7 @@ def test_each_closed_gate_is_named_with_the_fix(changes: dict[str, Any], place: 
 
 
 def test_all_closed_gates_are_reported_together() -> None:
+    assert places() == []
     assert places(interfaces={}, gpu="no", missing=["/a"], available=0) == [
         "spark1.gates.fabric.enp1s0f1np1",
         "spark1.gates.fabric.enP2p1s0f1np1",
@@ -158,34 +155,16 @@ def test_the_last_report_counts_until_the_gates_open() -> None:
 # --- the program
 
 
-@pytest.fixture
-def listener() -> Iterator[socket.socket]:
+def test_a_refused_connection_is_an_answer_unless_a_service_must_listen() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server
-
-
-def closed_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
-
-
-def test_a_refused_connection_is_an_answer_unless_a_service_must_listen(listener: socket.socket) -> None:
-    peer = {"name": "a", "address": "127.0.0.1", "port": closed_port(), "listens": False}
-    assert io_gates.answers(peer)
-    assert not io_gates.answers({**peer, "listens": True})
-    assert io_gates.answers({**peer, "port": listener.getsockname()[1], "listens": True})
-
-
-def test_a_silent_peer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def silent(*_arguments: Any) -> None:
-        raise TimeoutError
-
-    monkeypatch.setattr(socket, "create_connection", silent)
-    assert not io_gates.answers({"name": "a", "address": "192.0.2.1", "port": 1, "listens": False})
+        peer = {"name": "a", "address": "127.0.0.1", "port": server.getsockname()[1], "listens": True}
+        assert io_gates.answers(peer)
+    assert not io_gates.answers(peer)
+    assert io_gates.answers({**peer, "listens": False})
 
 
 def test_a_hanging_driver_does_not_hang_the_gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program(tmp_path, "nvidia-smi", "sleep 60")
+    executable(tmp_path, "nvidia-smi", "sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(io_gates, "_GPU_SECONDS", 0.3)
     begin = time.monotonic()
@@ -193,42 +172,54 @@ def test_a_hanging_driver_does_not_hang_the_gates(tmp_path: Path, monkeypatch: p
     assert time.monotonic() - begin < 10
 
 
-@pytest.mark.parametrize(
-    ("script", "reason"),
-    [
-        ("echo NVIDIA GB10", ""),
-        ("echo 'No devices were found'; exit 6", "No devices were found"),
-        ("true", "nvidia-smi ended with status 0 and lists no GPU"),
-    ],
-)
-def test_the_gpu_answers_or_a_reason_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str
-) -> None:
-    program(tmp_path, "nvidia-smi", script)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert io_gates._gpu() == reason
-
-
 Installed = Callable[..., subprocess.CompletedProcess[str]]
+#: The settings of a node whose gates are open.
+OPENED = {
+    "node": "spark1",
+    "seconds": 0,
+    "drop_caches": False,
+    "links": [],
+    "gpu": False,
+    "libraries": [],
+    "memory": 0,
+    "peers": {"gb10-ray": [], "gb10-vllm": []},
+}
+
+
+class Program:
+    """The program in this process, which notes what it would start."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self.settings, self.capsys, self.started = folder / "gates.json", capsys, list[Any]()
+        monkeypatch.setattr(io_gates, "_clean", lambda: None)
+        monkeypatch.setattr(io_gates.io_ray_node, "run", self._start)
+        monkeypatch.setattr(io_gates.os, "execvp", self._start)
+
+    def _start(self, *arguments: Any) -> int:
+        self.started.append(arguments)
+        return 0
+
+    def start(self, unit: str, *arguments: str, **changes: Any) -> int:
+        self.settings.write_text(json.dumps({**OPENED, **changes}), encoding="utf-8")
+        return io_gates.main([f"--settings={self.settings}", *arguments, "--loaded", unit, "--", "true", unit])
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    return Program(tmp_path, monkeypatch, capsys)
+
+
+LOOPBACK = {"interface": "lo", "address": "127.0.0.1", "mtu": 65536}
 
 
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
-    """Install the program as the role does, in a folder; return a function that runs it with given settings."""
+    """Install the program as the role does, in a folder; return a function that runs it."""
     installed_program = install("gates", tmp_path)
 
-    def run(*arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
-        settings = {
-            "node": "spark1",
-            "seconds": 1,
-            "drop_caches": False,
-            "links": [],
-            "gpu": False,
-            "libraries": [],
-            "memory": 0,
-        }
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         path = tmp_path / "gates.json"
-        path.write_text(json.dumps({**settings, "peers": {"gb10-ray": []}, **changes}), encoding="utf-8")
+        path.write_text(json.dumps(OPENED), encoding="utf-8")
         ranks = tmp_path / "cluster.env"
         ranks.write_text(systemd.environment_file(RANKS), encoding="utf-8")
         credentials = tmp_path / "credentials"
@@ -254,14 +245,16 @@ def installed(tmp_path: Path) -> Installed:
 
 
 def test_the_service_replaces_the_program_and_gets_the_variables(installed: Installed) -> None:
-    done = installed(
-        "gb10-ray", "--", "sh", "-c", 'echo "started $PYTHONPATH $NCCL_DEBUG $SECRET $VLLM_API_KEY $HF_TOKEN"; exit 7'
-    )
+    script = 'echo "started $PYTHONPATH $NCCL_DEBUG $SECRET $VLLM_API_KEY $HF_TOKEN"; echo "$@"; exit 7'
+    # gb10-rank.py has a separator between its own arguments and vLLM's.
+    words = ["-B", "program", "--rank=0", "--", "vllm", "--nnodes=2", "--"]
+    done = installed("gb10-ray", "--", "sh", "-c", script, "sh", *words)
     assert done.returncode == 7, done.stderr
     # Other programs of this machine may have left something.
     lines = [line for line in done.stdout.splitlines() if not line.startswith("gb10-gates removed")]
     # Of the gates' own Python, PYTHONPATH changed nothing.
-    assert lines == [f"{gates.OPEN}0 s", f"started /planted {RANKS['NCCL_DEBUG']} api {KEY} {KEY}"]
+    started = f"started /planted {RANKS['NCCL_DEBUG']} api {KEY} {KEY}"
+    assert lines == [f"{gates.OPEN}0 s", started, " ".join(words)]
 
 
 def test_an_engine_gets_the_variables_in_a_file_and_has_none_itself(installed: Installed, tmp_path: Path) -> None:
@@ -275,118 +268,65 @@ def test_an_engine_gets_the_variables_in_a_file_and_has_none_itself(installed: I
     assert not given & set(lines), "Docker's client would send a key to the host in DOCKER_HOST"
 
 
-def test_a_service_without_its_variables_is_not_started(installed: Installed, tmp_path: Path) -> None:
-    done = installed(f"--environment={tmp_path}/none", "gb10-ray", "--", "echo", "started")
-    assert (done.returncode, done.stdout.startswith(gates.REFUSED), "started\n" in done.stdout) == (1, True, False)
-
-
-def test_the_separator_of_the_service_is_kept(installed: Installed) -> None:
-    """gb10-rank.py has one between its own arguments and vLLM's."""
-    done = installed("gb10-ray", "--", "echo", "-B", "program", "--rank=0", "--", "vllm", "--nnodes=2", "--")
-    assert done.stdout.splitlines()[-1] == "-B program --rank=0 -- vllm --nnodes=2 --", done.stderr
-
-
-def test_a_closed_gate_ends_the_start_with_its_reason(installed: Installed) -> None:
-    done = installed(
-        "gb10-ray", "--", "echo", "started", seconds=0, libraries=["/no/such/libnccl.so.2"], memory=1 << 60
-    )
-    assert done.returncode == 1, done.stderr
-    assert done.stdout.startswith(f"{gates.REFUSED}spark1.gates.nccl: /no/such/libnccl.so.2 does not exist. Expected: ")
-    assert "spark1.gates.memory: " in done.stdout
-    assert "started" not in done.stdout
-
-
-def test_a_wrong_mtu_of_a_real_interface_is_found(installed: Installed) -> None:
-    link = {"interface": "lo", "address": "127.0.0.1", "mtu": 65536}
-    assert installed("gb10-ray", "--", "true", links=[link]).returncode == 0
-    done = installed("gb10-ray", "--", "true", links=[{**link, "mtu": 9000}], seconds=0)
-    assert (done.returncode, "spark1.gates.fabric.lo: MTU 65536. Expected: MTU 9000" in done.stdout) == (1, True)
-
-
-def test_ray_stays_a_child_and_vllm_replaces_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Any] = []
-    path = tmp_path / "gates.json"
-    path.write_text(json.dumps({"peers": {"gb10-ray": [], "gb10-vllm": []}}), encoding="utf-8")
-    monkeypatch.setattr(io_gates, "wait", lambda _given, _unit: "")
-    monkeypatch.setattr(io_gates, "_clean", lambda: None)
-    monkeypatch.setattr(io_gates.io_ray_node, "run", lambda *arguments: started.append(arguments) or 0)
-    monkeypatch.setattr(io_gates.os, "execvp", lambda *arguments: started.append(arguments))
-    for unit in ("gb10-ray", "gb10-vllm"):
-        io_gates.main([f"--settings={path}", "--loaded", unit, "--", "true", unit])
-    assert started[:2] == [(["true", "gb10-ray"], "gb10-ray.service", None), ("true", ["true", "gb10-vllm"])]
-
-
-def test_the_output_of_a_command_is_text() -> None:
-    assert io_gates.run(["sh", "-c", "echo out; echo wrong >&2; exit 3"]) == (3, "out\n", "wrong\n")
-
-
-def test_without_settings_it_names_the_playbook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert io_gates.main([f"--settings={tmp_path}/none", "gb10-ray", "--", "true"]) == 1
-    assert "Fix: run site.yml" in capsys.readouterr().out
-
-
-def test_it_waits_for_a_peer_that_boots(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], listener: socket.socket
-) -> None:
-    port = listener.getsockname()[1]
-    peer = {"name": "spark2", "address": "127.0.0.1", "port": port, "listens": True}
-    given = {
-        **gates.settings(typed(plan(0)), True),
-        "links": [],
-        "gpu": False,
-        "peers": {"gb10-vllm": [peer]},
-        "memory": 0,
-    }
-    answered = iter([False, False, True])
-    monkeypatch.setattr(io_gates, "answers", lambda _peer: next(answered))
-    assert io_gates.wait(given, "gb10-vllm", pause=0) == ""
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == ["gb10-gates wait", f"{gates.OPEN}0 s"], (
-        "a gate that stays closed is reported once"
-    )
-
-
-def test_the_page_cache_is_dropped_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    dropped: list[bool] = []
-    monkeypatch.setattr(io_gates.io_reclaim, "drop_caches", lambda: dropped.append(True))
-    path = tmp_path / "gates.json"
-    for wanted in (False, True):
-        path.write_text(json.dumps({"drop_caches": wanted}), encoding="utf-8")
-        assert io_gates.main([f"--settings={path}", "--drop-caches"]) == 0
-        assert dropped == [True] * wanted
-
-
 # --- the units
 
 
+@pytest.mark.parametrize("unit", ["gb10-vllm", "gb10-ray"])
+def test_the_role_installs_where_the_units_look_and_other_gates_need_no_restart(unit: str) -> None:
+    found, other = (planned(fact(plan(0)), unit, vllm_serve_drop_caches=drops) for drops in (False, True))
+    settings, installed_program = found["files"][-2:]
+    assert (settings["path"], installed_program) == (paths.GATES_SETTINGS, paths.program_file("gates"))
+    assert json.loads(settings["content"]) == gates.settings(typed(plan(0)), False)
+    assert found["files"] != other["files"]
+    assert found["unit"] == other["unit"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "said"),
+    [
+        ({"libraries": ["/no/such.so"]}, [], "spark1.gates.nccl: /no/such.so does not exist. Expected: "),
+        ({"memory": 1 << 60}, [], "spark1.gates.memory: "),
+        ({"links": [LOOPBACK | {"mtu": 9000}]}, [], "spark1.gates.fabric.lo: MTU 65536. Expected: MTU 9000"),
+        ({}, ["--settings=/none"], "/none does not exist. Expected: the gates of the plan. Fix: run site.yml"),
+    ],
+    ids=["library", "memory", "MTU of a real interface", "no settings"],
+)
+def test_a_closed_gate_ends_the_start_with_its_reason(
+    program: Program, changes: Any, arguments: Any, said: str
+) -> None:
+    assert program.start("gb10-vllm", *arguments, **changes) == 1
+    assert program.started == []
+    output = program.capsys.readouterr().out
+    assert output.startswith(gates.REFUSED) and said in output
+
+
+def test_a_service_without_its_variables_is_not_started(program: Program) -> None:
+    arguments = [f"--settings={program.settings}", "--environment=/none", "gb10-vllm", "--", "true"]
+    assert (io_gates.main(arguments), program.started) == (1, [])
+
+
+def test_ray_stays_a_child_and_vllm_replaces_the_program(program: Program) -> None:
+    for unit in ("gb10-ray", "gb10-vllm"):
+        program.start(unit, links=[LOOPBACK])
+    assert program.started == [(["true", "gb10-ray"], "gb10-ray.service", None), ("true", ["true", "gb10-vllm"])]
+
+
+def test_the_page_cache_is_dropped_only_on_request(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[bool] = []
+    monkeypatch.setattr(io_gates.io_reclaim, "drop_caches", lambda: dropped.append(True))
+    for wanted in (False, True):
+        assert program.start("", "--drop-caches", drop_caches=wanted) == 0
+        assert dropped == [True] * wanted
+
+
 @pytest.mark.parametrize("executor", ["ray", "mp"])
-def test_both_services_start_behind_the_gates(executor: str) -> None:
-    given = plan(0, executor=executor)
-    for unit in ("gb10-vllm", "gb10-ray"):
-        text = planned(fact(given), unit)["unit"]["text"]
-        assert f"\nExecStart=/usr/bin/python3 -I -B /usr/local/lib/gb10-gates {unit} -- " in text
-
-
-def test_the_role_installs_where_the_units_look() -> None:
-    for unit in ("gb10-vllm", "gb10-ray"):
-        found = planned(fact(plan(0)), unit, vllm_serve_drop_caches=False)
-        settings, program = found["files"][-2:]
-        assert (settings["path"], program) == (paths.GATES_SETTINGS, paths.program_file("gates"))
-        assert json.loads(settings["content"]) == gates.settings(typed(plan(0)), False)
-
-
-def test_other_gates_need_no_restart() -> None:
-    for unit in ("gb10-vllm", "gb10-ray"):
-        services = [planned(fact(plan(0)), unit, vllm_serve_drop_caches=drops) for drops in (True, False)]
-        assert services[0]["files"] != services[1]["files"]
-        assert services[0]["unit"] == services[1]["unit"]
-
-
 @pytest.mark.parametrize("unit", ["gb10-ray", "gb10-vllm"])
-def test_restarts_are_bounded_by_the_plan(unit: str) -> None:
+def test_services_start_behind_the_gates_as_often_as_the_plan_permits(unit: str, executor: str) -> None:
     restart = {"attempts": 7, "interval": 5000, "delay": 11, "max_delay": 99, "gate_timeout": 600}
-    given = fact({**plan(0), "restart": restart, "oom_score": 801, "memory_max": 71})
+    given = fact({**plan(0), "executor": executor, "restart": restart, "oom_score": 801, "memory_max": 71})
     lines = planned(given, unit)["unit"]["text"].splitlines()
+    begin = f"ExecStart=/usr/bin/python3 -I -B /usr/local/lib/gb10-gates {unit} -- "
+    assert [line[: len(begin)] for line in lines if line.startswith("ExecStart=")] == [begin]
     assert {"StartLimitIntervalSec=5000", "StartLimitBurst=7", "Restart=always", "RestartSec=11"} <= set(lines)
     assert {"OOMScoreAdjust=801", "MemoryMax=71%", "RestartSteps=7", "RestartMaxDelaySec=99"} <= set(lines)
     assert f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.program('gates')} --drop-caches" in lines
@@ -399,7 +339,14 @@ def test_a_program_that_does_not_exist_has_the_status_of_a_shell() -> None:
 
 @pytest.mark.parametrize(
     ("status", "stdout", "stderr", "reason"),
-    [(1, "GB10", "", "GB10"), (9, "", "x" * 300, "x" * 200), (-9, "a\n b", "", "a b"), (0, "GB10", "y", "")],
+    [
+        (0, "NVIDIA GB10\n", "a warning", ""),
+        (6, "No devices were found\n", "", "No devices were found"),
+        (1, "GB10", "", "GB10"),
+        (9, "", "x" * 300, "x" * 200),
+        (-9, "a\n b", "", "a b"),
+        (0, " ", "", "nvidia-smi ended with status 0 and lists no GPU"),
+    ],
 )
 def test_the_reason_of_a_gpu_that_does_not_answer(
     monkeypatch: pytest.MonkeyPatch, status: int, stdout: str, stderr: str, reason: str
@@ -494,7 +441,7 @@ def test_an_answer_of_a_peer(
             raise error
         return socket.socket()
 
-    monkeypatch.setattr(io_gates.socket, "create_connection", connect)
+    monkeypatch.setattr(socket, "create_connection", connect)
     assert io_gates.answers({"name": "a", "address": "10.0.0.1", "port": 22, "listens": listens}) is answers
 
 

@@ -40,23 +40,19 @@ def known(**changes: Any) -> dict[str, Any]:
     return {**facts, **changes}
 
 
-def test_equal_files_and_folders_are_installed() -> None:
-    assert installed.has(known(), ["/a"], {"/a/program": "1\n"})
-
-
 @pytest.mark.parametrize(
-    ("folders", "files"),
-    [(["/b"], {}), ([], {"/a/program": "2\n"}), ([], {"/a/other": "1\n"}), ([], {"/a/none": None})],
-    ids=["folder", "text", "file", "a file that must not exist"],
+    ("folders", "files", "has"),
+    [
+        (["/a"], {"/a/program": "1\n"}, True),
+        (["/b"], {}, False),
+        ([], {"/a/program": "2\n"}, False),
+        ([], {"/a/other": "1\n"}, False),
+        ([], {"/a/none": None}, False),
+    ],
+    ids=["equal", "folder", "text", "file", "a file that must not exist"],
 )
-def test_other_files_and_folders_are_not_installed(folders: list[str], files: dict[str, str | None]) -> None:
-    assert not installed.has(known(), folders, files)
-
-
-@pytest.mark.parametrize("service", [{"enabled": False}, {"active": "failed"}, {"active": "inactive"}], ids=str)
-def test_a_service_that_does_not_run_must_be_started(service: dict[str, Any]) -> None:
-    result = installed.compared({**SERVICE, **service}, "abc", "", differs=False)
-    assert (result["start_needed"], result["restart_needed"]) == (True, False)
+def test_files_and_folders_are_installed_or_not(folders: list[str], files: dict[str, str | None], has: bool) -> None:
+    assert installed.has(known(), folders, files) is has
 
 
 class Node:
@@ -103,8 +99,11 @@ def test_files_are_compared_without_a_connection(
         ({"files": {}}, (True, False, False)),
         ({"services": {NAME: {**SERVICE, "inputs": "old"}}}, (False, True, True)),
         ({"services": {NAME: {**SERVICE, "active": "failed"}}}, (False, False, True)),
+        ({"services": {NAME: {**SERVICE, "active": "inactive"}}}, (False, False, True)),
+        ({"services": {NAME: {**SERVICE, "active": "activating"}}}, (False, False, False)),
+        ({"services": {NAME: {**SERVICE, "enabled": False}}}, (False, False, True)),
     ],
-    ids=["equal", "unit", "inputs", "failed"],
+    ids=["equal", "unit", "inputs", "failed", "inactive", "activating", "disabled"],
 )
 def test_a_service_is_compared_without_a_connection(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], expected: tuple[bool, ...]

@@ -1,7 +1,12 @@
-"""Ranks start and end together: real processes on loopback."""
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ranks of vLLM without Ray: they start and end together. Most run in this process, with real connections."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -9,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,188 +22,172 @@ import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_rank
 
-PROGRAM = str(Path(io_rank.__file__))
-Start = Callable[..., "Rank"]
-
-
-class Rank:
-    """A rank under the program. Its command records its PID and sleeps."""
-
-    def __init__(self, folder: Path, port: int, rank: int, ranks: int, group: str, timeout: float) -> None:
-        self.mark = folder / f"{rank}-{group}"
-        command = [
-            sys.executable,
-            PROGRAM,
-            "--address=127.0.0.1",
-            f"--port={port}",
-            f"--rank={rank}",
-            f"--ranks={ranks}",
-            f"--timeout={timeout}",
-            "--",
-        ]
-        command += ["sh", "-c", f"echo $$ ${io_rank.GROUP_VARIABLE} > {self.mark}; exec sleep 600"]
-        environment = os.environ | {io_rank.GROUP_VARIABLE: group}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
-
-    def runs(self, within: float = 10) -> bool:
-        """Return whether the command started in time."""
-        until = time.monotonic() + within
-        while time.monotonic() < until:
-            if self.mark.exists() and self.mark.read_text(encoding="utf-8").strip():
-                return True
-            time.sleep(0.05)
-        return False
-
-    @property
-    def pid(self) -> int:
-        return int(self.mark.read_text(encoding="utf-8").split()[0])
-
-    def gone(self) -> bool:
-        """Return whether the program and its command have ended."""
-        self.process.wait(timeout=20)
-        return not Path(f"/proc/{self.pid}").exists()
+SLEEP = ["sleep", "600"]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    started: list[Rank] = []
+def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(io_rank, "_RETRY", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
-    def start(rank: int, ranks: int = 3, group: str = "a", timeout: float = 60) -> Rank:
-        started.append(Rank(tmp_path, port, rank, ranks, group, timeout))
-        return started[-1]
 
-    yield start
-    for each in started:
-        each.process.kill()
-        each.process.wait()
-        # The command may end by itself at this moment, because its program was killed.
-        if each.runs(within=1 if each.mark.exists() else 0):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(each.pid, signal.SIGKILL)
+async def meet(port: int, rank: int, name: str = "a", ranks: int = 3) -> None:
+    """Wait as a rank until all have connected."""
+    group = io_rank.Group("127.0.0.1", port, name)
+    await (group.follow(rank) if rank else group.lead(ranks))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.01)
+
+
+async def waits(*ranks: asyncio.Task[None]) -> bool:
+    """Return whether none of the ranks runs for a moment."""
+    done, _pending = await asyncio.wait(ranks, timeout=0.3)
+    return not done
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
-def test_no_rank_runs_before_all_are_there(start: Start, order: tuple[int, ...]) -> None:
-    first = [start(rank) for rank in order[:2]]
-    assert not any(rank.runs(within=1) for rank in first)
-    assert all(rank.runs() for rank in [*first, start(order[2])])
+def test_no_rank_runs_before_all_are_there(port: int, order: tuple[int, ...]) -> None:
+    async def scenario() -> None:
+        first = [asyncio.create_task(meet(port, rank)) for rank in order[:2]]
+        assert await waits(*first)
+        await asyncio.wait_for(asyncio.gather(*first, meet(port, order[2])), 10)
+
+    asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("ended", [0, 1])
-def test_all_end_when_one_does(start: Start, ended: int) -> None:
-    ranks = [start(rank) for rank in (0, 1, 2)]
-    assert all(rank.runs() for rank in ranks)
-    os.kill(ranks[ended].pid, signal.SIGKILL)
-    assert all(rank.gone() for rank in ranks)
-    assert all(rank.process.returncode == 1 for rank in ranks)
-    said = [rank.process.stdout.read() if rank.process.stdout else "" for rank in ranks]
-    assert "this rank ended" in said[ended]
+def test_a_rank_of_another_group_stays_outside(port: int) -> None:
+    async def scenario() -> None:
+        head, old = (asyncio.create_task(meet(port, rank, name, 2)) for rank, name in enumerate("ab"))
+        assert await waits(head, old)
+        await asyncio.wait_for(asyncio.gather(head, meet(port, 1, ranks=2)), 10)
+        assert await waits(old)
+
+    asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("stopped", [0, 2])
-def test_a_stopped_service_stops_all(start: Start, stopped: int) -> None:
-    ranks = [start(rank) for rank in (0, 1, 2)]
-    assert all(rank.runs() for rank in ranks)
-    ranks[stopped].process.terminate()
-    assert all(rank.gone() for rank in ranks)
-    assert [rank.process.returncode for rank in ranks] == [0 if number == stopped else 1 for number in range(3)], (
-        "a stop is no failure"
-    )
+def test_one_that_gave_up_waiting_can_come_again(port: int) -> None:
+    async def scenario() -> None:
+        head, early = (io_rank.Group("127.0.0.1", port, "a") for _rank in range(2))
+        leading, following = asyncio.create_task(head.lead(3)), asyncio.create_task(early.follow(1))
+        await until(lambda: "1" in head.others)
+        early.end("it is being stopped")
+        await following
+        await until(lambda: not head.others)
+        await asyncio.gather(leading, meet(port, 1), meet(port, 2))
+
+    asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
-def test_a_killed_program_ends_the_others(start: Start) -> None:
-    ranks = [start(rank) for rank in (0, 1, 2)]
-    assert all(rank.runs() for rank in ranks)
-    ranks[1].process.kill()
-    assert ranks[0].gone()
-    assert ranks[2].gone()
+def test_who_is_no_rank_of_the_group_keeps_no_place(port: int) -> None:
+    lines = (b"a 0", b"a 3", b"a -1", b"a 01", b"a x", b"a 1 2", "a \u00b2".encode(), b"b 1", b"x" * 200_000)
 
-
-def test_a_rank_of_another_group_stays_outside(start: Start) -> None:
-    head = start(0, ranks=2)
-    old = start(1, ranks=2, group="b")
-    assert not head.runs(within=3)
-    new = start(1, ranks=2)
-    assert head.runs()
-    assert new.runs()
-    assert not old.runs(within=1)
-
-
-def test_one_that_gave_up_waiting_can_come_again(start: Start) -> None:
-    head = start(0)
-    early = start(1)
-    assert head.process.stdout
-    while "rank 1 connected" not in head.process.stdout.readline():
-        assert head.process.poll() is None
-    early.process.terminate()
-    assert early.process.wait(timeout=10) == 0
-    again, last = start(1), start(2)
-    assert all(rank.runs() for rank in (head, again, last))
-
-
-def test_who_is_no_rank_of_the_group_keeps_no_place(start: Start) -> None:
-    head = start(0)
-    assert head.process.stdout
-    said = head.process.stdout.readline()
-    assert said.startswith("gb10-rank: waiting for 2 other ranks on 127.0.0.1:")
-    port = int(said.rpartition(":")[2])
-    for greeting in (
-        b"a 0\n",
-        b"a 3\n",
-        b"a -1\n",
-        b"a 01\n",
-        b"a x\n",
-        b"a 1 2\n",
-        "a \u00b2\n".encode(),
-        b"x" * 200_000 + b"\n",
-    ):
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
-            stranger.sendall(greeting)
+    async def scenario() -> None:
+        head = asyncio.create_task(meet(port, 0))
+        assert await waits(head)
+        for line in lines:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(line + b"\n")
             with contextlib.suppress(ConnectionResetError):
-                assert stranger.recv(1) == b"", greeting
-    assert all(rank.runs() for rank in (start(1), start(2), head))
+                assert await reader.read() == b"", line
+            writer.close()
+        await asyncio.gather(head, meet(port, 1), meet(port, 2))
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-@pytest.mark.parametrize(("rank", "group"), [(3, "a"), (4, "a"), (-1, "a"), (1, ""), (1, "two words")])
-def test_a_place_that_there_is_not_is_refused(rank: int, group: str) -> None:
-    command = [sys.executable, PROGRAM, "--address=127.0.0.1", "--port=9", f"--rank={rank}", "--ranks=3", "--", "true"]
-    done = subprocess.run(
-        command,
-        env=os.environ | {io_rank.GROUP_VARIABLE: group},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=20,
-    )
-    assert done.returncode == 2
-    assert f"--rank {rank} is not in the range 0 to 2" in done.stderr or "GROUP must be one word" in done.stderr
+def run_all(port: int, *commands: list[str]) -> list[int]:
+    """Return the exit statuses of ranks with these commands."""
+
+    async def run(rank: int) -> int:
+        group = io_rank.Group("127.0.0.1", port, "a")
+        status = await io_rank.run(group, rank, len(commands), 60, commands[rank])
+        # As the end of a process does.
+        for writer in group.others.values() if rank == 0 else group.kept[:1]:
+            writer.close()
+        return status
+
+    async def scenario() -> list[int]:
+        return await asyncio.gather(*map(run, range(len(commands))))
+
+    return asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_all_places_are_required() -> None:
-    done = subprocess.run(
-        [sys.executable, PROGRAM, "--", "true"], capture_output=True, text=True, check=False, timeout=20
-    )
-    assert (done.returncode, done.stderr.strip().rpartition("\n")[2].partition(": error: ")[2]) == (
-        2, "the following arguments are required: --address, --port, --rank, --ranks",
-    )  # fmt: skip
+@pytest.mark.parametrize(("ended", "reason"), [(0, "the head ended"), (1, "rank 1 ended")])
+def test_all_end_when_one_does(port: int, capsys: pytest.CaptureFixture[str], ended: int, reason: str) -> None:
+    commands = [SLEEP] * 3
+    commands[ended] = ["sh", "-c", "exit 3"]
+    assert run_all(port, *commands) == [3 if rank == ended else 1 for rank in range(3)]
+    said = capsys.readouterr().out.splitlines()
+    assert {"gb10-rank: all ranks connected", "gb10-rank: this rank ended", f"gb10-rank: {reason}"} <= set(said)
 
 
-def test_the_group_is_not_handed_on(start: Start) -> None:
-    rank, _other = start(0, ranks=2), start(1, ranks=2)
-    assert rank.runs()
-    # The command wrote its PID, and the group if it had the variable.
-    assert rank.mark.read_text(encoding="utf-8").split() == [str(rank.pid)]
+def test_a_command_that_ignores_the_end_is_killed(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_rank, "_END", 0.2)
+    assert run_all(port, ["sh", "-c", "trap '' TERM; sleep 600"], ["sh", "-c", "sleep 0.3"]) == [1, 1]
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_ends_with_a_reason_when_the_others_do_not_come(start: Start, rank: int) -> None:
-    alone = start(rank, timeout=0.5)
-    output, _none = alone.process.communicate(timeout=20)
-    assert alone.process.returncode == 1
-    assert "not all ranks connected within 0.5 s" in output
+def test_a_rank_ends_with_a_reason_when_the_others_do_not_come(
+    port: int, capsys: pytest.CaptureFixture[str], rank: int
+) -> None:
+    alone = io_rank.Group("127.0.0.1", port, "a")
+    assert asyncio.run(io_rank.run(alone, rank, 3, 0.1, SLEEP)) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "gb10-rank: not all ranks connected within 0.1 s"
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGKILL, -9)], ids=["stopped", "killed"])
+def test_the_end_of_a_service_ends_the_others(port: int, tmp_path: Path, number: int, status: int) -> None:
+    """Real processes. A stop is no failure, and no command gets the variable of the group."""
+    environment = os.environ | {io_rank.GROUP_VARIABLE: "a"}
+    place = [sys.executable, io_rank.__file__, "--address=127.0.0.1", f"--port={port}", "--ranks=3"]
+    marks = [tmp_path / str(rank) for rank in range(3)]
+    commands = [["sh", "-c", f"echo $$ ${io_rank.GROUP_VARIABLE} > {mark}; exec sleep 600"] for mark in marks]
+    ranks = [
+        subprocess.Popen([*place, f"--rank={rank}", "--", *command], env=environment)
+        for rank, command in enumerate(commands)
+    ]
+    pids: list[int] = []
+    try:
+        deadline = time.monotonic() + 20
+        while not all(mark.exists() and mark.read_text(encoding="utf-8") for mark in marks):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        pids = [int(mark.read_text(encoding="utf-8")) for mark in marks]
+        ranks[1].send_signal(number)
+        assert [rank.wait(20) for rank in ranks] == [1, status, 1]
+        assert not any(Path(f"/proc/{pid}").exists() for pid in (pids[0], pids[2]))
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("rank", "group", "reason"),
+    [
+        ("--rank=3", "a", "--rank 3 is not in the range 0 to 2"),
+        ("--rank=-1", "a", "--rank -1 is not in the range 0 to 2"),
+        ("--rank=1", "", "GB10_RANK_GROUP must be one word"),
+        ("--rank=1", "two words", "GB10_RANK_GROUP must be one word"),
+        ("", "a", "the following arguments are required: --rank"),
+    ],
+)
+def test_a_place_that_there_is_not_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], rank: str, group: str, reason: str
+) -> None:
+    place = ["--address=127.0.0.1", "--port=9", "--ranks=3", *filter(None, [rank])]
+    monkeypatch.setattr(sys, "argv", ["gb10-rank.py", *place, "--", "true"])
+    monkeypatch.setenv(io_rank.GROUP_VARIABLE, group)
+    with pytest.raises(SystemExit) as ended:
+        io_rank.main()
+    assert (ended.value.code, capsys.readouterr().err.rpartition(": error: ")[2]) == (2, f"{reason}\n")
 
 
 def test_a_peer_that_lost_its_power_is_noticed_after_25_seconds() -> None:

@@ -160,10 +160,6 @@ def test_a_broken_token_file_is_told_without_its_content(ray: Server, tmp_path: 
     assert ray.requests == []
 
 
-def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
-    assert "none.token" in failure(lambda: io_ray.listing("nodes", 1, str(tmp_path / "none.token")))
-
-
 @pytest.mark.parametrize(
     "answer",
     [
@@ -214,28 +210,17 @@ def test_a_ray_that_is_gone_proves_nothing() -> None:
     assert "did not respond" in failure(lambda: io_ray.require_token(port))
 
 
-def test_a_timeout_names_the_missing_node(ray: Server, token: str) -> None:
+def test_a_failure_names_the_missing_node_or_the_missing_answer(ray: Server, token: str) -> None:
     ray.answers = [BOTH[:1]]
     said = failure(lambda: io_ray.wait(NODES, 1, ray.server_port, token, 0.1))
     assert said == "after 0.1 s: spark2 (10.110.0.2) has not joined"
-
-
-def test_a_timeout_without_an_answer_says_so(token: str, ray: Server) -> None:
     ray.answers = [b""]
-    said = failure(lambda: io_ray.wait(NODES, 1, ray.server_port, token, 0))
-    assert said.startswith("after 0 s: Ray's State API at ")
+    unanswered = failure(lambda: io_ray.wait(NODES, 1, ray.server_port, token, 0))
+    assert unanswered.startswith("after 0 s: Ray's State API at ")
+    assert "none.token" in failure(lambda: io_ray.listing("nodes", 1, "/none.token"))
 
 
 EXPECT = [f"--expect={name}={address}" for name, address in NODES.items()]
-
-
-def test_the_script_counts_the_nodes(
-    ray: Server, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", token)
-    ray.answers = [BOTH]
-    assert io_ray.main([*EXPECT, f"--port={ray.server_port}", "--timeout=5"]) == 0
-    assert capsys.readouterr() == ("Ray counts all 2 nodes\n", "")
 
 
 def test_the_script_waits_ten_minutes_at_the_dashboards_port(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,10 +231,13 @@ def test_the_script_waits_ten_minutes_at_the_dashboards_port(monkeypatch: pytest
     assert waited == [(dict(NODES), 1, 8265, "/token", 600)]
 
 
-def test_the_script_tells_who_is_missing(
+def test_the_script_counts_the_nodes_and_tells_who_is_missing(
     ray: Server, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", token)
+    ray.answers = [BOTH]
+    assert io_ray.main([*EXPECT, f"--port={ray.server_port}", "--timeout=5"]) == 0
+    assert capsys.readouterr() == ("Ray counts all 2 nodes\n", "")
     ray.answers = [BOTH[1:]]
     assert io_ray.main([*EXPECT, f"--port={ray.server_port}", "--timeout=0"]) == 1
     assert capsys.readouterr() == ("", "Ray is not complete after 0 s: spark1 (10.110.0.1) has not joined\n")

@@ -39,16 +39,13 @@ def test_the_users_variables_win_and_lists_are_joined() -> None:
         }
     )
     own = {"VLLM_HOST_IP": "10.110.0.1", "VLLM_DISABLED_KERNELS": "C, A", "TRITON_PTXAS_PATH": "/mine"}
+    assert overrides.rank_environment(node(own)) == own
     assert overrides.rank_environment(node(own, vllm_patch=patch)) == {
         "VLLM_HOST_IP": "10.110.0.1",
         "VLLM_DISABLED_KERNELS": "C,A,B",
         "TRITON_PTXAS_PATH": "/mine",
         "VLLM_TUNED_CONFIG_FOLDER": "/tables",
     }
-
-
-def test_without_additions_the_environment_is_the_nodes_own() -> None:
-    assert overrides.rank_environment(node({"A": "1"})) == {"A": "1"}
 
 
 def test_flags_of_all_nodes_come_once() -> None:
@@ -116,10 +113,6 @@ def result(**changes: Any) -> Data:
     }
 
 
-def test_equal_nodes_are_as_they_should_be() -> None:
-    assert patch_checks.check({"spark1": result(), "spark2": result()}) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "path", "found"),
     [
@@ -134,16 +127,13 @@ def test_nodes_that_would_differ_are_named(changes: Data, path: str, found: str)
     assert (problem.path, problem.found) == (path, found)
 
 
-def test_a_node_without_a_runtime_yet_is_no_difference() -> None:
-    assert patch_checks.check({"spark1": result(), "spark2": {"changed": False, "skipped": True}}) == []
-
-
-def test_another_kind_of_gpu_may_differ() -> None:
-    assert patch_checks.check({"spark1": result(), "thor": result(capability="11.0", files={"a.py": "2"})}) == []
-
-
-def test_a_node_without_a_patch_to_remove_is_no_difference() -> None:
-    assert patch_checks.check({"spark1": result(), "spark2": result(files={})}) == []
+@pytest.mark.parametrize(
+    "other",
+    [result(), {"changed": False, "skipped": True}, result(capability="11.0", files={"a.py": "2"}), result(files={})],
+    ids=["equal", "no runtime yet", "another GPU", "no patch to remove"],
+)
+def test_nodes_that_may_differ_have_no_problem(other: Data) -> None:
+    assert patch_checks.check({"spark1": result(), "spark2": other}) == []
 
 
 def test_a_patch_that_cannot_be_made_is_told_for_each_node() -> None:

@@ -18,6 +18,7 @@ NEW = dataclasses.replace(
     parent=OLD.id,
     golden="golden answers: 7 equal",
 )
+OWN = record(plan=with_arguments("--evil"))
 PAIR = [node("spark1", [OLD, NEW]), node("spark2", [OLD, NEW])]
 
 
@@ -35,30 +36,22 @@ def test_the_list_is_newest_first_with_the_change() -> None:
     ]
 
 
-def test_the_logged_choices_of_all_nodes_are_one_line() -> None:
-    def chosen(attention: str) -> list[dict[str, Any]]:
-        return [{"process": "Worker_TP0", "address": "", "found": {"attention": [attention], "sampler": ["native"]}}]
-
-    pair = [
-        node(name, [dataclasses.replace(OLD, choices=chosen(value))])
-        for name, value in (("spark1", "TRITON_ATTN"), ("spark2", "FLASHINFER"))
-    ]
-    assert "    vLLM logged: attention TRITON_ATTN, FLASHINFER; sampler native" in history.lines(pair)
-
-
 def test_nodes_that_disagree_and_damaged_records_are_named() -> None:
     lines = history.lines([PAIR[0], node("spark2", [OLD], invalid=["x.json: bad"])])
-    assert (
-        f"warning: the nodes have different current records: spark1 {NEW.id[:12]}, spark2 {OLD.id[:12]}. Fix: "
-        "run site.yml"
-    ) in lines
+    current = f"spark1 {NEW.id[:12]}, spark2 {OLD.id[:12]}"
+    assert f"warning: the nodes have different current records: {current}. Fix: run site.yml" in lines
     assert "    warning: not on spark2" in lines and "warning: spark2: x.json: bad" in lines
     assert history.lines([node("spark1", [])]) == ["no launch is recorded on this cluster"]
 
 
-def test_a_missing_item_is_in_the_list() -> None:
-    pair = [with_missing(PAIR[0], OLD.id, "/opt/gb10/runtime/1 is missing"), PAIR[1]]
-    assert "    needed for a rollback: spark1: /opt/gb10/runtime/1 is missing" in history.lines(pair)
+def test_missing_items_and_the_logged_choices_of_all_nodes_are_in_the_list() -> None:
+    logged = [{"attention": [name], "sampler": ["native"]} for name in ("TRITON_ATTN", "FLASHINFER")]
+    chosen = [[{"process": "Worker_TP0", "address": "", "found": found}] for found in logged]
+    pair = [node(f"spark{number}", [dataclasses.replace(OLD, choices=chosen[number - 1])]) for number in (1, 2)]
+    assert history.lines([with_missing(pair[0], OLD.id, "/opt/gb10/runtime/1 is missing"), pair[1]])[1:] == [
+        "    vLLM logged: attention TRITON_ATTN, FLASHINFER; sampler native",
+        "    needed for a rollback: spark1: /opt/gb10/runtime/1 is missing",
+    ]
 
 
 def with_missing(of: dict[str, Any], name: str, item: str) -> dict[str, Any]:
@@ -71,14 +64,10 @@ def test_the_difference_between_any_two() -> None:
     added = ["--gpu-memory-utilization=0.79", "--max-num-seqs=64", "--no-enable-flashinfer-autotune"]
     assert shown[1:5] == ["  serve args: - --max-model-len=4096", *(f"  serve args: + {word}" for word in added)]
     assert history.compared(PAIR, OLD.id, OLD.id)[1:] == ["  no difference"]
-    driver = record(driver="590.1")
-    assert history.difference(record().content, driver.content) == [
-        f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")
-    ]
-    turned = record(plan=with_arguments("--b", "--a")).content
-    assert (
-        history.difference(record(plan=with_arguments("--a", "--b")).content, turned)[0] == "serve args: another order"
-    )
+    drivers = history.difference(record().content, record(driver="590.1").content)
+    assert drivers == [f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")]
+    one, turned = (record(plan=with_arguments(*words)).content for words in (("--a", "--b"), ("--b", "--a")))
+    assert history.difference(one, turned)[0] == "serve args: another order"
 
 
 @pytest.mark.parametrize("wanted", ["ffff0000ffff", "", OLD.id[:3], "../x"])
@@ -115,6 +104,7 @@ def test_the_current_record_is_due_when_its_files_differ(differs: list[str], due
             "",
             [f"spark2: the record {OLD.id[:12]} is missing", "spark1: /srv/models/tiny is missing"],
         ),
+        ([PAIR[0], node("spark2", [OWN, OLD, NEW])], OWN.id, [f"spark1: the record {OWN.id[:12]} is missing"]),
         (
             [*PAIR, node("spark3", [OLD, NEW])],
             "",
@@ -131,15 +121,6 @@ def test_a_rollback_that_cannot_succeed_is_refused_with_every_problem(
         "problems"
     ]
     assert "id" not in target
-
-
-def test_a_record_of_an_earlier_release_is_no_target() -> None:
-    earlier = dataclasses.replace(OLD, content={**OLD.content, "plan": {}, "nodes": {}})
-    new = dataclasses.replace(NEW, parent=earlier.id)
-    pair = [node(name, [earlier, new]) for name in ("spark1", "spark2")]
-    reason = "is of an earlier release, which did not record its runtime. Fix: use site.yml"
-    assert history.target(pair, "")["problems"] == [f"{earlier.id[:12]} {reason}"]
-    assert history.lines(pair)[-2] == f"{earlier.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack unknown"
 
 
 FORGED = "http://198.51.100.9:8000"
@@ -163,12 +144,6 @@ def test_a_worker_cannot_replace_the_content_of_a_record(order: int) -> None:
     assert target["problems"][-1].startswith(f"warning: spark2: {reason} Fix: ")
     assert any(reason in line for line in history.lines(pair))
     assert FORGED not in str(history.lines(pair))
-
-
-def test_a_record_that_only_one_node_has_is_no_target() -> None:
-    own = record(plan=with_arguments("--evil"))
-    target = history.target([PAIR[0], node("spark2", [own, OLD, NEW])], own.id)
-    assert target["problems"] == [f"spark1: the record {own.id[:12]} is missing"]
 
 
 @pytest.mark.parametrize("order", [1, -1])
@@ -195,6 +170,7 @@ BAD: dict[str, Any] = {
     "no ID": {**PAIR[1]["records"][0], "id": 7},
     "a path as ID": {**PAIR[1]["records"][0], "id": "../" * 20},
     "a URL with a path": changed(content={**CONTENT, "start": {**CONTENT["start"], "url": "http://a/b"}}),
+    "no plan": changed(content={**CONTENT, "plan": {}}),
     "a plan without API": changed(content={**CONTENT, "plan": {**CONTENT["plan"], "api": 1}}),
     "a node that is a text": changed(content={**CONTENT, "nodes": {"spark1": "x"}}),
     "many levels": changed(content={**CONTENT, "nodes": {**CONTENT["nodes"], "z": deep(200)}}),

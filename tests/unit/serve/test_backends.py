@@ -12,7 +12,6 @@ from plans import inputs
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 MLA = {
     "model_type": "deepseek_v3",
@@ -41,24 +40,6 @@ def decided(given: serve_plan.Inputs, config: dict[str, Any] | None = None) -> s
 
 def backends(decision: serve_plan.Decision) -> list[str]:
     return [word for word in decision.args if "backend" in word or "autotune" in word]
-
-
-@pytest.mark.parametrize("stack", ["current", "vllm-0.32.0", "vllm-0.18.1"])
-@pytest.mark.parametrize("model", catalog.known())
-def test_by_default_no_kernel_needs_a_cuda_compiler(stack: str, model: str) -> None:
-    given = inputs(model, stack)
-    decision = decided(given)
-    if decision.problems:
-        pytest.skip("the release or two Sparks do not serve the model")
-    assert decision.compiled == []
-    assert decision.environment["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
-    assert not {finding.check.id for finding in decision.findings} & {
-        "flashinfer-autotune",
-        "flashinfer-fp8",
-        "fp4-moe-path",
-    }
-    # Each name is one that the release accepts.
-    assert vllm_release_checks.parse(decision.args, given.stack.vllm)[1] == []
 
 
 @pytest.mark.parametrize("stack", ["current", "vllm-0.32.0", "vllm-0.18.1"])

@@ -178,16 +178,13 @@ def test_a_suspended_host_does_not_count_as_a_stall() -> None:
 
 
 def test_a_stopped_rank_of_an_idle_engine_is_found_by_a_request() -> None:
-    decisions = run([*healthy(0, 20), *hung(20, 10, engine=engine(5, running=0), witnesses=(STOPPED,))])
-    assert [time for time, decision in decisions if decision.probe] == [22]
+    idle = {"engine": engine(5, running=0), "witnesses": (STOPPED,)}
+    probed = run([*healthy(0, 20), *hung(20, 100, **idle)])
+    assert [time for time, decision in probed if decision.probe] == [22, 82], "once a minute"
+    decisions = run([*healthy(0, 20), *hung(20, 10, **idle)])
     waiting = hung(30, 60, engine=engine(5, running=0), witnesses=(STOPPED,), probing=True)
     ((time, _reason),) = alarms(run(waiting, state=decisions[-1][1].state))
     assert time - 22 <= 30
-
-
-def test_a_witness_of_an_idle_engine_is_probed_once_a_minute() -> None:
-    decisions = run([*healthy(0, 20), *hung(20, 100, engine=engine(5, running=0), witnesses=(STOPPED,))])
-    assert [time for time, decision in decisions if decision.probe] == [22, 82]
 
 
 def test_the_restart_waits_for_an_unreachable_node_and_is_dropped_when_the_engine_continues() -> None:
@@ -242,14 +239,12 @@ def process(pid: int, state: str = "S", name: str = "ray::RayWorkerProc") -> Pro
     return Process(pid, name, state)
 
 
-@pytest.mark.parametrize("state", ["S", "R", "D", "t", "I"])
-def test_a_process_that_is_not_stopped_is_no_witness(state: str) -> None:
-    assert decide.local(Local(), [process(7, state), process(1, state, "raylet")]).witnesses == ()
-
-
 def test_local_witnesses() -> None:
     first = decide.local(Local(), [process(1, name="raylet"), process(7), process(8)])
     assert first == Local(frozenset({7, 8}))
+    for state in "SRDtI":
+        assert decide.local(first, [process(7, state), process(8), process(1, state, "raylet")]) == first
+    assert decide.local(first, [process(7), process(8), process(9, name="cicc")]).compiling
     assert decide.local(first, [process(7, "T"), process(8)]).witnesses == (
         "process 7 (ray::RayWorkerProc) is stopped",
     )
@@ -267,11 +262,6 @@ def test_local_witnesses() -> None:
     assert decide.local(ended, []) == Local(), "a stopped service"
 
 
-def test_a_compiler_is_recognized() -> None:
-    assert decide.local(Local(), [process(7), process(9, name="cicc")]).compiling
-    assert not decide.local(Local(), [process(7)]).compiling
-
-
 def test_an_ended_rank_does_not_outlive_a_restart() -> None:
     """Its service has no process left that a restart would end.
 
@@ -280,9 +270,9 @@ def test_an_ended_rank_does_not_outlive_a_restart() -> None:
     known = decide.local(Local(), [process(1, name="raylet"), process(7)])
     ended = decide.local(known, [process(1, name="raylet")])
     assert (ended.witnesses, ended.lasting) == (("rank process 7 ended",), {})
-    assert decide.local(known, [process(7, "T")]).lasting == {7: "process 7 (ray::RayWorkerProc) is stopped"}
-
-
-def test_only_a_stopped_rank_is_to_be_killed() -> None:
-    processes = [process(7, "T"), process(8), process(1, "T", "raylet")]
-    assert decide.local(Local(), processes).stopped == {7}
+    stopped = decide.local(known, [process(7, "T"), process(8, "T", "sh")])
+    assert stopped.lasting == {
+        7: "process 7 (ray::RayWorkerProc) is stopped",
+        8: "process 8 (sh) is stopped",
+    }
+    assert stopped.stopped == {7}, "only a rank is to be killed"

@@ -90,27 +90,30 @@ def free_port() -> int:
 class Cluster:
     """The watchdogs of a head and a worker. The worker's service consists of one real process."""
 
-    def __init__(self, folder: Path, url: str, **settings: Any) -> None:
+    def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.on_head = folder, False
-        common = {"head_address": "127.0.0.1", "port": free_port(), "units": [], "mode": "restart", "interval": 0.1}
-        numbers = {
+        given = {
+            "head_address": "127.0.0.1",
+            "port": free_port(),
+            "units": [],
+            "mode": "restart",
+            "interval": 0.1,
             "witness_seconds": 1,
             "stall_seconds": 3,
             "restarts_per_hour": 2,
             "keep_evidence": 2,
             "notify_command": [],
-        }
-        api = {
             "url": url,
             "ca_file": "",
             "server_name": "",
             "key_file": "",
             "model": "tiny",
             "server_unit": "gb10-vllm.service",
+            "follow_unit": "gb10-ray.service",
         }
-        given = {**common, **numbers, **api, "follow_unit": "gb10-ray.service", **settings}
-        self.given = {"head": {**given, "node": "spark1", "head": True, "peers": {"spark2": "127.0.0.1"}}}
-        self.given["worker"] = {**given, "node": "spark2", "head": False, "peers": {"spark1": "127.0.0.1"}}
+        head = {**given, "node": "spark1", "head": True, "peers": {"spark2": "127.0.0.1"}}
+        worker = {**given, "node": "spark2", "head": False, "peers": {"spark1": "127.0.0.1"}}
+        self.given = {"head": head, "worker": worker}
         self.stop = threading.Event()
         self.threads: list[threading.Thread] = []
 
@@ -180,7 +183,7 @@ def test_a_stopped_rank_of_a_worker_restarts_the_server(
     monkeypatch.setattr(io_watch.paths, "WATCHDOG_WEBHOOK", str(webhook))
     cluster.given["head"]["notify_command"] = ["sh", "-c", f"cat >> {cluster.folder}/mail"]
     cluster.start()
-    time.sleep(2)
+    time.sleep(1.2)
     assert cluster.calls() == [], "a healthy engine"
     os.kill(rank.pid, signal.SIGSTOP)
     kind.works = False
@@ -266,15 +269,6 @@ def test_a_stopped_rank_of_an_idle_engine_is_found(
     assert server[1].posted[0]["body"]["max_tokens"] == 1
 
 
-def test_a_hang_without_a_witness_takes_longer(cluster: Cluster, server: tuple[str, type[Metrics]]) -> None:
-    cluster.start()
-    until(lambda: cluster.head.state.armed)
-    server[1].works = False
-    begin = time.monotonic()
-    assert until(cluster.calls)
-    assert time.monotonic() - begin > 2.5
-
-
 def test_a_witness_that_outlives_the_restart_restarts_its_own_service(
     cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,18 +311,6 @@ def test_a_node_whose_kernel_does_not_answer_is_a_witness(
     assert "spark2: no connection on the fabric" in cluster.head.last
     time.sleep(1)
     assert cluster.calls() == [], "a restart needs every node"
-
-
-def test_an_unreachable_node_of_an_idle_engine_is_found(
-    cluster: Cluster, server: tuple[str, type[Metrics]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """vLLM reports running requests with its next step, which never comes."""
-    monkeypatch.setattr(io_watch.io_node, "reachable", lambda _address: False)
-    cluster.start(worker=False)
-    until(lambda: cluster.head.state.armed)
-    server[1].works, server[1].hidden = False, True
-    assert until(lambda: cluster.head.state.alarm)
-    assert server[1].posted[0]["path"] == "/v1/completions"
 
 
 def test_slow_metrics_do_not_hide_the_reports_of_a_worker(
@@ -432,16 +414,11 @@ def test_ras_is_read_silent_or_absent() -> None:
     assert io_node.ras(place, 0.1) == ""
 
 
-@pytest.mark.parametrize(
-    ("number", "expected"), [(errno.EHOSTUNREACH, False), (errno.ENETUNREACH, False), (errno.ECONNREFUSED, True)]
-)
+@pytest.mark.parametrize(("number", "expected"), [(errno.EHOSTUNREACH, False), (errno.ECONNREFUSED, True)])
 def test_only_some_errors_show_an_unreachable_node(
     monkeypatch: pytest.MonkeyPatch, number: int, expected: bool
 ) -> None:
-    def fail(*_arguments: Any) -> None:
-        raise OSError(number, "x")
-
-    monkeypatch.setattr(io_node.socket, "create_connection", fail)
+    monkeypatch.setattr(io_node.io_peer, "error", lambda *place: {("192.0.2.1", 22): number}[place])
     assert io_node.reachable("192.0.2.1") is expected
 
 
