@@ -65,7 +65,7 @@ def test_parameters_are_replaced_once_and_doubled_braces_are_one(template: str, 
     assert fill(template, {"port": "8000", "a": "{port}"}) == text
 
 
-UNFILLED = {template: (1, "a single ") for template in ("{", "}", "{0!r}", "{a.b}", "{a[0]}", "{a:>10}", "{{ {{{")}
+UNFILLED = dict.fromkeys(("{", "}", "{0!r}", "{a.b}", "{a[0]}", "{a:>10}", "{{ {{{"), (1, "a single "))
 UNFILLED["vllm serve a/b \\\n--port {port}"] = (2, "{port} has no value")
 
 

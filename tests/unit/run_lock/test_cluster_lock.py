@@ -200,19 +200,27 @@ def module(folder: str, owner: Owner, check: bool = False, **given: Any) -> dict
     return run_module("cluster_lock", {"folder": folder, "owner": dataclasses.asdict(owner), **given}, check=check)
 
 
+#: Calls of the module after each other: the run, what differs in the call, and parts of the answer.
+CALLS: list[tuple[Owner, dict[str, Any], dict[str, Any]]] = [
+    (ALICE, {"check": True}, {"held": True}),
+    (ALICE, {}, {"changed": False, "held": True, "holder": {}, "former": {}}),
+    (BOB, {}, {"held": False}),
+    (BOB, {"check": True}, {"held": False}),
+    (ALICE, {"check": True, "state": "released"}, {"holder": {}}),
+    (ALICE, {}, {"held": True}),
+    (ALICE, {"state": "released"}, {"holder": {}}),
+    (BOB, {}, {"held": True}),
+]
+
+
 def test_the_module(folder: str) -> None:
-    assert module(folder, ALICE, check=True)["held"] is True
-    assert not Path(folder).exists(), "check mode takes nothing"
-    first = module(folder, ALICE)
-    assert (first["changed"], first["held"], first["holder"], first["former"]) == (False, True, {}, {})
-    for check in (False, True):
-        other = module(folder, BOB, check=check)
-        assert (other["held"], other["holder"]["owner"]["user"], other["holder"]["age"] < 100) == (False, "alice", True)
-    assert module(folder, BOB, check=True, breaks=other["holder"]["id"])["held"] is True
-    assert module(folder, ALICE, check=True, state="released")["holder"] == {}
-    assert module(folder, ALICE)["held"] is True
-    module(folder, ALICE, state="released")
-    assert module(folder, BOB)["held"] is True
+    for number, (owner, more, expected) in enumerate(CALLS):
+        answer = module(folder, owner, **more)
+        assert {name: answer[name] for name in expected} == expected, number
+        assert Path(folder).exists() is (number > 0), "check mode takes nothing"
+        if not answer["held"] and answer["holder"]:
+            assert (answer["holder"]["owner"]["user"], answer["holder"]["age"] < 100) == ("alice", True)
+            assert module(folder, BOB, check=True, breaks=answer["holder"]["id"])["held"] is True
     Path(folder, "lock.json").write_text("{", encoding="utf-8")
     assert "it is not a lock of this collection: it is not JSON" in module(folder, BOB)["msg"]
 
@@ -502,42 +510,26 @@ LOCKING = {"benchmark_all", "benchmark_model", "benchmark_nccl", "golden", "prun
 LOCKING |= {"switch_model", "upgrade"}
 
 
-#: The hosts of a play on the nodes. The second one is for the test below.
-CLUSTER = ("{{ playbook_selected.hosts }}", "gb10_cluster")
+IMPORT = "ansible.builtin.import_tasks"
 
 
-def locks(playbook: str) -> list[str]:
-    """Return the locking errors of a playbook.
-
-    Plays on the cluster must take the lock first, work in one block, and release the lock in its `always`.
-    """
-    problems = []
-    plays = [play for play in load_yaml(read(playbook)) if play.get("hosts") in CLUSTER]
+@pytest.mark.parametrize("name", sorted(LOCKING))
+def test_a_playbook_that_changes_something_locks_the_cluster(name: str) -> None:
+    """Plays on the cluster take the lock first, work in one block, and release the lock in its `always`. Tasks outside
+    of the block would run after a failure."""
+    plays = [
+        play
+        for play in load_yaml(read(f"playbooks/{name}.yml"))
+        if play.get("hosts") == "{{ playbook_selected.hosts }}"
+    ]
     for number, play in enumerate(plays):
-        name, tasks = play["name"], play.get("tasks", [])
-        if set(play) & {"roles", "pre_tasks", "post_tasks"}:
-            problems.append(f"{name}: tasks outside the block run after a failure, or before the lock")
-        if number == 0:
-            if not tasks or tasks[0].get("ansible.builtin.import_tasks") != "steps/lock.yml" or "when" in tasks[0]:
-                problems.append(f"{name}: its first task does not take the lock")
-            tasks = tasks[1:]
-        if len(tasks) != 1 or "block" not in tasks[0]:
-            problems.append(f"{name}: not one block")
-            continue
-        back = [task.get("ansible.builtin.import_tasks") for task in tasks[0].get("always", [])]
-        if back != ["steps/unlock.yml"]:
-            problems.append(f"{name}: the lock is not released")
-        last = tasks[0]["block"][-1:]
-        if number == 0 < len(plays) - 1 and [task.get("ansible.builtin.import_tasks") for task in last] != [
-            "steps/planned.yml"
-        ]:
-            problems.append(f"{name}: the next play can run without the lock")
-    return problems
-
-
-@pytest.mark.parametrize("playbook", [f"playbooks/{name}.yml" for name in sorted(LOCKING)])
-def test_a_playbook_that_changes_something_locks_the_cluster(playbook: str) -> None:
-    assert locks(playbook) == []
+        *before, work = play["tasks"]
+        assert not set(play) & {"roles", "pre_tasks", "post_tasks"}, play["name"]
+        assert [task[IMPORT] for task in before] == ([] if number else ["steps/lock.yml"]), play["name"]
+        assert not any("when" in task for task in before), play["name"]
+        assert work["block"] and [task[IMPORT] for task in work["always"]] == ["steps/unlock.yml"], play["name"]
+    # The next play must not run without the lock.
+    assert len(plays) < 2 or plays[0]["tasks"][-1]["block"][-1][IMPORT] == "steps/planned.yml"
 
 
 def test_reading_playbooks_lock_nothing() -> None:
@@ -550,12 +542,6 @@ def test_a_measurement_for_a_report_locks_the_cluster() -> None:
     _plan, lock, work = load_yaml(read("playbooks/steps/measure.yml"))
     assert (lock["ansible.builtin.import_tasks"], lock["vars"]) == ("lock.yml", {"playbook_lock_must": True})
     assert [task["ansible.builtin.import_tasks"] for task in work["always"]] == ["unlock.yml"]
-
-
-def test_that_check_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
-    bad = {"name": "Bad", "hosts": "gb10_cluster", "roles": ["x"], "tasks": [{"block": [], "always": []}]}
-    monkeypatch.setattr(sys.modules[__name__], "read", lambda _path: json.dumps([bad, {**bad, "tasks": []}]))
-    assert len(locks("x.yml")) == 5
 
 
 def test_tags_reach_the_lock() -> None:
