@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import pytest
-import samples
 from cluster_nodes import LOCK, Node, cluster_plan, pair, spark
 from repository import ROOT
 from run_playbook import run
@@ -16,7 +15,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import TYPICAL
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.typical import observed
 
-SAMPLES = ("single-spark", "two-spark", "three-spark-ring", "four-spark-switch", "spark-thor")
 PORT_0, PORT_1 = ["enP2p1s0f0np0", "enp1s0f0np0"], ["enP2p1s0f1np1", "enp1s0f1np1"]
 
 
@@ -29,14 +27,6 @@ def planned(*nodes: Node) -> dict[str, Any]:
     plan, problems = cluster_plan(assumed(*nodes), LOCK)
     assert problems == []
     return plan
-
-
-@pytest.mark.parametrize("sample", SAMPLES)
-def test_every_sample_is_planned_without_its_nodes(sample: str) -> None:
-    plan = planned(*samples.nodes_of(samples.inventory(sample), ()))
-    assert (plan["label"], plan["serve"]["expected"]["context"]) == (TYPICAL, 131072)
-    for node in plan["nodes"]:
-        assert node["capability"] == ("11.0" if node["name"].startswith("thor") else "12.1")
 
 
 @pytest.mark.parametrize(
