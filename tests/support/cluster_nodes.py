@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
@@ -160,3 +161,48 @@ def mistakes(nodes: list[Node], lock: str = LOCK) -> list[Problem]:
     plan, problems = cluster_plan(nodes, lock)
     assert plan == {}, "a plan with problems"
     return problems
+
+
+def pair(**settings: Any) -> list[Node]:
+    """Return a head and a worker."""
+    return [spark(1, "head", **settings), spark(2, "worker", **settings)]
+
+
+def planned(nodes: Sequence[Node], lock: str = LOCK, **more: Any) -> dict[str, Any]:
+    """Return the plan of nodes without a mistake. ``more``: further arguments of cluster_plan()."""
+    plan, problems = cluster_plan(nodes, lock, **more)
+    assert problems == []
+    return plan
+
+
+def parts(plan: Mapping[str, Any], places: Iterable[str]) -> dict[str, Any]:
+    """Return the values of a plan by their places, such as nodes.0.address. A missing one is None."""
+    return {place: reduce(_part, place.split("."), plan) for place in places}
+
+
+def _part(whole: Any, key: str) -> Any:
+    return whole.get(key) if isinstance(whole, Mapping) else whole[int(key)]
+
+
+def option(name: str, *choices: str) -> dict[str, Any]:
+    """Return an option of vLLM that takes a value."""
+    return {"name": name, "kind": "value", "aliases": [], "choices": list(choices), "fold": "", "open": False}
+
+
+#: The options that a plan passes.
+_PASSED = ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")
+
+
+def queried(nodes: list[Node], image: str, more: Sequence[Mapping[str, Any]] = (), **changes: Any) -> list[Node]:
+    """Let the head have queried an image. ``more``: further options of its vLLM."""
+    nodes[0]["observed"]["image_options"] = {
+        "image": image,
+        "image_id": "2" * 64,
+        "version": "0.41.0+local",
+        "ray": "2.60.0",
+        "nccl": "",
+        "options": [*(option(f"--{name}") for name in _PASSED), *more],
+        "variables": ["VLLM_X"],
+        **changes,
+    }
+    return nodes

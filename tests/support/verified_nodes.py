@@ -398,3 +398,22 @@ def _foreign(number: int, facts: Facts) -> Facts:
         "ray": None,
         "firewalls": [],
     }
+
+
+def plant(nodes: list[Facts], changes: Facts) -> list[Facts]:
+    """Return the nodes with other facts, by the index of the node and the keys: * is each key, + appends to a list."""
+    for path, value in changes.items():
+        *parents, last = path.split("/")
+        places: list[Any] = [[node["facts"] for node in nodes]]
+        for key in parents:
+            below = (
+                place.values() if key == "*" else [place[int(key) if isinstance(place, list) else key]]
+                for place in places
+            )
+            places = [each for found in below for each in found]
+        for place in places:
+            if last == "+":
+                place.append(copy.deepcopy(value))
+            else:
+                place[last] = copy.deepcopy(value)
+    return nodes

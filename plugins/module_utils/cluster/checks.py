@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
@@ -78,26 +79,11 @@ def _check_nccl(wanted: str) -> list[Problem]:
 
 def _check_groups(nodes: Sequence[Node]) -> list[Problem]:
     heads = [node.name for node in nodes if node.head]
-    problems = []
-    if not heads:
-        problems.append(
-            Problem(
-                "groups.head",
-                "no host is in the group head",
-                "exactly one host in the group head",
-                "move one host from worker to head",
-            )
-        )
-    if len(heads) > 1:
-        problems.append(
-            Problem(
-                "groups.head",
-                f"{len(heads)} heads: {', '.join(heads)}",
-                "exactly one host in the group head",
-                "move the other hosts to worker",
-            )
-        )
-    problems += [
+    found, fix = "no host is in the group head", "move one host from worker to head"
+    if heads:
+        found, fix = f"{len(heads)} heads: {', '.join(heads)}", "move the other hosts to worker"
+    head = Problem("groups.head", found, "exactly one host in the group head", fix)
+    return ([head] if len(heads) != 1 else []) + [
         Problem(
             f"nodes[{index}]",
             f"{node.name} is neither in head nor in worker",
@@ -107,7 +93,6 @@ def _check_groups(nodes: Sequence[Node]) -> list[Problem]:
         for index, node in enumerate(nodes)
         if not node.group
     ]
-    return problems
 
 
 def _check_variables(nodes: Sequence[Node], known: Mapping[str, Sequence[str]]) -> list[Problem]:
@@ -173,19 +158,18 @@ def _check_equal(nodes: Sequence[Node]) -> list[Problem]:
 
 def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
     problems = []
-    if settings.distributed_executor_backend not in EXECUTORS:
+    if (executor := settings.distributed_executor_backend) not in EXECUTORS:
         name = "gb10_distributed_executor_backend"
-        problems.append(
-            Problem(name, repr(settings.distributed_executor_backend), ", ".join(EXECUTORS), f"correct {name}")
-        )
+        problems.append(Problem(name, repr(executor), ", ".join(EXECUTORS), f"correct {name}"))
     sizes = dict(zip(PARALLELISM, (settings.tensor_parallel_size, settings.pipeline_parallel_size), strict=True))
-    negative = {name: size for name, size in sizes.items() if size < 0}
-    problems += [
-        Problem(name, str(size), "1 or more, or 0 for automatic", f"correct {name}") for name, size in negative.items()
+    negative = [
+        Problem(name, str(size), "1 or more, or 0 for automatic", f"correct {name}")
+        for name, size in sizes.items()
+        if size < 0
     ]
+    problems += negative
     limits = ("max_num_seqs", "kv_cache_contexts", "kv_cache_tokens_per_request", "memory_reserve")
-    below = {f"{PREFIX}{name}": value for name in limits if (value := getattr(settings, name)) < 0}
-    problems += [Problem(name, str(value), "0 or more", f"correct {name}") for name, value in below.items()]
+    problems += _outside(settings, dict.fromkeys(limits, (0, math.inf)))
     problems += _check_replicas(settings.data_parallel_size, sizes, nodes)
     problems += _check_parallelism(settings, nodes) if not negative and settings.data_parallel_size in (0, 1) else []
     problems += _check_ports(settings, nodes)
@@ -206,6 +190,20 @@ def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
             Problem("gb10_extra_env", str(error), "variable names and one-line values", "correct gb10_extra_env")
         )
     return problems
+
+
+def _outside(settings: Settings, ranges: Mapping[str, tuple[int, float]]) -> list[Problem]:
+    """Return the problems of settings outside their range, as the first and the last value."""
+    return [
+        Problem(
+            f"{PREFIX}{name}",
+            str(getattr(settings, name)),
+            f"{first} or more" if last == math.inf else f"{first} to {last}",
+            f"correct {PREFIX}{name}",
+        )
+        for name, (first, last) in ranges.items()
+        if not first <= getattr(settings, name) <= last
+    ]
 
 
 def _check_folders(settings: Settings) -> list[Problem]:
@@ -233,15 +231,16 @@ def _check_folders(settings: Settings) -> list[Problem]:
 
 def _check_writable(folders: Mapping[str, str], root: str) -> list[Problem]:
     """Check that the services' own folders, by variable, do not overlap with root's."""
-    problems = []
-    for name, folder in folders.items():
-        taken = next((other for other in (*_ROOTS, root) if _overlap(folder, other)), "")
-        if taken:
-            found = f"{folder} overlaps with {taken}, which belongs to root"
-            problems.append(
-                Problem(name, found, "a folder that only the services use", f"choose a folder outside {taken}")
-            )
-    return problems
+    return [
+        Problem(
+            name,
+            f"{folder} overlaps with {taken}, which belongs to root",
+            "a folder that only the services use",
+            f"choose a folder outside {taken}",
+        )
+        for name, folder in folders.items()
+        for taken in [other for other in (*_ROOTS, root) if _overlap(folder, other)][:1]
+    ]
 
 
 def _check_root(root: str, home: str, user: str) -> list[Problem]:
@@ -255,15 +254,16 @@ def _check_models(settings: Settings, writable: Sequence[str]) -> list[Problem]:
     """Check that no model is in a folder that the services can write to."""
     entries = {name: entry for name, entry in settings.models.items() if isinstance(entry, Mapping)}
     models = {f"gb10_models.{name}.path": str(entry.get("path") or "") for name, entry in entries.items()}
-    problems = []
-    for name, folder in {"gb10_model": settings.model, **models}.items():
-        around = next((other for other in writable if folder.startswith("/") and _below(folder, other)), "")
-        if around:
-            found = f"root reads {folder}, and the services can write to {around}"
-            problems.append(
-                Problem(name, found, "a folder that the services cannot change", f"move the model out of {around}")
-            )
-    return problems
+    return [
+        Problem(
+            name,
+            f"root reads {folder}, and the services can write to {around}",
+            "a folder that the services cannot change",
+            f"move the model out of {around}",
+        )
+        for name, folder in {"gb10_model": settings.model, **models}.items()
+        for around in [other for other in writable if folder.startswith("/") and _below(folder, other)][:1]
+    ]
 
 
 def _overlap(one: str, other: str) -> bool:
@@ -296,14 +296,8 @@ def _check_ports(settings: Settings, nodes: int) -> list[Problem]:
     if settings.distributed_executor_backend == "mp":
         return _check_rendezvous(settings, nodes)
     api, ray = settings.api_port, settings.ray_port
-    problems = [
-        Problem(name, str(port), f"1024 to {last}", f"correct {name}")
-        for name, port, last in (
-            ("gb10_api_port", api, 65535),
-            ("gb10_ray_port", ray, 65535 - max(launch_argv.RAY_PORTS.values())),
-        )
-        if not 1024 <= port <= last
-    ]
+    last_ray = 65535 - max(launch_argv.RAY_PORTS.values())
+    problems = _outside(settings, {"api_port": (1024, 65535), "ray_port": (1024, last_ray)})
     first, last = launch_argv.RAY_WORKER_PORTS
     fixed = {port: f"Ray's {name}" for name, port in launch_argv.ray_ports(ray, head=True).items()}
     others = {
@@ -363,17 +357,8 @@ def _check_container(settings: Settings) -> list[Problem]:
 def _check_restarts(settings: Settings) -> list[Problem]:
     """Check the limits of restarts: starts that each wait for a gate must reach the limit."""
     names = ("restart_attempts", "restart_delay", "restart_max_delay", "gate_timeout")
-    problems = [
-        Problem(f"{PREFIX}{name}", str(getattr(settings, name)), "1 or more", f"correct {PREFIX}{name}")
-        for name in names
-        if getattr(settings, name) < 1
-    ]
-    shares = (("service_memory_max", 50, 100), ("service_oom_score", 0, 1000))
-    problems += [
-        Problem(f"{PREFIX}{name}", str(getattr(settings, name)), f"{first} to {last}", f"correct {PREFIX}{name}")
-        for name, first, last in shares
-        if not first <= getattr(settings, name) <= last
-    ]
+    shares = {"service_memory_max": (50, 100), "service_oom_score": (0, 1000)}
+    problems = _outside(settings, {**dict.fromkeys(names, (1, math.inf)), **shares})
     longest = max(settings.restart_delay, settings.restart_max_delay) + settings.gate_timeout
     if not problems and settings.restart_interval <= settings.restart_attempts * longest:
         found = (
@@ -389,11 +374,7 @@ def _check_rendezvous(settings: Settings, nodes: int) -> list[Problem]:
     """Check the ports without Ray: the ranks of several nodes connect on the master port, and use the next port to end
     together."""
     api, meet = settings.api_port, settings.master_port
-    problems = [
-        Problem(name, str(port), f"1024 to {last}", f"correct {name}")
-        for name, port, last in (("gb10_api_port", api, 65535), ("gb10_master_port", meet, 65534))
-        if not 1024 <= port <= last
-    ]
+    problems = _outside(settings, {"api_port": (1024, 65535), "master_port": (1024, 65534)})
     if nodes > 1 and api in (meet, meet + 1):
         problems.append(
             Problem(
@@ -423,7 +404,7 @@ def _check_replicas(data: int, sizes: Mapping[str, int], nodes: int) -> list[Pro
 def _check_parallelism(settings: Settings, nodes: int) -> list[Problem]:
     tensor, pipeline = _sizes(settings, nodes)
     devices = nodes * launch_argv.GPUS_PER_NODE
-    if tensor < 1 or tensor * pipeline > devices:
+    if tensor * pipeline > devices:
         return [
             Problem(
                 "gb10_tensor_parallel_size",

@@ -79,20 +79,20 @@ def parse(
     if use:
         ordered = [{**given, "settings": {**given["settings"], **use.settings}} for given in ordered]
     # Ray distributes ranks over nodes. A single node would only pay for its processes.
-    executor = "mp" if len(ordered) == 1 else "ray"
-    ordered = [{**given, "settings": _decided(given["settings"], executor)} for given in ordered]
+    executor = {"gb10_distributed_executor_backend": "mp" if len(ordered) == 1 else "ray"}
+    ordered = [
+        {**given, "settings": {**given["settings"], **executor}}
+        if given["settings"].get("gb10_distributed_executor_backend") == "auto"
+        else given
+        for given in ordered
+    ]
     parsed = tuple(_node(given, f"nodes[{index}]", problems) for index, given in enumerate(ordered))
-    found = tuple(_layer(layer) for layer in layers if not layer["problem"])
+    found = tuple(
+        Layer(each["name"], each["folder"], each["digest"], tuple(map(str, each["packages"])), each["network"])
+        for each in layers
+        if not each["problem"]
+    )
     return Inputs(parsed, lock, tuple(problems), use, found)
-
-
-def _decided(settings: Mapping[str, Any], executor: str) -> dict[str, Any]:
-    name = "gb10_distributed_executor_backend"
-    return {**settings, name: executor if settings.get(name) == "auto" else settings.get(name)}
-
-
-def _layer(found: Mapping[str, Any]) -> Layer:
-    return Layer(found["name"], found["folder"], found["digest"], tuple(map(str, found["packages"])), found["network"])
 
 
 def _check_layers(given: Any, layers: Sequence[Mapping[str, Any]]) -> list[Problem]:

@@ -88,8 +88,6 @@ def plan(inputs: Inputs) -> MemoryPlan:
         concurrency=context.blocks / layout.blocks(context.planned) if layout.groups else demand.max_num_seqs,
         max_num_seqs=demand.max_num_seqs,
         context_of_each=layout.longest(context.blocks, context.planned, demand.max_num_seqs),
-        kv_cache_memory_bytes=budget.pinned,
-        fraction=budget.fraction,
         arguments=arguments,
         tokens_per_second=round(BANDWIDTH / reads, 2),
         tokens_per_second_full=round(BANDWIDTH / full, 2),
@@ -105,7 +103,6 @@ class _Stage:
     block of the KV cache.
     """
 
-    layers: range
     weights: int
     reads: int
     tokens: tuple[tuple[KVCacheSpec, int], ...]
@@ -156,16 +153,12 @@ class _Budget:
 
 @dataclass(frozen=True)
 class _Context:
-    """The KV blocks of a rank, and contexts in tokens: the largest possible, the wanted and the planned one.
-
-    ``needed``: the blocks of a sequence with the wanted context.
-    """
+    """The KV blocks of a rank, and contexts in tokens: the largest possible, the wanted and the planned one."""
 
     blocks: int
     largest: int
     wanted: int
     planned: int
-    needed: int
 
 
 def _calculate(inputs: Inputs) -> tuple[_Demand, _Budget, _Context, list[int]]:
@@ -264,7 +257,7 @@ def _budget(inputs: Inputs, demand: _Demand, most: int | None) -> _Budget:
     # Without the option for bytes, the fraction sets the KV cache.
     percent = min(percent, *((size - reserve) * 100 // size for size, reserve in zip(memory, reserves, strict=True)))
     kv = tuple(max(0, percent * size // 100 - need) for need, size in zip(needs, memory, strict=True))
-    return _Budget(reserves, left, kv, 0, f"{max(0, percent) / 100:.2f}")
+    return _Budget(reserves, left, kv, 0, f"{percent / 100:.2f}")
 
 
 def _blocks(demand: _Demand, budget: _Budget) -> int:
@@ -280,15 +273,16 @@ def _context(inputs: Inputs, demand: _Demand, budget: _Budget) -> _Context:
     planned = inputs.max_model_len or max(largest, wanted)
     if not inputs.max_model_len and KIB < planned < positions:
         planned = planned // KIB * KIB
-    return _Context(blocks, largest, wanted, planned, layout.blocks(wanted))
+    return _Context(blocks, largest, wanted, planned)
 
 
 def _short(inputs: Inputs, demand: _Demand, budget: _Budget, context: _Context) -> list[int]:
     """Return the missing bytes by rank: KV for the wanted context, and memory for weights and the user's KV size."""
     if not demand.layout.groups:
         return [max(0, -left) for left in budget.left]
+    needed = demand.layout.blocks(context.wanted) + 1
     return [
-        max(0, page * (context.needed + 1) - have) + max(0, inputs.kv_cache_memory_bytes - left)
+        max(0, page * needed - have) + max(0, inputs.kv_cache_memory_bytes - left)
         for page, have, left in zip(demand.pages, budget.kv, budget.left, strict=True)
     ]
 
@@ -297,8 +291,6 @@ def _node(inputs: Inputs, demand: _Demand, budget: _Budget, rank: int, short: in
     node, stage = inputs.ranks[rank], demand.stage(rank)
     return NodePlan(
         name=node.name,
-        rank=rank,
-        layers=len(stage.layers),
         memory=node.memory_bytes,
         reserve=budget.reserves[rank],
         weights=stage.weights,
@@ -306,7 +298,6 @@ def _node(inputs: Inputs, demand: _Demand, budget: _Budget, rank: int, short: in
         left=budget.left[rank],
         kv=budget.kv[rank],
         kv_per_token=sum(size for _spec, size in stage.tokens),
-        kv_growth=sum(size for spec, size in stage.tokens if not spec.window),
         short=short,
     )
 
@@ -319,7 +310,6 @@ def _kv_dtype(inputs: Inputs, loaded: str) -> str:
 
 def _stage(shape: Shape, layers: range, tensor: int, loaded: str, scale: Fraction, layout: kv_cache.Layout) -> _Stage:
     return _Stage(
-        layers=layers,
         weights=int(scale * model_weights.on_rank(shape, layers, tensor, loaded)),
         reads=int(min(scale, Fraction(1)) * model_weights.on_rank(shape, layers, tensor, loaded, active=True)),
         tokens=tuple((shape.layers[index].kv_cache, layout.token_bytes[index]) for index in layers),

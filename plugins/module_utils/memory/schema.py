@@ -72,17 +72,14 @@ class NodePlan:
     """
 
     name: str
-    rank: int
-    layers: int
     memory: int
     reserve: int
     weights: int
     workspace: int
     left: int
     kv: int
-    #: KV bytes per token before a sliding window is full, and per further token.
+    #: KV bytes per token before a sliding window is full.
     kv_per_token: int
-    kv_growth: int
     short: int
 
     @property
@@ -112,8 +109,6 @@ class MemoryPlan:
     max_num_seqs: int
     #: The context of each sequence when ``max_num_seqs`` run simultaneously, 0 if so many never do.
     context_of_each: int
-    kv_cache_memory_bytes: int
-    fraction: str
     arguments: tuple[str, ...]
     tokens_per_second: float
     tokens_per_second_full: float

@@ -42,7 +42,7 @@ def _reader(kind: Any) -> _Reader:
     """Return the function that reads a value of a type."""
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
-        return _plain
+        return plain
     if is_dataclass(kind):
         return _dataclass(kind)
     if origin in (Union, types.UnionType):
@@ -54,12 +54,14 @@ def _reader(kind: Any) -> _Reader:
     return _simple(kind)
 
 
-def _plain(value: Any, path: str) -> Any:
-    """Copy containers, which Ansible's templates evaluate when they are read."""
+def plain(value: Any, _path: str = "") -> Any:
+    """Copy containers, which Ansible's templates evaluate when they are read, and dataclasses to dicts."""
+    if is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
     if isinstance(value, Mapping):
-        return {str(name): _plain(each, path) for name, each in value.items()}
+        return {str(name): plain(each) for name, each in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        return [_plain(each, path) for each in value]
+        return [plain(each) for each in value]
     return value
 
 

@@ -10,9 +10,10 @@ As plain data it is the fact ``gb10_plan``; load.plan() returns the types again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice
@@ -325,13 +326,4 @@ class Plan:
 
     def facts(self) -> dict[str, Any]:
         """Return the plan as plain data; ``store`` and ``api_tls`` are {} if there is none."""
-        return {**_plain(self), "store": _plain(self.store or {}), "api_tls": _plain(self.api_tls or {})}
-
-
-def _plain(value: Any) -> Any:
-    """Convert dataclasses to dicts and all sequences to lists."""
-    if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {**load.plain(self), "store": load.plain(self.store or {}), "api_tls": load.plain(self.api_tls or {})}

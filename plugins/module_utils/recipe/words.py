@@ -12,10 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-#: Outside quotes, these end a command, start another one, or redirect its input or output.
-_OPERATORS = ";|&<>()\n"
-#: The characters that a backslash escapes within double quotes. Source: POSIX, Shell Command Language, 2.2.3.
-_ESCAPED = '"\\$`\n'
+#: The parts of words, and what is between them. A quote without its end is special, and so is one with a variable.
+_TOKEN = re.compile(
+    r"""(?P<blank>[ \t\r]+)|(?P<comment>\#[^\n]*)|\\(?P<escaped>.?)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\$`]|\\.)*)"
+    |(?P<special>[\n$`;|&<>()~'"])|(?P<plain>[^ \t\r\n\\'"\#$`;|&<>()~]+)""",
+    re.DOTALL | re.VERBOSE,
+)
+#: What a backslash escapes within double quotes. Source: POSIX, Shell Command Language, 2.2.3.
+_ESCAPED = re.compile(r'\\(["\\$`\n])')
+_OPEN = re.compile(r'"(?:[^"\\$`]|\\.)*', re.DOTALL)
+_QUOTES = {"'": "single", '"': "double"}
 _FIELD = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]", re.ASCII)
 
 
@@ -52,89 +58,37 @@ def split(text: str) -> list[str]:
 
     Raises CommandError for everything that only a shell could do: several commands, redirections, variables, ``~``.
     """
-    return _Splitter(text.strip()).words()
+    text, at = text.strip(), 0
+    words, word = list[str](), ""
+    within = False
+    while match := _TOKEN.match(text, at):
+        kind, found, at = match.lastgroup, match[match.lastgroup or 0], match.end()
+        if kind == "comment" and within:
+            kind, found, at = "plain", "#", match.start() + 1
+        if kind in ("blank", "comment"):
+            words += [word] if within else []
+            word, within = "", False
+        elif (kind, found) != ("escaped", "\n"):
+            if kind == "special" and not (found == "~" and within):
+                raise _error(text, match.start())
+            word += _ESCAPED.sub(lambda each: each[1].strip("\n"), found) if kind == "double" else found
+            within = True
+    return [*words, *([word] if within else [])]
 
 
-class _Splitter:
-    """Reads one character after another. A word is None between words."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
-        self.word: str | None = None
-        self.found: list[str] = []
-
-    def words(self) -> list[str]:
-        """Return all words."""
-        while self.at < len(self.text):
-            self._step(self.text[self.at])
-        self._end()
-        return self.found
-
-    def _step(self, character: str) -> None:
-        following = self.text[self.at + 1 : self.at + 2]
-        if character in " \t\r":
-            self._end()
-        elif character == "#" and self.word is None:
-            end = self.text.find("\n", self.at)
-            self.at = len(self.text) if end < 0 else end
-            return
-        elif character == "\\":
-            self.at += 1
-            if following != "\n":
-                self._add(following)
-        elif character == "'":
-            self._add(self._quoted())
-        elif character == '"':
-            self._double()
-        else:
-            self._refuse(character)
-            self._add(character)
-        self.at += 1
-
-    def _add(self, text: str) -> None:
-        self.word = (self.word or "") + text
-
-    def _end(self) -> None:
-        if self.word is not None:
-            self.found.append(self.word)
-        self.word = None
-
-    def _refuse(self, character: str) -> None:
-        """Raise CommandError for a character that a shell would act on, outside single quotes."""
-        if character in "$`":
-            raise self._error(f"{character} starts a variable or a command of a shell", "write the value itself")
-        if character in _OPERATORS:
-            name = "a second line without a continuation" if character == "\n" else character
-            raise self._error(
-                f"{name}: more than one command",
-                "write one command, vllm serve; quote the character if it is part of a value",
-            )
-        if character == "~" and self.word is None:
-            raise self._error("~ stands for a home folder of a shell", "write the whole path")
-
-    def _quoted(self) -> str:
-        end = self.text.find("'", self.at + 1)
-        if end < 0:
-            raise self._error("a single quote without its end", "close it")
-        start, self.at = self.at + 1, end
-        return self.text[start:end]
-
-    def _double(self) -> None:
-        self._add("")
-        opening = self.at
-        self.at += 1
-        while self.at < len(self.text) and self.text[self.at] != '"':
-            character = self.text[self.at]
-            if character == "\\" and self.text[self.at + 1 : self.at + 2] in tuple(_ESCAPED):
-                self.at += 1
-                character = self.text[self.at].replace("\n", "")
-            elif character in "$`":
-                self._refuse(character)
-            self._add(character)
-            self.at += 1
-        if self.at >= len(self.text):
-            self.at = opening
-            raise self._error("a double quote without its end", "close it")
-
-    def _error(self, found: str, fix: str) -> CommandError:
-        return CommandError(self.text.count("\n", 0, self.at) + 1, found, fix)
+def _error(text: str, at: int) -> CommandError:
+    """Return the error of a character that a shell would act on."""
+    character = text[at]
+    if character == '"' and (opened := _OPEN.match(text, at)) and text[opened.end() : opened.end() + 1] in ("$", "`"):
+        at, character = opened.end(), text[opened.end()]
+    if character in _QUOTES:
+        found, fix = f"a {_QUOTES[character]} quote without its end", "close it"
+    elif character in "$`":
+        found, fix = f"{character} starts a variable or a command of a shell", "write the value itself"
+    elif character == "~":
+        found, fix = "~ stands for a home folder of a shell", "write the whole path"
+    else:
+        name = "a second line without a continuation" if character == "\n" else character
+        fix = "write one command, vllm serve; quote the character if it is part of a value"
+        found = f"{name}: more than one command"
+    return CommandError(text.count("\n", 0, at) + 1, found, fix)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as version
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     LINT,
@@ -18,7 +19,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     VERIFY,
     View,
     rule,
-    version,
     when,
 )
 
@@ -43,22 +43,6 @@ def _ngc(view: View) -> tuple[int, ...]:
     return (int(match[1]), int(match[2])) if match else ()
 
 
-def _new_driver(view: View) -> list[Found]:
-    return [
-        (f"nodes[{index}].driver", node.driver)
-        for index, node in view.nodes
-        if _numbers(node.driver) >= _SUSPECT_DRIVER
-    ]
-
-
-def _old_driver(view: View) -> list[Found]:
-    return [
-        (f"nodes[{index}].driver", node.driver)
-        for index, node in view.nodes
-        if node.driver and _numbers(node.driver) < _OLDEST_DRIVER
-    ]
-
-
 def _differs(view: View, key: str) -> list[Found]:
     values = [(index, node.name, getattr(node, key)) for index, node in view.nodes if getattr(node, key)]
     return [
@@ -68,68 +52,47 @@ def _differs(view: View, key: str) -> list[Found]:
     ]
 
 
-def _reserved(view: View) -> dict[int, str]:
-    """Return, by index, the nodes whose kernel lends out memory that cannot be pinned, with the evidence."""
-    return {
-        index: (
+def _cma(view: View) -> list[Found]:
+    """Find the nodes whose kernel lends out memory that cannot be pinned."""
+    return [
+        (
+            f"nodes[{index}].kernel",
             f"CmaFree {node.cma_free_bytes / 2**30:.1f} GiB, CmaTotal {node.cma_total_bytes / 2**30:.1f} GiB, "
-            f"kernel {node.kernel}"
+            f"kernel {node.kernel}",
         )
         for index, node in view.nodes
-        if node.cma_free_bytes > node.cma_total_bytes
-    }
-
-
-def _cma(view: View) -> list[Found]:
-    return [(f"nodes[{index}].kernel", evidence) for index, evidence in _reserved(view).items()] if view.roce else []
-
-
-def _kernel(view: View, *names: str) -> list[Found]:
-    return [(f"nodes[{index}].kernel", node.kernel) for index, node in view.nodes if node.kernel.startswith(names)]
+        if view.roce and node.cma_free_bytes > node.cma_total_bytes
+    ]
 
 
 def _bad_kernel(view: View) -> list[Found]:
-    seen = {f"nodes[{index}].kernel" for index in _reserved(view)}
-    return [found for found in _kernel(view, *_BAD_KERNELS) if found[0] not in seen] if view.roce else []
+    seen, bad = dict(_cma(view)), view.fact("kernel", lambda kernel: kernel.startswith(_BAD_KERNELS))
+    return [(place, kernel) for place, kernel in bad if view.roce and place not in seen]
 
 
 def _monitor(view: View) -> list[Found]:
-    return (
-        view.variable("RAY_memory_monitor_refresh_ms", lambda value: value != "0")
-        if view.situation.executor == "ray"
-        else []
-    )
+    found = view.variable("RAY_memory_monitor_refresh_ms", lambda value: value != "0")
+    return when(view.situation.executor == "ray", *found)
 
 
 def _no_ray(view: View) -> list[Found]:
-    upstream = _UPSTREAM.match(view.situation.image)
-    bare = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
-    if (has_ray := view.situation.image_has_ray) is not None:
-        bare = not has_ray
-    return when(
-        view.situation.runtime == "container" and view.situation.executor == "ray" and bare,
-        ("image", view.situation.image),
-    )
+    launch = view.situation
+    upstream = _UPSTREAM.match(launch.image)
+    new = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
+    bare = new if launch.image_has_ray is None else not launch.image_has_ray
+    return when(launch.runtime == "container" and launch.executor == "ray" and bare, ("image", launch.image))
 
 
 def _nnodes(view: View) -> list[Found]:
-    several = (view.number("--nnodes") or 1) > 1
-    return when(
-        several and view.situation.executor == "ray",
-        ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"),
-    )
+    several = (view.number("--nnodes") or 1) > 1 and view.situation.executor == "ray"
+    return when(several, ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"))
 
 
 def _moving(view: View) -> list[Found]:
     image = view.situation.image
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2] or "latest"
-    loose = (
-        view.situation.runtime == "container"
-        and image != ""
-        and "@sha256:" not in image
-        and bool(_MOVING.fullmatch(tag))
-    )
-    return when(loose, ("image", image))
+    loose = image != "" and "@sha256:" not in image and bool(_MOVING.fullmatch(tag))
+    return when(view.situation.runtime == "container" and loose, ("image", image))
 
 
 def _ptxas(view: View) -> list[Found]:
@@ -154,7 +117,7 @@ RULES = (
         "driver-590",
         WARNING,
         shows="a GB10 with driver 590 or newer",
-        detect=_new_driver,
+        detect=lambda view: view.fact("driver", lambda driver: _numbers(driver) >= _SUSPECT_DRIVER),
         why="590 reportedly hangs while it captures CUDA graphs; DGX OS ships 580 up to 7.6 (580.178.04)",
         fix="install DGX OS's driver (580) on all nodes, and hold the package",
         source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker; for 7.6 the notes of two owners",
@@ -169,7 +132,7 @@ RULES = (
         "driver-old",
         WARNING,
         shows="a GB10 with a driver older than 580.95",
-        detect=_old_driver,
+        detect=lambda view: view.fact("driver", lambda driver: driver != "" and _numbers(driver) < _OLDEST_DRIVER),
         why="NVIDIA's playbooks for CUDA 13.0 require 580.95.05 or newer",
         fix="install DGX OS's driver",
         source="NVIDIA/dgx-spark-playbooks, vss",
@@ -235,7 +198,7 @@ RULES = (
         "kernel-6-17-0-1008",
         WARNING,
         shows="kernel 6.17.0-1008",
-        detect=lambda view: _kernel(view, _PANICKING_KERNEL),
+        detect=lambda view: view.fact("kernel", lambda kernel: kernel.startswith(_PANICKING_KERNEL)),
         why=(
             "it panics under memory pressure. On one machine the firmware was then in a state in which the driver "
             "failed at every boot"

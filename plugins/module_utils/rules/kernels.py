@@ -9,8 +9,11 @@ vllm_patch decides which FP8 kernels of a vLLM release need a patch; the rule ab
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import build
+from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as version
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import HANG_FIXED, new_compilers
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
@@ -19,7 +22,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     THOR,
     View,
     rule,
-    version,
     when,
 )
 
@@ -117,13 +119,10 @@ def _fp4_variable(view: View) -> list[Found]:
     return view.variable("VLLM_USE_FLASHINFER_MOE_FP4", lambda value: value not in fine)
 
 
-def _datacentre(view: View) -> list[Found]:
-    return when(view.model.moe and moe_backend(view) in _DATACENTRE, (f"gb10_vllm_extra_args.{MOE}", moe_backend(view)))
-
-
-def _triton_nvfp4(view: View) -> list[Found]:
-    nvfp4 = view.model.moe and view.model.scheme == "nvfp4"
-    return when(nvfp4 and moe_backend(view) == "triton", (f"gb10_vllm_extra_args.{MOE}", "triton"))
+def _moe_on(view: View, backends: Sequence[str]) -> list[Found]:
+    """Return the MoE backend of a MoE model if it is one of these."""
+    chosen = moe_backend(view)
+    return when(view.model.moe and chosen in backends, (f"gb10_vllm_extra_args.{MOE}", chosen))
 
 
 def _linear(view: View) -> list[Found]:
@@ -156,10 +155,6 @@ def _fp8_kernels(view: View) -> list[Found]:
     if view.model.scheme != "fp8" or not old:
         return []
     return view.variable("VLLM_DISABLED_KERNELS", lambda value: "CutlassFP8ScaledMMLinearKernel" not in (value or ""))
-
-
-def _speculative(view: View) -> list[Found]:
-    return [found for name in view.speculative() for found in view.given(name)]
 
 
 def _tokens(view: View) -> list[Found]:
@@ -307,7 +302,7 @@ RULES = (
         "moe-backend-datacentre",
         ERROR,
         shows=f"a MoE model with `{MOE}` {' or '.join(_DATACENTRE)}",
-        detect=_datacentre,
+        detect=lambda view: _moe_on(view, _DATACENTRE),
         why=(
             "these kernels exist only for compute capability 10.x, and vLLM raises ValueError for a requested backend "
             "that cannot run"
@@ -324,7 +319,7 @@ RULES = (
         "moe-backend-triton-nvfp4",
         ERROR,
         shows=f"an NVFP4 MoE model with `{MOE} triton`",
-        detect=_triton_nvfp4,
+        detect=lambda view: when(view.model.scheme == "nvfp4", *_moe_on(view, ("triton",))),
         why="no release has a Triton kernel for NVFP4 experts: ValueError. The flag applies to every kind of MoE",
         fix=f"use {MOE} triton only for FP8 models",
         source="vLLM 0.17.1 to 0.32.0, fused_moe/oracle/nvfp4.py map_nvfp4_backend",
@@ -406,7 +401,7 @@ RULES = (
         "speculative-decoding",
         INFO,
         shows=f"`{SPECULATIVE}`",
-        detect=_speculative,
+        detect=lambda view: [found for name in view.speculative() for found in view.given(name)],
         why=(
             "it made answers slower (-54 % at 0 to 1.4 % acceptance) and, with CUDA graphs in one image, wrong "
             "(acceptance 0.000). The result depends on the acceptance rate, and the rate on the prompts"

@@ -38,14 +38,6 @@ _FASTSAFETENSORS = "fastsafetensors"
 _RESERVE = "raise gb10_memory_reserve, which sets the share"
 
 
-def _ceiling(view: View) -> list[Found]:
-    return when((view.number(UTILIZATION) or 0) > _CEILING, *view.given(UTILIZATION))
-
-
-def _high(view: View) -> list[Found]:
-    return when(_SAFE < (view.number(UTILIZATION) or 0) <= _CEILING, *view.given(UTILIZATION))
-
-
 def _default(view: View) -> list[Found]:
     default = "0.9" if view.before(0, 20) else "0.92"
     found = (f"gb10_vllm_extra_args.{UTILIZATION}", f"not given, so vLLM uses {default}")
@@ -59,10 +51,6 @@ def _at_length(view: View) -> list[Found]:
     tokens = int(view.model.positions if given is None else given)
     found = f"{view.argument(UTILIZATION)} at {view.argument(LENGTH) if given else tokens} tokens"
     return when(high and tokens >= _LONG and view.ranks > 1, (f"gb10_vllm_extra_args.{UTILIZATION}", found))
-
-
-def _kv_fraction(view: View) -> list[Found]:
-    return when(not view.argument(KV_BYTES) and view.model.type not in ENCODERS, *view.given(KV_BYTES))
 
 
 def _ngc_loader(view: View) -> list[Found]:
@@ -87,14 +75,15 @@ def _large_load(view: View) -> list[Found]:
 
 
 def _unequal(view: View) -> list[Found]:
-    memory = {index: node.memory_bytes for index, node in view.nodes if node.memory_bytes}
-    if not memory:
-        return []
-    most = max(memory.values())
+    sizes = {index: node.memory_bytes for index, node in view.nodes}
+    most = max(sizes.values())
     return [
-        (f"nodes[{index}].memory_bytes", f"{size / 2**30:.0f} GiB; another node has {most / 2**30:.0f} GiB")
-        for index, size in memory.items()
-        if size < _UNEQUAL * most
+        (
+            f"nodes[{index}].memory_bytes",
+            f"{size / 2**30:.0f} GiB; another node has {most / 2**30:.0f} GiB",
+        )
+        for index, size in sizes.items()
+        if 0 < size < _UNEQUAL * most
     ]
 
 
@@ -130,7 +119,7 @@ RULES = (
         "memory-utilization-ceiling",
         ERROR,
         shows=f"`{UTILIZATION}` is above 0.90",
-        detect=_ceiling,
+        detect=lambda view: when((view.number(UTILIZATION) or 0) > _CEILING, *view.given(UTILIZATION)),
         why=(
             "CPU and GPU share the memory, and the page cache competes with CUDA for it. Above 0.90 users reported "
             "OOM crashes and Xid 43. On this hardware exhausted memory takes the whole host down, without a trace of "
@@ -144,7 +133,7 @@ RULES = (
         "memory-utilization-high",
         WARNING,
         shows=f"`{UTILIZATION}` is above 0.87, up to 0.90",
-        detect=_high,
+        detect=lambda view: when(_SAFE < (view.number(UTILIZATION) or 0) <= _CEILING, *view.given(UTILIZATION)),
         why="0.85 to 0.87 worked for most models; CUDA graphs and profiling allocate additional memory",
         fix=f"use 0.85 or less; if the memory is planned, {_RESERVE}",
         source=CONSELARA,
@@ -191,7 +180,9 @@ RULES = (
         "kv-cache-bytes",
         INFO,
         shows=f"`{KV_BYTES}` is not given, and the model is no encoder, which keeps no KV cache",
-        detect=_kv_fraction,
+        detect=lambda view: when(
+            not view.argument(KV_BYTES) and view.model.type not in ENCODERS, *view.given(KV_BYTES)
+        ),
         why=(
             "a fraction of the memory is not an upper bound while vLLM profiles, and it depends on the host's other "
             "memory use; bytes do not"

@@ -6,10 +6,13 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as version
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     LINT,
@@ -19,7 +22,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     RuleNode,
     View,
     rule,
-    version,
     when,
 )
 
@@ -42,8 +44,9 @@ _NETWORK = "--network"
 _PLANNED = {"--ipc": "host"}
 
 
-def _other_than(right: str) -> Callable[[str | None], bool]:
-    return lambda value: value != right
+def _with_roce(name: str, wrong: Callable[[str | None], bool]) -> Callable[[View], list[Found]]:
+    """Return the check of a variable that only counts with RoCE."""
+    return lambda view: view.variable(name, wrong) if view.roce else []
 
 
 def _bridge(view: View) -> list[Found]:
@@ -61,10 +64,6 @@ def _bridge(view: View) -> list[Found]:
     ]
 
 
-def _devices_unset(view: View) -> list[Found]:
-    return view.variable("NCCL_IB_HCA", lambda value: not value) if view.roce else []
-
-
 def _half(value: str | None) -> bool:
     """Whether a device list has only one of the two PCIe functions of a port."""
     twins: dict[str, set[str]] = {}
@@ -72,10 +71,6 @@ def _half(value: str | None) -> bool:
         if match := _TWIN.fullmatch(name.partition(":")[0].strip()):
             twins.setdefault(match[2], set()).add(match[1] or "")
     return any(len(found) == 1 for found in twins.values())
-
-
-def _one_twin(view: View) -> list[Found]:
-    return view.variable("NCCL_IB_HCA", _half) if view.roce else []
 
 
 def _roce_off(view: View) -> list[Found]:
@@ -86,10 +81,6 @@ def _roce_off(view: View) -> list[Found]:
     found += view.variable("NCCL_NET", lambda value: value is not None and value.lower() == "socket")
     stages = view.situation.pipeline_parallel_size
     return [(path, f"{value}, with {stages} pipeline stages" if stages > 1 else value) for path, value in found]
-
-
-def _gid(view: View) -> list[Found]:
-    return view.variable("NCCL_IB_GID_INDEX", lambda value: value is not None) if view.roce else []
 
 
 def _tp_sockets(view: View) -> list[Found]:
@@ -125,7 +116,7 @@ def _ring(view: View) -> list[Found]:
     if view.situation.topology != "ring" or not view.roce:
         return []
     wanted = _RING | ({"NCCL_ALGO": "Ring"} if view.ranks > _FULLY_CONNECTED_RING else {})
-    return [found for name, right in wanted.items() for found in view.variable(name, _other_than(right))]
+    return [found for name, right in wanted.items() for found in view.variable(name, partial(operator.ne, right))]
 
 
 def _ring_nccl(view: View) -> list[Found]:
@@ -229,7 +220,7 @@ RULES = (
         "nccl-ib-hca-unset",
         WARNING,
         shows="RoCE between nodes without `NCCL_IB_HCA`",
-        detect=_devices_unset,
+        detect=_with_roce("NCCL_IB_HCA", lambda value: not value),
         why="NCCL can choose the wrong devices, or only one of a port's two, and hang without a message",
         fix="keep the plan's value, or list both PCIe functions of each cabled port",
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#102",
@@ -244,7 +235,7 @@ RULES = (
         "nccl-ib-hca-half",
         WARNING,
         shows="`NCCL_IB_HCA` names only one of the two devices of a port",
-        detect=_one_twin,
+        detect=_with_roce("NCCL_IB_HCA", _half),
         why=(
             "each device is a separate x4 link and carries at most half of the port's traffic. Measured: 98 "
             "instead of 161 Gb/s, while the link reports 200"
@@ -263,7 +254,7 @@ RULES = (
         "nccl-gid-index",
         WARNING,
         shows="RoCE with `NCCL_IB_GID_INDEX`, also if it is empty, which means 0",
-        detect=_gid,
+        detect=_with_roce("NCCL_IB_GID_INDEX", lambda value: value is not None),
         why=(
             "the index changes when addresses come and go (3 to 4 within half an hour on one device). Then the pinned "
             "index fails on that device; 0 is link-local or RoCEv1"

@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import PLAN, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
+from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as version
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory_schema
 
 #: The places that find a rule whose value the plan sets or refuses, and which other launches can have.
@@ -136,7 +136,7 @@ class View:
 
     def before(self, *release: int) -> bool:
         """Whether vLLM is older than this release; an unknown release is not."""
-        known = numbers(self.situation.release)
+        known = version(self.situation.release)
         return known is not None and known < release
 
     def argument(self, name: str) -> str:
@@ -186,6 +186,12 @@ class View:
             for value, names in nodes.items()
         ]
 
+    def fact(self, name: str, wrong: Callable[[str], bool]) -> list[Found]:
+        """Return the wrong values of a fact of the nodes."""
+        return [
+            (f"nodes[{index}].{name}", getattr(node, name)) for index, node in self.nodes if wrong(getattr(node, name))
+        ]
+
     def given(self, name: str) -> list[Found]:
         """Return an argument and its current value as a finding."""
         return [(f"gb10_vllm_extra_args.{name}", self.argument(name) or "not given")]
@@ -199,8 +205,3 @@ rule = partial(Check[View], PLAN, gpus=(SPARK,), tested=_CONDITION)
 def when(condition: bool, *found: Found) -> list[Found]:
     """Return the findings if the condition holds, else []."""
     return list(found) if condition else []
-
-
-def version(text: str) -> tuple[int, ...] | None:
-    """Return (2, 30, 7) for "2.30.7", None for "" and for text that is not a version."""
-    return numbers(text)

@@ -12,6 +12,7 @@ from functools import partial
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import rdma
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
@@ -21,31 +22,37 @@ CONNECTX = "mlx5_core"
 _TWINS = {twin.interface: half for twins in SPARK_PORTS.values() for half, twin in enumerate(twins)}
 
 
-def _rails(cluster: Cluster) -> Iterator[tuple[VerifiedNode, str]]:
-    return ((node, rail) for node in cluster.read for rail in node.rails)
+def _rails(cluster: Cluster) -> Iterator[tuple[VerifiedNode, str, Interface]]:
+    """Return the existing rails of the nodes."""
+    return (
+        (node, rail, found)
+        for node in cluster.read
+        for rail in node.rails
+        if (found := node.network.interfaces.get(rail))
+    )
 
 
 def _down(cluster: Cluster) -> Iterator[Found]:
-    for node, rail in _rails(cluster):
-        found = node.network.interfaces.get(rail)
-        if found is None:
-            yield node.name, f"{rail} does not exist"
-        elif not (found.up and found.carrier):
-            yield node.name, f"{rail} {'has no carrier' if found.up else 'is down'}"
+    for node in cluster.read:
+        for rail in node.rails:
+            found = node.network.interfaces.get(rail)
+            if found is None:
+                yield node.name, f"{rail} does not exist"
+            elif not (found.up and found.carrier):
+                yield node.name, f"{rail} {'has no carrier' if found.up else 'is down'}"
 
 
 def _mtu(cluster: Cluster) -> Iterator[Found]:
-    for node, rail in _rails(cluster):
+    for node, rail, found in _rails(cluster):
         wanted = node.part("planned").get(rail, {}).get("mtu")
-        found = node.network.interfaces.get(rail)
-        if found and wanted and found.mtu != wanted:
+        if wanted and found.mtu != wanted:
             yield node.name, f"{rail} has MTU {found.mtu}, but {NETPLAN_FILE} sets {wanted}"
 
 
 def _address(cluster: Cluster) -> Iterator[Found]:
-    for node, rail in _rails(cluster):
-        found, planned = node.network.interfaces.get(rail), node.part("planned").get(rail)
-        if found and planned and sorted(found.addresses) != sorted(planned["addresses"]):
+    for node, rail, found in _rails(cluster):
+        planned = node.part("planned").get(rail)
+        if planned and sorted(found.addresses) != sorted(planned["addresses"]):
             present = ", ".join(found.addresses) or "no address"
             yield node.name, f"{rail} has {present}, but {NETPLAN_FILE} sets {', '.join(planned['addresses'])}"
     for node in cluster.read:
@@ -56,9 +63,8 @@ def _address(cluster: Cluster) -> Iterator[Found]:
 
 def _duplicate(cluster: Cluster) -> Iterator[Found]:
     owners: dict[str, str] = {}
-    for node, rail in _rails(cluster):
-        interface = node.network.interfaces.get(rail)
-        for address in interface.addresses if interface else ():
+    for node, rail, interface in _rails(cluster):
+        for address in interface.addresses:
             plain = address.split("/")[0]
             if plain in owners:
                 yield node.name, f"{plain} of {rail} is also the address of {owners[plain]}"
@@ -68,9 +74,8 @@ def _duplicate(cluster: Cluster) -> Iterator[Found]:
 def _crossed(cluster: Cluster) -> Iterator[Found]:
     """Find subnets that join the first PCIe half of a node to the second of another."""
     halves: dict[str, dict[int, list[str]]] = {}
-    for node, rail in _rails(cluster):
-        interface = node.network.interfaces.get(rail)
-        for address in interface.addresses if interface and rail in _TWINS else ():
+    for node, rail, interface in _rails(cluster):
+        for address in interface.addresses if rail in _TWINS else ():
             network = str(ipaddress.IPv4Interface(address).network)
             halves.setdefault(network, {}).setdefault(_TWINS[rail], []).append(f"{rail} of {node.name}")
     for network, found in halves.items():
@@ -79,42 +84,38 @@ def _crossed(cluster: Cluster) -> Iterator[Found]:
 
 
 def _same_subnet(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        seen: dict[str, str] = {}
-        for rail in node.rails:
-            interface = node.network.interfaces.get(rail)
-            for network in {
-                str(ipaddress.IPv4Interface(address).network) for address in (interface.addresses if interface else ())
-            }:
-                if network in seen:
-                    yield node.name, f"{seen[network]} and {rail} are both in {network}"
-                seen.setdefault(network, rail)
+    seen: dict[tuple[str, str], str] = {}
+    for node, rail, interface in _rails(cluster):
+        for network in {str(ipaddress.IPv4Interface(address).network) for address in interface.addresses}:
+            if (first := seen.setdefault((node.name, network), rail)) != rail:
+                yield node.name, f"{first} and {rail} are both in {network}"
 
 
 def _paths(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.nodes:
-        for path in node.paths:
-            yield node.name, f"{path['interface']} to {path['peer']} ({path['address']}): {path['reported']}"
+    return (
+        (node.name, f"{path['interface']} to {path['peer']} ({path['address']}): {path['reported']}")
+        for node in cluster.nodes
+        for path in node.paths
+    )
 
 
 def _owners(cluster: Cluster) -> Iterator[Found]:
-    for node, rail in _rails(cluster):
-        interface = node.network.interfaces.get(rail)
-        files = sorted({owner.file for owner in interface.owners}) if interface else []
+    for node, rail, interface in _rails(cluster):
+        files = sorted({owner.file for owner in interface.owners})
         if len(files) > 1:
             yield node.name, f"{rail} is configured by {' and '.join(files)}"
 
 
 def _unparsed(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        for file in node.network.unreadable:
-            yield node.name, f"{file.file}: {file.reason}"
+    return ((node.name, f"{file.file}: {file.reason}") for node in cluster.read for file in node.network.unreadable)
 
 
 def _degraded(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        for sentence in rdma.degraded(node.network.interfaces):
-            yield node.name, sentence.partition(". ")[0]
+    return (
+        (node.name, sentence.partition(". ")[0])
+        for node in cluster.read
+        for sentence in rdma.degraded(node.network.interfaces)
+    )
 
 
 def _half(cluster: Cluster) -> Iterator[Found]:
@@ -126,14 +127,11 @@ def _half(cluster: Cluster) -> Iterator[Found]:
 
 
 def _rdma(cluster: Cluster) -> Iterator[Found]:
-    for node, rail in _rails(cluster):
-        interface = node.network.interfaces.get(rail)
-        if interface is None or interface.driver != CONNECTX:
-            continue
+    for node, rail, interface in _rails(cluster):
         device = node.network.rdma.get(interface.hca)
-        if device is None:
+        if interface.driver == CONNECTX and device is None:
             yield node.name, f"{rail} has no RDMA device"
-        elif interface.carrier and device.state != "ACTIVE":
+        elif interface.driver == CONNECTX and device and interface.carrier and device.state != "ACTIVE":
             yield node.name, f"{interface.hca} of {rail} is {device.state or 'in an unknown state'}"
     for node in cluster.read:
         if node.network.rdma and not node.network.infiniband:
@@ -141,9 +139,8 @@ def _rdma(cluster: Cluster) -> Iterator[Found]:
 
 
 def _gid(cluster: Cluster) -> Iterator[Found]:
-    for node, rail in _rails(cluster):
-        interface = node.network.interfaces.get(rail)
-        if interface and interface.carrier and interface.hca in node.network.rdma:
+    for node, _rail, interface in _rails(cluster):
+        if interface.carrier and interface.hca in node.network.rdma:
             for address in interface.addresses:
                 _index, problems = rdma.gid_index(node.network.rdma, [(interface.hca, address)])
                 yield from ((node.name, problem.found) for problem in problems)

@@ -31,9 +31,11 @@ def _gpu(cluster: Cluster) -> Iterator[Found]:
 
 
 def _next_boot(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        if node.part("gpu").get("driver_version") and node.part("boot").get("nvidia") is False:
-            yield node.name, f"kernel {node.part('boot')['kernel']} starts next and has no module nvidia"
+    return (
+        (node.name, f"kernel {node.part('boot')['kernel']} starts next and has no module nvidia")
+        for node in cluster.read
+        if node.part("gpu").get("driver_version") and node.part("boot").get("nvidia") is False
+    )
 
 
 def _slow_clock(cluster: Cluster) -> Iterator[Found]:
@@ -68,18 +70,31 @@ def _clock(cluster: Cluster) -> Iterator[Found]:
 
 
 def _full(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        for disk in node.facts.get("disks") or ():
-            if disk["free"] < _full_below(disk) or disk["files_free"] < _FULL_FILES:
-                files = f", {disk['files_free']:.1%} of its files are free" if disk["files_free"] < _FULL_FILES else ""
-                yield node.name, f"{disk['path']} has {_gib(disk['free'])} of {_gib(disk['total'])} GiB free{files}"
+    for node, disk, space in _disks(cluster):
+        files = f", {disk['files_free']:.1%} of its files are free" if disk["files_free"] < _FULL_FILES else ""
+        if files or disk["free"] < _full_below(disk):
+            yield node, f"{space}{files}"
 
 
 def _low(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        for disk in node.facts.get("disks") or ():
-            if _full_below(disk) <= disk["free"] < min(_LOW_BYTES, _LOW_PART * disk["total"]):
-                yield node.name, f"{disk['path']} has {_gib(disk['free'])} of {_gib(disk['total'])} GiB free"
+    return (
+        (node, space)
+        for node, disk, space in _disks(cluster)
+        if _full_below(disk) <= disk["free"] < min(_LOW_BYTES, _LOW_PART * disk["total"])
+    )
+
+
+def _disks(cluster: Cluster) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """Return the file systems with the names of their nodes, and their space as text."""
+    return (
+        (
+            node.name,
+            disk,
+            f"{disk['path']} has {disk['free'] / _GIB:.1f} of {disk['total'] / _GIB:.1f} GiB free",
+        )
+        for node in cluster.read
+        for disk in node.facts.get("disks") or ()
+    )
 
 
 def _full_below(disk: Mapping[str, Any]) -> float:
@@ -87,14 +102,12 @@ def _full_below(disk: Mapping[str, Any]) -> float:
     return float(min(_FULL_BYTES, _LOW_PART * disk["total"]))
 
 
-def _gib(size: int) -> str:
-    return f"{size / _GIB:.1f}"
-
-
 def _unread(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        for part, reason in sorted(node.part("unread").items()):
-            yield node.name, f"{part}: {reason}"
+    return (
+        (node.name, f"{part}: {reason}")
+        for node in cluster.read
+        for part, reason in sorted(node.part("unread").items())
+    )
 
 
 _hardware = partial(Check[Cluster], RUNNING, topic="hardware", tested=RECORDED)

@@ -37,10 +37,12 @@ def _mapped(cluster: Cluster) -> Iterator[Found]:
 
 
 def _changed_build(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        installed = node.part("nccl_installed")
-        if installed.get("recorded") and installed["recorded"] != installed["sha256"]:
-            yield node.name, f"{installed['path']} differs from the installed build"
+    libraries = ((node.name, node.part("nccl_installed")) for node in cluster.read)
+    return (
+        (name, f"{library['path']} differs from the installed build")
+        for name, library in libraries
+        if library.get("recorded") and library["recorded"] != library["sha256"]
+    )
 
 
 def _changed_files(cluster: Cluster) -> Iterator[Found]:

@@ -94,29 +94,21 @@ def _exposed(cluster: Cluster) -> Iterator[Found]:
 
 
 def _open_ray(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        if node.part("ray").get("open"):
-            yield node.name, "Ray's State API accepts requests without a token"
+    text = "Ray's State API accepts requests without a token"
+    return ((node.name, text) for node in cluster.read if node.part("ray").get("open"))
 
 
 def _expires(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
         until = node.part("api").get("expires")
         if until is not None and until - node.finished < tls.SOON.total_seconds():
-            yield (
-                node.name,
-                f"the certificate of {node.facts['api']['url']} expires in {_days(until - node.finished)} days",
-            )
-
-
-def _days(seconds: float) -> str:
-    return f"{max(0.0, seconds) / _DAY:.1f}"
+            days = max(0.0, until - node.finished) / _DAY
+            yield node.name, f"the certificate of {node.facts['api']['url']} expires in {days:.1f} days"
 
 
 def _unwatched(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        if node.part("watchdog") and not node.part("watchdog")["active"]:
-            yield node.name, "gb10-watchdog.service is installed and does not run"
+    text = "gb10-watchdog.service is installed and does not run"
+    return ((node.name, text) for node in cluster.read if node.part("watchdog") and not node.part("watchdog")["active"])
 
 
 def _removes_ipc(cluster: Cluster) -> Iterator[Found]:

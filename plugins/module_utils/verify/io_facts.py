@@ -135,7 +135,7 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         "remove_ipc": part("remove_ipc", lambda: _remove_ipc(run)),
         "login_users": node_io_facts.login_users(),
         "lingering": _names("/var/lib/systemd/linger"),
-        "ray": part("ray", _ray, head and _listens(_RAY_PORT)),
+        "ray": part("ray", _ray, head and any(entry["port"] == _RAY_PORT for entry in node_io_facts.listeners())),
         "api": part("api", lambda: _api(request), head),
         "unread": unread,
         "clock": time.time(),
@@ -262,13 +262,10 @@ def _nccl(runtime: str) -> dict[str, Any] | None:
 
 def _site(runtime: str, maps: dict[int, str]) -> str:
     """Return the package folder of the runtime, else that of a rank as this host reaches it; "" if unknown."""
-    for folder in sorted(glob.glob(f"{glob.escape(runtime)}/lib/python3*/site-packages")):
-        return folder
-    for pid, text in maps.items():
-        if folder := parse.site_packages(text):
-            # The rank may be in a container.
-            return f"/proc/{pid}/root{folder}"
-    return ""
+    own = sorted(glob.glob(f"{glob.escape(runtime)}/lib/python3*/site-packages"))
+    # A rank may be in a container.
+    of_ranks = (f"/proc/{pid}/root{folder}" for pid, text in maps.items() if (folder := parse.site_packages(text)))
+    return own[0] if own else next(of_ranks, "")
 
 
 def _files(site: str) -> dict[str, Any] | None:
@@ -277,22 +274,14 @@ def _files(site: str) -> dict[str, Any] | None:
     ``patched`` are files that the role vllm_patch wrote, with their SHA-256. ``changed`` and ``missing`` are files that
     differ from the wheel and from that role's record.
     """
-    texts = [
-        io_file.read_bounded(path, _MOST_RECORD) or ""
-        for path in glob.glob(f"{glob.escape(site)}/vllm*.dist-info/RECORD")
-    ]
-    recorded = {path: digest for text in texts for path, digest in parse.recorded_files(text).items()}
-    patched, changed, missing = {}, [], []
-    for path, expected in list(recorded.items())[:_MOST_FILES]:
-        digest = _sha256(f"{site}/{path}")
-        if digest is None:
-            missing.append(path)
-        elif digest != expected:
-            written = _written(f"{site}/{path}")
-            if digest in written:
-                patched[path] = digest
-            else:
-                changed.append(path)
+    recorded: dict[str, str] = {}
+    for path in glob.glob(f"{glob.escape(site)}/vllm*.dist-info/RECORD"):
+        recorded |= parse.recorded_files(io_file.read_bounded(path, _MOST_RECORD) or "")
+    digests = {path: _sha256(f"{site}/{path}") for path in list(recorded)[:_MOST_FILES]}
+    others = {path: digest for path, digest in digests.items() if digest not in (None, recorded[path])}
+    patched = {path: digest for path, digest in others.items() if digest in _written(f"{site}/{path}")}
+    changed = [path for path in others if path not in patched]
+    missing = [path for path, digest in digests.items() if digest is None]
     return {"changed": changed, "patched": patched, "missing": missing} if recorded else None
 
 
@@ -392,10 +381,6 @@ def _remove_ipc(run: Run) -> bool | None:
     """Return whether logind removes a user's shared memory at logout, None without logind's configuration."""
     status, stdout, _stderr = run(["systemd-analyze", "cat-config", "systemd/logind.conf"])
     return parse.removes_ipc(stdout) if status == 0 else None
-
-
-def _listens(port: int) -> bool:
-    return any(entry["port"] == port for entry in node_io_facts.listeners())
 
 
 def _ray() -> dict[str, Any]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -66,17 +67,14 @@ def lines(cluster: Cluster) -> list[str]:
 
 def documents(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the same as plain data: {kind: kernels, nodes, capability, extensions}, {kind: probe, node, results}."""
-    groups: list[dict[str, Any]] = []
+    groups: dict[str, dict[str, Any]] = {}
     for node in cluster.read:
         if (known := node.part("kernels")) and known["extensions"]:
             same = {"kind": "kernels", "capability": known["capability"], "extensions": known["extensions"]}
-            group = next((each for each in groups if {**each, "nodes": None} == {**same, "nodes": None}), None)
-            if group is None:
-                groups.append({**same, "nodes": [node.name]})
-            else:
-                group["nodes"].append(node.name)
+            group = groups.setdefault(json.dumps(same, sort_keys=True), {**same, "nodes": []})
+            group["nodes"].append(node.name)
     probes = [{"kind": "probe", "node": node.name, "results": list(node.probe)} for node in cluster.read if node.probe]
-    return groups + probes
+    return [*groups.values(), *probes]
 
 
 def _missing(cluster: Cluster) -> Iterator[Found]:

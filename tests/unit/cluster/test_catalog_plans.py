@@ -15,6 +15,7 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import TYPICAL
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -69,8 +70,9 @@ def test_no_sample_draws_a_warning(sample: str) -> None:
     # Each node of two-models is a cluster.
     clusters = [[{**node, "group": "head"}] for node in nodes] if sample == "two-models" else [nodes]
     for plan, warnings in (planned(each, LOCK) for each in clusters):
-        assert plan
-        assert warnings == []
+        assert plan and (plan.label, plan.serve.expected.context, warnings) == (TYPICAL, 131072, [])
+        for node in plan.nodes:
+            assert node.capability == ("11.0" if node.name.startswith("thor") else "12.1")
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import BUILD, LOCK
+from decisions import decide
 from rendered_units import SETTINGS
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import collect
@@ -34,34 +35,49 @@ def test_a_node_is_read_with_the_settings_of_all_roles() -> None:
     assert "source" not in unstored and "model" not in unstored
 
 
-def test_only_auto_reads_the_published_wheel() -> None:
-    store = {"store": "/opt/gb10/build"}
-    assert collect.build_options(inputs(True), LOCK) == store
-    assert collect.build_options(inputs("auto"), LOCK) == {**store, "runtime": f"/opt/gb10/runtime/{OWN}"}
+@pytest.mark.parametrize(
+    ("build", "more"), [(True, {}), ("auto", {"runtime": f"/opt/gb10/runtime/{OWN}"})], ids=["built", "auto"]
+)
+def test_only_auto_reads_the_published_wheel(build: Any, more: dict[str, str]) -> None:
+    assert collect.build_options(inputs(build), LOCK) == {"store": "/opt/gb10/build", **more}
 
 
-def test_the_hub_is_asked_for_a_model_that_no_node_has() -> None:
-    options = {
-        **HUB,
-        "environment": SETTINGS["model_store_env"],
-        "exclude": SETTINGS["model_store_exclude"],
-        "record": "/etc/gb10/hub-model.json",
-    }
-    assert collect.hub_options(inputs(), READ, [READ, READ]) == options
+ASKED = {
+    **HUB,
+    "environment": SETTINGS["model_store_env"],
+    "exclude": SETTINGS["model_store_exclude"],
+    "record": "/etc/gb10/hub-model.json",
+}
 
 
 @pytest.mark.parametrize(
-    ("given", "head", "other"),
+    ("given", "head", "other", "expected"),
     [
-        pytest.param(inputs(hub_model={}), READ, READ, id="a model in a folder"),
-        pytest.param(inputs(model_store_source="/nas/m"), READ, READ, id="a model that is copied"),
-        pytest.param(inputs(), READ, {**READ, "observed": {"model_complete": True}}, id="a worker has it"),
-        pytest.param(inputs(), {**READ, "unreachable": "timed out"}, READ, id="the head does not answer"),
-        pytest.param(inputs(), {**READ, "read": 0}, READ, id="no node was read"),
+        pytest.param(inputs(), READ, READ, ASKED, id="no node has it"),
+        pytest.param(inputs(hub_model={}), READ, READ, {}, id="a model in a folder"),
+        pytest.param(inputs(model_store_source="/nas/m"), READ, READ, {}, id="a model that is copied"),
+        pytest.param(inputs(), READ, {**READ, "observed": {"model_complete": True}}, {}, id="a worker has it"),
+        pytest.param(inputs(), {**READ, "unreachable": "timed out"}, READ, {}, id="the head does not answer"),
+        pytest.param(inputs(), {**READ, "read": 0}, READ, {}, id="no node was read"),
     ],
 )
-def test_the_hub_is_not_asked(given: dict[str, Any], head: dict[str, Any], other: dict[str, Any]) -> None:
-    assert collect.hub_options(given, head, [head, other]) == {}
+def test_the_hub_is_asked_for_a_model_that_no_node_has(
+    given: dict[str, Any], head: dict[str, Any], other: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    assert collect.hub_options(given, head, [head, other]) == expected
+
+
+@pytest.mark.parametrize(
+    ("present", "alive", "message"),
+    [
+        (["spark1"], ["spark1"], "This run leaves out spark2. Expected: every node of the cluster. Fix: "),
+        (["spark1", "spark2"], ["spark1"], "The plan needs spark2, which failed before: see above."),
+    ],
+)
+def test_a_run_without_a_node_is_refused(present: list[str], alive: list[str], message: str) -> None:
+    hosts = {"ansible_play_hosts_all": present, "ansible_play_hosts": alive, "gb10_nodes": ["spark1", "spark2"]}
+    answer, calls = decide("cluster_facts", {}, {}, variables={"inventory_hostname": "spark1", **hosts})
+    assert (answer["failed"], answer["msg"][: len(message)], calls) == (True, message, [])
 
 
 def test_facts_are_what_the_module_found() -> None:

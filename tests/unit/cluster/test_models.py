@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -34,6 +35,12 @@ def surveyed(nodes: list[Node]) -> dict[str, Row]:
     return rows
 
 
+@functools.cache
+def plain(count: int) -> dict[str, Row]:
+    """Return the rows of nodes without an own setting."""
+    return surveyed(sparks(count))
+
+
 @pytest.mark.parametrize(
     ("count", "refused", "published"),
     [
@@ -53,7 +60,7 @@ def surveyed(nodes: list[Node]) -> dict[str, Row]:
     ],
 )
 def test_every_model_has_a_row_and_fitting_ones_are_first(count: int, refused: list[str], published: Any) -> None:
-    rows = surveyed(sparks(count))
+    rows = plain(count)
     assert rows.keys() == catalog.known().keys()
     assert [name for name, row in rows.items() if not row.fits] == refused
     assert list(rows)[len(rows) - len(refused) :] == refused
@@ -79,59 +86,76 @@ def test_a_row_has_the_plan_of_site_yml() -> None:
     assert (rows["phi-4"].tensor, rows["phi-4"].pipeline, rows["phi-4"].context) == (2, 2, 8192)
 
 
-def test_an_own_model_has_its_row() -> None:
-    own = {
-        "mine": {"path": "/srv/models/mine", "config": CONFIG, "weights_bytes": 15 * 10**9},
-        "estimated": {"hub": "owner/estimated", "config": CONFIG, "gated": True},
-        "unread": {"hub": "owner/unread"},
-        "unsupported": {"hub": "owner/unsupported", "config": {"model_type": "other"}},
-        "gpt-oss-20b": {"max_model_len": 4096},
-    }
-    rows = surveyed(sparks(2, gb10_models=own))
-    assert rows.keys() == catalog.known().keys() | own.keys()
-    assert (rows["mine"].fits, rows["mine"].weights_bytes, rows["mine"].estimated) == (True, 15 * 10**9, False)
-    assert (rows["estimated"].fits, rows["estimated"].weights_bytes, rows["estimated"].estimated) == (
-        True,
-        15_231_233_024,
-        True,
-    )
-    assert rows["gpt-oss-20b"].context == 4096
-    assert (rows["unread"].fits, rows["unread"].weights_bytes) == (None, 0)
-    assert rows["unread"].reason == "no config.json was read, and the catalog has none"
-    assert rows["unsupported"].fits is None
-    assert list(rows)[-3:] == ["unread", "unsupported", "nemotron-3-ultra-550b-a55b-nvfp4"]
+OWN = {
+    "mine": {"path": "/srv/models/mine", "config": CONFIG, "weights_bytes": 15 * 10**9},
+    "estimated": {"hub": "owner/estimated", "config": CONFIG, "gated": True},
+    "unread": {"hub": "owner/unread"},
+    "unsupported": {"hub": "owner/unsupported", "config": {"model_type": "other"}},
+    "gpt-oss-20b": {"max_model_len": 4096},
+}
+MINE = {"model": CONFIG, "model_bytes": 12345678901, "model_at": "/srv/models/mine", "model_complete": True}
 
 
-def test_the_inventorys_model_may_be_wrong() -> None:
-    expected = surveyed(sparks(2))
-    assert surveyed(sparks(2, gb10_model="gpt-oss-12b", gb10_recipe="small")) == expected
-    # Facts of another model, of the source of one, and recorded facts without a folder.
-    for path in (None, "/srv/source", "/srv/models/tiny"):
-        nodes = sparks(2, gb10_model="/srv/models/tiny")
-        for node in nodes:
-            node["settings"]["model_store_source"] = "/srv/source"
-            node["observed"] |= {"model": CONFIG, "model_bytes": 1, "model_at": path, "model_complete": True}
-        assert surveyed(nodes) == expected
+def seen(nodes: list[Node], *indices: int, **facts: Any) -> list[Node]:
+    for index in indices:
+        nodes[index]["observed"] |= facts
+    return nodes
 
 
-def test_facts_of_the_model_that_a_node_has_count() -> None:
-    nodes = sparks(2, gb10_models={"mine": {"path": "/srv/models/mine"}})
-    nodes[0]["observed"] |= {
-        "model": CONFIG,
-        "model_bytes": 12345678901,
-        "model_at": "/srv/models/mine",
-        "model_complete": True,
-    }
-    row = surveyed(nodes)["mine"]
-    assert (row.fits, row.weights_bytes, row.context) == (True, 12345678901, 32768)
+#: Nodes, fields of the rows of models, and the last rows.
+ROWS: dict[str, tuple[list[Node], dict[str, dict[str, Any]], list[str]]] = {
+    "own models": (
+        sparks(2, gb10_models=OWN),
+        {
+            "mine": {"fits": True, "weights_bytes": 15 * 10**9, "estimated": False},
+            "estimated": {"fits": True, "weights_bytes": 15_231_233_024, "estimated": True},
+            "gpt-oss-20b": {"context": 4096},
+            "unread": {
+                "fits": None,
+                "weights_bytes": 0,
+                "reason": "no config.json was read, and the catalog has none",
+            },
+            "unsupported": {"fits": None},
+        },
+        ["unread", "unsupported", "nemotron-3-ultra-550b-a55b-nvfp4"],
+    ),
+    "facts of a model that a node has": (
+        seen(sparks(2, gb10_models={"mine": {"path": "/srv/models/mine"}}), 0, **MINE),
+        {"mine": {"fits": True, "weights_bytes": 12345678901, "context": 32768}},
+        ["nemotron-3-ultra-550b-a55b-nvfp4"],
+    ),
+    "a context that a model lacks": (
+        sparks(2, gb10_max_model_len=16384),
+        {
+            "gemma-2-27b-it": {
+                "fits": False,
+                "reason": "gb10_max_model_len: 16384, expected at most 8192, the model's max_position_embeddings",
+            }
+        },
+        ["bge-m3"],
+    ),
+    "a release that a model lacks": (
+        sparks(2, gb10_models={"gpt-oss-20b": {"requires": {"until": "0.20.0"}}}),
+        {"gpt-oss-20b": {"reason": "vLLM 0.32.0 (stack current) does not serve gpt-oss-20b"}},
+        ["gpt-oss-20b"],
+    ),
+}
 
 
-def test_other_reasons_are_short_too() -> None:
-    rows = surveyed(sparks(2, gb10_max_model_len=16384))
-    reason = "gb10_max_model_len: 16384, expected at most 8192, the model's max_position_embeddings"
-    assert (rows["gemma-2-27b-it"].fits, rows["gemma-2-27b-it"].reason) == (False, reason)
-    rows = surveyed(sparks(2, gb10_models={"gpt-oss-20b": {"requires": {"until": "0.20.0"}}}))
-    assert rows["gpt-oss-20b"].reason == "vLLM 0.32.0 (stack current) does not serve gpt-oss-20b"
+@pytest.mark.parametrize(("nodes", "expected", "last"), ROWS.values(), ids=ROWS)
+def test_the_rows_of_models(nodes: list[Node], expected: dict[str, dict[str, Any]], last: list[str]) -> None:
+    rows = surveyed(nodes)
+    found = {name: {field: getattr(rows[name], field) for field in each} for name, each in expected.items()}
+    assert found == expected
+    assert rows.keys() == catalog.known().keys() | expected.keys()
+    assert list(rows)[-len(last) :] == last
+
+
+@pytest.mark.parametrize("path", [None, "/srv/source", "/srv/models/tiny"])
+def test_the_inventorys_model_may_be_wrong(path: str | None) -> None:
+    """Facts of another model, of the source of one, and recorded facts without a folder do not count."""
+    nodes = sparks(2, gb10_model="/srv/models/tiny", gb10_recipe="small", model_store_source="/srv/source")
+    assert surveyed(seen(nodes, 0, 1, **{**MINE, "model_at": path})) == plain(2)
 
 
 def test_problems_that_are_not_about_a_model_replace_the_table() -> None:
@@ -140,13 +164,12 @@ def test_problems_that_are_not_about_a_model_replace_the_table() -> None:
     rows, problems = survey(nodes)
     assert rows == {}
     assert {problem.path for problem in problems} == {"nodes[1]", "gb10_tensor_parallel_size", "gb10_models.Bad name"}
-    rows, problems = survey([])
-    assert (rows, [problem.path for problem in problems]) == ({}, ["nodes"])
+    assert [problem.path for problem in survey([])[1]] == ["nodes"]
 
 
 def test_the_table_fits_80_columns_and_aligns_numbers() -> None:
     for count in (1, 2, 4):
-        rows = list(surveyed(sparks(count)).values())
+        rows = list(plain(count).values())
         *legend, head = models.lines(rows, count, "")[:4]
         *table, foot, title = models.lines(rows, count, "")[4:]
         assert (
@@ -166,8 +189,9 @@ def test_the_table_fits_80_columns_and_aligns_numbers() -> None:
 
 def test_models_that_cannot_be_judged_are_not_counted_as_too_large() -> None:
     rows = list(surveyed(sparks(2, gb10_stack="lab", gb10_models={"mine": {"hub": "owner/mine"}})).values())
-    *table, _foot, title = models.lines(rows, 2, "")[4:]
-    assert title == f"{len(rows)} not judged: this stack (lab) has no memory plan; set gb10_stack: current"
+    *table, _foot, title = models.lines(rows, 2, "typical")[4:]
+    expected = "not judged: this stack (lab) has no memory plan; set gb10_stack: current (typical)"
+    assert title == f"{len(rows)} {expected}"
     # The others do not repeat the reason.
     assert [line.partition("not judged")[2] for line in table].count("") == len(rows) - 1
     assert any(line.endswith("not judged: no config.json was read, and the catalog has none") for line in table)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, Node, spark
+from cluster_nodes import KNOWN, Node, pair
 from fake_vllm import FILES, install
 from repository import load_yaml, read
 from run_module import run_module
@@ -29,17 +29,16 @@ IMAGE_ID = "0123456789ab" + "c" * 52
 def nodes(root: Path, model: str, stack: str, additions: dict[str, Any], **patch: Any) -> list[Node]:
     """Return two Sparks with typical facts, and the launch overrides that a run recorded."""
     executor = "mp" if stacks.STACKS[stack].image_has_ray is False else "ray"
-    lock = {"gb10_runtime_lock": ""} if stacks.STACKS[stack].image else {}
     settings = {
         "gb10_model": model,
         "gb10_stack": stack,
         "gb10_install_dir": str(root),
         "gb10_distributed_executor_backend": executor,
-        **lock,
+        **({"gb10_runtime_lock": ""} if stacks.STACKS[stack].image else {}),
+        **{f"vllm_patch_{name}": value for name, value in patch.items()},
     }
-    found = [spark(number, "worker" if number > 1 else "head", **settings) for number in (1, 2)]
+    found = pair(**settings)
     for node in found:
-        node["settings"] |= {f"vllm_patch_{name}": value for name, value in patch.items()}
         node["observed"] = {**typical.observed(node["settings"], node["address"]), "additions": additions}
     return found
 
@@ -61,11 +60,12 @@ def assembler(path: Path) -> None:
     path.chmod(0o755)
 
 
-def after_the_role(plan: dict[str, Any], root: Path, version: str, **given: Any) -> dict[str, Any]:
+def after_the_role(plan: dict[str, Any], root: Path, version: str) -> dict[str, Any]:
     """Install a vLLM of this release and its Triton, run the module as the role does, and return what the role
     records."""
+    patches = load_yaml(read("roles/vllm_patch/defaults/main.yml"))["vllm_patch_patches"]
     files = {**FILES, "_version.py": f"version = '{version}'\n"}
-    common = {"capability": "12.1", "quantization": plan["quantization"], "patches": plan_patches(), **given}
+    common = {"capability": "12.1", "quantization": plan["quantization"], "patches": patches}
     if plan["runtime"]["kind"] == stacks.NATIVE:
         folder = Path(plan["runtime"]["path"])
         package = install(folder / "lib/python3.12/site-packages/vllm", files)
@@ -82,22 +82,19 @@ def after_the_role(plan: dict[str, Any], root: Path, version: str, **given: Any)
     answer = run_module("vllm_patch", {**common, **arguments})
     assert not answer.get("failed"), answer
     assert not [entry for entry in answer["patches"] if entry["status"] == "unsupported"], answer["patches"]
-    recorded = {
-        "environment": answer["environment"],
-        "flags": answer["flags"],
-        "files": answer["files"],
-        "mounts": mounts,
-    }
-    return {"vllm_patch": {"runtime": plan["runtime"]["name"], **recorded}}
+    recorded = {key: answer[key] for key in ("environment", "flags", "files")}
+    return {"vllm_patch": {"runtime": plan["runtime"]["name"], **recorded, "mounts": mounts}}
 
 
-def plan_patches() -> list[str]:
-    return list(load_yaml(read("roles/vllm_patch/defaults/main.yml"))["vllm_patch_patches"])
-
-
-@pytest.mark.parametrize("model", [FP8, NVFP4, "bge-m3"])
 @pytest.mark.parametrize(
-    ("stack", "version"), [("current", "0.33.0+cu130"), ("vllm-0.18.1", "0.18.1+cu129"), ("ngc-26.04", "0.19.0+cu130")]
+    ("model", "stack", "version"),
+    [
+        (FP8, "current", "0.33.0+cu130"),
+        (FP8, "vllm-0.18.1", "0.18.1+cu129"),
+        (FP8, "ngc-26.04", "0.19.0+cu130"),
+        (NVFP4, "current", "0.33.0+cu130"),
+        ("bge-m3", "ngc-26.04", "0.19.0+cu130"),
+    ],
 )
 def test_the_preview_is_the_later_command_line(tmp_path: Path, model: str, stack: str, version: str) -> None:
     plan, preview = planned(nodes(tmp_path, model, stack, {}), stack)
@@ -107,21 +104,18 @@ def test_the_preview_is_the_later_command_line(tmp_path: Path, model: str, stack
     assert any("VLLM_TUNED_CONFIG_FOLDER=" in line for line in preview)
     assert later["serve"]["warnings"] == plan["serve"]["warnings"] == []
     # Only what a role recorded reaches the units.
-    assert [node["additions"] for node in plan["nodes"]] == [{}, {}]
-    assert [node["additions"] for node in later["nodes"]] == [recorded] * 2
+    assert [node["additions"] for node in (*plan["nodes"], *later["nodes"])] == [{}, {}, recorded, recorded]
 
 
 def test_the_preview_of_fp8_experts_names_their_flag_and_kernels(tmp_path: Path) -> None:
     plan, preview = planned(nodes(tmp_path, FP8, "vllm-0.18.1", {}), "vllm-0.18.1")
     text = "\n".join(preview)
-    assert "--moe-backend triton" in text
-    assert "CutlassFP8ScaledMMLinearKernel" in text
+    assert "--moe-backend triton" in text and "CutlassFP8ScaledMMLinearKernel" in text
     assert not any("fp8-cutlass" in line for line in plan["serve"]["findings"])
-    (reason,) = (line for line in plan["serve"]["why"] if "vllm_patch" in line)
-    assert reason == (
+    assert [line for line in plan["serve"]["why"] if "vllm_patch" in line] == [
         "VLLM_DISABLED_KERNELS, VLLM_TUNED_CONFIG_FOLDER, --moe-backend triton: vllm_patch will add this to "
         "vLLM 0.18.1 for CUDA 12"
-    )
+    ]
 
 
 def test_a_recorded_flag_of_another_model_is_not_shown(tmp_path: Path) -> None:
@@ -140,24 +134,18 @@ def test_nothing_is_foreseen_without_the_patches(tmp_path: Path, patch: dict[str
     assert [node["foreseen"] for node in plan["nodes"]] == [{}, {}]
 
 
-def test_the_cuda_release_is_that_of_the_lock(tmp_path: Path) -> None:
-    """A build for CUDA 12 needs another variable."""
-    lock = read(f"roles/gb10/files/{stacks.STACKS['current'].lock}").replace("nvidia-nccl-cu13", "nvidia-nccl-cu12")
-    plan, problems = cluster_plan.plan(parse(nodes(tmp_path, FP8, "current", {}), lock), KNOWN)
-    assert plan and problems == []
-    assert plan.stack.cuda == 12
-    assert (
-        "CutlassFp8BlockScaledMMKernel" in plan.nodes[0].foreseen["vllm_patch"]["environment"]["VLLM_DISABLED_KERNELS"]
-    )
-
-
-def test_an_old_triton_takes_the_assembler_of_the_toolkit(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pin", "other", "variable", "value"),
+    [
+        # A build for CUDA 12 needs another variable.
+        ("nvidia-nccl-cu13", "nvidia-nccl-cu12", "VLLM_DISABLED_KERNELS", "CutlassFp8BlockScaledMMKernel"),
+        (r"^triton==[^ ]+", "triton==3.5.1", "TRITON_PTXAS_BLACKWELL_PATH", "/usr/local/cuda/bin/ptxas"),
+    ],
+    ids=["CUDA 12", "an old Triton takes the assembler of the toolkit"],
+)
+def test_the_releases_are_those_of_the_lock(tmp_path: Path, pin: str, other: str, variable: str, value: str) -> None:
     lock = read(f"roles/gb10/files/{stacks.STACKS['current'].lock}")
-    older = re.sub(r"^triton==[^ ]+", "triton==3.5.1", lock, flags=re.MULTILINE)
-    assert older != lock
-    plan, _problems = cluster_plan.plan(parse(nodes(tmp_path, FP8, "current", {}), older), KNOWN)
-    assert plan
-    assert (
-        plan.nodes[0].foreseen["vllm_patch"]["environment"]["TRITON_PTXAS_BLACKWELL_PATH"]
-        == "/usr/local/cuda/bin/ptxas"
-    )
+    changed, count = re.subn(pin, other, lock, flags=re.MULTILINE)
+    plan, _problems = cluster_plan.plan(parse(nodes(tmp_path, FP8, "current", {}), changed), KNOWN)
+    assert plan and count
+    assert value in plan.nodes[0].foreseen["vllm_patch"]["environment"][variable].split(",")

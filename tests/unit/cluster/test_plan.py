@@ -9,7 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, MODEL, Node, cluster_plan, interface, lock_of, mistakes, observed, spark
+from cluster_nodes import (
+    KNOWN,
+    LOCK,
+    MODEL,
+    Node,
+    interface,
+    lock_of,
+    mistakes,
+    observed,
+    option,
+    pair,
+    parts,
+    planned,
+    queried,
+    spark,
+)
 from snapshot import assert_recorded
 from typed_plans import typed
 
@@ -21,152 +36,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
-
-
-def pair(**settings: Any) -> list[Node]:
-    return [spark(1, "head", **settings), spark(2, "worker", **settings)]
-
-
-def planned(nodes: list[Node]) -> dict[str, Any]:
-    plan, problems = cluster_plan(nodes)
-    assert problems == []
-    return plan
-
-
-def test_the_plan_of_a_pair_is_the_recorded_one() -> None:
-    text = json.dumps(planned(pair()), indent=1, sort_keys=True) + "\n"
-    assert_recorded(SNAPSHOT, text)
-
-
-def test_the_order_of_the_inventory_does_not_matter() -> None:
-    assert planned(pair()[::-1]) == planned(pair())
-
-
-def test_a_single_node_is_its_own_head_by_its_management_address() -> None:
-    plan = planned([spark(1, "head")])
-    assert (plan["tensor_parallel_size"], plan["head"]) == (1, {"name": "spark1", "address": "192.168.1.11"})
-    (node,) = plan["nodes"]
-    assert (node["interface"], node["rails"], node["netplan"]) == ("enP7s7", [], {})
-
-
-def test_ray_runs_on_several_nodes_only() -> None:
-    several, alone, wanted = (
-        planned(nodes)
-        for nodes in (pair(), [spark(1, "head")], [spark(1, "head", gb10_distributed_executor_backend="ray")])
-    )
-    assert [(plan["executor"], plan["ranks_unit"]) for plan in (several, alone, wanted)] == [
-        ("ray", "gb10-ray.service"),
-        ("mp", "gb10-vllm.service"),
-        ("ray", "gb10-ray.service"),
-    ]
-    settings = parse([spark(1, "head")], LOCK).head.settings
-    assert node_checks.listeners(settings, True, 1) == {"gb10_api_port": 8000}
-    assert planned([spark(1, "head", gb10_api_port=29501)])["api_port"] == 29501, "no rank waits on the master port"
-    assert firewall_plan.needs(typed({**alone, "node": alone["nodes"][0]})) == {}
-    argv = launch_argv.start_argv(typed({**alone, "node": alone["nodes"][0]}))
-    assert (argv[1], [word for word in argv if "master" in word or "nnodes" in word]) == ("serve", [])
-
-
-def test_a_single_node_needs_neither_qsfp_ports_nor_a_free_pool() -> None:
-    node = spark(1, "head")
-    node["observed"]["interfaces"] = {"eth0": interface("10.1.2.3/8")}
-    assert planned([node])["nodes"][0]["address"] == "192.168.1.11"
-
-
-def test_text_numbers_and_booleans_are_converted() -> None:
-    plan = planned(pair(gb10_api_port="8001", gb10_fabric_mtu="4200", gb10_fabric_ports=["0"], gb10_allow_restart="no"))
-    assert (plan["api_port"], plan["mtu"], plan["allow_restart"]) == (8001, 4200, False)
-    assert plan["nodes"][0]["interface"] == "enp1s0f0np0"
-
-
-def test_a_number_in_place_of_a_name_is_an_unknown_name() -> None:
-    (problem,) = mistakes(pair(gb10_model=3))
-    assert str(problem).startswith("gb10_model: unknown model '3'.")
-    problems = {problem.path: problem for problem in mistakes(pair(gb10_stack=["current"]))}
-    assert problems["nodes[0].gb10_stack"].expected == "a text"
-
-
-def test_values_of_another_type_are_listed_together() -> None:
-    nodes = pair(gb10_api_port="many", gb10_extra_env=["A=1"], gb10_vllm_extra_args="--a --b")
-    problems = parse(nodes[:1], LOCK).problems
-    assert [problem.path for problem in problems] == [
-        f"nodes[0].gb10_{name}" for name in ("api_port", "extra_env", "vllm_extra_args")
-    ]
-    assert str(problems[0]) == "nodes[0].gb10_api_port: 'many'. Expected: a number. Fix: correct gb10_api_port."
-    assert set(problems) <= set(mistakes(nodes))
-
-
-@pytest.mark.parametrize("port", [1024, 19999, 21000, 65535])
-def test_every_other_port_is_free_for_the_api(port: int) -> None:
-    assert planned(pair(gb10_api_port=port))["api_port"] == port
-
-
-@pytest.mark.parametrize("port", [1024, 8257, 8266, 19992, 21000, 65528])
-def test_every_other_range_of_ports_is_free_for_ray(port: int) -> None:
-    assert planned(pair(gb10_ray_port=port))["ray_port"] == port
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"), [("true", True), ("Yes", True), ("1", True), ("false", False), ("off", False), (False, False)]
-)
-def test_a_boolean_from_the_command_line(text: object, expected: bool) -> None:
-    assert planned(pair(gb10_allow_restart=text))["allow_restart"] is expected
-
-
-def test_a_number_as_text_on_one_node_is_no_difference() -> None:
-    head, worker = pair()
-    worker["settings"]["gb10_api_port"] = "8000"
-    worker["settings"]["gb10_extra_env"] = {}
-    assert planned([head, worker])["api_port"] == 8000
-
-
-@pytest.mark.parametrize(
-    ("model", "served", "expected"),
-    [(MODEL, "", "tiny"), (f"{MODEL}/", "", "tiny"), ("org/Name-1B", "", "Name-1B"), (MODEL, "mine", "mine")],
-    ids=["path", "path with slash", "hub", "given"],
-)
-def test_served_model_name(model: str, served: str, expected: str) -> None:
-    assert planned(pair(gb10_model=model, gb10_served_model_name=served))["served_model_name"] == expected
-
-
-def test_the_models_of_the_hub_are_not_looked_for_on_disk() -> None:
-    nodes = pair(gb10_model="org/model")
-    for node in nodes:
-        node["observed"]["model"] = None
-        node["settings"]["model_store_enabled"] = False
-    plan = planned(nodes)
-    assert "HF_HUB_OFFLINE" not in plan["nodes"][0]["environment"]
-    assert (plan["model"], plan["store"]) == ("org/model", {})
-
-
-def test_a_model_of_the_hub_is_served_from_the_store() -> None:
-    nodes = pair(gb10_model="mine", gb10_models={"mine": {"hub": "org/model", "revision": "abc"}})
-    for node in nodes:
-        node["observed"]["model"] = None
-    plan = planned(nodes)
-    folder = "/opt/gb10/models/org--model/abc"
-    assert (plan["model"], plan["served_model_name"], plan["store"]["folder"]) == (folder, "model", folder)
-    assert plan["store"] == {"folder": folder, "hub": "org/model", "revision": "abc", "source": ""}
-    assert not any(word.startswith("--revision") for word in plan["serve"]["args"])
-    assert {node["environment"]["HF_HUB_OFFLINE"] for node in plan["nodes"]} == {"1"}
-
-
-def test_a_folder_that_is_filled_from_another_need_not_be_there() -> None:
-    nodes = pair()
-    for node in nodes:
-        node["observed"]["model"] = None
-        node["settings"]["model_store_source"] = "/mnt/tiny"
-    assert planned(nodes)["store"] == {"folder": MODEL, "hub": "", "revision": "", "source": "/mnt/tiny"}
-
-
-def test_the_users_environment_reaches_every_rank() -> None:
-    plan = planned(pair(gb10_extra_env={"OMP_NUM_THREADS": 1}))
-    assert [node["environment"]["OMP_NUM_THREADS"] for node in plan["nodes"]] == ["1", "1"]
-
-
-def test_pipeline_parallelism_leaves_the_rest_to_tensor_parallelism() -> None:
-    plan = planned(pair(gb10_pipeline_parallel_size=2))
-    assert (plan["tensor_parallel_size"], plan["pipeline_parallel_size"]) == (1, 2)
+DIGEST = "vllm/vllm-openai@sha256:" + "1" * 64
+NO_RAY = "docker.io/vllm/vllm-openai:v0.32.0@sha256:" + "1" * 64
+OLD_RAY = lock_of("vllm==0.32.0", "ray==2.48.0")
 
 
 def change(nodes: list[Node], index: int, **changes: Any) -> list[Node]:
@@ -176,13 +48,11 @@ def change(nodes: list[Node], index: int, **changes: Any) -> list[Node]:
     return nodes
 
 
-def seen(nodes: list[Node], index: int, **changes: Any) -> list[Node]:
-    nodes[index]["observed"].update(changes)
+def seen(nodes: list[Node], *indices: int, **changes: Any) -> list[Node]:
+    """Return the nodes with other facts of some of them."""
+    for index in indices:
+        nodes[index]["observed"].update(changes)
     return nodes
-
-
-def copied_from(source: str) -> list[Node]:
-    return [{**node, "settings": {**node["settings"], "model_store_source": source}} for node in pair()]
 
 
 def listener(port: int, process: str = "nginx", unit: str = "nginx.service") -> dict[str, Any]:
@@ -201,8 +71,283 @@ def owned(file: str, by: str = "name", kind: str = "ethernets") -> dict[str, Any
     return addressed("enP2p1s0f1np1", owners=[{"file": file, "id": "cx7", "kind": kind, "by": by}])
 
 
+def rdma(*indices: int) -> dict[str, Any]:
+    """The RDMA devices of spark2's rails: a RoCE v2 GID of the address at the given index, a link-local GID at 1."""
+    hosts = ("10.110.0.2", "10.110.1.2")
+    return {
+        hca: {
+            "interface": "",
+            "state": "ACTIVE",
+            "link_layer": "Ethernet",
+            "gids": [
+                {"index": 1, "gid": "fe80::1", "type": "RoCE v2"},
+                {"index": index, "gid": f"::ffff:{host}", "type": "RoCE v2"},
+            ],
+        }
+        for hca, host, index in zip(("rocep1s0f1", "roceP2p1s0f1"), hosts, indices, strict=True)
+    }
+
+
+LIVE = {
+    **observed("192.168.1.12")["interfaces"],
+    "enp1s0f1np1": interface("10.110.0.2/24", mtu=9000, hca="rocep1s0f1"),
+    "enP2p1s0f1np1": interface("10.110.1.2/24", mtu=9000, hca="roceP2p1s0f1"),
+}
+
 SOCKETS = [(1, "head", "eth9"), (2, "worker", "enp1s0f0np0")]
 CX7, PROFILE = "/etc/netplan/40-cx7.yaml", "/etc/NetworkManager/system-connections/fast.nmconnection"
+
+
+def inside(image: str = DIGEST, **settings: Any) -> list[Node]:
+    """Return two nodes whose ranks run in containers."""
+    return pair(gb10_runtime="container", gb10_container_image=image, **settings)
+
+
+def with_addition(nodes: list[Node]) -> list[Node]:
+    addition = {"environment": {}, "flags": [], "files": {}, "mounts": []}
+    given = {"vllm_runtime": {**addition, "runtime": DIGEST}, "of_old": {**addition, "runtime": "/opt/gb10/runtime/x"}}
+    return seen(nodes, 0, 1, additions=given)
+
+
+OURS = [listener(port, "ray", "gb10-ray.service") for port in (6379, 6380, 6381, 8265)] + [
+    listener(8000, "vllm", "gb10-vllm.service")
+]
+#: After a change of gb10_fabric_ports the old port still has its address when the new plan is computed.
+FORMER = [{"file": "/etc/netplan/60-gb10-qsfp.yaml", "id": "enp1s0f0np0", "kind": "ethernets", "by": "name"}]
+MP = {"gb10_distributed_executor_backend": "mp"}
+STORED = {"gb10_model": "mine", "gb10_models": {"mine": {"hub": "org/model", "revision": "abc"}}}
+FOLDER = "/opt/gb10/models/org--model/abc"
+#: Nodes, and parts of their plan.
+PLANS: dict[str, tuple[list[Node], dict[str, Any]]] = {
+    "one node by its management address": (
+        [spark(1, "head")],
+        {
+            "tensor_parallel_size": 1,
+            "head": {"name": "spark1", "address": "192.168.1.11"},
+            "nodes.0.interface": "enP7s7",
+            "nodes.0.rails": [],
+            "nodes.0.netplan": {},
+            "executor": "mp",
+            "ranks_unit": "gb10-vllm.service",
+        },
+    ),
+    "one node needs neither QSFP ports nor a free pool": (
+        seen([spark(1, "head")], 0, interfaces={"eth0": interface("10.1.2.3/8")}),
+        {"nodes.0.address": "192.168.1.11"},
+    ),
+    "one node may have Ray": (
+        [spark(1, "head", gb10_distributed_executor_backend="ray")],
+        {"executor": "ray", "ranks_unit": "gb10-ray.service"},
+    ),
+    "no rank of one node waits on the master port": ([spark(1, "head", gb10_api_port=29501)], {"api_port": 29501}),
+    "Ray on several nodes": (pair(), {"executor": "ray", "ranks_unit": "gb10-ray.service"}),
+    "text for numbers and booleans": (
+        pair(gb10_api_port="8001", gb10_fabric_mtu="4200", gb10_fabric_ports=["0"], gb10_allow_restart="no"),
+        {"api_port": 8001, "mtu": 4200, "allow_restart": False, "nodes.0.interface": "enp1s0f0np0"},
+    ),
+    "a number as text on one node is no difference": (
+        change(pair(), 1, gb10_api_port="8000", gb10_extra_env={}),
+        {"api_port": 8000},
+    ),
+    **{
+        f"{text!r} as a boolean": (pair(gb10_allow_restart=text), {"allow_restart": expected})
+        for text, expected in (
+            ("true", True),
+            ("Yes", True),
+            ("1", True),
+            ("false", False),
+            ("off", False),
+            (False, False),
+        )
+    },
+    **{f"the API on {port}": (pair(gb10_api_port=port), {"api_port": port}) for port in (1024, 19999, 21000, 65535)},
+    **{
+        f"Ray from {port}": (pair(gb10_ray_port=port), {"ray_port": port})
+        for port in (1024, 8257, 8266, 19992, 21000, 65528)
+    },
+    **{
+        f"the name of {model} is {expected}": (
+            pair(gb10_model=model, gb10_served_model_name=served),
+            {"served_model_name": expected},
+        )
+        for model, served, expected in (
+            (MODEL, "", "tiny"),
+            (f"{MODEL}/", "", "tiny"),
+            ("org/Name-1B", "", "Name-1B"),
+            (MODEL, "mine", "mine"),
+        )
+    },
+    "a model of the Hub without the store": (
+        seen(pair(gb10_model="org/model", model_store_enabled=False), 0, 1, model=None),
+        {"nodes.0.environment.HF_HUB_OFFLINE": None, "model": "org/model", "store": {}},
+    ),
+    "a model of the Hub from the store": (
+        seen(pair(**STORED), 0, 1, model=None),
+        {
+            "model": FOLDER,
+            "served_model_name": "model",
+            "store": {"folder": FOLDER, "hub": "org/model", "revision": "abc", "source": ""},
+            "nodes.0.environment.HF_HUB_OFFLINE": "1",
+            "nodes.1.environment.HF_HUB_OFFLINE": "1",
+        },
+    ),
+    "a folder that is filled from another need not be there": (
+        seen(pair(model_store_source="/mnt/tiny"), 0, 1, model=None),
+        {"store": {"folder": MODEL, "hub": "", "revision": "", "source": "/mnt/tiny"}},
+    ),
+    "the user's environment reaches every rank": (
+        pair(gb10_extra_env={"OMP_NUM_THREADS": 1}),
+        {f"nodes.{index}.environment.OMP_NUM_THREADS": "1" for index in (0, 1)},
+    ),
+    "pipeline parallelism leaves the rest to tensor parallelism": (
+        pair(gb10_pipeline_parallel_size=2),
+        {"tensor_parallel_size": 1, "pipeline_parallel_size": 2},
+    ),
+    "settings of a node may differ": (
+        [
+            spark(1, "head", gb10_fabric_ports=[0], gb10_fabric_addresses=["10.110.5.1/24", "10.110.6.1/24"]),
+            spark(2, "worker", gb10_fabric_ports=[1], gb10_fabric_addresses=["10.110.5.2/24", "10.110.6.2/24"]),
+        ],
+        {"nodes.0.address": "10.110.5.1", "nodes.1.address": "10.110.5.2"},
+    ),
+    "a worker may use the head's ports": (
+        seen(pair(), 1, listeners=[listener(8000), listener(8265), listener(6379)]),
+        {},
+    ),
+    "our own netplan file": (seen(pair(), 1, interfaces=owned("/etc/netplan/60-gb10-qsfp.yaml")), {}),
+    # netplan keeps NetworkManager away from networkd's devices.
+    "a profile for every device": (seen(pair(), 1, interfaces=owned(PROFILE, "match", "NetworkManager")), {}),
+    **{
+        f"a takeover from {kind}": (
+            seen(pair(gb10_fabric_replace_existing="yes"), 1, interfaces=owned(file, kind=kind)),
+            {"takeover": True},
+        )
+        for file, kind in ((CX7, "ethernets"), (PROFILE, "NetworkManager"))
+    },
+    "an address of an earlier plan is no overlap": (
+        seen(pair(), 1, interfaces=addressed("enp1s0f0np0", "10.110.0.2/24", owners=FORMER)),
+        {},
+    ),
+    "a pinned GID index where the fabric is live": (
+        seen(pair(gb10_fabric_pin_gid_index=True), 1, interfaces=LIVE, rdma=rdma(3, 3)),
+        {"nodes.0.environment.NCCL_IB_GID_INDEX": None, "nodes.1.environment.NCCL_IB_GID_INDEX": "3"},
+    ),
+    "no pinned GID index": (
+        seen(pair(), 1, interfaces=LIVE, rdma=rdma(3, 3)),
+        {"nodes.1.environment.NCCL_IB_GID_INDEX": None},
+    ),
+    "additions of this runtime only": (
+        with_addition(inside()),
+        {
+            f"nodes.{index}.additions": {
+                "vllm_runtime": {"runtime": DIGEST, "environment": {}, "flags": [], "files": {}, "mounts": []}
+            }
+            for index in (0, 1)
+        },
+    ),
+    **{
+        f"the image {image}": (inside(image), {"runtime.image": image})
+        for image in (
+            DIGEST,
+            "sha256:" + "1" * 64,
+            "nvcr.io/nvidia/vllm:26.04-py3",
+            "localhost:5000/a/b_c:v1@sha256:" + "1" * 64,
+        )
+    },
+    "an image without Ray": (inside(NO_RAY, **MP), {"runtime.image": NO_RAY}),
+    "the options of a queried image": (
+        queried(
+            inside(gb10_vllm_extra_args=["--load-format", "b12x", "--own", "1"], gb10_extra_env={"VLLM_X": "1"}),
+            DIGEST,
+            more=[option("--load-format", "auto", "b12x"), option("--own")],
+        ),
+        {"stack.vllm": "0.41.0", "runtime.options_of": "2" * 64},
+    ),
+    "the options of another image are not checked": (
+        queried(inside(gb10_vllm_extra_args=["--own", "1"], gb10_extra_env={"VLLM_Y": "1"}), "sha256:" + "2" * 64),
+        {
+            "runtime.options_of": "",
+            "serve.why.-1": f"the release in {DIGEST} is unknown, so arguments are checked and patches chosen when the "
+            "image is on the head",
+        },
+    ),
+    **{
+        f"an image with Ray {ray!r} and without its use": (queried(inside(**MP), DIGEST, ray=ray), {"executor": "mp"})
+        for ray in ("2.48.0", "")
+    },
+    "an image with Ray": (queried(inside(), DIGEST), {"executor": "ray"}),
+    **{
+        f"the owner {owner!r}": (
+            seen(pair(), 0, state={"service_user": owner, "service_user_ready": "yes", "of_a_later_release": 1}),
+            {
+                "nodes.0.state.service_user": kept,
+                "nodes.0.state.service_user_ready": False,
+                "nodes.0.state.of_a_later_release": None,
+            },
+        )
+        for owner, kept in (
+            ("990:980", "990:980"),
+            ("0 --privileged", ""),
+            ("990:980\nExecStartPre=/x", ""),
+            ("", ""),
+        )
+    },
+    # The head keeps the answer in a file. An invalid one is queried again.
+    **{
+        f"an image's query with {changes}": (queried(inside(), DIGEST, **changes), {"runtime.options_of": ""})
+        for changes in (
+            {"options": {}},
+            {"options": [option("--a b")]},
+            {"options": []},
+            {"variables": ["A\nB"]},
+            {"options": [7]},
+            {"version": "1 2"},
+            {"ray": "$(x)"},
+            {"version": 7},
+        )
+    },
+    "names of other programs": (
+        change(
+            pair(),
+            0,
+            variables=[
+                *("my_gb10_set", "company_ray_cluster_name", "vllm_version", "ray_version", "gb10", "http_port"),
+                *(
+                    "lab_name",
+                    "__vllm_serve_rollbc",
+                    "gb10_plan",
+                    *(name for names in KNOWN.values() for name in names),
+                ),
+            ],
+        ),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("nodes", "expected"), PLANS.values(), ids=PLANS)
+def test_parts_of_a_plan(nodes: list[Node], expected: dict[str, Any]) -> None:
+    assert parts(planned(nodes), expected) == expected
+
+
+def test_the_plan_of_a_pair_is_the_recorded_one_in_any_order() -> None:
+    nodes = pair()
+    before = copy.deepcopy(nodes)
+    plan = planned(nodes)
+    assert_recorded(SNAPSHOT, json.dumps(plan, indent=1, sort_keys=True) + "\n")
+    assert nodes == before, "planning leaves its input alone"
+    running = seen(nodes, 0, listeners=OURS, interfaces=addressed("enp1s0f1np1", "10.110.0.1/24"))
+    assert planned(running[::-1]) == plan, "a cluster that is up can be planned again"
+
+
+def test_a_single_node_has_neither_peers_nor_ranks_to_meet() -> None:
+    plan = planned([spark(1, "head")])
+    alone = typed({**plan, "node": plan["nodes"][0]})
+    assert firewall_plan.needs(alone) == {}
+    argv = launch_argv.start_argv(alone)
+    assert (argv[1], [word for word in argv if "master" in word or "nnodes" in word]) == ("serve", [])
+    stored = planned(seen(pair(**STORED), 0, 1, model=None))["serve"]["args"]
+    assert not any(word.startswith("--revision") for word in stored), "the store has the revision"
 
 
 #: name -> (nodes, path, found, expected, fix): one mistake each; the last three are parts of the text.
@@ -482,7 +627,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "copy the model to spark2",
     ),
     "weights missing in the source of the store": (
-        lambda: seen(copied_from("/mnt/usb"), 0, model_at="/mnt/usb", model_reason="it is cut"),
+        lambda: seen(pair(model_store_source="/mnt/usb"), 0, model_at="/mnt/usb", model_reason="it is cut"),
         "nodes[0].model",
         "vLLM cannot load /mnt/usb on spark1: it is cut",
         "a complete model in model_store_source",
@@ -669,94 +814,117 @@ def test_one_mistake_is_one_problem(
     nodes: Callable[[], list[Node]], path: str, found: str, expected: str, fix: str
 ) -> None:
     problems = mistakes(nodes())
-    assert len(problems) == 1, report(problems)
+    assert [problem.path for problem in problems] == [path], report(problems)
     (problem,) = problems
-    assert problem.path == path
-    assert found in problem.found
-    assert expected in problem.expected
-    assert fix in problem.fix
+    assert found in problem.found and expected in problem.expected and fix in problem.fix, problem
 
 
-def test_a_lock_that_cannot_be_read() -> None:
-    (problem,) = mistakes(pair(), lock="")
-    assert (problem.path, problem.found) == (
-        "gb10_runtime_lock",
-        "'vllm.lock' is not a readable file on the controller",
-    )
+BOTH = {"name": "vllm_serve_rollback", "found": "'perhaps'", "expected": "a value of type bool"}
+ONE = {"name": "x", "found": "1", "expected": "2"}
+OPTION = {"options": [option("--a")], "variables": []}
+#: Nodes, their lock, and the begin of each problem.
+PROBLEMS: dict[str, tuple[list[Node], str, list[str]]] = {
+    "a number for a name": (pair(gb10_model=3), LOCK, ["gb10_model: unknown model '3'."]),
+    "values of another type": (
+        pair(gb10_api_port="many", gb10_extra_env=["A=1"], gb10_vllm_extra_args="--a --b"),
+        LOCK,
+        [
+            *("gb10_api_port: 0. Expected: 1024 to 65535.",),
+            *(
+                f"nodes[{index}].gb10_{text}"
+                for index in (0, 1)
+                for text in (
+                    "api_port: 'many'. Expected: a number. Fix: correct gb10_api_port.",
+                    "extra_env: ",
+                    "vllm_extra_args: ",
+                )
+            ),
+        ],
+    ),
+    "a lock that cannot be read": (
+        pair(),
+        "",
+        ["gb10_runtime_lock: 'vllm.lock' is not a readable file on the controller."],
+    ),
+    # All nodes have most variables from the same place.
+    "values that roles refuse": (
+        change(change(pair(), 0, refused=[BOTH]), 1, refused=[BOTH, ONE]),
+        LOCK,
+        [
+            "vllm_serve_rollback: 'perhaps'. Expected: a value of type bool. Fix: correct vllm_serve_rollback.",
+            "nodes[1].x: 1. Expected: 2. Fix: correct x.",
+        ],
+    ),
+    "different GID indices cannot be pinned": (
+        seen(pair(gb10_fabric_pin_gid_index=True), 1, interfaces=LIVE, rdma=rdma(3, 5)),
+        LOCK,
+        ["nodes[1].rdma.gids: "],
+    ),
+    "everything wrong with a container": (
+        pair(
+            gb10_runtime="docker",
+            gb10_container_image="vllm/vllm-openai@sha256:12",
+            gb10_container_engine="containerd",
+            gb10_container_args=["--env=A=1", "--name=mine", "--privileged", "-d"],
+        ),
+        LOCK,
+        [
+            "gb10_runtime: 'docker'. Expected: '' for gb10_stack's runtime or native or container.",
+            "gb10_container_engine: 'containerd'. Expected: docker or podman.",
+            "gb10_container_image: 'vllm/vllm-openai@sha256:12' is not an image reference. Expected: ",
+            "gb10_container_args[1]: --name=mine. ",
+            "gb10_container_args[2]: --privileged. Expected: not set, because the container gets only the devices that",
+            "gb10_container_args[3]: -d. ",
+        ],
+    ),
+    "a container without an image": (pair(gb10_runtime="container"), LOCK, ["gb10_container_image: "]),
+    "an image without Ray": (inside(NO_RAY), LOCK, [f"image: {NO_RAY}"]),
+    "a Ray without a token": (pair(), OLD_RAY, ["gb10_runtime_lock: Ray 2.48.0 has no RAY_AUTH_MODE"]),
+    "a Ray without a token in an image": (queried(inside(), DIGEST, ray="2.48.0"), LOCK, ["gb10_container_image: "]),
+    "a queried image without Ray": (queried(inside(), DIGEST, ray=""), LOCK, ["image: "]),
+    "options that a queried image lacks": (
+        queried(
+            inside(gb10_vllm_extra_args=["--load-format", "c12x", "--other", "1"], gb10_extra_env={"VLLM_Y": "1"}),
+            DIGEST,
+            more=[option("--load-format", "auto", "b12x")],
+        ),
+        LOCK,
+        ["gb10_vllm_extra_args[1]: ", "gb10_vllm_extra_args[2]: ", "gb10_extra_env.VLLM_Y: "],
+    ),
+    **{
+        f"the options of an environment with {changes}": (
+            change(pair(), 0, queried={**OPTION, **changes}),
+            LOCK,
+            ["nodes[0].queried: "],
+        )
+        for changes in (
+            {"options": {}},
+            {"options": [option("--a b")]},
+            {"options": []},
+            {"variables": ["A\nB"]},
+            {"options": [7]},
+        )
+    },
+}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "my_gb10_set",
-        "company_ray_cluster_name",
-        "vllm_version",
-        "ray_version",
-        "gb10",
-        "http_port",
-        "lab_name",
-        "__vllm_serve_rollbc",
-        "gb10_plan",
-    ],
-)
-def test_a_foreign_variable_is_left_alone(name: str) -> None:
-    nodes = pair()
-    nodes[0]["variables"].append(name)
-    assert planned(nodes)
-
-
-def test_a_refused_value_is_one_problem_or_one_for_each_node() -> None:
-    """All nodes have most variables from the same place."""
-    both = {"name": "vllm_serve_rollback", "found": "'perhaps'", "expected": "a value of type bool"}
-    one = {"name": "x", "found": "1", "expected": "2"}
-    nodes = pair()
-    for node in nodes:
-        node["refused"] = [both]
-    nodes[1]["refused"] = [both, one]
-    assert [str(problem) for problem in mistakes(nodes)] == [
-        "vllm_serve_rollback: 'perhaps'. Expected: a value of type bool. Fix: correct vllm_serve_rollback.",
-        "nodes[1].x: 1. Expected: 2. Fix: correct x.",
-    ]
-
-
-def test_every_public_variable_is_known() -> None:
-    nodes = pair()
-    nodes[0]["variables"] += [name for names in KNOWN.values() for name in names]
-    assert len(nodes[0]["variables"]) > 40
-    assert planned(nodes)
-
-
-def test_settings_of_a_node_may_differ() -> None:
-    head = spark(1, "head", gb10_fabric_ports=[0], gb10_fabric_addresses=["10.110.5.1/24", "10.110.6.1/24"])
-    worker = spark(2, "worker", gb10_fabric_ports=[1], gb10_fabric_addresses=["10.110.5.2/24", "10.110.6.2/24"])
-    assert [node["address"] for node in planned([head, worker])["nodes"]] == ["10.110.5.1", "10.110.5.2"]
-
-
-OURS = [listener(port, "ray", "gb10-ray.service") for port in (6379, 6380, 6381, 8265)] + [
-    listener(8000, "vllm", "gb10-vllm.service")
-]
-
-
-def test_a_cluster_that_is_up_can_be_planned_again() -> None:
-    nodes = seen(pair(), 0, listeners=OURS, interfaces=addressed("enp1s0f1np1", "10.110.0.1/24"))
-    assert planned(nodes) == planned(pair())
-
-
-def test_a_worker_may_use_the_heads_ports_for_itself() -> None:
-    assert planned(seen(pair(), 1, listeners=[listener(8000), listener(8265), listener(6379)]))
+@pytest.mark.parametrize(("nodes", "lock", "expected"), PROBLEMS.values(), ids=PROBLEMS)
+def test_the_problems_of_nodes(nodes: list[Node], lock: str, expected: list[str]) -> None:
+    problems = [str(problem) for problem in mistakes(nodes, lock)]
+    assert len(problems) == len(expected), problems
+    assert [text[: len(begin)] for text, begin in zip(problems, expected, strict=True)] == expected
 
 
 def test_listeners_of_head_and_worker() -> None:
     settings = parse(pair(), LOCK).head.settings
     head, worker = (node_checks.listeners(settings, is_head, 2) for is_head in (True, False))
-    assert head["gb10_api_port"] == 8000
-    assert worker.keys() < head.keys()
-    assert head.keys() - worker.keys() == {
-        "gb10_api_port",
-        "gb10_ray_port.dashboard",
-        "gb10_ray_port.port",
-        "gb10_ray_port.ray-client-server-port",
-    }
+    assert (head["gb10_api_port"], head.keys() - worker.keys(), worker.keys() <= head.keys()) == (
+        8000,
+        {"gb10_api_port", "gb10_ray_port.dashboard", "gb10_ray_port.port", "gb10_ray_port.ray-client-server-port"},
+        True,
+    )
+    alone = parse([spark(1, "head")], LOCK).head.settings
+    assert node_checks.listeners(alone, True, 1) == {"gb10_api_port": 8000}
 
 
 def test_every_problem_of_one_inventory_is_in_one_list() -> None:
@@ -813,76 +981,6 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
         )
 
 
-def test_planning_leaves_its_input_alone() -> None:
-    nodes = pair(gb10_api_port="8001")
-    before = copy.deepcopy(nodes)
-    planned(nodes)
-    assert nodes == before
-
-
-@pytest.mark.parametrize(
-    "owner",
-    [
-        pytest.param(owned("/etc/netplan/60-gb10-qsfp.yaml"), id="our own file"),
-        # netplan keeps NetworkManager away from networkd's devices.
-        pytest.param(owned(PROFILE, "match", "NetworkManager"), id="a profile for every device"),
-    ],
-)
-def test_what_may_configure_a_device_of_the_fabric(owner: dict[str, Any]) -> None:
-    assert planned(seen(pair(), 1, interfaces=owner))
-
-
-@pytest.mark.parametrize(("file", "kind"), [(CX7, "ethernets"), (PROFILE, "NetworkManager")])
-def test_a_takeover_is_done_on_request(file: str, kind: str) -> None:
-    assert (
-        planned(seen(pair(gb10_fabric_replace_existing="yes"), 1, interfaces=owned(file, kind=kind)))["takeover"]
-        is True
-    )
-
-
-def test_what_an_earlier_plan_addressed_is_no_overlap() -> None:
-    """After a change of gb10_fabric_ports the old port still has its address when the new plan is computed."""
-    ours = [{"file": "/etc/netplan/60-gb10-qsfp.yaml", "id": "enp1s0f0np0", "kind": "ethernets", "by": "name"}]
-    assert planned(seen(pair(), 1, interfaces=addressed("enp1s0f0np0", "10.110.0.2/24", owners=ours)))
-
-
-def rdma(*indices: int) -> dict[str, Any]:
-    """The RDMA devices of spark2's rails: a RoCE v2 GID of the address at the given index, a link-local GID at 1."""
-    hosts = ("10.110.0.2", "10.110.1.2")
-    return {
-        hca: {
-            "interface": "",
-            "state": "ACTIVE",
-            "link_layer": "Ethernet",
-            "gids": [
-                {"index": 1, "gid": "fe80::1", "type": "RoCE v2"},
-                {"index": index, "gid": f"::ffff:{host}", "type": "RoCE v2"},
-            ],
-        }
-        for hca, host, index in zip(("rocep1s0f1", "roceP2p1s0f1"), hosts, indices, strict=True)
-    }
-
-
-LIVE = {
-    **observed("192.168.1.12")["interfaces"],
-    "enp1s0f1np1": interface("10.110.0.2/24", mtu=9000, hca="rocep1s0f1"),
-    "enP2p1s0f1np1": interface("10.110.1.2/24", mtu=9000, hca="roceP2p1s0f1"),
-}
-
-
-def test_the_gid_index_is_pinned_on_request_where_the_fabric_is_live() -> None:
-    plan = planned(seen(pair(gb10_fabric_pin_gid_index=True), 1, interfaces=LIVE, rdma=rdma(3, 3)))
-    assert [node["environment"].get("NCCL_IB_GID_INDEX") for node in plan["nodes"]] == [None, "3"]
-    plan = planned(seen(pair(), 1, interfaces=LIVE, rdma=rdma(3, 3)))
-    assert "NCCL_IB_GID_INDEX" not in plan["nodes"][1]["environment"]
-
-
-def test_rails_with_different_gid_indices_cannot_be_pinned() -> None:
-    (problem,) = mistakes(seen(pair(gb10_fabric_pin_gid_index=True), 1, interfaces=LIVE, rdma=rdma(3, 5)))
-    assert problem.path == "nodes[1].rdma.gids"
-    assert "rocep1s0f1 has 3, roceP2p1s0f1 has 5" in problem.found
-
-
 def test_a_slow_link_is_a_warning() -> None:
     slow = {"driver": "mlx5_core", "pci": {"address": "0002:01:00.1", "width": 2, "speed": "32.0 GT/s PCIe"}}
     nodes = seen(pair(), 1, interfaces=addressed("enP2p1s0f1np1", **slow))
@@ -891,15 +989,9 @@ def test_a_slow_link_is_a_warning() -> None:
     assert sentence.startswith("spark2: enP2p1s0f1np1: the PCIe link of 0002:01:00 runs x2")
 
 
-DIGEST = "vllm/vllm-openai@sha256:" + "1" * 64
-
-
 def test_a_container_in_place_of_an_environment() -> None:
-    native, inside = (
-        planned(pair()),
-        planned(pair(gb10_runtime="container", gb10_container_image=DIGEST, gb10_container_args=["--env=A=1"])),
-    )
-    assert inside["runtime"] == {
+    native, inside_image = planned(pair()), planned(inside(gb10_container_args=["--env=A=1"]))
+    assert inside_image["runtime"] == {
         "kind": "container",
         "name": DIGEST,
         "image": DIGEST,
@@ -912,169 +1004,15 @@ def test_a_container_in_place_of_an_environment() -> None:
         "builds": [],
         "lock": "vllm.lock",
     }
-    assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl", "nodes", "node"}
-    for own, other in zip(native["nodes"], inside["nodes"], strict=True):
+    assert {key for key in native if native[key] != inside_image[key]} == {"runtime", "serve", "nccl", "nodes", "node"}
+    for own, other in zip(native["nodes"], inside_image["nodes"], strict=True):
         # An image has its own PATH, and its vLLM, which the patches depend on, is unknown before a query.
         tools = {"PATH": f"{native['runtime']['path']}/bin:{toolchain.SYSTEM_PATH}"}
         assert (own["foreseen"].keys(), other["foreseen"]) == ({"vllm_patch"}, {})
         assert own == {**other, "environment": {**other["environment"], **tools}, "foreseen": own["foreseen"]}
     # The serving plan is the same, except for the image's options, which are unknown too.
-    assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"why", "compiled"}
+    assert {key for key in native["serve"] if native["serve"][key] != inside_image["serve"][key]} == {"why", "compiled"}
     assert (native["runtime"]["kind"], native["runtime"]["name"]) == ("native", native["runtime"]["path"])
-
-
-def test_additions_of_another_runtime_do_not_count() -> None:
-    nodes = pair(gb10_runtime="container", gb10_container_image=DIGEST)
-    addition = {"environment": {}, "flags": [], "files": {}, "mounts": []}
-    for node in nodes:
-        node["observed"]["additions"] = {
-            "vllm_runtime": {**addition, "runtime": DIGEST},
-            "of_old": {**addition, "runtime": "/opt/gb10/runtime/x"},
-        }
-    assert [list(node["additions"]) for node in planned(nodes)["nodes"]] == [["vllm_runtime"], ["vllm_runtime"]]
-
-
-@pytest.mark.parametrize(
-    "image",
-    [DIGEST, "sha256:" + "1" * 64, "nvcr.io/nvidia/vllm:26.04-py3", "localhost:5000/a/b_c:v1@sha256:" + "1" * 64],
-)
-def test_images(image: str) -> None:
-    assert planned(pair(gb10_runtime="container", gb10_container_image=image))["runtime"]["image"] == image
-
-
-def test_everything_wrong_with_a_container_at_once() -> None:
-    settings = {
-        "gb10_runtime": "docker",
-        "gb10_container_image": "vllm/vllm-openai@sha256:12",
-        "gb10_container_engine": "containerd",
-        "gb10_container_args": ["--env=A=1", "--name=mine", "--privileged", "-d"],
-    }
-    problems = {problem.path: str(problem) for problem in mistakes(pair(**settings))}
-    assert list(problems) == [
-        "gb10_runtime",
-        "gb10_container_engine",
-        "gb10_container_image",
-        "gb10_container_args[1]",
-        "gb10_container_args[2]",
-        "gb10_container_args[3]",
-    ]
-    assert "'docker'. Expected: '' for gb10_stack's runtime or native or container." in problems["gb10_runtime"]
-    assert "Expected: docker or podman." in problems["gb10_container_engine"]
-    assert "with 64 digits" in problems["gb10_container_image"]
-    assert "the container gets only the devices that it needs" in problems["gb10_container_args[2]"]
-
-
-def test_a_container_without_an_image() -> None:
-    (problem,) = mistakes(pair(gb10_runtime="container"))
-    assert problem.path == "gb10_container_image"
-
-
-def test_an_image_that_is_known_to_have_no_ray() -> None:
-    image = "docker.io/vllm/vllm-openai:v0.32.0@sha256:" + "1" * 64
-    (problem,) = mistakes(pair(gb10_runtime="container", gb10_container_image=image))
-    assert (problem.path, "gb10_distributed_executor_backend: mp" in problem.fix) == ("image", True)
-    assert (
-        planned(pair(gb10_runtime="container", gb10_container_image=image, gb10_distributed_executor_backend="mp"))[
-            "runtime"
-        ]["image"]
-        == image
-    )
-
-
-OLD_RAY = lock_of("vllm==0.32.0", "ray==2.48.0")
-IMAGE = "sha256:" + "1" * 64
-
-
-def test_a_ray_without_a_token_is_refused_where_it_runs() -> None:
-    (problem,) = mistakes(pair(), OLD_RAY)
-    assert (problem.path, problem.found.split(",")[0]) == ("gb10_runtime_lock", "Ray 2.48.0 has no RAY_AUTH_MODE")
-    plan, problems = cluster_plan(pair(gb10_distributed_executor_backend="mp"), OLD_RAY)
-    assert (plan["executor"], problems) == ("mp", [])
-
-
-def option(name: str, *choices: str) -> dict[str, Any]:
-    return {"name": name, "kind": "value", "aliases": [], "choices": list(choices), "fold": "", "open": False}
-
-
-def queried(*options: dict[str, Any], ray: str = "2.60.0", **settings: Any) -> list[Node]:
-    """Return two nodes whose image was queried: it has a later release, and more options than the table's vLLM."""
-    nodes = pair(gb10_runtime="container", gb10_container_image=IMAGE, **settings)
-    usual = [
-        option(f"--{name}")
-        for name in ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")
-    ]
-    found = {"image": IMAGE, "image_id": "1" * 64, "version": "0.41.0+local", "ray": ray, "nccl": ""}
-    found |= {"options": [*usual, *options], "variables": ["VLLM_X"]}
-    nodes[0]["observed"]["image_options"] = found
-    return nodes
-
-
-def test_the_options_of_a_queried_image_count() -> None:
-    given = {"gb10_vllm_extra_args": ["--load-format", "b12x", "--own", "1"], "gb10_extra_env": {"VLLM_X": "1"}}
-    plan = planned(queried(option("--load-format", "auto", "b12x"), option("--own"), **given))
-    assert (plan["stack"]["vllm"], plan["runtime"]["options_of"]) == ("0.41.0", "1" * 64)
-    given = {"gb10_vllm_extra_args": ["--load-format", "c12x", "--other", "1"], "gb10_extra_env": {"VLLM_Y": "1"}}
-    paths = [problem.path for problem in mistakes(queried(option("--load-format", "auto", "b12x"), **given))]
-    assert paths == ["gb10_vllm_extra_args[1]", "gb10_vllm_extra_args[2]", "gb10_extra_env.VLLM_Y"]
-
-
-def test_the_options_of_an_image_that_is_not_queried_yet_are_not_checked() -> None:
-    nodes = queried(gb10_vllm_extra_args=["--own", "1", "--max-model-len", "4096"], gb10_extra_env={"VLLM_Y": "1"})
-    nodes[0]["observed"]["image_options"]["image"] = "sha256:" + "2" * 64
-    plan = planned(nodes)
-    assert plan["runtime"]["options_of"] == ""
-    assert (
-        f"the release in {IMAGE} is unknown, so arguments are checked and patches chosen when the image is on the head"
-        in plan["serve"]["why"]
-    )
-
-
-@pytest.mark.parametrize(("ray", "paths"), [("2.48.0", ["gb10_container_image"]), ("", ["image"]), ("2.60.0", [])])
-def test_the_ray_of_a_queried_image_counts(ray: str, paths: list[str]) -> None:
-    plan, problems = cluster_plan(queried(ray=ray))
-    assert ([problem.path for problem in problems], bool(plan)) == (paths, not paths)
-    planned(queried(ray=ray, gb10_distributed_executor_backend="mp"))
-
-
-@pytest.mark.parametrize(
-    ("owner", "kept"), [("990:980", "990:980"), ("0 --privileged", ""), ("990:980\nExecStartPre=/x", ""), ("", "")]
-)
-def test_only_numbers_of_a_node_reach_its_unit(owner: str, kept: str) -> None:
-    nodes = pair()
-    nodes[0]["observed"]["state"] = {"service_user": owner, "service_user_ready": "yes", "of_a_later_release": 1}
-    state = planned(nodes)["nodes"][0]["state"]
-    assert (state["service_user"], state["service_user_ready"], "of_a_later_release" in state) == (kept, False, False)
-
-
-HOSTILE_OPTIONS: dict[str, Any] = {
-    "no list": {"options": {}},
-    "a name with blanks": {"options": [option("--a b")]},
-    "no options": {"options": []},
-    "a variable of two lines": {"variables": ["A\nB"]},
-    "another form": {"options": [7]},
-}
-
-
-@pytest.mark.parametrize("changes", HOSTILE_OPTIONS.values(), ids=HOSTILE_OPTIONS)
-def test_options_that_the_head_reports_have_their_form(changes: dict[str, Any]) -> None:
-    """Those of an image are queried again, because the head keeps them in a file."""
-    nodes = queried()
-    nodes[0]["observed"]["image_options"] |= changes
-    assert planned(nodes)["runtime"]["options_of"] == ""
-    nodes = pair()
-    nodes[0]["queried"] = {"options": [option("--a")], "variables": [], **changes}
-    assert "nodes[0].queried" in [problem.path for problem in mistakes(nodes)]
-
-
-@pytest.mark.parametrize("release", [{"version": "1 2"}, {"ray": "$(x)"}, {"version": 7}])
-def test_releases_that_the_head_reports_have_their_form(release: dict[str, Any]) -> None:
-    nodes = queried()
-    nodes[0]["observed"]["image_options"] |= release
-    assert planned(nodes)["runtime"]["options_of"] == ""
-
-
-def _pair_with(**variables: str) -> dict[str, Any]:
-    return planned(pair(gb10_extra_env=variables))
 
 
 def _lines(plan: dict[str, Any], rule: str) -> list[str]:
@@ -1083,7 +1021,7 @@ def _lines(plan: dict[str, Any], rule: str) -> list[str]:
 
 @pytest.mark.parametrize(("name", "value"), [("NCCL_IB_DISABLE", "1"), ("NCCL_NET", "Socket"), ("NCCL_NET", "socket")])
 def test_sockets_of_a_users_variable_are_reported_with_their_cost(name: str, value: str) -> None:
-    plan = _pair_with(**{name: value})
+    plan = planned(pair(gb10_extra_env={name: value}))
     (line,) = _lines(plan, "roce-disabled")
     assert line.startswith(
         f"warning roce-disabled, gb10_extra_env.{name}: '{value}' on spark1, spark2, with 2 pipeline stages. "
@@ -1095,22 +1033,26 @@ def test_sockets_of_a_users_variable_are_reported_with_their_cost(name: str, val
 
 
 def test_the_lan_of_a_users_variable_is_reported() -> None:
-    assert (
-        _lines(_pair_with(NCCL_IB_DISABLE="0", NCCL_NET="IB", NCCL_SOCKET_IFNAME="=enp1s0f1np1"), "socket-interface")
-        == []
-    )
-    plan = _pair_with(NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="enP7s7", GLOO_SOCKET_IFNAME="enP7s7")
+    lan = {"NCCL_IB_DISABLE": "1", "NCCL_SOCKET_IFNAME": "enP7s7", "GLOO_SOCKET_IFNAME": "enP7s7"}
+    plan = planned(pair(gb10_extra_env=lan))
     assert len(_lines(plan, "roce-disabled")) == 1
-    lines = _lines(plan, "socket-interface")
-    assert [line.split(". ")[0] for line in lines] == [
+    assert [line.split(". ")[0] for line in _lines(plan, "socket-interface")] == [
         f"warning socket-interface, gb10_extra_env.{name}: 'enP7s7' instead of 'enp1s0f1np1' on {node}"
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
         for node in ("spark1", "spark2")
     ]
 
 
-def test_planned_sockets_are_no_finding() -> None:
-    for settings in ({"gb10_fabric_transport": "socket"}, {"gb10_fabric_topology": "socket"}, {}):
-        plan = planned(pair(**settings))
-        assert _lines(plan, "roce-disabled") == _lines(plan, "socket-interface") == []
-    assert _lines(planned([spark(1, "head", gb10_extra_env={"NCCL_IB_DISABLE": "1"})]), "roce-disabled") == []
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        pair(gb10_fabric_transport="socket"),
+        pair(gb10_fabric_topology="socket"),
+        pair(),
+        [spark(1, "head", gb10_extra_env={"NCCL_IB_DISABLE": "1"})],
+        pair(gb10_extra_env={"NCCL_IB_DISABLE": "0", "NCCL_NET": "IB", "NCCL_SOCKET_IFNAME": "=enp1s0f1np1"}),
+    ],
+)
+def test_planned_sockets_are_no_finding(nodes: list[Node]) -> None:
+    plan = planned(nodes)
+    assert _lines(plan, "roce-disabled") == _lines(plan, "socket-interface") == []

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import shlex
 from typing import Any
 
+import cluster_nodes
 import pytest
-from cluster_nodes import Node, cluster_plan, spark
+from cluster_nodes import Node, cluster_plan, parts, planned, spark
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
@@ -25,138 +25,140 @@ RECIPE = {
     "  --max-model-len {max_model_len} --gpu-memory-utilization 0.8 --enable-auto-tool-choice "
     "--tool-call-parser openai",
 }
+UNKNOWN = "vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.7"
+OWN_DRAFT = ["--speculative-config", '{"method":"draft_model","model":"owner/draft","num_speculative_tokens":2}']
+SHARE = "--gpu-memory-utilization 0.8 is replaced: the memory plan takes at most this share, and passes its own"
 
 
-def pair(*given: str, **settings: Any) -> list[Node]:
-    nodes = [
-        spark(number, group, gb10_model="", gb10_recipe="small", **settings)
-        for number, group in ((1, "head"), (2, "worker"))
-    ]
-    # No node has the model yet, so the catalog's facts about it count.
-    return [
-        {**node, "variables": [*node["variables"], *given, *settings], "observed": {**node["observed"], "model": None}}
-        for node in nodes
-    ]
-
-
-def planned(nodes: list[Node], **changes: Any) -> dict[str, Any]:
-    plan, problems = cluster_plan(nodes, recipe={**copy.deepcopy(RECIPE), **changes})
-    assert problems == []
-    return plan
-
-
-def test_the_plan_of_a_recipe() -> None:
-    plan = planned(pair())
-    assert (plan["executor"], plan["tensor_parallel_size"], plan["runtime"]["image"]) == ("mp", 2, IMAGE)
-    assert plan["model"].startswith("/opt/gb10/models/openai--gpt-oss-20b") or plan["model"] == "openai/gpt-oss-20b"
-    args = plan["serve"]["args"]
-    assert "--max-model-len=8192" in args
-    assert args[-3:] == ["--enable-auto-tool-choice", "--tool-call-parser", "openai"]
-    assert plan["nodes"][0]["environment"]["NCCL_IB_HCA"] != "mlx5_0"
-    assert plan["serve"]["recipe"] == [
-        f"the recipe Small model with {IMAGE}",
-        "--port 8000 is replaced: the addresses and ports of the API are the inventory's",
-        "--host 0.0.0.0 is replaced: the addresses and ports of the API are the inventory's",
-        "NCCL_IB_HCA=mlx5_0 is replaced: the plan sets the network of each node",
-    ]
-    assert (
-        "--gpu-memory-utilization 0.8 is replaced: the memory plan takes at most this share, and passes its own"
-        in plan["serve"]["why"]
-    )
-
-
-def test_a_variable_of_the_inventory_wins() -> None:
-    plan = planned(pair(gb10_max_model_len=4096, gb10_distributed_executor_backend="ray"))
-    assert "--max-model-len=4096" in plan["serve"]["args"]
-    assert plan["executor"] == "ray"
-
-
-def test_a_folder_may_hold_the_model() -> None:
-    nodes = pair()
+def pair(model: str = "", **settings: Any) -> list[Node]:
+    """Return two nodes with a recipe. No node has the model yet, so the catalog's facts about it count."""
+    nodes = cluster_nodes.pair(gb10_model=model, gb10_recipe="small", **settings)
     for node in nodes:
-        node["settings"]["gb10_model"] = "/srv/models/mine"
-        node["observed"]["model"] = {}
-    assert planned(nodes)["model"] == "/srv/models/mine"
+        node["variables"] += settings
+        node["observed"]["model"] = {} if model.startswith("/") else None
+    return nodes
 
 
-def test_another_model_is_a_problem() -> None:
-    nodes = pair()
-    for node in nodes:
-        node["settings"]["gb10_model"] = "openai/gpt-oss-120b"
-    plan, problems = cluster_plan(nodes, recipe=RECIPE)
-    assert (plan, [problem.path for problem in problems]) == ({}, ["gb10_model"])
+def layer(name: str, problem: str = "") -> dict[str, Any]:
+    """Return a result of the lookup image_layers."""
+    return {"name": name, "folder": f"/srv/{name}", "digest": "1", "packages": [], "network": False, "problem": problem}
 
 
-def test_without_the_plan_of_the_memory_the_share_of_the_recipe_counts() -> None:
-    plan = planned(pair(), command="vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.7")
-    assert [word for word in plan["serve"]["args"] if "utilization" in word or word == "0.7"][-2:] == [
-        "--gpu-memory-utilization",
-        "0.7",
-    ]
+OWN = {"gb10_image_layers": [{"path": "own"}]}
+#: Nodes, changes of the recipe, and parts of the plan.
+PLANS: dict[str, tuple[list[Node], dict[str, Any], dict[str, Any]]] = {
+    "a recipe": (
+        pair(),
+        {},
+        {
+            "executor": "mp",
+            "tensor_parallel_size": 2,
+            "runtime.image": IMAGE,
+            "store.hub": "openai/gpt-oss-20b",
+            "nodes.0.environment.NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1",
+            "serve.recipe": [
+                f"the recipe Small model with {IMAGE}",
+                "--port 8000 is replaced: the addresses and ports of the API are the inventory's",
+                "--host 0.0.0.0 is replaced: the addresses and ports of the API are the inventory's",
+                "NCCL_IB_HCA=mlx5_0 is replaced: the plan sets the network of each node",
+            ],
+        },
+    ),
+    "a variable of the inventory": (pair(gb10_distributed_executor_backend="ray"), {}, {"executor": "ray"}),
+    "a folder with the model": (pair("/srv/models/mine"), {}, {"model": "/srv/models/mine"}),
+    "a model without a memory plan": (
+        pair(),
+        {"command": UNKNOWN},
+        {"serve.args.-2": "--gpu-memory-utilization", "serve.args.-1": "0.7"},
+    ),
+    "the user's draft": (
+        pair(gb10_vllm_extra_args=OWN_DRAFT),
+        {},
+        {
+            "drafts.0.hub": "owner/draft",
+            "serve.user_args": [
+                OWN_DRAFT[0],
+                OWN_DRAFT[1].replace("owner/draft", "/opt/gb10/models/owner--draft/main"),
+            ],
+        },
+    ),
+    "without the store the draft keeps its name": (
+        pair(gb10_vllm_extra_args=OWN_DRAFT, model_store_enabled=False),
+        {},
+        {"drafts": [], "serve.user_args": OWN_DRAFT},
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("changes", "paths"),
-    [
-        ({"command": "vllm serve openai/gpt-oss-20b -tp 4"}, ["gb10_tensor_parallel_size"]),
-        ({"command": "vllm serve openai/gpt-oss-20b --api-key x"}, ["gb10_recipe.command[0]"]),
-        (
-            {"command": "vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.95"},
-            ["gb10_recipe.command.--gpu-memory-utilization"],
-        ),
-        ({"command": "vllm serve openai/gpt-oss-20b -tp 2 --revision .."}, ["gb10_model"]),
-        (
-            {"command": 'vllm serve openai/gpt-oss-20b -tp 2 -sc \'{{"model": "a/b", "revision": "../x"}}\''},
-            ["gb10_model"],
-        ),
-        ({"env": {"HF_TOKEN": "x"}}, ["gb10_recipe.env.HF_TOKEN"]),
-        ({"command": "vllm serve openai/gpt-oss-20b; id"}, ["gb10_recipe.command, line 1"]),
-        ({"container": "a b", "cluster_only": "yes"}, ["gb10_recipe.container", "gb10_recipe.cluster_only"]),
-    ],
-)
-def test_a_problem_of_a_recipe_stops_the_plan(changes: dict[str, Any], paths: list[str]) -> None:
-    plan, problems = cluster_plan(pair(), recipe={**RECIPE, **changes})
+@pytest.mark.parametrize(("nodes", "changes", "expected"), PLANS.values(), ids=PLANS)
+def test_parts_of_a_plan_with_a_recipe(nodes: list[Node], changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert parts(planned(nodes, recipe={**RECIPE, **changes}), expected) == expected
+
+
+def test_the_arguments_of_a_recipe_reach_the_server() -> None:
+    plan = planned(pair(), recipe=RECIPE)
+    assert plan["serve"]["args"][-3:] == ["--enable-auto-tool-choice", "--tool-call-parser", "openai"]
+    assert "--max-model-len=8192" in plan["serve"]["args"] and SHARE in plan["serve"]["why"]
+    own = planned(pair(gb10_max_model_len=4096), recipe=RECIPE)
+    assert "--max-model-len=4096" in own["serve"]["args"], "the inventory wins"
+
+
+SMALL = "vllm serve openai/gpt-oss-20b"
+#: Nodes, changes of the recipe, layers, and the paths of the problems.
+PROBLEMS: dict[str, tuple[list[Node], dict[str, Any], list[Any], list[str]]] = {
+    "another model": (pair("openai/gpt-oss-120b"), {}, [], ["gb10_model"]),
+    "more ranks than nodes": (pair(), {"command": f"{SMALL} -tp 4"}, [], ["gb10_tensor_parallel_size"]),
+    "a key": (pair(), {"command": f"{SMALL} --api-key x"}, [], ["gb10_recipe.command[0]"]),
+    "all memory": (
+        pair(),
+        {"command": UNKNOWN.replace("0.7", "0.95")},
+        [],
+        ["gb10_recipe.command.--gpu-memory-utilization"],
+    ),
+    "a revision above the folder": (pair(), {"command": f"{SMALL} -tp 2 --revision .."}, [], ["gb10_model"]),
+    "a draft's revision above the folder": (
+        pair(),
+        {"command": f'{SMALL} -tp 2 -sc \'{{{{"model": "a/b", "revision": "../x"}}}}\''},
+        [],
+        ["gb10_model"],
+    ),
+    "a secret": (pair(), {"env": {"HF_TOKEN": "x"}}, [], ["gb10_recipe.env.HF_TOKEN"]),
+    "a second command": (pair(), {"command": f"{SMALL}; id"}, [], ["gb10_recipe.command, line 1"]),
+    "values of another form": (
+        pair(),
+        {"container": "a b", "cluster_only": "yes"},
+        [],
+        ["gb10_recipe.container", "gb10_recipe.cluster_only"],
+    ),
+    "recipe and inventory": (
+        pair(gb10_api_port=7),
+        {"command": "id"},
+        [],
+        ["gb10_api_port", "gb10_recipe.command, line 1"],
+    ),
+    "layers that cannot be read": (
+        pair(**OWN),
+        {"mods": ["mods/x"]},
+        [layer("own", "no run.sh"), layer("x", "no folder")],
+        ["gb10_image_layers[0]", "gb10_recipe.mods[0]"],
+    ),
+    "layers without a container": (pair(**OWN, gb10_runtime="native"), {}, [layer("own")], ["gb10_image_layers"]),
+}
+
+
+@pytest.mark.parametrize(("nodes", "changes", "layers", "paths"), PROBLEMS.values(), ids=PROBLEMS)
+def test_a_problem_stops_the_plan(
+    nodes: list[Node], changes: dict[str, Any], layers: list[Any], paths: list[str]
+) -> None:
+    plan, problems = cluster_plan(nodes, recipe={**RECIPE, **changes}, layers=layers)
     assert (plan, [problem.path for problem in problems]) == ({}, paths)
 
 
-def test_the_problems_of_recipe_and_inventory_are_reported_together() -> None:
-    _plan, problems = cluster_plan(pair(gb10_api_port=7), recipe={**RECIPE, "command": "id"})
-    assert [problem.path for problem in problems] == ["gb10_api_port", "gb10_recipe.command, line 1"]
-
-
-def found_layer(name: str, problem: str = "", *packages: str) -> dict[str, Any]:
-    """Return a result of the lookup image_layers."""
-    return {
-        "name": name,
-        "folder": f"/srv/{name}",
-        "digest": "1",
-        "packages": list(packages),
-        "network": False,
-        "problem": problem,
-    }
-
-
 def test_the_layers_of_inventory_and_recipe_are_built_on_the_image() -> None:
-    nodes = pair(gb10_image_layers=[{"path": "own"}])
-    layers = [found_layer("own"), found_layer("x")]
-    plan, problems = cluster_plan(nodes, recipe={**RECIPE, "mods": ["mods/x"]}, layers=layers)
-    assert problems == []
-    runtime = plan["runtime"]
+    layers = [layer("own"), layer("x")]
+    runtime = planned(pair(**OWN), recipe={**RECIPE, "mods": ["mods/x"]}, layers=layers)["runtime"]
     assert ([build["name"] for build in runtime["builds"]], runtime["base"]) == (["own", "x"], IMAGE)
     assert runtime["image"] == runtime["name"] == runtime["builds"][-1]["image"]
-
-
-def test_a_layer_that_cannot_be_read_is_a_problem() -> None:
-    layers = [found_layer("own", "no run.sh"), found_layer("x", "no folder")]
-    nodes = pair(gb10_image_layers=[{"path": "own"}])
-    _plan, problems = cluster_plan(nodes, recipe={**RECIPE, "mods": ["mods/x"]}, layers=layers)
-    assert [problem.path for problem in problems] == ["gb10_image_layers[0]", "gb10_recipe.mods[0]"]
-
-
-def test_layers_need_a_container() -> None:
-    nodes = pair(gb10_image_layers=[{"path": "own"}], gb10_runtime="native")
-    _plan, problems = cluster_plan(nodes, recipe=RECIPE, layers=[found_layer("own")])
-    assert [problem.path for problem in problems] == ["gb10_image_layers"]
 
 
 DRAFT = "z-lab/Qwen3.8-27B-DFlash2"
@@ -183,55 +185,44 @@ PRINTED = [
 ]
 
 
-def test_the_draft_of_nvidias_example_is_stored_like_the_model() -> None:
-    command = f"vllm serve nvidia/Qwen3.8-27B-NVFP4 -tp 2 {PRINTED[11]}".replace("{", "{{").replace("}", "}}")
-    plan = planned(pair(), command=command)
-    (draft,) = plan["drafts"]
-    assert (draft["hub"], draft["revision"], draft["source"]) == (DRAFT, "50307d4c4cde6860d4eee73e2547cd786fe8e8a4", "")
-    given = json.loads(plan["serve"]["args"][plan["serve"]["args"].index("--speculative-config") + 1])
-    assert given["model"] == draft["folder"] == f"/opt/gb10/models/z-lab--Qwen3.8-27B-DFlash2/{draft['revision']}"
-    assert any(line.startswith(f"the draft {DRAFT}: 3.8 GB on each rank") for line in plan["serve"]["why"])
+def speculative(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of the draft in the server's arguments."""
+    args = plan["serve"]["args"]
+    found: dict[str, Any] = json.loads(args[args.index("--speculative-config") + 1])
+    return found
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_the_catalog_entry_of_nvidias_example_stores_its_draft(count: int) -> None:
     """The draft's tensor-parallel size, which NVIDIA sets for two nodes, is left to vLLM."""
     given = {"gb10_model": "qwen3.8-27b-nvfp4-dflash2", "gb10_fabric_topology": "switch" if count > 2 else "auto"}
-    nodes = [spark(number, "worker" if number > 1 else "head", **given) for number in range(1, count + 1)]
-    plan, problems = cluster_plan(nodes)
-    assert problems == []
+    plan = planned([spark(number, "worker" if number > 1 else "head", **given) for number in range(1, count + 1)])
     (draft,) = plan["drafts"]
-    assert draft["hub"] == DRAFT
-    settings = json.loads(plan["serve"]["args"][plan["serve"]["args"].index("--speculative-config") + 1])
-    assert settings == {"method": "dflash", "model": draft["folder"], "num_speculative_tokens": 8}
-    assert (plan["tensor_parallel_size"], plan["store"]["hub"]) == (count, "nvidia/Qwen3.8-27B-NVFP4")
-
-
-def test_the_users_draft_is_stored_too() -> None:
-    given = ["--speculative-config", '{"method": "draft_model", "model": "owner/draft"}']
-    plan = planned(pair(gb10_vllm_extra_args=given))
-    assert [draft["hub"] for draft in plan["drafts"]] == ["owner/draft"]
-    assert json.loads(plan["serve"]["user_args"][1])["model"] == "/opt/gb10/models/owner--draft/main"
-
-
-def test_without_the_store_the_draft_keeps_its_name() -> None:
-    given = ["--speculative-config", '{"model":"owner/draft"}']
-    nodes = pair(gb10_vllm_extra_args=given)
-    for node in nodes:
-        node["settings"]["model_store_enabled"] = False
-    plan = planned(nodes)
-    assert (plan["drafts"], plan["serve"]["user_args"]) == ([], given)
+    assert speculative(plan) == {"method": "dflash", "model": draft["folder"], "num_speculative_tokens": 8}
+    assert (draft["hub"], plan["tensor_parallel_size"], plan["store"]["hub"]) == (
+        DRAFT,
+        count,
+        "nvidia/Qwen3.8-27B-NVFP4",
+    )
 
 
 def test_the_arguments_of_nvidias_example_for_two_sparks() -> None:
     command = " \\\n  ".join(["vllm serve nvidia/Qwen3.8-27B-NVFP4", *PRINTED]).replace("{", "{{").replace("}", "}}")
-    plan = planned(pair(), command=command, env={}, defaults={})
-    printed = [shlex.split(line) for line in PRINTED]
-    argv = launch_argv.vllm_argv(typed({**plan, "node": plan["nodes"][0]}))
+    plan = planned(pair(), recipe={**RECIPE, "command": command, "env": {}, "defaults": {}})
+    (draft,) = plan["drafts"]
+    assert (draft["hub"], draft["revision"], draft["source"]) == (DRAFT, "50307d4c4cde6860d4eee73e2547cd786fe8e8a4", "")
+    folder = f"/opt/gb10/models/z-lab--Qwen3.8-27B-DFlash2/{draft['revision']}"
+    assert speculative(plan)["model"] == draft["folder"] == folder
+    assert any(line.startswith(f"the draft {DRAFT}: 3.8 GB on each rank") for line in plan["serve"]["why"])
     assert plan["served_model_name"] == "nvidia/Qwen3.8-27B-NVFP4"
-    flat = [word for words in argv for word in (words.split("=", 1) if words.startswith("--") else [words])]
+    argv = launch_argv.vllm_argv(typed({**plan, "node": plan["nodes"][0]}))
     # The draft's folder stands for its name.
-    flat = [word.replace(plan["drafts"][0]["folder"], DRAFT) for word in flat]
+    flat = [
+        word.replace(folder, DRAFT)
+        for words in argv
+        for word in (words.split("=", 1) if words.startswith("--") else [words])
+    ]
+    printed = [shlex.split(line) for line in PRINTED]
     missing = [words for words in printed if not any(flat[at : at + len(words)] == words for at in range(len(flat)))]
     # The port, the host and the parallel size are equal. The plan replaces the share of the memory if it knows the
     # model.
@@ -239,7 +230,6 @@ def test_the_arguments_of_nvidias_example_for_two_sparks() -> None:
         line.partition(" is replaced: ")[0].split() for line in [*plan["serve"]["recipe"], *plan["serve"]["why"]]
     ]
     assert [words for words in missing if words not in explained] == []
-    known = {words[0] for words in printed}
     own = {"--served-model-name", "--pipeline-parallel-size", "--distributed-executor-backend", "--middleware"}
     own |= {"--nnodes", "--node-rank", "--master-addr", "--master-port", "--kv-cache-memory-bytes"}
-    assert {word for word in flat if word.startswith("--")} <= known | own
+    assert {word for word in flat if word.startswith("--")} <= {words[0] for words in printed} | own

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,25 +60,37 @@ def test_a_start_ends(series: list[tuple[float, set[int], bool]], end: str, when
     assert state.start is None
 
 
-def look(state: State, ranks: set[int]) -> tuple[State, str]:
-    return guard.observe(state, frozenset(ranks), False, 300.0, LIMIT)
+SERVED, ALL = State(known=frozenset({7})), frozenset({7, 8})
 
 
-def test_only_new_ranks_begin_a_start() -> None:
-    served = State(known=frozenset({7}))
-    assert look(served, {7}) == (served, "")
-    assert look(State(), {7})[0] == served, "the guard was restarted beside a rank that may serve"
-    assert look(served, {7, 8})[0].start == Start(300, frozenset({7, 8}))
-    assert look(served, set())[0] == State(known=frozenset())
-    assert look(look(served, set())[0], {7})[0].start, "the kernel may use an ID again"
-    grown = look(look(served, {7, 8})[0], {8, 9})[0]
-    assert grown.start == Start(300, frozenset({7, 8, 9})), "a rank that ended belongs to the start, too"
-
-
-def test_the_next_start_may_begin_between_two_looks() -> None:
-    ended, end = look(State(Start(100, frozenset({7}))), {8})
-    assert end == guard.ENDED
-    assert look(ended, {8})[0].start == Start(300, frozenset({8}))
+@pytest.mark.parametrize(
+    ("state", "ranks", "expected", "end"),
+    [
+        pytest.param(SERVED, {7}, SERVED, "", id="ranks that serve"),
+        pytest.param(State(), {7}, SERVED, "", id="the guard was restarted beside a rank that may serve"),
+        pytest.param(SERVED, {7, 8}, State(Start(300, ALL)), "", id="a new rank"),
+        pytest.param(SERVED, set(), State(known=frozenset()), "", id="no rank"),
+        pytest.param(
+            State(known=frozenset()), {7}, State(Start(300, frozenset({7}))), "", id="an ID that is used again"
+        ),
+        pytest.param(
+            State(Start(200, ALL)),
+            {8, 9},
+            State(Start(200, frozenset({7, 8, 9}))),
+            "",
+            id="a rank that ended and a new one",
+        ),
+        pytest.param(
+            State(Start(200, frozenset({7}))),
+            {8},
+            State(known=frozenset()),
+            guard.ENDED,
+            id="a start between two looks",
+        ),
+    ],
+)
+def test_only_new_ranks_begin_a_start(state: State, ranks: set[int], expected: State, end: str) -> None:
+    assert guard.observe(state, frozenset(ranks), False, 300.0, LIMIT) == (expected, end)
 
 
 def test_a_record_names_the_floor_and_the_time() -> None:
@@ -97,14 +109,8 @@ def test_a_record_names_the_floor_and_the_time() -> None:
     )
     later = guard.entry(Start(100, frozenset({7}), 120), GIB, 2 * GIB, 130, 0)
     assert " 30 s after the start of the ranks, in the first requests, less than 2 GiB " in guard.reason(later)
-    assert guard.lowest([found]) == ", lowest 1.0"
-    assert guard.lowest([]) == ""
-
-
-def test_the_record_of_starts_is_short() -> None:
-    assert [
-        each["seconds"] for each in guard.kept([{"seconds": number} for number in range(10)], {"seconds": 10})
-    ] == list(range(1, 11))
+    assert [guard.lowest(starts) for starts in ([found], [])] == [", lowest 1.0", ""]
+    assert guard.kept(list(map(str, range(10))), "10") == list(map(str, range(1, 11)))  # type: ignore[arg-type,list-item]
 
 
 def test_the_memory_is_read_again(tmp_path: Path) -> None:
@@ -120,26 +126,18 @@ def test_the_memory_is_read_again(tmp_path: Path) -> None:
     assert io_guard.Meminfo().available() > 0
 
 
-@pytest.fixture
-def proc(tmp_path: Path) -> Callable[[int, str, str], None]:
-    """Add a process to a folder in place of /proc."""
-
-    def add(pid: int, name: str, unit: str) -> None:
-        folder = tmp_path / "proc" / str(pid)
-        folder.mkdir(parents=True)
-        (folder / "comm").write_text(f"{name}\n", encoding="ascii")
-        (folder / "cgroup").write_text(f"0::/{unit}\n", encoding="ascii")
-
-    return add
-
-
-def test_ranks_are_those_of_the_services(proc: Callable[[int, str, str], None], tmp_path: Path) -> None:
-    proc(7, "VLLM::Worker_TP", "system.slice/gb10-vllm.service")
-    proc(8, "ray::RayWorkerP", "gb10.slice/gb10-ray.slice/docker-1.scope")
-    proc(9, "VLLM::EngineCor", "user.slice/user-1000.slice/session-1.scope")
-    proc(10, "python3", "system.slice/gb10-vllm.service")
-    (tmp_path / "proc" / "11").mkdir()
-    assert io_guard.ranks(str(tmp_path / "proc")) == {7, 8}
+def test_ranks_are_those_of_the_services(tmp_path: Path) -> None:
+    for pid, name, unit in (
+        (7, "VLLM::Worker_TP", "system.slice/gb10-vllm.service"),
+        (8, "ray::RayWorkerP", "gb10.slice/gb10-ray.slice/docker-1.scope"),
+        (9, "VLLM::EngineCor", "user.slice/user-1000.slice/session-1.scope"),
+        (10, "python3", "system.slice/gb10-vllm.service"),
+    ):
+        (tmp_path / str(pid)).mkdir()
+        (tmp_path / str(pid) / "comm").write_text(f"{name}\n", encoding="ascii")
+        (tmp_path / str(pid) / "cgroup").write_text(f"0::/{unit}\n", encoding="ascii")
+    (tmp_path / "11").mkdir()
+    assert io_guard.ranks(str(tmp_path)) == {7, 8}
 
 
 def test_a_port_that_is_only_bound_does_not_listen() -> None:
@@ -229,25 +227,17 @@ def test_a_requested_start_removes_the_record(tasks: str) -> None:
 
 
 def test_every_cgroup_of_a_service_is_killed(tmp_path: Path) -> None:
-    folders = [
-        tmp_path / name
-        for name in ("system.slice/gb10-ray.service", "gb10.slice/gb10-vllm.slice", "system.slice/ssh.service")
+    names = [
+        *("system.slice/gb10-ray.service", "gb10.slice/gb10-vllm.slice"),
+        *("system.slice/ssh.service", "gb10.slice/gb10-vllm.service"),
     ]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        (folder / "cgroup.kill").touch()
+    for name in names:
+        (tmp_path / name).mkdir(parents=True)
     io_guard.kill(str(tmp_path))
-    assert [(folder / "cgroup.kill").read_text(encoding="ascii") for folder in folders] == ["1", "1", ""]
-
-
-def test_a_service_that_cannot_be_stopped_is_reported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(paths, "UNIT_FOLDER", str(tmp_path))
-    (tmp_path / "gb10-vllm.service").touch()
-    monkeypatch.setenv("PATH", str(tmp_path))
-    io_guard.stop()
-    assert capsys.readouterr().out.startswith("gb10-vllm.service was not stopped: ")
+    killed = {
+        str(path.relative_to(tmp_path)): path.read_text(encoding="ascii") for path in tmp_path.rglob("cgroup.kill")
+    }
+    assert killed == {f"{name}/cgroup.kill": "1" for name in names[:2]}
 
 
 def test_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,19 +275,6 @@ def test_a_start_is_sampled_four_times_a_second_and_looked_at_every_two(monkeypa
     with pytest.raises(Ended):
         Loop(0, 60, None).run()
     assert calls == ["look", 2.0, "look", *[0.25, "sample"] * 8, "look", *[0.25, "sample"] * 3, 2.0, "look"]
-
-
-def test_the_processes_of_both_services_are_killed(tmp_path: Path) -> None:
-    folders = [tmp_path / "system.slice/gb10-ray.service", tmp_path / "gb10.slice/gb10-vllm.slice"]
-    for folder in folders:
-        folder.mkdir(parents=True)
-    io_guard.kill(str(tmp_path))
-    assert {
-        str(path.relative_to(tmp_path)): path.read_text(encoding="ascii") for path in tmp_path.rglob("cgroup.kill")
-    } == {
-        "system.slice/gb10-ray.service/cgroup.kill": "1",
-        "gb10.slice/gb10-vllm.slice/cgroup.kill": "1",
-    }
 
 
 def test_existing_services_are_stopped_the_server_first(
@@ -353,17 +330,23 @@ def test_the_present_start_is_written_when_its_minimum_changes(
     assert written == [10 * GIB, 9 * GIB]
 
 
-def test_a_record_that_cannot_be_used_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "starts"
-    assert io_guard.starts(str(path)) == []
-    for text, expected in (
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, []),
         ("[]", []),
         ("{}", []),
         ("{", []),
         ('[{"end": "ended"}]', [{"end": "ended"}]),
         ("[" + " " * 65536 + "]", []),
-    ):
-        path.write_text(text, encoding="utf-8")
-        assert io_guard.starts(str(path)) == expected
+    ],
+)
+def test_a_record_that_cannot_be_used_is_none(tmp_path: Path, text: str | None, expected: Any) -> None:
+    if text is not None:
+        (tmp_path / "starts").write_text(text, encoding="utf-8")
+    assert io_guard.starts(str(tmp_path / "starts")) == expected
+
+
+def test_a_record_that_cannot_be_written_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     io_guard._write(str(tmp_path / "no/folder"), {})
     assert "no/folder was not written: " in capsys.readouterr().out

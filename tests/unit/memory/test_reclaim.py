@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_module import program, run_module
@@ -15,28 +16,34 @@ STATUS = "Name:\tVLLM::Worker_TP0\nUmask:\t0022\nVmPeak:\t 9000000 kB\nVmRSS:\t 
 PROCESSES = [{"pid": number, "name": f"p{number}", "bytes": number * GIB} for number in range(1, 9)]
 
 
-def test_resident() -> None:
-    assert reclaim.resident(STATUS) == ("VLLM::Worker_TP0", 3 * GIB)
-    assert reclaim.resident("Name:\tkthreadd\nThreads:\t1\n") is None
-    assert reclaim.resident("") is None
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(STATUS, ("VLLM::Worker_TP0", 3 * GIB)), ("Name:\tkthreadd\nThreads:\t1\n", None), ("", None)],
+)
+def test_the_resident_memory_of_a_process(status: str, expected: Any) -> None:
+    assert reclaim.resident(status) == expected
 
 
-def test_gpu_processes() -> None:
-    said = "812, VLLM::EngineCore, 51200\n900, python3, [N/A]\n"
-    assert reclaim.gpu_processes(said) == [
-        {"pid": 812, "name": "VLLM::EngineCore", "bytes": 50 * GIB},
-        {"pid": 900, "name": "python3", "bytes": None},
-    ]
-    assert reclaim.gpu_processes("No devices were found\n") == []
-    assert reclaim.gpu_processes("7, other\n, name, 1\nx, name, 1\n7, name, 1, more\n") == []
+OTHER = {"pid": 7, "name": "other", "bytes": GIB}
 
 
-def test_enough_is_no_problem() -> None:
-    assert reclaim.refusal("spark1", 10 * GIB, 10 * GIB, 120 * GIB, 0, [], []) is None
+@pytest.mark.parametrize(
+    ("status", "said", "expected"),
+    [
+        (0, "7, other, 1024\n900, python3, [N/A]\n", [OTHER, {"pid": 900, "name": "python3", "bytes": None}]),
+        (0, "No devices were found\n", []),
+        (0, "7, other\n, name, 1\nx, name, 1\n7, name, 1, more\n", []),
+        (1, "7, other, 1024\n", []),
+        (-9, "7, other, 1024\n", []),
+    ],
+)
+def test_the_processes_on_the_gpu(status: int, said: str, expected: list[Any]) -> None:
+    assert io_reclaim.gpu_processes(lambda _argv: (status, said, "")) == expected
 
 
 def test_a_refusal_has_numbers_and_names() -> None:
     gpu = [{"pid": 812, "name": "VLLM::EngineCore", "bytes": None}]
+    assert reclaim.refusal("spark1", 10 * GIB, 10 * GIB, 120 * GIB, 0, PROCESSES, gpu) is None
     problem = reclaim.refusal("spark1", 96 * GIB, 20 * GIB, 120 * GIB, 61.4, PROCESSES, gpu)
     assert str(problem) == (
         "spark1.memory: spark1 has 20.0 of 120.0 GiB memory available after waiting 61 s; "
@@ -64,12 +71,6 @@ def test_the_wait_ends(monkeypatch: pytest.MonkeyPatch, timeout: float, pauses: 
     assert io_reclaim.wait(1, timeout) == (1, 0.0)
 
 
-@pytest.mark.parametrize("status", [0, 1, -9])
-def test_the_processes_on_the_gpu(status: int) -> None:
-    found = io_reclaim.gpu_processes(lambda _argv: (status, "7, other, 1024\n", ""))
-    assert found == ([{"pid": 7, "name": "other", "bytes": GIB}] if status == 0 else [])
-
-
 def test_this_process_is_found() -> None:
     (found,) = [process for process in io_reclaim.processes() if process["pid"] == os.getpid()]
     assert found["name"] == Path("/proc/self/comm").read_text(encoding="utf-8").strip()
@@ -82,23 +83,22 @@ def test_caches_are_given_up(tmp_path: Path) -> None:
     assert file.read_text(encoding="ascii") == "3"
 
 
-def test_the_module_refuses_or_tells(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("given", "check", "refused"),
+    [
+        ({"needed": 1 << 60, "timeout": 0}, False, True),
+        ({"needed": 1 << 60, "timeout": 0, "required": False}, False, True),
+        ({"needed": 0, "timeout": 600}, False, False),
+        # Check mode neither drops the cache nor waits.
+        ({"needed": 1 << 60, "timeout": 600, "drop_caches": True}, True, True),
+    ],
+    ids=["refused", "told", "enough", "check mode"],
+)
+def test_the_module(tmp_path: Path, given: dict[str, Any], check: bool, refused: bool) -> None:
     path = program(tmp_path, "nvidia-smi", "echo '7, other, 1024'")
-    given = {"node": "spark1", "needed": 1 << 60, "timeout": 0, "drop_caches": False}
-    refused = run_module("memory_wait", given, path)
-    assert refused["failed"] and "the GPU processes are other (pid 7, 1.0 GiB)" in refused["msg"]
-    told = run_module("memory_wait", {**given, "required": False}, path)
-    assert told["changed"] is False
-    assert told["problem"].startswith("spark1.memory: ")
-
-
-def test_the_module_has_nothing_to_wait_for() -> None:
-    answer = run_module("memory_wait", {"node": "spark1", "needed": 0, "timeout": 600, "drop_caches": False})
-    assert (answer["problem"], answer["waited"]) == ("", 0.0)
-    assert answer["available"] > 0
-
-
-def test_check_mode_neither_drops_nor_waits() -> None:
-    answer = run_module("memory_wait", {"node": "spark1", "needed": 1 << 60, "timeout": 600}, check=True)
-    assert (answer["waited"], answer.get("failed", False)) == (0.0, False)
-    assert answer["problem"]
+    answer = run_module("memory_wait", {"node": "spark1", "drop_caches": False, **given}, path, check)
+    failed = refused and not check and given.get("required", True)
+    text = answer["msg"] if failed else answer["problem"]
+    assert (answer.get("failed", False), text.startswith("spark1.memory: ")) == (failed, refused)
+    assert not refused or "the GPU processes are other (pid 7, 1.0 GiB)" in text
+    assert failed or (answer["changed"], answer["waited"] == 0.0, answer["available"] > 0) == (False, True, True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -29,72 +28,131 @@ def recipe(*args: str, **changes: Any) -> Recipe:
     return Recipe(**{**values, **changes})
 
 
-def used(found: Recipe, given: Collection[str] = (), nodes: int = 2, images: Mapping[str, str] | None = None) -> Use:
-    result, problems = use(found, given, nodes, images or {})
+ABOUT = f"the recipe Model with {IMAGE}"
+PINNED, PUBLISHED = "sha256:" + "1" * 64, "nvcr.io/nvidia/vllm:26.04-py3"
+EXECUTOR = {"gb10_distributed_executor_backend": "mp"}
+MODEL = {"gb10_model": "owner/model"}
+NAME = {"gb10_served_model_name": "owner/model"}
+
+
+def runtime(image: str) -> dict[str, str]:
+    """Return the settings of a recipe without an option, which runs this image."""
+    return {"gb10_runtime": "container", "gb10_container_image": image, **EXECUTOR, **MODEL, **NAME}
+
+
+#: A recipe, the arguments of use() beside it, and fields of the result.
+USES: dict[str, tuple[Recipe, dict[str, Any], dict[str, Any]]] = {
+    "options become variables and the rest are arguments": (
+        recipe(
+            *"-tp 2 --max-model-len 128k --kv_cache_dtype=fp8 --max-num-seqs 4".split(),
+            *"--served-model-name m --x --y -1 --z=1".split(),
+        ),
+        {},
+        {
+            "settings": {
+                **runtime(IMAGE),
+                "gb10_tensor_parallel_size": "2",
+                "gb10_max_model_len": 128_000,
+                "gb10_kv_cache_dtype": "fp8",
+                "gb10_max_num_seqs": "4",
+                "gb10_served_model_name": "m",
+            },
+            "args": ("--x", "--y", "-1", "--z=1"),
+            "about": [ABOUT],
+        },
+    ),
+    "the inventory wins": (
+        recipe("-tp", "2", "--max-model-len", "4096"),
+        {"given": {"gb10_max_model_len", "gb10_model", "gb10_runtime"}},
+        {
+            "settings": {"gb10_tensor_parallel_size": "2", **EXECUTOR, **NAME},
+            "about": [
+                "the recipe Model with vllm-node",
+                "--max-model-len 4096 is replaced: the inventory sets gb10_max_model_len",
+            ],
+            "model": "owner/model",
+        },
+    ),
+    "one node has one rank": (
+        recipe("-tp", "2", "--pipeline-parallel-size", "1"),
+        {"nodes": 1},
+        {"settings": runtime(IMAGE), "about": [ABOUT, "-tp 2 is replaced: there is one node"]},
+    ),
+    "the executor is the inventory's": (
+        recipe("--distributed-executor-backend", "ray"),
+        {},
+        {
+            "settings": runtime(IMAGE),
+            "about": [
+                ABOUT,
+                "--distributed-executor-backend ray is replaced: gb10_distributed_executor_backend decides, without it mp",
+            ],
+        },
+    ),
+    "the inventory sets the executor": (
+        recipe(),
+        {"given": EXECUTOR},
+        {"settings": {name: value for name, value in runtime(IMAGE).items() if name not in EXECUTOR}},
+    ),
+    "several names stay valid": (
+        recipe("--served-model-name", "a", "b"),
+        {},
+        {
+            "settings": {**runtime(IMAGE), "gb10_served_model_name": "a"},
+            "args": ("--served-model-name", "a", "b"),
+        },
+    ),
+    "the revision and the reasoning parser belong to the model": (
+        recipe("--revision", "abc", "--reasoning-parser", "qwen3"),
+        {},
+        {"revision": "abc", "reasoning": True, "args": ("--reasoning-parser", "qwen3")},
+    ),
+    "an image of the map": (recipe(), {"images": {"vllm-node": PINNED}}, {"settings": runtime(PINNED)}),
+    "a published container": (recipe(container=PUBLISHED, image=""), {}, {"settings": runtime(PUBLISHED)}),
+    "an environment": (
+        recipe(),
+        {"images": {"vllm-node": "native"}},
+        {"settings": {"gb10_runtime": "native", **EXECUTOR, **MODEL, **NAME}},
+    ),
+    "a folder that the inventory names": (
+        recipe(model="/models/x"),
+        {"given": {"gb10_model"}},
+        {"settings": {name: value for name, value in runtime(IMAGE).items() if name not in (*MODEL, *NAME)}},
+    ),
+    "mods of an image": (recipe(mods=("mods/x",)), {}, {"settings": runtime(IMAGE)}),
+    **{
+        f"arguments of the other builder with {kwargs}": (recipe(image="", build_args=("--x",)), kwargs, {})
+        for kwargs in ({"images": {"vllm-node": IMAGE}}, {"given": {"gb10_container_image"}})
+    },
+}
+
+
+@pytest.mark.parametrize(("found", "kwargs", "expected"), USES.values(), ids=USES)
+def test_the_use_of_a_recipe(found: Recipe, kwargs: dict[str, Any], expected: dict[str, Any]) -> None:
+    result, problems = use(found, **{"given": (), "nodes": 2, "images": {}, **kwargs})
+    assert problems == []
+    assert {name: getattr(result, name) for name in expected} == expected
+
+
+def used(found: Recipe) -> Use:
+    result, problems = use(found, (), 2, {})
     assert problems == []
     return result
 
 
-def refused(
-    found: Recipe, given: Collection[str] = (), nodes: int = 2, images: Mapping[str, str] | None = None
-) -> list[str]:
-    return [problem.path for problem in use(found, given, nodes, images or {})[1]]
-
-
-RUNTIME = {"gb10_runtime": "container", "gb10_container_image": IMAGE, "gb10_distributed_executor_backend": "mp"}
-NAME = {"gb10_served_model_name": "owner/model"}
-
-
-def test_options_become_variables_and_the_rest_are_arguments() -> None:
-    result = used(
-        recipe(
-            "-tp",
-            "2",
-            "--max-model-len",
-            "128k",
-            "--kv_cache_dtype=fp8",
-            "--max-num-seqs",
-            "4",
-            *"--served-model-name m --x --y -1 --z=1".split(),
-        )
-    )
-    assert result.settings == {
-        **RUNTIME,
-        "gb10_model": "owner/model",
-        "gb10_tensor_parallel_size": "2",
-        "gb10_max_model_len": 128_000,
-        "gb10_kv_cache_dtype": "fp8",
-        "gb10_max_num_seqs": "4",
-        "gb10_served_model_name": "m",
-    }
-    assert result.args == ("--x", "--y", "-1", "--z=1")
-    assert result.about == [f"the recipe Model with {IMAGE}"]
-
-
-def test_the_inventory_wins_and_the_plan_shows_it() -> None:
-    result = used(
-        recipe("-tp", "2", "--max-model-len", "4096"), given={"gb10_max_model_len", "gb10_model", "gb10_runtime"}
-    )
-    assert result.settings == {"gb10_tensor_parallel_size": "2", "gb10_distributed_executor_backend": "mp", **NAME}
-    assert result.about[1:] == ["--max-model-len 4096 is replaced: the inventory sets gb10_max_model_len"]
-    assert result.model == "owner/model"
-
-
 def test_what_the_plan_decides_is_replaced() -> None:
-    result = used(
-        recipe(
-            "--host",
-            "0.0.0.0",
-            "--port=9000",
-            "--allowed-local-media-path",
-            "/",
-            "--nnodes",
-            "2",
-            "--headless",
-            "--x",
-            environment={"NCCL_IB_HCA": "a", "VLLM_X": "1"},
-        )
-    )
+    words = [
+        "--host",
+        "0.0.0.0",
+        "--port=9000",
+        "--allowed-local-media-path",
+        "/",
+        "--nnodes",
+        "2",
+        "--headless",
+        "--x",
+    ]
+    result = used(recipe(*words, environment={"NCCL_IB_HCA": "a", "VLLM_X": "1"}))
     assert (result.args, result.environment) == (("--x",), {"VLLM_X": "1"})
     assert [line.partition(" is replaced: ")[0] for line in result.about[1:]] == [
         "--host 0.0.0.0",
@@ -106,63 +164,23 @@ def test_what_the_plan_decides_is_replaced() -> None:
     ]
 
 
-def test_one_node_has_one_rank() -> None:
-    result = used(recipe("-tp", "2", "--pipeline-parallel-size", "1"), nodes=1)
-    assert not {"gb10_tensor_parallel_size", "gb10_pipeline_parallel_size"} & set(result.settings)
-    assert result.about[1:] == ["-tp 2 is replaced: there is one node"]
-
-
-def test_the_executor_is_the_inventorys() -> None:
-    result = used(recipe("--distributed-executor-backend", "ray"))
-    assert result.settings["gb10_distributed_executor_backend"] == "mp"
-    assert result.about[1].startswith("--distributed-executor-backend ray is replaced")
-    assert (
-        "gb10_distributed_executor_backend" not in used(recipe(), given={"gb10_distributed_executor_backend"}).settings
-    )
-
-
-def test_several_names_stay_valid() -> None:
-    result = used(recipe("--served-model-name", "a", "b"))
-    assert (result.settings["gb10_served_model_name"], result.args) == ("a", ("--served-model-name", "a", "b"))
-
-
-def test_the_revision_and_the_reasoning_parser_belong_to_the_model() -> None:
-    result = used(recipe("--revision", "abc", "--reasoning-parser", "qwen3"))
-    assert (result.revision, result.reasoning, result.args) == ("abc", True, ("--reasoning-parser", "qwen3"))
-
-
-IMAGES = {
-    "the map": ({}, {"vllm-node": "sha256:" + "1" * 64}, "container", "sha256:" + "1" * 64),
-    "pull_image": ({}, {}, "container", IMAGE),
-    "a published container": (
-        {"container": "nvcr.io/nvidia/vllm:26.04-py3", "image": ""},
-        {},
-        "container",
-        "nvcr.io/nvidia/vllm:26.04-py3",
-    ),
-    "native": ({}, {"vllm-node": "native"}, "native", None),
+#: A recipe, the number of nodes, the images of the inventory, and the problems.
+PROBLEMS: dict[str, tuple[Recipe, int, dict[str, str], list[str]]] = {
+    "a local image": (recipe(image=""), 2, {}, ["container"]),
+    "cluster only": (recipe(cluster_only=True), 1, {}, ["cluster_only"]),
+    "solo only": (recipe(solo_only=True), 2, {}, ["solo_only"]),
+    "a context": (recipe("--max-model-len", "many"), 2, {}, ["command"]),
+    "a folder": (recipe(model="/etc/gb10"), 2, {}, ["command"]),
+    "a folder behind a link": (recipe(model="/proc/self/root/srv/model"), 2, {}, ["command"]),
+    "mods without an image": (recipe(mods=("mods/x",)), 2, {"vllm-node": "native"}, ["mods"]),
+    "arguments of the other builder": (recipe(image="", build_args=("--x",)), 2, {}, ["container", "build_args"]),
 }
 
 
-@pytest.mark.parametrize(("changes", "images", "runtime", "image"), IMAGES.values(), ids=IMAGES)
-def test_the_runtime(changes: dict[str, str], images: dict[str, str], runtime: str, image: str | None) -> None:
-    settings = used(recipe(**changes), images=images).settings
-    assert (settings["gb10_runtime"], settings.get("gb10_container_image")) == (runtime, image)
-
-
-PROBLEMS = {
-    "a local image": (recipe(image=""), 2, "gb10_recipe.container"),
-    "cluster only": (recipe(cluster_only=True), 1, "gb10_recipe.cluster_only"),
-    "solo only": (recipe(solo_only=True), 2, "gb10_recipe.solo_only"),
-    "a context": (recipe("--max-model-len", "many"), 2, "gb10_recipe.command"),
-    "a folder": (recipe(model="/etc/gb10"), 2, "gb10_recipe.command"),
-    "a folder behind a link": (recipe(model="/proc/self/root/srv/model"), 2, "gb10_recipe.command"),
-}
-
-
-@pytest.mark.parametrize(("found", "nodes", "path"), PROBLEMS.values(), ids=PROBLEMS)
-def test_what_cannot_be_honored_is_refused(found: Recipe, nodes: int, path: str) -> None:
-    assert refused(found, nodes=nodes) == [path]
+@pytest.mark.parametrize(("found", "nodes", "images", "keys"), PROBLEMS.values(), ids=PROBLEMS)
+def test_what_cannot_be_honored_is_refused(found: Recipe, nodes: int, images: dict[str, str], keys: list[str]) -> None:
+    problems = use(found, (), nodes, images)[1]
+    assert [problem.path for problem in problems] == [f"gb10_recipe.{key}" for key in keys]
 
 
 #: Each runs code in a rank, in root's Python or in an engine's client, or reaches files and hosts.
@@ -193,7 +211,7 @@ TILELANG_CLEANUP_TEMP_FILES DG_JIT_USE_NVRTC INSTANTTENSOR_BUFFER_SIZE
 @pytest.mark.parametrize("name", UNSAFE)
 def test_a_variable_that_reaches_code_or_files_is_refused_unless_the_inventory_sets_it(name: str) -> None:
     found = recipe(environment={name: "1"})
-    assert refused(found) == [f"gb10_recipe.env.{name}"]
+    assert [problem.path for problem in use(found, (), 2, {})[1]] == [f"gb10_recipe.env.{name}"]
     result, problems = use(found, (), 2, {}, [name])
     assert (problems, result.environment) == ([], {})
     assert result.about[1:] == [f"{name}=1 is replaced: gb10_extra_env sets it"]
@@ -226,23 +244,6 @@ def test_the_plan_names_options_that_run_code(words: list[str]) -> None:
     assert result.args == (*words, "--x")
     (line,) = result.about[1:]
     assert line.startswith(f"{' '.join(words)} runs code ")
-
-
-def test_a_folder_is_used_if_the_inventory_names_the_model() -> None:
-    assert refused(recipe(model="/models/x"), given={"gb10_model"}) == []
-
-
-def test_mods_need_an_image() -> None:
-    found = recipe(mods=("mods/x",))
-    assert refused(found, images={"vllm-node": "native"}) == ["gb10_recipe.mods"]
-    assert refused(found) == []
-
-
-def test_arguments_of_the_other_builder_need_an_image() -> None:
-    found = recipe(image="", build_args=("--x",))
-    assert refused(found) == ["gb10_recipe.container", "gb10_recipe.build_args"]
-    assert refused(found, images={"vllm-node": IMAGE}) == []
-    assert refused(found, given={"gb10_container_image"}) == []
 
 
 @pytest.mark.parametrize(

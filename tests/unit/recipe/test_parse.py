@@ -32,54 +32,57 @@ def problems(data: Any) -> list[str]:
     return [str(problem) for problem in refused]
 
 
-def test_a_recipe() -> None:
-    found, refused = parse(
-        recipe(mods=["mods/x"], build_args=["--y"], pull_image="vllm/vllm-openai:v0.33.0", cluster_only=True)
-    )
-    assert refused == []
-    assert found is not None
-    assert (found.name, found.model, found.args) == ("Model", "owner/model", ("--port", "8000", "-tp", "2"))
-    assert (found.environment, found.container, found.image) == (
-        {"VLLM_USE_X": "1"},
-        "vllm-node",
-        "vllm/vllm-openai:v0.33.0",
-    )
-    assert (found.mods, found.build_args, found.cluster_only, found.solo_only) == (("mods/x",), ("--y",), True, False)
+VALID = parse(recipe())[0]
+#: Data of a recipe, and what differs from the valid one.
+ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "a recipe": (
+        recipe(),
+        {
+            "name": "Model",
+            "model": "owner/model",
+            "args": ("--port", "8000", "-tp", "2"),
+            "environment": {"VLLM_USE_X": "1"},
+            "container": "vllm-node",
+            "image": "",
+            "mods": (),
+            "build_args": (),
+            "cluster_only": False,
+            "solo_only": False,
+        },
+    ),
+    "more keys": (
+        recipe(mods=["mods/x"], build_args=["--y"], pull_image="vllm/vllm-openai:v0.33.0", cluster_only=True),
+        {"mods": ("mods/x",), "build_args": ("--y",), "image": "vllm/vllm-openai:v0.33.0", "cluster_only": True},
+    ),
+    "assignments before the command are variables": (
+        recipe(command="VLLM_A=1 VLLM_USE_X='2 3' vllm serve owner/model"),
+        {"environment": {"VLLM_USE_X": "2 3", "VLLM_A": "1"}, "args": ()},
+    ),
+    "a key without a value counts as missing": (
+        {**recipe(), "mods": None, "name": None, "cluster_only": None, "env": None},
+        {"name": "", "environment": {}},
+    ),
+    "the container is a published image": (recipe(pull_image=True), {"image": "vllm-node"}),
+    "the container is no published image": (recipe(pull_image=False), {}),
+    "a published image": (recipe(pull_image="a/b:1"), {"image": "a/b:1"}),
+    **{
+        f"the model may be an option: {option}": (
+            recipe(command=f"vllm serve --x {option} --y"),
+            {"args": ("--x", "--y")},
+        )
+        for option in ("--model owner/model", "--model=owner/model")
+    },
+    "JSON over several lines becomes one": (
+        recipe(command="vllm serve owner/model --x '{{\n  \"n\": 1\n}}'"),
+        {"args": ("--x", '{"n": 1}')},
+    ),
+}
 
 
-def test_assignments_before_the_command_are_variables() -> None:
-    found, _refused = parse(recipe(command="VLLM_A=1 VLLM_USE_X='2 3' vllm serve owner/model"))
-    assert found is not None
-    assert (found.environment, found.args) == ({"VLLM_USE_X": "2 3", "VLLM_A": "1"}, ())
-
-
-def test_a_key_without_a_value_counts_as_missing() -> None:
-    data = {**recipe(), "mods": None, "name": None, "cluster_only": None, "env": None}
-    found, _refused = parse(data)
-    assert found is not None
-    assert (found.name, found.mods, found.cluster_only, found.environment) == ("", (), False, {})
-
-
-@pytest.mark.parametrize(("given", "image"), [(True, "vllm-node"), (False, ""), ("a/b:1", "a/b:1")])
-def test_pull_image(given: bool | str, image: str) -> None:
-    found, _refused = parse(recipe(pull_image=given))
-    assert found is not None
-    assert found.image == image
-
-
-@pytest.mark.parametrize(
-    "command", ["vllm serve --x --model owner/model --y", "vllm serve --x --model=owner/model --y"]
-)
-def test_the_model_may_be_an_option(command: str) -> None:
-    found, _refused = parse(recipe(command=command))
-    assert found is not None
-    assert (found.model, found.args) == ("owner/model", ("--x", "--y"))
-
-
-def test_json_over_several_lines_becomes_one() -> None:
-    found, _refused = parse(recipe(command="vllm serve a/b --x '{{\n  \"n\": 1\n}}'"))
-    assert found is not None
-    assert found.args == ("--x", '{"n": 1}')
+@pytest.mark.parametrize(("data", "changes"), ACCEPTED.values(), ids=ACCEPTED)
+def test_a_valid_recipe(data: dict[str, Any], changes: dict[str, Any]) -> None:
+    found, refused = parse(data)
+    assert (found and vars(found), refused) == ({**vars(VALID), **changes}, [])
 
 
 REFUSED = {
@@ -134,20 +137,10 @@ def test_a_mod_elsewhere_or_with_shell_syntax_is_refused(mod: str) -> None:
 
 
 @pytest.mark.parametrize("text", SHELL)
-@pytest.mark.parametrize("key", ["container", "pull_image", "recipe_version"])
-def test_shell_syntax_in_a_name_is_refused(key: str, text: str) -> None:
-    assert problems(recipe(**{key: f"vllm{text}"}))
-
-
-@pytest.mark.parametrize("text", SHELL)
-@pytest.mark.parametrize("key", ["defaults", "command"])
-def test_shell_syntax_in_the_command_is_refused(key: str, text: str) -> None:
-    changes = (
-        {"defaults": {"port": f"1{text}", "tensor_parallel": 2}}
-        if key == "defaults"
-        else {"command": COMMAND.rstrip() + text}
-    )
-    assert problems(recipe(**changes))
+@pytest.mark.parametrize("key", ["container", "pull_image", "recipe_version", "defaults", "command"])
+def test_shell_syntax_is_refused(key: str, text: str) -> None:
+    hostile = {"defaults": {"port": f"1{text}", "tensor_parallel": 2}, "command": COMMAND.rstrip() + text}
+    assert problems(recipe(**{key: hostile.get(key, f"vllm{text}")}))
 
 
 @pytest.mark.parametrize("text", SHELL)

@@ -58,21 +58,20 @@ def test_what_needs_a_shell_is_refused(command: str, line: int, found: str) -> N
     assert (error.value.line, found in error.value.found) == (line, True)
 
 
-def test_parameters_are_replaced_and_doubled_braces_are_one() -> None:
-    assert fill("--port {port} '{{\"a\": {{}}}}'", {"port": "8000"}) == "--port 8000 '{\"a\": {}}'"
+@pytest.mark.parametrize(
+    ("template", "text"), [("--port {port} '{{\"a\": {{}}}}'", "--port 8000 '{\"a\": {}}'"), ("{a}", "{port}")]
+)
+def test_parameters_are_replaced_once_and_doubled_braces_are_one(template: str, text: str) -> None:
+    assert fill(template, {"port": "8000", "a": "{port}"}) == text
 
 
-@pytest.mark.parametrize("template", ["{", "}", "{0!r}", "{a.b}", "{a[0]}", "{a:>10}", "{{ {{{"])
-def test_a_single_brace_is_refused(template: str) -> None:
-    with pytest.raises(CommandError, match="a single"):
-        fill(template, {"a": "x"})
+UNFILLED = dict.fromkeys(("{", "}", "{0!r}", "{a.b}", "{a[0]}", "{a:>10}", "{{ {{{"), (1, "a single "))
+UNFILLED["vllm serve a/b \\\n--port {port}"] = (2, "{port} has no value")
 
 
-def test_a_parameter_without_value_is_refused() -> None:
+@pytest.mark.parametrize(("template", "line", "found"), [(template, *rest) for template, rest in UNFILLED.items()])
+def test_a_single_brace_and_a_parameter_without_value_are_refused(template: str, line: int, found: str) -> None:
     with pytest.raises(CommandError) as error:
-        fill("vllm serve a/b \\\n--port {port}", {})
-    assert (error.value.line, error.value.found, error.value.fix) == (2, "{port} has no value", "add defaults.port")
-
-
-def test_a_value_is_not_filled_again() -> None:
-    assert fill("{a}", {"a": "{b}", "b": "x"}) == "{b}"
+        fill(template, {"a": "x"})
+    assert (error.value.line, error.value.found[: len(found)]) == (line, found)
+    assert error.value.fix in ("add defaults.port", "double each brace that is not a parameter's")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -46,47 +47,51 @@ def test_it_tells_what_is_wrong_and_changes_nothing(tmp_path: Path, check: bool)
     assert len(answer["report"]) == len(found)
 
 
-def test_it_fails_at_the_severity_that_was_asked_for(tmp_path: Path) -> None:
-    assert "failed" not in lint(tmp_path, [*QUIET, "--enforce-eager"], fail_on="error")
-    answer = lint(tmp_path, [*QUIET, "--enforce-eager"], fail_on="warning")
-    assert answer["msg"].startswith("warning enforce-eager, argv.--enforce-eager: ")
-    waived = lint(
-        tmp_path,
-        [*QUIET, "--enforce-eager"],
-        fail_on="warning",
-        waivers={"enforce-eager": "this image hangs with graphs"},
-    )
-    assert (waived["findings"][0]["waived"], waived.get("failed")) == ("this image hangs with graphs", None)
+EAGER = [*QUIET, "--enforce-eager"]
+WAIVED = {"fail_on": "warning", "waivers": {"enforce-eager": "this image hangs with graphs"}}
+MESSAGES: dict[str, tuple[list[str], dict[str, Any], str]] = {
+    "a finding of the severity": (EAGER, {"fail_on": "warning"}, "warning enforce-eager, argv.--enforce-eager: "),
+    "an unknown rule": (QUIET, {"waivers": {"no-such-rule": "because"}}, "unknown rule 'no-such-rule'"),
+    "a waiver without a reason": (QUIET, {"waivers": {"enforce-eager": None}}, "waiver without a reason"),
+    "an unknown option": (
+        [*QUIET, "--no-such-option"],
+        {},
+        f"argv[{len(QUIET)}]: vLLM 0.32.0 has no option --no-such-option",
+    ),
+    "no release": (QUIET, {"release": None}, "release: release and python are not set"),
+}
 
 
-def test_wrong_waivers_and_arguments_are_named(tmp_path: Path) -> None:
-    assert "unknown rule 'no-such-rule'" in lint(tmp_path, QUIET, waivers={"no-such-rule": "because"})["msg"]
-    assert "waiver without a reason" in lint(tmp_path, QUIET, waivers={"enforce-eager": None})["msg"]
-    assert (
-        f"argv[{len(QUIET)}]: vLLM 0.32.0 has no option --no-such-option"
-        in lint(tmp_path, [*QUIET, "--no-such-option"])["msg"]
-    )
+@pytest.mark.parametrize(("argv", "options", "text"), MESSAGES.values(), ids=MESSAGES)
+def test_it_fails_with_the_reason(tmp_path: Path, argv: list[str], options: dict[str, Any], text: str) -> None:
+    answer = lint(tmp_path, argv, **options)
+    assert answer["failed"] and text in answer["msg"]
 
 
-def test_the_release_is_asked_of_the_package(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "waived"), [({"fail_on": "error"}, ""), (WAIVED, WAIVED["waivers"]["enforce-eager"])]
+)
+def test_it_does_not_fail_for_less_or_for_a_waived_finding(
+    tmp_path: Path, options: dict[str, Any], waived: str
+) -> None:
+    answer = lint(tmp_path, EAGER, **options)
+    (finding,) = (each for each in answer["findings"] if each["rule"] == "enforce-eager")
+    assert (finding["waived"], "failed" in answer) == (waived, False)
+
+
+def test_the_release_is_asked_of_the_package_and_the_model_is_read_where_it_lies(tmp_path: Path) -> None:
     package = tmp_path / "lib/python3.12/site-packages/vllm"
     (package / "model_executor").mkdir(parents=True)
     (package / "__init__.py").touch()
-    (package / "_version.py").write_text("__version__ = version = '0.19.0'\n", encoding="utf-8")
+    version, config = package / "_version.py", tmp_path / "config.json"
+    version.write_text("__version__ = version = '0.19.0'\n", encoding="utf-8")
+    config.write_text(json.dumps({"model_type": "llama", "quantization_config": {"quant_method": "fp8"}}))
     python = program(tmp_path / "bin", "python", "exit 1") / "python"
-    answer = lint(tmp_path, QUIET, release=None, python=str(python))
+    given = {"release": None, "python": str(python), "model": str(tmp_path)}
+    answer = lint(tmp_path, [*QUIET, "--attention-backend", "FLASHINFER"], **given)
     assert answer["release"] == "0.19.0"
-    assert "page-cache-counted" in [finding["rule"] for finding in answer["findings"]]
-    (package / "_version.py").unlink()
+    assert {"page-cache-counted", "flashinfer-fp8"} <= {finding["rule"] for finding in answer["findings"]}
+    config.write_text("{", encoding="utf-8")
+    assert "is not JSON" in lint(tmp_path, QUIET, **given)["msg"]
+    version.unlink()
     assert "has no readable release" in lint(tmp_path, QUIET, release=None, python=str(python))["msg"]
-    assert "release: release and python are not set" in lint(tmp_path, QUIET, release=None)["msg"]
-
-
-def test_the_model_is_read_where_it_lies(tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(
-        '{"model_type": "llama", "quantization_config": {"quant_method": "fp8"}}', encoding="utf-8"
-    )
-    answer = lint(tmp_path, [*QUIET, "--attention-backend", "FLASHINFER"], model=str(tmp_path))
-    assert "flashinfer-fp8" in [finding["rule"] for finding in answer["findings"]]
-    (tmp_path / "config.json").write_text("{", encoding="utf-8")
-    assert "is not JSON" in lint(tmp_path, QUIET, model=str(tmp_path))["msg"]

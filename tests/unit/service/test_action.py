@@ -51,37 +51,38 @@ def result(
     return found
 
 
-@pytest.mark.parametrize("service", ["ray", "watchdog"])
 @pytest.mark.parametrize(
-    ("digests", "expected"),
+    ("service", "digests", "expected"),
     [
-        pytest.param(("a", "a"), "a", id="all nodes have it"),
-        pytest.param(("a", "b"), DIGEST, id="a node has another"),
-        pytest.param(("", ""), DIGEST, id="no node has a generated one"),
+        *((service, ("a", "a"), "a") for service in ("ray", "watchdog")),
+        # A node has another token, or none.
+        *((service, digests, DIGEST) for service in ("ray", "watchdog") for digests in (("a", "b"), ("", ""))),
+        ("ray", ("a",), "a"),
+        # One node has no peer, and vLLM has no token.
+        ("watchdog", ("a",), ""),
+        ("vllm", ("a", "b"), ""),
     ],
 )
-def test_the_digest_of_a_token(service: str, digests: tuple[str, str], expected: str) -> None:
+def test_the_digest_of_a_token(service: str, digests: tuple[str, ...], expected: str) -> None:
     assert tokens.digest(typed(pair(*digests)), service, READ["content"]) == expected
 
 
-def test_a_service_without_a_token() -> None:
-    assert tokens.digest(typed(pair("a", "b")), "vllm", READ["content"]) == ""
-    assert tokens.digest(typed(pair("a")), "watchdog", "") == "", "one node has no peer"
-
-
-def test_ray_depends_on_its_node_and_vllm_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts = {"spark1": {"gb10_secrets_state": {"version": "1"}}, "spark2": {"gb10_secrets_state": {"version": "2"}}}
-    plan, learned = pair("a", "a"), {"hostvars": hosts, "gb10_api_key_state": {"version": "7"}}
-    expected = {
-        "ray": planned(fact(plan), "gb10-ray", Learned(token="a", api_key="7", secrets=["1"])),
-        "vllm": planned(fact(plan), "gb10-vllm", Learned(api_key="7", secrets=["1", "2"])),
-    }
-    for service, service_planned in expected.items():
-        found = result(monkeypatch, systemd_unit_info, {"service": service}, plan, **learned)
-        digest = {"launch": argv.start_digest(typed(plan))} if service == "vllm" else {}
-        assert found["planned"] == {**service_planned, **digest}
-        assert found["given"]["unit"] == service_planned["unit"]
-        assert found["given"]["name"] == f"gb10-{service}.service"
+@pytest.mark.parametrize(
+    ("service", "learned", "start"),
+    [
+        ("ray", Learned(token="a", api_key="7", secrets=["1"]), False),
+        ("vllm", Learned(api_key="7", secrets=["1", "2"]), True),
+    ],
+)
+def test_ray_depends_on_its_node_and_vllm_on_all(
+    monkeypatch: pytest.MonkeyPatch, service: str, learned: Learned, start: bool
+) -> None:
+    hosts = {f"spark{number}": {"gb10_secrets_state": {"version": str(number)}} for number in (1, 2)}
+    plan, given = pair("a", "a"), {"hostvars": hosts, "gb10_api_key_state": {"version": "7"}}
+    found = result(monkeypatch, systemd_unit_info, {"service": service}, plan, **given)
+    expected = planned(fact(plan), f"gb10-{service}", learned)
+    assert found["planned"] == {**expected, **({"launch": argv.start_digest(typed(plan))} if start else {})}
+    assert (found["given"]["unit"], found["given"]["name"]) == (expected["unit"], f"gb10-{service}.service")
 
 
 def test_no_result_has_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,14 +92,22 @@ def test_no_result_has_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     assert TOKEN not in json.dumps(found) and READ["content"] not in json.dumps(found)
 
 
-def test_the_environment_and_the_key_follow_from_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_follows_from_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = typed({})
     given = result(monkeypatch, vllm_host_ip, {"planned": True}, {})["given"]
     assert given["environment"] == overrides.rank_environment(plan.node)
     assert given["nodes"] == {node.name: node.address for node in plan.nodes}
     assert {given["address"], given["ray_node_ip_address"]} == {plan.node.address}
-    for head, state in ((True, "present"), (False, "absent")):
-        changes = {"node": {"head": head}, "api_key": True}
-        given = result(monkeypatch, vllm_api_key, {"planned": True, "key": ""}, changes)["given"]
-        assert (given["state"], given["environment"]) == (state, overrides.rank_environment(typed(changes).node))
-    assert result(monkeypatch, vllm_api_key, {"planned": True}, {"api_key": False})["given"]["state"] == "absent"
+
+
+@pytest.mark.parametrize(
+    ("changes", "state"),
+    [
+        ({"node": {"head": True}, "api_key": True}, "present"),
+        ({"node": {"head": False}, "api_key": True}, "absent"),
+        ({"api_key": False}, "absent"),
+    ],
+)
+def test_only_a_head_has_the_key(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: str) -> None:
+    given = result(monkeypatch, vllm_api_key, {"planned": True, "key": ""}, changes)["given"]
+    assert (given["state"], given["environment"]) == (state, overrides.rank_environment(typed(changes).node))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from run_module import program
 from start_logs import CUDA
-from verified_nodes import Facts, pair
+from verified_nodes import Facts, pair, plant
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import VLLM_UNIT
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client
@@ -168,21 +168,29 @@ def test_a_refuted_decision_is_one_finding(expected: str, change: Callable[[Fact
     assert ids(nodes) - ({"patches-differ", "log-choice-changed"} - {expected}) == {expected}
 
 
-def test_ranks_are_named_with_their_nodes() -> None:
+@pytest.mark.parametrize(
+    ("change", "check", "place", "text"),
+    [
+        (
+            unplanned(seen(2, attention=["FLASHINFER"])),
+            "log-ranks-differ",
+            "",
+            "attention: TRITON_ATTN in Worker_TP0 on spark1; FLASHINFER in Worker_TP1 on spark2",
+        ),
+        (
+            seen(2, attention=["FLASHINFER"]),
+            "log-attention-backend",
+            "spark2",
+            "Worker_TP1 logs FLASHINFER instead of TRITON_ATTN",
+        ),
+    ],
+    ids=["between ranks", "of the plan"],
+)
+def test_ranks_are_named_with_their_nodes(change: Callable[[Facts], None], check: str, place: str, text: str) -> None:
     nodes = pair()
-    unplanned(seen(2, attention=["FLASHINFER"]))(nodes[0]["facts"])
-    found = report.findings(report.cluster(nodes), GROUPS, {})
-    assert [finding.found for finding in found] == [
-        "attention: TRITON_ATTN in Worker_TP0 on spark1; FLASHINFER in Worker_TP1 on spark2"
-    ]
-    nodes = pair()
-    seen(2, attention=["FLASHINFER"])(nodes[0]["facts"])
-    found = [
-        each for each in report.findings(report.cluster(nodes), GROUPS, {}) if each.check.id == "log-attention-backend"
-    ]
-    assert [(each.place, each.found) for each in found] == [
-        ("spark2", "Worker_TP1 logs FLASHINFER instead of TRITON_ATTN")
-    ]
+    change(nodes[0]["facts"])
+    found = [each for each in report.findings(report.cluster(nodes), GROUPS, {}) if each.check.id == check]
+    assert [(each.place, each.found) for each in found] == [(place, text)]
 
 
 def test_with_mp_each_node_has_the_log_of_its_ranks() -> None:
@@ -197,22 +205,30 @@ def test_with_mp_each_node_has_the_log_of_its_ranks() -> None:
     assert "log-ranks-differ" in ids(nodes)
 
 
-@pytest.mark.parametrize("reason", ["silent", "subset", "stage", "hardware", "no record"])
-def test_an_unknown_choice_is_no_difference(reason: str) -> None:
+FIRST, SECOND = ("0/evidence/processes/1", "0/evidence/processes/2")
+KERNEL = {f"{SECOND}/found/kernel": ["ACutlassKernel"]}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({f"{SECOND}/found/kernel": []}, id="a silent rank"),
+        pytest.param({**KERNEL, f"{FIRST}/found/kernel": ["ATritonKernel", "ACutlassKernel"]}, id="a subset"),
+        pytest.param({**KERNEL, f"{FIRST}/process": "Worker_PP0", f"{SECOND}/process": "Worker_PP1"}, id="stages"),
+        pytest.param({**KERNEL, "1/product": "Jetson"}, id="other hardware"),
+        pytest.param(
+            {place: ["ATritonKernel"] for place in (f"{FIRST}/found/kernel", f"{SECOND}/found/kernel")}
+            | {"0/evidence/recorded": []},
+            id="no record",
+        ),
+    ],
+)
+def test_an_unknown_choice_is_no_difference(changes: Facts) -> None:
     nodes = pair()
-    change = unplanned(seen(2, kernel=[] if reason == "silent" else ["ACutlassKernel"]))
-    change(nodes[0]["facts"])
-    first, second = nodes[0]["facts"]["evidence"]["processes"][1:]
-    if reason == "subset":
-        first["found"]["kernel"] = ["ATritonKernel", "ACutlassKernel"]
-    elif reason == "stage":
-        first["process"], second["process"] = "Worker_PP0", "Worker_PP1"
-    elif reason == "hardware":
-        nodes[1]["facts"]["product"] = "Jetson"
-    recorded(nodes[0]["facts"])
-    if reason == "no record":
-        second["found"]["kernel"] = first["found"]["kernel"] = ["ATritonKernel"]
-        nodes[0]["facts"]["evidence"]["recorded"] = []
+    unplanned(lambda _facts: None)(nodes[0]["facts"])
+    plant(nodes, changes)
+    if "0/evidence/recorded" not in changes:
+        recorded(nodes[0]["facts"])
     assert not {"log-ranks-differ", "log-choice-changed"} & ids(nodes)
 
 
@@ -232,19 +248,19 @@ def test_a_rank_without_a_message_has_no_finding(missing: str) -> None:
 
 
 @pytest.mark.parametrize("missing", ["graphs", "kv_cache"])
-@pytest.mark.parametrize("reason", ["rotated", "loading", "release"])
-def test_a_missing_message_is_unknown_without_a_complete_log(missing: str, reason: str) -> None:
-    nodes = pair()
-    facts = nodes[0]["facts"]
-    seen(**{missing: []})(facts)
-    if reason == "rotated":
-        facts["evidence"]["complete"] = False
-    elif reason == "loading":
-        facts["api"] |= {"healthy": False}
-    else:
-        seen(release=["0.34.0"])(facts)
-    unknown = {"rotated": {"log-incomplete"}, "loading": {"api-not-ready"}, "release": set()}
-    assert ids(nodes) == unknown[reason]
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"0/evidence/complete": False}, {"log-incomplete"}),
+        ({"0/api/healthy": False}, {"api-not-ready"}),
+        ({"0/evidence/processes/0/found/release": ["0.34.0"]}, set()),
+    ],
+    ids=["rotated", "loading", "another release"],
+)
+def test_a_missing_message_is_unknown_without_a_complete_log(missing: str, changes: Facts, expected: set[str]) -> None:
+    nodes = plant(pair(), changes)
+    seen(**{missing: []})(nodes[0]["facts"])
+    assert ids(nodes) == expected
 
 
 @pytest.mark.parametrize("change", [change for name, change in FAULTS.values() if name not in ALWAYS])
@@ -277,19 +293,17 @@ def entries(text: str) -> str:
     return "".join(json.dumps({"__MONOTONIC_TIMESTAMP": "1", "MESSAGE": line}) + "\n" for line in text.splitlines())
 
 
-def runner(path: str) -> Callable[[list[str]], tuple[int, str, str]]:
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, "PATH": path})
-        return done.returncode, done.stdout, done.stderr
-
-    return run
-
-
 def journal(folder: Path, text: str) -> Callable[[list[str]], tuple[int, str, str]]:
     """Return a runner with a journal that has these messages for the start "abc"."""
     (folder / "entries").write_text(entries(text), encoding="utf-8")
     path = program(folder, "journalctl", f'case "$*" in *_SYSTEMD_INVOCATION_ID=abc*) cat {folder}/entries;; esac')
-    return runner(f"{path}:{os.environ['PATH']}")
+    environment = {**os.environ, "PATH": f"{path}:{os.environ['PATH']}"}
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment)
+        return done.returncode, done.stdout, done.stderr
+
+    return run
 
 
 @pytest.mark.parametrize(
@@ -318,14 +332,12 @@ def test_a_stopped_service_has_no_evidence(services: list[Facts]) -> None:
 def test_a_long_journal_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = journal(tmp_path, "".join(f"line {number}\n" for number in range(1000)))
     read, whole = io_client.journal_begin(run, io_client.of_start("abc"), 1000)
-    assert ([text for _when, text in read][:2], whole) == (["line 0", "line 1"], False)
-    assert 2 < len(read) < 30
+    assert ([text for _when, text in read][:2], whole, 2 < len(read) < 30) == (["line 0", "line 1"], False, True)
     monkeypatch.setattr(io_choices, "_MOST_LOG", len(entries(CUDA)) + 10)
     found = io_choices.read(journal(tmp_path, CUDA + "line\n" * 1000), {"invocation": "abc"})
     assert found["complete"], "the messages after the start are not needed"
 
 
-def test_a_failing_journal_is_an_error(tmp_path: Path) -> None:
-    path = program(tmp_path, "journalctl", "echo 'no permission' >&2; exit 1")
+def test_a_failing_journal_is_an_error() -> None:
     with pytest.raises(ValueError, match="no permission"):
-        io_client.journal_begin(runner(f"{path}:{os.environ['PATH']}"), io_client.of_start("abc"), 1000)
+        io_client.journal_begin(lambda _argv: (1, "", "no permission\n"), io_client.of_start("abc"), 1000)

@@ -36,26 +36,29 @@ def probed(state: str, cause: str = "", error: float | None = None) -> list[dict
     ]
 
 
-def test_the_planned_backend_needs_code_on_every_node() -> None:
+@pytest.mark.parametrize(
+    ("place", "key", "value", "text", "names"),
+    [
+        (
+            "chosen",
+            "--attention-backend",
+            "FLASHMLA",
+            "vllm/_flashmla_C, which --attention-backend FLASHMLA needs",
+            (1, 2),
+        ),
+        ("extensions", "vllm/_C_stable_libtorch", NONE, "vllm/_C_stable_libtorch, which each model needs", (2,)),
+    ],
+    ids=["the planned backend", "another build on one node"],
+)
+def test_missing_code_is_an_error(place: str, key: str, value: Any, text: str, names: tuple[int, ...]) -> None:
+    """With Ray, only the head has vLLM's unit."""
     nodes = pair()
-    # With Ray, only the head has vLLM's unit.
-    nodes[0]["facts"]["kernels"]["chosen"] = {"--attention-backend": "FLASHMLA"}
-    text = "vllm/_flashmla_C, which --attention-backend FLASHMLA needs, has no code for 12.1 (programs: 53)"
-    assert found(nodes) == {"kernel-missing": [f"spark1: {text}", f"spark2: {text}"]}
-
-
-def test_a_node_with_another_build() -> None:
-    nodes = pair()
-    nodes[1]["facts"]["kernels"]["extensions"]["vllm/_C_stable_libtorch"] = NONE
-    assert found(nodes) == {
-        "kernel-missing": [
-            "spark2: vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"
-        ]
-    }
-    lines = report.report(nodes, GROUPS, "never", {})["lines"]
-    assert [line for line in lines if line.startswith("programs")] == [
-        f"programs with GPU code for 12.1 on spark{number}:" for number in (1, 2)
-    ]
+    nodes[0 if place == "chosen" else 1]["facts"]["kernels"][place] |= {key: value}
+    expected = [f"spark{number}: {text}, has no code for 12.1 (programs: 53)" for number in names]
+    assert found(nodes) == {"kernel-missing": expected}
+    titles = [line for line in report.report(nodes, GROUPS, "never", {})["lines"] if line.startswith("programs")]
+    groups = ["spark1, spark2"] if place == "chosen" else ["spark1", "spark2"]
+    assert titles == [f"programs with GPU code for 12.1 on {group}:" for group in groups]
 
 
 def test_another_group_does_not_show_the_counts() -> None:
@@ -87,18 +90,13 @@ def test_a_failed_probe_is_an_error(results: list[dict[str, Any]], ids: set[str]
 
 
 def test_a_kernel_that_vllm_patch_turned_off_may_fail() -> None:
+    """The text tells a wrong result from missing code."""
     nodes = pair()
-    nodes[1]["probe"] = probed("failed", "wrong_result", 0.25)
+    nodes[0]["probe"], nodes[1]["probe"] = probed("failed", "wrong_result", 0.25), probed("failed", "no_kernel")
     disabled = nodes[0]["facts"]["evidence"]["planned"]["disabled"]
     disabled[:] = PROBED["fp8_vllm"]
     assert "gpu-probe-failed" not in found(nodes)
     disabled.pop()
-    assert "gpu-probe-failed" in found(nodes)
-
-
-def test_the_text_tells_a_wrong_result_from_missing_code() -> None:
-    nodes = pair()
-    nodes[0]["probe"], nodes[1]["probe"] = probed("failed", "wrong_result", 0.25), probed("failed", "no_kernel")
     assert found(nodes)["gpu-probe-failed"] == [
         "spark1: an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02): x",
         "spark2: an FP8 matrix product of vLLM: no code for this GPU: x",
@@ -109,36 +107,33 @@ def unit(*words: str) -> str:
     return f"[Service]\nUser=gb10\nExecStart={systemd.exec_line(words)}\nRestart=always\n"
 
 
+SERVE = ["vllm", "serve", "/m"]
+MARLIN = {"--moe-backend": "marlin"}
+
+
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("words", "release", "expected"),
     [
-        (
-            ["/opt/vllm", "serve", "/m", "--attention-backend=FLASHMLA", "--api-key=x"],
-            {"--attention-backend": "FLASHMLA"},
-        ),
-        (
-            ["docker", "run", "--entrypoint=vllm", "image", "serve", "/m", "--moe-backend", "marlin"],
-            {"--moe-backend": "marlin"},
-        ),
-        (
-            ["vllm", "serve", "/m", '--attention-config={"backend": "FLASH_ATTN"}'],
-            {"--attention-backend": "FLASH_ATTN"},
-        ),
-        (
-            ["vllm", "serve", "/m", '--kernel-config={"moe_backend": "cutlass"}', "--port=80"],
-            {"--moe-backend": "cutlass"},
-        ),
-        (["vllm", "serve", "/m", "--quantization=$$(id); x"], {}),
-        (["ray", "start"], {}),
+        ([*SERVE, "--attention-backend=FLASHMLA", "--api-key=x"], "0.32.0", {"--attention-backend": "FLASHMLA"}),
+        (["docker", "run", "--entrypoint=vllm", "image", *SERVE[1:], "--moe-backend", "marlin"], "0.32.0", MARLIN),
+        ([*SERVE, '--attention-config={"backend": "FLASH_ATTN"}'], "0.32.0", {"--attention-backend": "FLASH_ATTN"}),
+        ([*SERVE, '--kernel-config={"moe_backend": "marlin"}', "--port=80"], "0.32.0", MARLIN),
+        ([*SERVE, "--quantization=$$(id); x"], "0.32.0", {}),
+        (["ray", "start"], "0.32.0", {}),
+        ([*SERVE, "--moe-backend=marlin"], "", {}),
+        ([], "0.32.0", {}),
     ],
 )
-def test_the_backends_of_vllms_unit(words: list[str], expected: dict[str, str]) -> None:
-    assert kernels.chosen(unit(*words), "0.32.0") == expected
+def test_the_backends_of_vllms_unit(words: list[str], release: str, expected: dict[str, str]) -> None:
+    assert kernels.chosen(unit(*words) if words else "", release) == expected
 
 
-def test_without_a_unit_or_a_release_no_backend_is_known() -> None:
-    assert kernels.chosen("", "0.32.0") == {}
-    assert kernels.chosen(unit("vllm", "serve", "/m", "--moe-backend=marlin"), "") == {}
+def docker(*names: str) -> dict[str, Any]:
+    return {"runtime": "", "images": [{"name": name, "engine": "docker"} for name in names]}
+
+
+def inside(name: str) -> dict[str, Any]:
+    return {"container": ["docker", "exec", name, "python3"]}
 
 
 @pytest.mark.parametrize(
@@ -148,25 +143,15 @@ def test_without_a_unit_or_a_release_no_backend_is_known() -> None:
             {"runtime": "/opt/gb10/runtime/0123/lib/python3.12/site-packages"},
             {"python": "/opt/gb10/runtime/0123/bin/python"},
         ),
-        (
-            {
-                "runtime": "/proc/812/root/usr/lib/python3/site-packages",
-                "images": [{"name": "vllm", "engine": "docker"}],
-            },
-            "vllm",
-        ),
-        (
-            {"runtime": "", "images": [{"name": "a", "engine": "docker"}, {"name": "gb10-vllm", "engine": "docker"}]},
-            "gb10-vllm",
-        ),
-        ({"runtime": "", "images": [{"name": "a", "engine": "docker"}, {"name": "b", "engine": "docker"}]}, {}),
+        ({**docker("vllm"), "runtime": "/proc/812/root/usr/lib/python3/site-packages"}, inside("vllm")),
+        (docker("a", "gb10-vllm"), inside("gb10-vllm")),
+        (docker("a", "b"), {}),
         ({"runtime": None, "images": None}, {}),
         ({"runtime": ""}, {}),
     ],
 )
-def test_the_runtime_to_probe(facts: dict[str, Any], expected: Any) -> None:
-    wanted = {"container": ["docker", "exec", expected, "python3"]} if isinstance(expected, str) else expected
-    assert kernels.probe(facts) == wanted
+def test_the_runtime_to_probe(facts: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert kernels.probe(facts) == expected
 
 
 def test_the_facts_of_a_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,10 +165,12 @@ def test_the_facts_of_a_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         "chosen": {"--moe-backend": "marlin"},
     }
     assert io_facts._kernels(str(tmp_path), "", {}) is io_facts._kernels("", "12.1", {}) is None
-    assert io_facts._capability({"gpus": [{"capability": "12.1"}, {"capability": "9.0"}]}) == "12.1"
-    assert (
-        io_facts._capability({"gpus": []})
-        == io_facts._capability(None)
-        == io_facts._capability({"gpus": [{"capability": None}]})
-        == ""
-    )
+    assert [
+        io_facts._capability(gpu)
+        for gpu in (
+            {"gpus": [{"capability": "12.1"}, {"capability": "9.0"}]},
+            {"gpus": []},
+            None,
+            {"gpus": [{"capability": None}]},
+        )
+    ] == ["12.1", "", "", ""]

@@ -8,13 +8,14 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import nullcontext
+from email.message import Message
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
+from urllib.error import HTTPError
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
@@ -69,20 +70,25 @@ def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
     # A lab's ranks may run on this machine.
     assert [answer[part] for part in ("files", "nccl_installed", "api", "ray", "remove_ipc")] == [None] * 5
     assert (answer["interfaces"].keys(), answer["firewalls"]) == ({"lo"}, [])
-    facts = {**answer, "ranks": [], "environments": {}}
-    node = {"name": "x", "head": False, "unreachable": "", "facts": facts, "started": started, "finished": time.time()}
-    ids = {finding.check.id for finding in report.findings(report.cluster([node]), GROUPS, {})}
+    node = of_facts({**answer, "ranks": [], "environments": {}}, started)
     # The disks and processes are those of the machine that runs the tests.
-    assert ids <= {
-        "disk-low",
-        "disk-full",
-        "process-memory",
-        "memory-held",
-        "memory-exhausted",
-        "gpu-unavailable",
-        "temperature-high",
-    }
+    machine = {"disk-low", "disk-full", "process-memory", "memory-held", "memory-exhausted", "gpu-unavailable"}
+    assert findings(node).keys() <= machine | {"temperature-high"}
     assert report.report([node], ["fabric"], "error", {})["failed"] is False
+
+
+def of_facts(facts: dict[str, Any], started: float = 0.0) -> dict[str, Any]:
+    """Return a node that was read."""
+    times = {"started": started, "finished": time.time() if started else 0}
+    return {"name": "x", "head": False, "unreachable": "", "facts": facts, **times}
+
+
+def findings(node: dict[str, Any]) -> dict[str, list[str]]:
+    """Return {ID: texts} of a node's findings."""
+    found: dict[str, list[str]] = {}
+    for finding in report.findings(report.cluster([node]), GROUPS, {}):
+        found.setdefault(finding.check.id, []).append(finding.found)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -121,8 +127,7 @@ def test_a_node_without_results_is_unreachable() -> None:
     assert first == {**healthy, "paths": [1], "probe": [2]}
     assert (second["name"], second["facts"], second["started"]) == ("spark2", {}, 7.0)
     assert second["unreachable"].startswith("it was not read")
-    ids = {finding.check.id for finding in report.findings(report.cluster([second]), GROUPS, {})}
-    assert ids == {"node-unreachable"}
+    assert findings(second).keys() == {"node-unreachable"}
 
 
 @pytest.mark.parametrize(
@@ -163,10 +168,16 @@ def test_the_slow_checks_of_a_node(monkeypatch: pytest.MonkeyPatch, answer: Any,
     assert not called.called
 
 
-def test_the_tags_of_a_run_select_groups() -> None:
-    assert groups(["all"], []) == list(GROUPS)
-    assert groups(["nccl", "x", "fabric"], []) == ["fabric", "nccl"]
-    assert groups(["all"], ["fabric", "nccl"]) == ["hardware", "runtime", "serving", "security"]
+@pytest.mark.parametrize(
+    ("tags", "skipped", "expected"),
+    [
+        (["all"], [], list(GROUPS)),
+        (["nccl", "x", "fabric"], [], ["fabric", "nccl"]),
+        (["all"], ["fabric", "nccl"], ["hardware", "runtime", "serving", "security"]),
+    ],
+)
+def test_the_tags_of_a_run_select_groups(tags: list[str], skipped: list[str], expected: list[str]) -> None:
+    assert groups(tags, skipped) == expected
 
 
 def test_parts_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
@@ -175,84 +186,56 @@ def test_parts_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
     answer = run_module("cluster_verify_info", {"install_dir": str(tmp_path), "quick": True}, tmp_path)
     assert answer["unread"]["interfaces"] == "ip -json address show failed: broken"
     assert "Host is down" in answer["unread"]["status"]
-    node = {"name": "x", "head": False, "unreachable": "", "facts": answer, "started": 0, "finished": 0}
-    found = [
-        finding.found
-        for finding in report.findings(report.cluster([node]), GROUPS, {})
-        if finding.check.id == "facts-unread"
-    ]
-    assert "interfaces: ip -json address show failed: broken" in found
+    assert "interfaces: ip -json address show failed: broken" in findings(of_facts(answer))["facts-unread"]
 
 
-def wheel(site: Path, **sources: str) -> None:
-    """Install a vLLM with these files and its RECORD."""
-    (site / "vllm").mkdir()
-    (site / "vllm-0.32.0.dist-info").mkdir()
-    rows = []
-    for name, text in sources.items():
-        (site / "vllm" / f"{name}.py").write_text(text, encoding="utf-8")
-        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
-        rows.append(f"vllm/{name}.py,sha256={digest},{len(text)}\n")
-    (site / "vllm-0.32.0.dist-info" / "RECORD").write_text("".join(rows), encoding="utf-8")
+def digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
 
 
 def test_changed_patched_and_missing_files(tmp_path: Path) -> None:
-    wheel(tmp_path, shipped="a", edited="b", patched="c", edited_later="d", gone="e", pipe="f")
+    assert io_facts._files(str(tmp_path)) is None, "a package without a record"
+    shipped, record = (
+        ("shipped", "edited", "patched", "edited_later", "gone", "pipe"),
+        tmp_path / "vllm-0.32.0.dist-info",
+    )
+    record.mkdir()
+    encoded = {name: base64.urlsafe_b64encode(digest(name)).decode().rstrip("=") for name in shipped}
+    rows = "".join(f"vllm/{name}.py,sha256={sha256},1\n" for name, sha256 in encoded.items())
+    (record / "RECORD").write_text(rows, encoding="utf-8")
     package = tmp_path / "vllm"
-    (package / "edited.py").write_text("edited", encoding="utf-8")
-    for name, now in (("patched", "p"), ("edited_later", "q")):
-        (package / f"{name}.py").write_text(now, encoding="utf-8")
-        (package / f"{name}.py.gb10-sha256").write_text(
-            f"{'0' * 64}  {name}.py.gb10-original\n{hashlib.sha256(b'p').hexdigest()}  {name}.py\n"
-        )
-    (package / "gone.py").unlink()
-    (package / "pipe.py").unlink()
-    (package / "pipe.py").mkdir()
+    (package / "pipe.py").mkdir(parents=True)
+    for name, text in (("shipped", "shipped"), ("edited", "x"), ("patched", "p"), ("edited_later", "q")):
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+    for name in ("patched", "edited_later"):
+        written = f"{'0' * 64}  {name}.py.gb10-original\n{digest('p').hex()}  {name}.py\n"
+        (package / f"{name}.py.gb10-sha256").write_text(written, encoding="utf-8")
     assert io_facts._files(str(tmp_path)) == {
         "changed": ["vllm/edited.py", "vllm/edited_later.py", "vllm/pipe.py"],
-        "patched": {"vllm/patched.py": hashlib.sha256(b"p").hexdigest()},
+        "patched": {"vllm/patched.py": digest("p").hex()},
         "missing": ["vllm/gone.py"],
     }
 
 
-def test_a_package_without_a_record_is_unknown(tmp_path: Path) -> None:
-    assert io_facts._files(str(tmp_path)) is None
+@pytest.mark.parametrize(
+    ("answer", "is_open"),
+    [
+        (nullcontext(MagicMock(status=200)), True),
+        (nullcontext(MagicMock(status=204)), False),
+        (HTTPError("", 401, "", Message(), BytesIO()), False),
+        (HTTPError("", 403, "", Message(), BytesIO()), False),
+        (HTTPError("", 500, "", Message(), BytesIO()), None),
+        (ConnectionRefusedError(), None),
+    ],
+)
+def test_an_api_without_a_key(monkeypatch: pytest.MonkeyPatch, answer: Any, is_open: bool | None) -> None:
+    asked = MagicMock(side_effect=[answer])
+    monkeypatch.setattr(Server, "open", asked)
+    assert io_facts._open(Server("http://127.0.0.1:8000")) is is_open
+    asked.assert_called_once_with("/v1/models", 5, {})
 
 
-class Handler(BaseHTTPRequestHandler):
-    """A server that lists its models with or without a key."""
-
-    status = 200
-
-    def do_GET(self) -> None:
-        """Send the status."""
-        self.send_response(self.status)
-        self.end_headers()
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Log nothing."""
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as found:
-        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield Server(f"http://127.0.0.1:{found.server_port}")
-        found.shutdown()
-        thread.join()
-
-
-@pytest.mark.parametrize(("status", "is_open"), [(200, True), (401, False), (403, False), (500, None)])
-def test_an_api_without_a_key(
-    server: Server, monkeypatch: pytest.MonkeyPatch, status: int, is_open: bool | None
-) -> None:
-    monkeypatch.setattr(Handler, "status", status)
-    assert io_facts._open(server) is is_open
-
-
-def test_no_api() -> None:
-    assert io_facts._open(Server("http://127.0.0.1:1")) is None
+def test_a_certificate_that_cannot_be_read_has_no_end() -> None:
     assert io_facts._expires(Server("https://127.0.0.1:1", "/no/such/ca.crt")) is None
 
 
@@ -268,9 +251,8 @@ def test_the_variables_of_a_parent_replace_those_of_a_changed_title() -> None:
         (pid,) = (int(entry) for entry in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
         found = io_facts._environments([], [pid], "key")
         subprocess.run(["kill", str(pid)], check=True)
-    assert found["ranks"]["NCCL_DEBUG"] == "WARN"
-    assert found["ranks"]["SECRET"].startswith("hmac:")
-    assert "TITLE" not in found["ranks"]
+    ranks = found["ranks"]
+    assert (ranks["NCCL_DEBUG"], ranks["SECRET"][:5], "TITLE" in ranks) == ("WARN", "hmac:", False)
     assert io_facts._of_parents(2**22 + 1) == {}
 
 
