@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath imp
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_fetch
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
-PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_fetch"
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_copy"
 WEIGHTS = b"weights " * 4_000_000
 FILES = {
     "config.json": b'{"model_type": "llama"}',

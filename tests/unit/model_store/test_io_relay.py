@@ -28,7 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Status
 
-PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_copy"
 FILES = {
     "config.json": b"{}",
     "empty": b"",
@@ -74,6 +74,7 @@ class Relay:
             sys.executable,
             "-m",
             PROGRAM,
+            "relay",
             f"--folder={self.folder}",
             f"--manifest={chain.manifest}",
             f"--status={self.status_file}",
@@ -149,12 +150,14 @@ class Head(io_relay.Server):
     def have(self, bytes_of_large: int) -> None:
         """Make this many bytes of the large file available, and all other files."""
         for file in self.store.files:
+            path = Path(self.store.folder, file.name)
+            part = Path(f"{path}{model_store_plan.PART}")
             if file.name == LARGE and bytes_of_large < file.size:
-                Path(file.path).rename(f"{file.path}{model_store_plan.PART}") if Path(file.path).exists() else None
+                path.rename(part)
                 self.store.set_have(file, bytes_of_large)
             else:
-                if Path(f"{file.path}{model_store_plan.PART}").exists():
-                    Path(f"{file.path}{model_store_plan.PART}").rename(file.path)
+                if part.exists():
+                    part.rename(path)
                 self.store.set_have(file, file.size, verified=True)
 
 
@@ -231,7 +234,7 @@ def test_a_part_that_is_damaged_is_fetched_anew_also_by_those_behind(chain: Chai
 
 def test_a_sender_whose_file_is_damaged_is_named_by_all(chain: Chain) -> None:
     head = chain.head()
-    Path(head.store.files[2].path).write_bytes(b"x" + FILES[LARGE][1:])
+    Path(head.store.folder, LARGE).write_bytes(b"x" + FILES[LARGE][1:])
     head.have(len(FILES[LARGE]))
     nodes = [chain.node(2), chain.node(3)]
     first, second = (node.ends("failed") for node in nodes)
