@@ -90,21 +90,29 @@ def test_the_dimension(more: dict[str, Any], given: dict[str, Any], dimension: i
     assert kind.find("embed", {**of("LlamaModel"), **more}, given, ARGS)[0].dimension == dimension
 
 
-def conversion(name: str, config: dict[str, Any], **given: str) -> tuple[list[str], list[str]]:
-    """Return the arguments and the findings of a pooling model without its runner."""
-    args, _why, problems = kind.pooling_arguments(kind.Kind(name), config, {"--runner": "pooling"}, given, ARGS)
-    return args, [problem.found for problem in problems]
+OVERRIDES = (
+    '--hf-overrides={"architectures":["Qwen3ForSequenceClassification"],"classifier_from_token":["no","yes"],'
+    '"is_original_qwen3_reranker":true}'
+)
 
 
-def test_a_generating_architecture_is_converted() -> None:
-    assert conversion("embed", of("LlamaForCausalLM")) == (["--convert=embed"], [])
-    assert conversion("embed", of("LlamaModel")) == ([], [])
-    assert conversion("rerank", SCORE) == ([], [])
-    (word,), found = conversion("rerank", of("Qwen3ForCausalLM"))
-    assert json.loads(word.partition("=")[2])["classifier_from_token"] == ["no", "yes"] and found == []
-    assert conversion("rerank", of("Qwen3ForCausalLM"), **{"--hf-overrides": "{}"}) == ([], [])
-    args, (refused,) = conversion("rerank", of("LlamaForCausalLM"))
-    assert args == [] and "LlamaForCausalLM" in refused
+@pytest.mark.parametrize(
+    ("name", "config", "given", "args", "refused"),
+    [
+        ("embed", of("LlamaForCausalLM"), {}, ["--convert=embed"], []),
+        ("embed", of("LlamaModel"), {}, [], []),
+        ("rerank", SCORE, {}, [], []),
+        ("rerank", of("Qwen3ForCausalLM"), {}, [OVERRIDES], []),
+        ("rerank", of("Qwen3ForCausalLM"), {"--hf-overrides": "{}"}, [], []),
+        ("rerank", of("LlamaForCausalLM"), {}, [], ["a reranker with the architecture LlamaForCausalLM"]),
+    ],
+)
+def test_a_generating_architecture_is_converted(
+    name: str, config: dict[str, Any], given: dict[str, str], args: list[str], refused: list[str]
+) -> None:
+    runner = {"--runner": "pooling"}
+    found, _why, problems = kind.pooling_arguments(kind.Kind(name), config, runner, given, ARGS)
+    assert (found, [problem.found for problem in problems]) == (args, refused)
 
 
 def test_arguments_of_generation_are_refused() -> None:
