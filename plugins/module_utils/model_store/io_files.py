@@ -175,7 +175,9 @@ class Status:
         def tell() -> None:
             while not ended.wait(1):
                 if self.state == "receiving":
-                    self.done = max(self.done, min(self.total, measured()))
+                    here = min(self.total, measured())
+                    with self.counting:
+                        self.done = max(self.done, here)
                 self.write()
 
         self.write()

@@ -259,22 +259,6 @@ def test_a_user_with_processes_stops_the_run_before_its_home_and_a_silent_engine
     assert "containers and images of docker" in [step.name for step in host.steps() if step.verb == "keep"]
 
 
-def test_the_state_of_the_network_stays_until_it_is_restored(host: Host) -> None:
-    host.users = {}
-    host.make("/etc/netplan/60-gb10-qsfp.yaml")
-    host.make("/etc/netplan/.60-gb10-qsfp.yaml.gb10-before")
-    host.make("/var/lib/gb10-netplan/original.json", "{}")
-    before = host.names()
-    host.running = []
-    assert [step.kind for step in host.reset()] == ["network"]
-    assert host.names() == before
-    for path in ("/etc/netplan/60-gb10-qsfp.yaml", "/var/lib/gb10-netplan/original.json"):
-        host.path(path).unlink()
-    host.make("/var/lib/gb10-netplan/last.json", "{}")
-    assert host.reset() == []
-    assert host.names() == []
-
-
 def test_sizes_are_those_of_the_disk(host: Host) -> None:
     host.make("/opt/gb10/runtime/big", "x" * 100_000)
     assert io_node.sizes(host.run, host.steps())[f"{host.folder}/opt/gb10/runtime"] >= 100_000
