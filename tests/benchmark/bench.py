@@ -301,8 +301,8 @@ class Hosts:
     def _relay(self, number: int, before: int, listen: bool) -> Iterator[None]:
         status = self.folder / f"{number}.json"
         status.unlink(missing_ok=True)
-        program = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
-        argv = ["ip", "netns", "exec", self.names[number], sys.executable, "-m", program]
+        program = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_copy"
+        argv = ["ip", "netns", "exec", self.names[number], sys.executable, "-m", program, "relay"]
         argv += [
             f"--folder={self.folder / str(number)}",
             f"--manifest={self.manifest}",

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from cluster_nodes import cabled, interface, spark
 from repository import ROOT
 
 
+@cache
 def inventory(sample: str) -> dict[str, Any]:
-    """Return a sample as Ansible parses it."""
+    """Return a sample as Ansible parses it, which takes seconds. Do not change the result."""
     command = [Path(sys.executable).with_name("ansible-inventory"), "-i", ROOT / "inventories" / sample, "--list"]
     return dict(json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout))
 

@@ -25,9 +25,7 @@ def sees(machine: int, port: int, twin: int, interface: str = "enp1s0f0np0") -> 
     return {
         "mac": mac(machine, port, twin),
         "address": f"fe80::{machine}:{port or ''}{twin}%{interface}",
-        "source": "ndp",
         "name": name(machine),
-        "management": "",
         # Each machine has a different key; only the last letters differ.
         "host_key": f"{KEY[:-1]}{machine}",
     }

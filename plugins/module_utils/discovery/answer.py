@@ -16,7 +16,8 @@ import re
 import reprlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypedDict
+from functools import partial
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse import NAME, PORT_OF, is_unicast
@@ -29,44 +30,10 @@ Mac = Callable[[str], str]
 MACHINES, INTERFACES, NEIGHBORS, NOTES, TEXT = 64, 1024, 256, 16, 300
 #: Report at most this many errors of one machine, because an answer may have thousands.
 _REPORTED = 8
-_HOSTNAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _FOUND = re.compile(r"found-[0-9a-f]{12}")
-#: Linux accepts more characters; no driver or tool uses them. Source: dev_valid_name() of net/core/dev.c, IFNAMSIZ.
-_INTERFACE = re.compile(r"[\w.@+-]{1,15}", re.ASCII)
 #: Type and 32-byte key, each after its length: 51 bytes, in base64 without padding. Source: RFC 8709, section 4.
-_HOST_KEY, _KEY_START = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})"), b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
+_KEY, _KEY_START = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})"), b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
 _NO_MAC = "00:00:00:00:00:00"
-
-
-class Interface(TypedDict):
-    """A network interface. ``mac`` is "" if it has none."""
-
-    mac: str
-    up: bool
-    carrier: bool
-
-
-class Sighting(TypedDict):
-    """A machine seen on a cable. Unknown fields are "".
-
-    ``address`` has a zone; the machine that sees this one reaches it there.
-    """
-
-    mac: str
-    address: str
-    name: str
-    host_key: str
-
-
-class Answer(TypedDict):
-    """The used fields of the result of fabric_neighbors_info, under the same names."""
-
-    hostname: str
-    management: str
-    interfaces: dict[str, Interface]
-    neighbors: dict[str, list[Sighting]]
-    unheard: dict[str, str]
-    notes: list[str]
 
 
 def machine(given: Mapping[str, Any], mac: Mac) -> dict[str, Any]:
@@ -101,34 +68,67 @@ def text(value: object) -> str:
     ].rstrip()
 
 
-def answer(read: _Reader, given: object) -> Answer:
-    """Return the used fields of an answer. If ``read.problems`` has errors, the caller must discard the result."""
+def answer(read: _Reader, given: object) -> dict[str, Any]:
+    """Return the used fields of an answer, a result of fabric_neighbors_info, under the same names.
+
+    If ``read.problems`` has errors, the caller must discard the result.
+    """
     fields = read.mapping("", given, 64)
-    interfaces = read.mapping("interfaces", fields.get("interfaces"), INTERFACES)
-    neighbors = read.mapping("neighbors", fields.get("neighbors"), len(PORT_OF))
-    unheard = read.mapping("unheard", fields.get("unheard"), len(PORT_OF))
+    interfaces, neighbors, unheard = (
+        read.mapping(name, fields.get(name), most)
+        for name, most in (("interfaces", INTERFACES), ("neighbors", len(PORT_OF)), ("unheard", len(PORT_OF)))
+    )
     return {
-        "hostname": read.hostname(fields.get("hostname")),
-        "management": read.management(fields.get("management")),
+        "hostname": read.value("hostname", fields.get("hostname"), *_HOSTNAME),
+        "management": read.value("management", fields.get("management"), *_MANAGEMENT),
         "interfaces": {
-            read.interface("interfaces", name): read.facts(f"interfaces.{text(name)}", name, facts)
+            read.value("interfaces", name, *_INTERFACE): _interface(read, f"interfaces.{text(name)}", name, facts)
             for name, facts in interfaces.items()
         },
         "neighbors": {
-            read.zone("neighbors", name): [
-                read.sighting(f"neighbors.{text(name)}[{index}]", str(name), entry)
+            read.value("neighbors", name, *_PORT): [
+                _sighting(read, f"neighbors.{text(name)}[{index}]", str(name), entry)
                 for index, entry in enumerate(read.items(f"neighbors.{text(name)}", entries, NEIGHBORS))
             ]
             for name, entries in neighbors.items()
         },
         "unheard": {
-            read.zone("unheard", name): read.text(f"unheard.{text(name)}", reported)
+            read.value("unheard", name, *_PORT): read.value(f"unheard.{text(name)}", reported, *_TEXT)
             for name, reported in unheard.items()
         },
         "notes": [
-            read.text(f"notes[{index}]", reported)
+            read.value(f"notes[{index}]", reported, *_TEXT)
             for index, reported in enumerate(read.items("notes", fields.get("notes"), NOTES))
         ],
+    }
+
+
+def _interface(read: _Reader, path: str, name: object, value: object) -> dict[str, Any]:
+    """Return {mac, up, carrier} of a network interface; ``mac`` is "" if it has none.
+
+    Tunnels have other data as MAC address; it is ignored unless the port is QSFP.
+    """
+    facts = read.mapping(path, value, 64)
+    mac = facts.get("mac")
+    try:
+        mac = read.canonical(mac) if mac not in (None, "", _NO_MAC) else ""
+    except ValueError:
+        mac = read.refuse(f"{path}.mac", mac, "a MAC address") if name in PORT_OF else ""
+    flags = {key: read.flag(f"{path}.{key}", facts.get(key)) for key in ("up", "carrier")}
+    return {"mac": mac, **flags}
+
+
+def _sighting(read: _Reader, path: str, interface: str, value: object) -> dict[str, str]:
+    """Return {mac, address, name, host_key} of a machine seen on a cable. Unknown fields are "".
+
+    ``address`` has a zone; the machine that sees this one reaches it there.
+    """
+    entry = read.mapping(path, value, 64)
+    return {
+        "mac": read.mac(f"{path}.mac", entry.get("mac")),
+        "address": read.value(f"{path}.address", entry.get("address"), *_address(interface)),
+        "name": read.value(f"{path}.name", entry.get("name"), *_LABEL),
+        "host_key": read.value(f"{path}.host_key", entry.get("host_key"), *_HOST_KEY),
     }
 
 
@@ -138,12 +138,12 @@ def _found(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
     if not _FOUND.fullmatch(str(given["name"])):
         read.refuse("name", given["name"], "found- and a MAC address")
     return {
-        "address": read.address("address", given["address"], zone if zone in PORT_OF else ""),
+        "address": read.value("address", given["address"], *_address(zone if zone in PORT_OF else "")),
         "via": read.own("via", given["via"], "inventory_hostname"),
         "port": given["port"] if given["port"] in (0, 1) else read.refuse("port", given["port"], "0 or 1", 0),
         "macs": [read.mac("macs", mac) for mac in read.items("macs", given["macs"], MACHINES * NEIGHBORS)],
-        "host_key": read.host_key("host_key", given["host_key"]),
-        "label": read.label("label", given["label"]),
+        "host_key": read.value("host_key", given["host_key"], *_HOST_KEY),
+        "label": read.value("label", given["label"], *_LABEL),
         "direct": text(given["direct"]),
     }
 
@@ -216,111 +216,88 @@ class _Reader:
         found: Sequence[Any] = self.refuse(path, value, f"a list with {most} entries at most", ())
         return found
 
-    def text(self, path: str, value: object) -> str:
-        return text(value) if isinstance(value, str) else str(self.refuse(path, value, "a text"))
+    def value(self, path: str, value: object, form: Callable[[str], str], expected: str, fix: str = "") -> Any:
+        """Return a text in its form, which raises ValueError for any other text."""
+        try:
+            if isinstance(value, str):
+                return form(value)
+        except ValueError:
+            pass
+        return self.refuse(path, value, expected, "", fix)
 
     def flag(self, path: str, value: object) -> bool:
         return value if isinstance(value, bool) else bool(self.refuse(path, value, "true or false", False))
 
-    def hostname(self, value: object) -> str:
-        name = value.lower() if isinstance(value, str) else ""
-        if _HOSTNAME.fullmatch(name):
-            return name
-        fix = "set such a name there (sudo hostnamectl set-hostname), or exclude it with -e discover_partial=true"
-        expected = "1 to 63 letters, digits and hyphens, not starting with a hyphen"
-        return str(self.refuse("hostname", value, expected, "", fix))
-
-    def label(self, path: str, value: object) -> str:
-        if isinstance(value, str) and (not value or NAME.fullmatch(value)):
-            return str(value)
-        return str(self.refuse(path, value, "at most 63 letters, digits, dots, hyphens and underscores"))
-
-    def interface(self, path: str, value: object) -> str:
-        return (
-            str(value)
-            if isinstance(value, str) and _INTERFACE.fullmatch(value)
-            else str(self.refuse(path, value, "the name of an interface"))
-        )
-
-    def zone(self, path: str, value: object) -> str:
-        return (
-            str(value)
-            if isinstance(value, str) and value in PORT_OF
-            else str(self.refuse(path, value, f"one of {', '.join(PORT_OF)}"))
-        )
-
-    def facts(self, path: str, name: object, value: object) -> Interface:
-        """Return the facts of one interface.
-
-        Tunnels have other data as MAC address; it is ignored unless the port is QSFP.
-        """
-        facts = self.mapping(path, value, 64)
-        mac = facts.get("mac")
-        try:
-            mac = self._canonical(mac) if mac not in (None, "", _NO_MAC) else ""
-        except ValueError:
-            mac = self.refuse(f"{path}.mac", mac, "a MAC address") if name in PORT_OF else ""
-        return {
-            "mac": str(mac),
-            "up": self.flag(f"{path}.up", facts.get("up")),
-            "carrier": self.flag(f"{path}.carrier", facts.get("carrier")),
-        }
-
-    def sighting(self, path: str, interface: str, value: object) -> Sighting:
-        entry = self.mapping(path, value, 64)
-        return {
-            "mac": self.mac(f"{path}.mac", entry.get("mac")),
-            "address": self.address(f"{path}.address", entry.get("address"), interface),
-            "name": self.label(f"{path}.name", entry.get("name")),
-            "host_key": self.host_key(f"{path}.host_key", entry.get("host_key")),
-        }
-
     def mac(self, path: str, value: object) -> str:
         """Return a unicast MAC address."""
         try:
-            mac = self._canonical(value)
+            mac = self.canonical(value)
         except ValueError:
             mac = ""
         if not mac or mac == _NO_MAC or int(mac[:2], 16) & 1:
             return str(self.refuse(path, value, "a MAC address of one machine, such as 4c:bb:47:00:00:03"))
         return mac
 
-    def _canonical(self, value: object) -> str:
+    def canonical(self, value: object) -> str:
+        """Return a MAC address in lower case. Raises ValueError for any other value."""
         if not isinstance(value, str) or len(value) != len(_NO_MAC) or (mac := self._mac(value)) != value.lower():
             raise ValueError
         return mac
 
-    def management(self, value: object) -> str:
-        """Return the IPv4 address for Ansible over a network: not a loopback, multicast or link-local address."""
-        if value == "":
-            return ""
-        try:
-            ip = ipaddress.IPv4Address(value) if isinstance(value, str) else None
-        except ValueError:
-            ip = None
-        if ip is None or not is_unicast(ip) or ip.is_link_local:
-            return str(self.refuse("management", value, "the IPv4 address of one machine"))
-        return str(ip)
 
-    def address(self, path: str, value: object, zone: str) -> str:
-        """Return an IPv4 address, or an IPv6 link-local address whose zone is the interface that sees it."""
-        if value == "":
-            return ""
-        number, percent, found = value.partition("%") if isinstance(value, str) else ("", "", "")
-        try:
-            ip = ipaddress.ip_address(number)
-        except ValueError:
-            ip = None
-        if isinstance(ip, ipaddress.IPv4Address) and not percent and is_unicast(ip):
-            return str(ip)
-        if isinstance(ip, ipaddress.IPv6Address) and ip.is_link_local and zone and found == zone:
-            return f"{ip}%{zone}"
-        return str(self.refuse(path, value, f"an IPv4 address, or fe80::...%{zone or 'its interface'}"))
+def _matching(pattern: str, value: str) -> str:
+    if not re.fullmatch(pattern, value, re.ASCII):
+        raise ValueError
+    return value
 
-    def host_key(self, path: str, value: object) -> str:
-        if value == "":
-            return ""
-        found = _HOST_KEY.fullmatch(value) if isinstance(value, str) else None
-        if found and base64.b64decode(found[1]).startswith(_KEY_START):
-            return found[0]
-        return str(self.refuse(path, value, "ssh-ed25519 and the 68 characters of such a key"))
+
+def _hostname(value: str) -> str:
+    return _matching("[a-z0-9][a-z0-9-]{0,62}", value.lower())
+
+
+def _management(value: str) -> str:
+    """Return the IPv4 address for Ansible over a network: not a loopback, multicast or link-local address."""
+    ip = ipaddress.IPv4Address(value) if value else None
+    if ip and (not is_unicast(ip) or ip.is_link_local):
+        raise ValueError
+    return value
+
+
+def _address(zone: str) -> tuple[Callable[[str], str], str]:
+    """Return the form of an IPv4 address, or an IPv6 link-local address whose zone is the interface that sees it."""
+
+    def form(value: str) -> str:
+        number, percent, found = value.partition("%")
+        ip = ipaddress.ip_address(number) if value else None
+        if isinstance(ip, ipaddress.IPv4Address) and (percent or not is_unicast(ip)):
+            raise ValueError
+        if isinstance(ip, ipaddress.IPv6Address) and not (ip.is_link_local and zone and found == zone):
+            raise ValueError
+        return f"{ip}{percent}{found}" if ip else ""
+
+    return form, f"an IPv4 address, or fe80::...%{zone or 'its interface'}"
+
+
+def _host_key(value: str) -> str:
+    found = _KEY.fullmatch(value)
+    if value and not (found and base64.b64decode(found[1]).startswith(_KEY_START)):
+        raise ValueError
+    return value
+
+
+#: Each form with its description in an error, and with the fix if it is an own one.
+_HOSTNAME = (
+    _hostname,
+    "1 to 63 letters, digits and hyphens, not starting with a hyphen",
+    "set such a name there (sudo hostnamectl set-hostname), or exclude it with -e discover_partial=true",
+)
+_MANAGEMENT = (_management, "the IPv4 address of one machine")
+_LABEL = (
+    partial(_matching, f"({NAME.pattern})?"),
+    "at most 63 letters, digits, dots, hyphens and underscores",
+)
+#: Linux accepts more characters; no driver or tool uses them. Source: dev_valid_name() of net/core/dev.c, IFNAMSIZ.
+_INTERFACE = (partial(_matching, r"[\w.@+-]{1,15}"), "the name of an interface")
+_PORT = (partial(_matching, "|".join(PORT_OF)), f"one of {', '.join(PORT_OF)}")
+_HOST_KEY = (_host_key, "ssh-ed25519 and the 68 characters of such a key")
+_TEXT = (text, "a text")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import host_key
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, RunAll
@@ -21,14 +21,8 @@ _ALL_NODES = "ff02::1"
 _PING_WORKS = (0, 1)
 #: Exit status, standard output and standard error of a command.
 Answer = tuple[int, str, str]
-
-
-class _Address(NamedTuple):
-    """An address of a neighbor. ``source`` is ndp or arp."""
-
-    interface: str
-    address: str
-    source: str
+#: The interface and the address of a neighbor.
+Address = tuple[str, str]
 
 
 def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -51,7 +45,7 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     pinged = dict(zip(own, map(_installed, pings), strict=True))
     lldp, notes = _lldp(announced)
     mdns = discovery_parse.mdns(browsed[1]) if browsed[0] == 0 else {}
-    found = [_Address(name, address, "ndp") for name, ping in pinged.items() for address in _ndp(ping, own[name])]
+    found = [(name, address) for name, ping in pinged.items() for address in _ndp(ping, own[name])]
     found += _ipv4(run_all, {name: interfaces[name]["addresses"] for name in linked}, mdns)
     neighbors = _neighbors(run_all, linked, found, lldp, mdns)
     return {
@@ -93,7 +87,7 @@ def _unheard(ping: Answer | None) -> str:
 def _neighbors(
     run_all: RunAll,
     linked: Sequence[str],
-    addresses: Sequence[_Address],
+    addresses: Sequence[Address],
     lldp: Mapping[str, list[dict[str, str]]],
     mdns: Mapping[str, Mapping[str, str]],
 ) -> dict[str, list[dict[str, str]]]:
@@ -102,11 +96,7 @@ def _neighbors(
     neighbors = {}
     for name, table in zip(linked, tables, strict=True):
         macs = discovery_parse.macs(_must(table))
-        found = [
-            (each.address, macs[each.address], each.source)
-            for each in addresses
-            if each.interface == name and each.address in macs
-        ]
+        found = [(address, macs[address]) for where, address in addresses if where == name and address in macs]
         neighbors[name] = discovery_parse.merge(name, found, lldp.get(name, []), mdns.get(name, {}))
     _add_host_keys(run_all, [entry for entries in neighbors.values() for entry in entries])
     return neighbors
@@ -120,7 +110,7 @@ def _link_locals() -> dict[str, set[str]]:
         return {}
 
 
-def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str, Mapping[str, str]]) -> list[_Address]:
+def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str, Mapping[str, str]]) -> list[Address]:
     """Return the IPv4 address of each ARP or mDNS neighbor that replies to a ping.
 
     This covers interfaces without IPv6, as this collection configures them. An ARP entry alone is no evidence: it may
@@ -134,10 +124,8 @@ def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str
         for address in dict.fromkeys([*discovery_parse.macs(_must(table)), *mdns.get(name, {})]):
             ip = ipaddress.ip_address(address)
             if any(ip in subnet.network and ip != subnet.ip for subnet in subnets):
-                candidates.append(_Address(name, address, "arp"))
-    answers = run_all(
-        [["ping", "-n", "-c", "1", "-W", "1", "-I", name, address] for name, address, _source in candidates]
-    )
+                candidates.append((name, address))
+    answers = run_all([["ping", "-n", "-c", "1", "-W", "1", "-I", name, address] for name, address in candidates])
     return [candidate for candidate, answer in zip(candidates, answers, strict=True) if _installed(answer)[0] == 0]
 
 

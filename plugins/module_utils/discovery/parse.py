@@ -55,7 +55,7 @@ def macs(text: str) -> dict[str, str]:
 
 
 def lldp(text: str) -> dict[str, list[dict[str, str]]]:
-    """Return interface -> [{mac, name, management}] of the Sparks in `lldpctl -f json0`.
+    """Return interface -> [{mac, name}] of the Sparks in `lldpctl -f json0`.
 
     Switches are left out. A Spark is recognized by its port name, which lldpd sends as description or as identifier.
     """
@@ -70,15 +70,10 @@ def lldp(text: str) -> dict[str, list[dict[str, str]]]:
         identifier = _first(port.get("id"))
         if not {_value(port, "descr"), _value(port, "id")} & PORT_OF.keys():
             continue
-        chassis = _first(entry.get("chassis"))
-        addresses = [
-            address for item in mappings(chassis.get("mgmt-ip")) if (address := _management(item.get("value")))
-        ]
         result.setdefault(str(entry.get("name")), []).append(
             {
                 "mac": _mac(identifier.get("value")) if identifier.get("type") == "mac" else "",
-                "name": _name(_value(chassis, "name")),
-                "management": addresses[0] if addresses else "",
+                "name": _name(_value(_first(entry.get("chassis")), "name")),
             }
         )
     return result
@@ -98,11 +93,6 @@ def _ip(value: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(value) if isinstance(value, str) and "%" not in value else None
     except ValueError:
         return None
-
-
-def _management(value: object) -> str:
-    ip = _ip(value)
-    return str(ip) if isinstance(ip, ipaddress.IPv4Address) and is_unicast(ip) else ""
 
 
 def _mac(value: object) -> str:
@@ -164,25 +154,22 @@ def _metric(route: Mapping[str, Any]) -> int:
 
 def merge(
     interface: str,
-    addresses: Iterable[tuple[str, str, str]],
+    addresses: Iterable[tuple[str, str]],
     announced: Sequence[Mapping[str, str]],
     names: Mapping[str, str],
 ) -> list[dict[str, str]]:
     """Merge the data about the neighbors on one interface, one mapping per MAC address.
 
-    ``addresses`` are (address, MAC address, "ndp" or "arp") of machines that just replied, ``announced`` comes from
-    lldp() and ``names`` from mdns(). Returns [{mac, address, source, name, management}]. ``address`` has a zone and is
-    reachable from this node.
+    ``addresses`` are (address, MAC address) of machines that just replied, ``announced`` comes from lldp() and
+    ``names`` from mdns(). Returns [{mac, address, name}]. ``address`` has a zone and is reachable from this node.
     """
     result: dict[str, dict[str, str]] = {}
-    for address, mac, source in addresses:
+    for address, mac in addresses:
         where = f"{address}%{interface}" if ":" in address else address
-        found = result.setdefault(mac, {"mac": mac, "address": where, "source": source, "name": "", "management": ""})
+        found = result.setdefault(mac, {"mac": mac, "address": where, "name": ""})
         found["name"] = found["name"] or names.get(address, "")
     for entry in announced:
         if entry["mac"]:
-            found = result.setdefault(
-                entry["mac"], {"mac": entry["mac"], "address": "", "source": "lldp", "name": "", "management": ""}
-            )
-            found.update(name=entry["name"] or found["name"], management=entry["management"])
+            found = result.setdefault(entry["mac"], {"mac": entry["mac"], "address": "", "name": ""})
+            found["name"] = entry["name"] or found["name"]
     return list(result.values())

@@ -92,11 +92,6 @@ class Layer:
     #: Norms, router, biases, convolutions: never quantized, counted in full on each rank.
     small: int = 0
 
-    @property
-    def parameters(self) -> int:
-        """Return the number of all parameters."""
-        return self.attention + self.kv + self.latent + self.mlp + self.experts + self.small
-
 
 class Reader:
     """Reads the language model's part of a config.json, and collects a Problem for each missing or invalid key."""

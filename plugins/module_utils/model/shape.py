@@ -54,12 +54,10 @@ class Shape:
     vocabulary: int
     heads: int
     kv_heads: int
-    head_dim: int
     intermediate: int
     positions: int
     experts: int
     active_experts: int
-    shared_experts: int
     embeddings: int
     head: int
     layers: tuple[Layer, ...]
@@ -68,28 +66,6 @@ class Shape:
     def of(self, kind: Kind) -> int:
         """Return the number of layers of a kind."""
         return sum(layer.kv_cache.kind == kind for layer in self.layers)
-
-    @property
-    def parameters(self) -> int:
-        """Return the number of all parameters."""
-        return self.embeddings + self.head + self.hidden + sum(layer.parameters for layer in self.layers)
-
-    @property
-    def active(self) -> int:
-        """Return the number of parameters that one token uses: only its experts, and not an untied input embedding."""
-        idle = sum(layer.experts - layer.routed for layer in self.layers)
-        return self.parameters - idle - (self.embeddings if self.head else 0)
-
-    def counts(self) -> dict[str, int]:
-        """Return parameters by component: attention, mlp, experts, embeddings, other. Their sum is ``parameters``."""
-        layers = self.layers
-        return {
-            "attention": sum(layer.attention + layer.kv + layer.latent for layer in layers),
-            "mlp": sum(layer.mlp for layer in layers),
-            "experts": sum(layer.experts for layer in layers),
-            "embeddings": self.embeddings + self.head,
-            "other": self.hidden + sum(layer.small for layer in layers),
-        }
 
 
 def _unusual(read: model_layers.Reader, key: str) -> bool:
@@ -175,7 +151,6 @@ def _shape(config: Mapping[str, Any], quantization: Quantization) -> Shape:
         vocabulary=vocabulary,
         heads=heads,
         kv_heads=read.number("num_key_value_heads", default=heads, least=1),
-        head_dim=model_layers.head_dim(read),
         intermediate=max(
             model_layers.intermediate(read),
             model_layers.expert_width(read) * read.number(*model_layers.ACTIVE_EXPERTS, default=1) if experts else 0,
@@ -183,11 +158,6 @@ def _shape(config: Mapping[str, Any], quantization: Quantization) -> Shape:
         positions=max(1, positions - model_layers.padding(read)),
         experts=experts,
         active_experts=read.number(*model_layers.ACTIVE_EXPERTS, default=0) if experts else 0,
-        shared_experts=read.number(
-            "n_shared_experts", default=int(bool(read.values.get("shared_expert_intermediate_size")))
-        )
-        if experts
-        else 0,
         embeddings=vocabulary * hidden,
         head=0 if tied else vocabulary * hidden,
         layers=layers,

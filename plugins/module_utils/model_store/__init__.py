@@ -4,5 +4,5 @@
 
 """Model distribution: download, relay from node to node, manifest. Private to this collection.
 
-Entry: plan.plan. io_fetch and io_relay run on the nodes.
+Entry: plan.plan. io_copy runs on the nodes.
 """

@@ -4,9 +4,8 @@
 
 """Fetches a model to the head, from Hugging Face Hub or a folder.
 
-This file is also a program: `list` prints the model's file list, `fetch` fetches the files and verifies them. Downloads
-need the library huggingface_hub, a dependency of vLLM, so the runtime's interpreter runs this file. The token comes as
-the systemd credential hub.token, never as an argument.
+Downloads need the library huggingface_hub, a dependency of vLLM, so the runtime's interpreter runs this file. The token
+comes as the systemd credential hub.token, never as an argument.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import json
 import os
 import shutil
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -299,13 +297,6 @@ class Fetcher:
             return not file["git"] or git_hash(found) == file["git"]
 
 
-def _size(path: str) -> int | None:
-    try:
-        return os.path.getsize(path)
-    except FileNotFoundError:
-        return None
-
-
 def git_hash(descriptor: int) -> str:
     """Return git's blob hash of a file."""
     found = hashlib.sha1(b"blob %d\0" % os.fstat(descriptor).st_size, usedforsecurity=False)
@@ -316,66 +307,21 @@ def git_hash(descriptor: int) -> str:
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Fetch the files of a listing, and update the status file every second."""
+    """Fetch the files of a listing, verify them, and update the status file every second."""
     listing = json.loads(io_file.read_file(options.listing)[0] or "{}")
     if problem := model_store_plan.files_problem(listing.get("files"), hashed=False):
         raise SystemExit(f"{options.listing}: {problem}")
     status = Status(options.status, model_store_plan.total(listing["files"]))
     os.makedirs(options.folder, mode=0o755, exist_ok=True)
-    fetcher, done = Fetcher(listing, options.folder, options.source, status), threading.Event()
-
-    def tell() -> None:
-        while not done.wait(1):
-            # The library does not report its progress, so measure its files.
-            status.done = (
-                max(status.done, min(status.total, _bytes(options.folder)))
-                if status.state == "receiving"
-                else status.done
-            )
-            status.write()
-
-    status.write()
     io_files.say(f"{listing['model']} at {listing['commit'] or 'no commit'}: {status.total} bytes")
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
-    reason = "the program failed; see its log"
-    try:
-        fetcher.fetch(options.streams, options.verify)
-        reason = ""
-    except GaveUpError as error:
-        reason = str(error)
-    finally:
-        done.set()
-        teller.join()
-        status.done = status.done if reason else status.total
-        if status.state != "failed":
-            status.end(reason)
-    return 1 if reason else 0
+    # huggingface_hub does not report its progress.
+    with status.reported(lambda: sum(io_files.there(options.folder).values())):
+        Fetcher(listing, options.folder, options.source, status).fetch(options.streams, options.verify)
+    return int(status.state == "failed")
 
 
-def _bytes(folder: str) -> int:
-    return sum(_size(f"{place}/{name}") or 0 for place, _folders, names in os.walk(folder) for name in names)
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the arguments, list or fetch."""
-    parser = argparse.ArgumentParser(description="Fetch a model to this node.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    lister = commands.add_parser("list", help="print the model's file list, or the problem, as JSON")
-    lister.add_argument("--hub", default="", help="its name on Hugging Face Hub")
-    lister.add_argument("--revision", default="main")
-    lister.add_argument("--source", default="", help="its folder, instead of Hugging Face Hub")
-    lister.add_argument("--exclude", action="append", default=[], help="a pattern of files to exclude")
-    fetcher = commands.add_parser("fetch", help="fetch its files")
-    fetcher.add_argument("--listing", required=True, help="the output of list")
-    fetcher.add_argument("--folder", required=True)
-    fetcher.add_argument("--source", default="")
-    fetcher.add_argument("--status", required=True, help="the status file")
-    fetcher.add_argument("--streams", type=int, default=4, help="number of parallel files")
-    fetcher.add_argument("--verify", action="store_true", help="read every file again")
-    options = parser.parse_args(arguments)
-    if options.command == "fetch":
-        raise SystemExit(fetch(options))
+def print_list(options: argparse.Namespace) -> int:
+    """Print the model's file list, or the problem, as JSON."""
     try:
         listing = (
             list_folder(options.source, options.exclude)
@@ -392,7 +338,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "problem": asdict(error.problems[0]),
         }
     json.dump(answer, sys.stdout)
-
-
-if __name__ == "__main__":
-    main()
+    return 0

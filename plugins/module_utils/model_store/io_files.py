@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file
@@ -103,7 +103,8 @@ class Part:
 
     def __init__(self, folder: Folder, path: str) -> None:
         """Open or create the partial file. Raises OSError, OutsideError."""
-        self.name, self.size, self.hash = os.path.basename(path), 0, hashlib.sha256()
+        self.folder, self.path, self.name = folder.path, path, os.path.basename(path)
+        self.size, self.hash = 0, hashlib.sha256()
         with folder.place(os.path.dirname(path), make=True) as place:
             self.descriptor, self.place = io_beneath.create(place, self.name + model_store_plan.PART), os.dup(place)
         buffer = bytearray(CHUNK)
@@ -112,12 +113,15 @@ class Part:
             self.size += count
 
     def add(self, data: memoryview) -> None:
-        """Append data. Raises OSError."""
+        """Append data. Raises GaveUpError."""
         self.hash.update(data)
-        while data:
-            count = os.pwrite(self.descriptor, data, self.size)
-            self.size += count
-            data = data[count:]
+        try:
+            while data:
+                count = os.pwrite(self.descriptor, data, self.size)
+                self.size += count
+                data = data[count:]
+        except OSError as error:
+            raise not_written(self.folder, self.path, error) from error
 
     def empty(self) -> None:
         """Drop all bytes."""
@@ -159,6 +163,37 @@ class Status:
             with open(temporary, "w", encoding="utf-8") as file:
                 json.dump(content, file)
             os.replace(temporary, self.path)
+
+    @contextlib.contextmanager
+    def reported(self, measured: Callable[[], int] = int) -> Iterator[None]:
+        """Write the file every second while the block runs, and then its result. GaveUpError ends the block.
+
+        ``measured``: returns the bytes so far while files are received, if nothing counts them.
+        """
+        ended, reason = threading.Event(), "the program failed; see its log"
+
+        def tell() -> None:
+            while not ended.wait(1):
+                if self.state == "receiving":
+                    here = min(self.total, measured())
+                    with self.counting:
+                        self.done = max(self.done, here)
+                self.write()
+
+        self.write()
+        teller = threading.Thread(target=tell, daemon=True)
+        teller.start()
+        try:
+            yield
+            reason = ""
+        except GaveUpError as error:
+            reason = str(error)
+        finally:
+            ended.set()
+            teller.join()
+            if self.state != "failed":
+                self.done = self.done if reason else self.total
+                self.end(reason)
 
     def end(self, reason: str = "") -> None:
         """Write the result to the file and the log."""

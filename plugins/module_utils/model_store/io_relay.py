@@ -4,7 +4,7 @@
 
 """Sends a model along a chain of nodes.
 
-This file is also a program: a transient unit runs it on each node during the copy. Each node receives from the previous
+A transient unit runs this on each node during the copy. Each node receives from the previous
 one and forwards available bytes, also of incomplete files, so N nodes take about as long as one copy. Nodes cannot log
 in to each other; they trust received files only by the SHA-256 from Ansible's connection.
 
@@ -30,7 +30,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -53,11 +53,10 @@ _SEND = 8 << 20
 
 
 class File:
-    """A file of the manifest: the number of bytes ready to send, its path, and whether it is verified."""
+    """A file of the manifest: the number of bytes ready to send, and whether it is verified."""
 
     def __init__(self, entry: Mapping[str, Any], folder: str) -> None:
         self.name, self.size, self.sha256 = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
-        self.path = f"{folder}/{self.name}"
         self.within = Folder(folder)
         self.have, self.verified = 0, False
         #: Number of restarts: a transfer from before a restart has to stop.
@@ -74,31 +73,21 @@ class Store:
         self.changed = threading.Condition()
         self.reason = ""
 
-    def update(self, change: Callable[[], None]) -> None:
-        """Apply a change and wake the waiting threads."""
-        with self.changed:
-            change()
-            self.changed.notify_all()
-
     def set_have(self, file: File, have: int, verified: bool = False, anew: bool = False) -> None:
         """Set the number of available bytes of a file."""
-
-        def change() -> None:
+        with self.changed:
             self.status.add(have - file.have)
             file.have, file.verified = have, verified
             file.beginning += anew
-
-        self.update(change)
+            self.changed.notify_all()
 
     def give_up(self, reason: str) -> None:
         """Record the reason of the failure, which all requests then receive; the first reason counts."""
-
-        def change() -> None:
+        with self.changed:
             if not self.reason:
                 self.reason = reason
                 self.status.end(reason)
-
-        self.update(change)
+            self.changed.notify_all()
 
     def check(self, file: File, trusted: bool) -> None:
         """Accept an existing file if its content is right; ``trusted``: if its size is right."""
@@ -150,13 +139,11 @@ class Sender(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send a file of the manifest."""
         store = self.server.store
-        try:
-            number, start, verified = model_store_plan.request(
-                self.path, store.digest, [file.size for file in store.files]
-            )
-        except model_store_plan.PeerError as error:
-            self._say(404, str(error))
+        found = model_store_plan.request(self.path, store.digest, [file.size for file in store.files])
+        if found is None:
+            self._say(404, "it serves another model")
             return
+        number, start, verified = found
         file = store.files[number]
         # Waiting for bytes may take long, but a receiver that accepts none times out. sendfile needs a blocking socket.
         self.connection.settimeout(None)
@@ -239,12 +226,15 @@ class Receiver:
                     found = part.hash.hexdigest()
                     if found == file.sha256:
                         part.sync()
-                        self.store.update(lambda: self._keep(file, part))
+                        with self.store.changed:
+                            part.keep()
+                            file.verified = True
+                            self.store.changed.notify_all()
                         return
                     io_files.say(f"{file.name} was damaged in a transfer from {self.name}")
                     self.store.set_have(file, 0, anew=True)
                     part.empty()
-        except (OSError, OutsideError) as error:  # _receive handles network errors
+        except (OSError, OutsideError) as error:  # _receive handles errors of the network
             raise io_files.not_written(self.store.folder, file.name, error) from error
         raise GaveUpError(
             f"{file.name} was damaged in two transfers from {self.name}: its SHA-256 is {found}. "
@@ -252,27 +242,25 @@ class Receiver:
             "node and fetches changed files again"
         )
 
-    def _keep(self, file: File, part: Part) -> None:
-        part.keep()
-        file.verified = True
-
     def _receive(self, number: int, file: File, part: Part, verified: bool) -> None:
         """Add the missing bytes to the partial file, over as many connections as needed."""
         last, error, empty = time.monotonic(), "the connection ended in the middle of a file", 0
         while part.size < file.size:
+            path = f"/{self.store.digest}/{number}/{part.size}{'/verified' if verified else ''}"
             try:
-                with self._ask(
-                    f"/{self.store.digest}/{number}/{part.size}{'/verified' if verified else ''}", file.size - part.size
-                ) as answer:
+                with self._ask(path, file.size - part.size) as answer:
                     last, empty = time.monotonic(), empty + 1
-                    while data := self._read(answer, file.size - part.size):
+                    while data := answer.read1(min(io_files.CHUNK, file.size - part.size)):
                         part.add(memoryview(data))
                         self.store.set_have(file, part.size)
                         last, empty = time.monotonic(), 0
                         if self.store.reason:
                             raise GaveUpError(self.store.reason)
-            except _NetworkError as found:
-                error = str(found)
+            except TimeoutError as found:
+                place = f"{self.name} ({self.address}:{self.port})"
+                raise GaveUpError(f"{place} is reachable, but sent no data for {self.idle:.0f} s") from found
+            except (OSError, http.client.HTTPException) as found:
+                error = model_store_plan.words(str(found).encode()) or type(found).__name__
             if part.size < file.size:
                 if empty > _EMPTY:
                     raise GaveUpError(f"{self.name} responded {empty} times in a row without data of {file.name}")
@@ -285,56 +273,25 @@ class Receiver:
     def _ask(self, path: str, count: int) -> Iterator[http.client.HTTPResponse]:
         """Yield the response to a request for this many bytes.
 
-        Raises GaveUpError for a refusal or a wrong response, _NetworkError without a response.
+        Raises GaveUpError for a refusal or a wrong response, OSError and HTTPException without a response.
         """
-        connection = http.client.HTTPConnection(self.address, self.port, timeout=_CONNECT)
-        try:
-            try:
-                connection.connect()
-                self._keep_alive(connection.sock)
-                connection.request("GET", path)
-                answer = connection.getresponse()
-                refusal = answer.read(model_store_plan.MOST_WORDS) if answer.status != http.HTTPStatus.OK else b""
-            except TimeoutError as error:
-                raise self._silent() from error
-            except (OSError, http.client.HTTPException) as error:
-                raise _NetworkError(model_store_plan.words(str(error).encode()) or type(error).__name__) from error
-            try:
-                model_store_plan.check_answer(answer.status, answer.length, count, refusal)
-            except model_store_plan.PeerError as error:
-                raise GaveUpError(f"{self.name} sent no data: {error}") from error
+        with contextlib.closing(http.client.HTTPConnection(self.address, self.port, timeout=_CONNECT)) as connection:
+            connection.connect()
+            # Wait for a reachable sender up to the idle limit, and detect an unreachable one with TCP keepalive.
+            connection.sock.settimeout(self.idle)
+            connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, value in _KEEPALIVE:
+                connection.sock.setsockopt(socket.IPPROTO_TCP, option, value)
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            refusal = answer.read(model_store_plan.MOST_WORDS) if answer.status != http.HTTPStatus.OK else b""
+            if wrong := model_store_plan.answer_problem(answer.status, answer.length, count, refusal):
+                raise GaveUpError(f"{self.name} sent no data: {wrong}")
             yield answer
-        finally:
-            connection.close()
-
-    def _read(self, answer: http.client.HTTPResponse, most: int) -> bytes:
-        """Return the bytes received so far, up to the expected number; b"" at the end."""
-        try:
-            return answer.read1(min(io_files.CHUNK, most)) if most else b""
-        except TimeoutError as error:
-            raise self._silent() from error
-        except (OSError, http.client.HTTPException) as error:
-            raise _NetworkError(str(error)) from error
-
-    def _silent(self) -> GaveUpError:
-        return GaveUpError(
-            f"{self.name} ({self.address}:{self.port}) is reachable, but sent no data for {self.idle:.0f} s"
-        )
-
-    def _keep_alive(self, connection: socket.socket) -> None:
-        """Wait for a reachable sender up to the idle limit, and detect an unreachable one with TCP keepalive."""
-        connection.settimeout(self.idle)
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-class _NetworkError(Exception):
-    """A sender is unreachable or disconnected; separate from OSError, which means a failed write to the disk."""
 
 
 def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool) -> None:
-    """Check existing files, fetch missing ones in parallel, and write the manifest. Raises GaveUpError."""
+    """Check existing files, fetch missing ones in parallel, and write the manifest. Gives up on the first error."""
     before = io_files.manifest(store.folder)
     trusted = not verify and before is not None and model_store_plan.digest(before) == store.digest
 
@@ -345,41 +302,29 @@ def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool
         if file.verified or store.reason:
             return
         if receiver is None:
-            raise GaveUpError(f"{file.name} has wrong content, and no node sends it to this one")
+            store.give_up(f"{file.name} has wrong content, and no node sends it to this one")
+            return
         store.status.state = "receiving"
-        receiver.fetch(number)
-
-    def safely(number: int) -> None:
         try:
-            one(number)
+            receiver.fetch(number)
         except GaveUpError as error:
             store.give_up(str(error))
 
     with concurrent.futures.ThreadPoolExecutor(streams) as pool:
-        for work in [pool.submit(safely, number) for number in range(len(store.files))]:
-            work.result()
-    if store.reason:
-        raise GaveUpError(store.reason)
-    if not trusted:
+        list(pool.map(one, range(len(store.files))))
+    if not (store.reason or trusted):
         io_files.write_manifest(store.folder, store.manifest)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Complete the model and forward it until the unit is stopped.
-
-    Returns the exit status: 0 if the model is complete.
-    """
+    """Complete the model and forward it until the unit is stopped. Returns the exit status of a failed start."""
     known = model_store_plan.parse(io_file.read_file(options.manifest)[0])
     if known is None:
         raise SystemExit(f"{options.manifest} is not a valid manifest")
-    stopped = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_arguments: stopped.set())
     status = Status(options.status, model_store_plan.total(known["files"]))
     store = Store(options.folder, known, status)
     receiver = Receiver(store, options.upstream, options.upstream_address, options.port) if options.upstream else None
     os.makedirs(options.folder, mode=0o755, exist_ok=True)
-    status.write()
     if options.listen:
         try:
             server = Server(options.listen, options.port, store)
@@ -389,45 +334,10 @@ def run(options: argparse.Namespace) -> int:
         threading.Thread(target=server.serve_forever, daemon=True).start()
     source = f"from {options.upstream}" if options.upstream else "on this node"
     io_files.say(f"{known['model']}: {status.total} bytes {source}")
-
-    def work() -> None:
-        reason = "the program failed; see its log"
+    with status.reported():
         try:
             complete(store, receiver, options.streams, options.verify)
-            reason = ""
-        except GaveUpError as error:
-            reason = str(error)
         except (OSError, OutsideError) as error:
-            reason = str(io_files.not_written(options.folder, model_store_plan.MANIFEST, error))
-        finally:
-            if reason:
-                store.give_up(reason)
-            else:
-                status.end()
-
-    worker = threading.Thread(target=work, daemon=True)
-    worker.start()
-    while worker.is_alive() and not stopped.wait(1):
-        if status.state not in ("failed", "complete"):
-            status.write()
-    stopped.wait()
-    return 0 if status.state == "complete" else 1
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(description="Receive a model from one node and send it to the next.")
-    parser.add_argument("--folder", required=True)
-    parser.add_argument("--manifest", required=True, help="the model's manifest")
-    parser.add_argument("--status", required=True, help="the status file")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--listen", default="", help="the address to serve the next node on; empty to send nothing")
-    parser.add_argument("--upstream", default="", help="the name of the sending node; empty for the first node")
-    parser.add_argument("--upstream-address", default="")
-    parser.add_argument("--streams", type=int, default=4, help="number of parallel files")
-    parser.add_argument("--verify", action="store_true", help="read every file again")
-    raise SystemExit(run(parser.parse_args(arguments)))
-
-
-if __name__ == "__main__":
-    main()
+            store.give_up(str(io_files.not_written(options.folder, model_store_plan.MANIFEST, error)))
+    signal.pause()
+    return 0

@@ -114,31 +114,27 @@ def _matches(path: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
 
-class PeerError(ValueError):
-    """A peer sent an invalid request or response."""
-
-
-def request(path: str, digest: str, sizes: Sequence[int]) -> tuple[int, int, bool]:
-    """Return (file number, first byte, whether the file must be verified) of a request to a sender. Raises PeerError.
+def request(path: str, digest: str, sizes: Sequence[int]) -> tuple[int, int, bool] | None:
+    """Return (file number, first byte, whether the file must be verified) of a request to a sender, None if invalid.
 
     ``sizes``: the sizes of the manifest's files, in its order.
     """
     found = re.fullmatch(rf"/{digest}/([0-9]{{1,9}})/([0-9]{{1,18}})(/verified)?", path)
     if not found or int(found[1]) >= len(sizes) or int(found[2]) > sizes[int(found[1])]:
-        raise PeerError("it serves another model")
+        return None
     return int(found[1]), int(found[2]), bool(found[3])
 
 
-def check_answer(status: int, length: int | None, count: int, refusal: bytes) -> None:
-    """Raise PeerError unless a sender's response has exactly the requested bytes.
+def answer_problem(status: int, length: int | None, count: int, refusal: bytes) -> str:
+    """Return why a sender's response has not exactly the requested bytes, "" if it has.
 
     ``length``: its Content-Length, None if missing or invalid. ``count``: the missing bytes. ``refusal``: the beginning
     of a response with a status other than 200.
     """
     if status != 200:
-        raise PeerError(words(refusal) or f"it returned status {status}")
-    if length != count:
-        raise PeerError(f"its Content-Length is {'invalid' if length is None else length}, expected {count}")
+        return words(refusal) or f"it returned status {status}"
+    found = "invalid" if length is None else length
+    return "" if length == count else f"its Content-Length is {found}, expected {count}"
 
 
 def words(reported: bytes) -> str:

@@ -79,30 +79,23 @@ def test_a_folder_that_exists_is_refused_with_another_name(cables: Cables) -> No
     assert f"Fix: -e discover_directory={cables.directory}2." in done.output
 
 
-@pytest.mark.parametrize("check", [(), ("--check", "--diff")], ids=["write", "check"])
-def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables, check: tuple[str, ...]) -> None:
+def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables) -> None:
     """The hostile answer tries each injection at once: through ssh_config, a template and the written inventory."""
     mark = cables.folder / "owned"
     cables.answers("192.168.1.1", 1, RING3)
     for name, number in (("found-020000000202", 2), ("found-020000000300", 3)):
         cables.answers(name, number, RING3)
     hostile = json.loads((cables.folder / "found-020000000300").read_text(encoding="utf-8"))
-    for entry in (entry for entries in hostile["neighbors"].values() for entry in entries):
-        entry |= {
-            "mac": "02:00:00:00:09:01",
-            "address": f"127.0.0.1\n  ProxyCommand sh -c 'touch {mark}'",
-            "name": f"'; touch {mark} #",
-        }
+    evil = {"address": f"127.0.0.1\n  ProxyCommand sh -c 'touch {mark}'", "name": f"'; touch {mark} #"}
     hostile |= {
+        "neighbors": {"enp1s0f0np0": [{"mac": "02:00:00:00:09:01", "host_key": "", **evil}]},
         "management": f"{{{{ lookup('ansible.builtin.pipe', 'touch {mark}') }}}}",
         "hostname": "x\nall:\n  vars: {ansible_connection: local}",
-    }
-    hostile |= {
         "add_host": {"host_name": "localhost", "host_vars": {"ansible_python_interpreter": str(mark)}},
         "ansible_facts": {"x": "{{ y }}"},
     }
     (cables.folder / "found-020000000300").write_text(json.dumps(hostile), encoding="utf-8")
-    done = cables.discover(*check)
+    done = cables.discover()
     assert done.status != 0
     for field in ("hostname", "management", "neighbors.enp1s0f0np0[0].mac", "neighbors.enp1s0f0np0[0].address"):
         assert (f"found-020000000300.{field}: invalid value" in done.output) is not field.endswith(".mac"), done.output

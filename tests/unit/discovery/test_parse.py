@@ -42,8 +42,8 @@ def test_macs() -> None:
 
 def test_lldp() -> None:
     assert discovery_parse.lldp(recorded("lldpctl.json")) == {
-        "enp1s0f0np0": [{"mac": "02:1c:5a:11:02:01", "name": "spark2", "management": "10.94.0.12"}],
-        "enP2p1s0f0np0": [{"mac": "02:1c:5a:11:02:02", "name": "spark2", "management": "10.94.0.12"}],
+        "enp1s0f0np0": [{"mac": "02:1c:5a:11:02:01", "name": "spark2"}],
+        "enP2p1s0f0np0": [{"mac": "02:1c:5a:11:02:02", "name": "spark2"}],
     }
     assert discovery_parse.lldp('{"lldp": [{}]}') == {}
 
@@ -97,25 +97,19 @@ def test_no_management_address_is_guessed() -> None:
 
 def test_merge() -> None:
     addresses = [
-        ("fe80::2", "02:00:00:00:00:02", "ndp"),
-        ("10.110.0.2", "02:00:00:00:00:02", "arp"),
-        ("10.110.0.3", "02:00:00:00:00:03", "arp"),
+        ("fe80::2", "02:00:00:00:00:02"),
+        ("10.110.0.2", "02:00:00:00:00:02"),
+        ("10.110.0.3", "02:00:00:00:00:03"),
     ]
     announced = [
-        {"mac": "02:00:00:00:00:02", "name": "spark2", "management": "192.168.1.12"},
-        {"mac": "02:00:00:00:00:04", "name": "spark4", "management": ""},
-        {"mac": "", "name": "nobody", "management": ""},
+        {"mac": "02:00:00:00:00:02", "name": "spark2"},
+        {"mac": "02:00:00:00:00:04", "name": "spark4"},
+        {"mac": "", "name": "nobody"},
     ]
     assert discovery_parse.merge("if0", addresses, announced, {"10.110.0.3": "spark3"}) == [
-        {
-            "mac": "02:00:00:00:00:02",
-            "address": "fe80::2%if0",
-            "source": "ndp",
-            "name": "spark2",
-            "management": "192.168.1.12",
-        },
-        {"mac": "02:00:00:00:00:03", "address": "10.110.0.3", "source": "arp", "name": "spark3", "management": ""},
-        {"mac": "02:00:00:00:00:04", "address": "", "source": "lldp", "name": "spark4", "management": ""},
+        {"mac": "02:00:00:00:00:02", "address": "fe80::2%if0", "name": "spark2"},
+        {"mac": "02:00:00:00:00:03", "address": "10.110.0.3", "name": "spark3"},
+        {"mac": "02:00:00:00:00:04", "address": "", "name": "spark4"},
     ]
 
 
@@ -137,7 +131,7 @@ def spark(folder: Path, ping: str = "exit 0") -> Path:
 def test_without_ipv6_those_are_asked_that_it_has_spoken_to(tmp_path: Path) -> None:
     answer = run_module("fabric_neighbors_info", {}, spark(tmp_path))
     ((neighbor,),) = answer["neighbors"].values()
-    assert (neighbor["mac"], neighbor["address"], neighbor["source"]) == ("02:00:00:00:00:02", "10.110.0.2", "arp")
+    assert (neighbor["mac"], neighbor["address"]) == ("02:00:00:00:00:02", "10.110.0.2")
     assert neighbor["host_key"] == host_key.offered(recorded("keyscan.txt"))
     assert (tmp_path / "asked").read_text() == "-n -c 1 -W 1 -I enp1s0f1np1 10.110.0.2\n", (
         "no address outside the interface's own subnet"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 from xml.etree import ElementTree
 
@@ -21,13 +20,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-#: ansible-inventory takes most of the time.
-parsed = cache(inventory)
-
-
 def drawn(sample: str, ports: tuple[int, ...]) -> tuple[dict[str, Any], ElementTree.Element]:
     """Return the plan of a sample and its diagram."""
-    plan, problems = cluster_plan(nodes_of(parsed(sample), ports))
+    plan, problems = cluster_plan(nodes_of(inventory(sample), ports))
     assert problems == []
     return plan, ElementTree.fromstring(svg(of_plan(typed(plan)), "x", "A <title>"))
 

@@ -91,18 +91,13 @@ def judged(config: Any) -> None:
 @given(st.sampled_from(sorted(CONFIGS)), st.sampled_from(KEYS), VALUES)
 def test_any_key_may_hold_anything(name: str, key: str, value: Any) -> None:
     judged(CONFIGS[name] | {key: value})
+    judged(value if isinstance(value, dict) else {"text_config": value})
 
 
 @settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(QUANTIZATION), VALUES, max_size=4))
 def test_so_may_what_it_says_of_quantisation(found: dict[str, Any]) -> None:
     judged(CONFIGS["Llama-3.1-8B"] | {"quantization_config": found})
-
-
-@settings(max_examples=40)
-@given(VALUES)
-def test_a_file_of_anything_is_no_model(value: Any) -> None:
-    judged(value if isinstance(value, dict) else {"text_config": value})
 
 
 @settings(max_examples=40)
@@ -217,12 +212,16 @@ def test_the_quantization_in_a_file_of_its_own_counts(tmp_path: Path) -> None:
     assert "exclude_modules" not in found["quantization_config"]
 
 
-@pytest.mark.parametrize("own", [{"quantization_config": {"quant_method": "fp8"}}, {"quantization_config": None}])
-def test_the_quantization_in_config_json_wins(own: dict[str, object]) -> None:
-    assert quantization.with_separate(own, SEPARATE) == own
-
-
-@pytest.mark.parametrize("found", [None, {}, {"quantization": "fp8"}, {"quantization": [1]}])
-def test_another_file_changes_nothing(found: dict[str, object] | None) -> None:
-    assert quantization.with_separate({"model_type": "llama"}, found) == {"model_type": "llama"}
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        ({"quantization_config": {"quant_method": "fp8"}}, SEPARATE),
+        ({"quantization_config": None}, SEPARATE),
+        *(({"model_type": "llama"}, found) for found in (None, {}, {"quantization": "fp8"}, {"quantization": [1]})),
+    ],
+)
+def test_the_quantization_in_config_json_wins_and_another_file_changes_nothing(
+    own: dict[str, Any], found: dict[str, Any] | None
+) -> None:
+    assert quantization.with_separate(own, found) == own
     assert quantization.with_separate(None, found) is None

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from parameters import parameters
 
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory_schema
@@ -89,21 +90,29 @@ def test_the_dimension(more: dict[str, Any], given: dict[str, Any], dimension: i
     assert kind.find("embed", {**of("LlamaModel"), **more}, given, ARGS)[0].dimension == dimension
 
 
-def conversion(name: str, config: dict[str, Any], **given: str) -> tuple[list[str], list[str]]:
-    """Return the arguments and the findings of a pooling model without its runner."""
-    args, _why, problems = kind.pooling_arguments(kind.Kind(name), config, {"--runner": "pooling"}, given, ARGS)
-    return args, [problem.found for problem in problems]
+OVERRIDES = (
+    '--hf-overrides={"architectures":["Qwen3ForSequenceClassification"],"classifier_from_token":["no","yes"],'
+    '"is_original_qwen3_reranker":true}'
+)
 
 
-def test_a_generating_architecture_is_converted() -> None:
-    assert conversion("embed", of("LlamaForCausalLM")) == (["--convert=embed"], [])
-    assert conversion("embed", of("LlamaModel")) == ([], [])
-    assert conversion("rerank", SCORE) == ([], [])
-    (word,), found = conversion("rerank", of("Qwen3ForCausalLM"))
-    assert json.loads(word.partition("=")[2])["classifier_from_token"] == ["no", "yes"] and found == []
-    assert conversion("rerank", of("Qwen3ForCausalLM"), **{"--hf-overrides": "{}"}) == ([], [])
-    args, (refused,) = conversion("rerank", of("LlamaForCausalLM"))
-    assert args == [] and "LlamaForCausalLM" in refused
+@pytest.mark.parametrize(
+    ("name", "config", "given", "args", "refused"),
+    [
+        ("embed", of("LlamaForCausalLM"), {}, ["--convert=embed"], []),
+        ("embed", of("LlamaModel"), {}, [], []),
+        ("rerank", SCORE, {}, [], []),
+        ("rerank", of("Qwen3ForCausalLM"), {}, [OVERRIDES], []),
+        ("rerank", of("Qwen3ForCausalLM"), {"--hf-overrides": "{}"}, [], []),
+        ("rerank", of("LlamaForCausalLM"), {}, [], ["a reranker with the architecture LlamaForCausalLM"]),
+    ],
+)
+def test_a_generating_architecture_is_converted(
+    name: str, config: dict[str, Any], given: dict[str, str], args: list[str], refused: list[str]
+) -> None:
+    runner = {"--runner": "pooling"}
+    found, _why, problems = kind.pooling_arguments(kind.Kind(name), config, runner, given, ARGS)
+    assert (found, [problem.found for problem in problems]) == (args, refused)
 
 
 def test_arguments_of_generation_are_refused() -> None:
@@ -119,7 +128,7 @@ def test_arguments_of_generation_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "parameters"),
+    ("model", "number"),
     [
         ("bge-m3", 567_754_752),
         ("qwen3-embedding-0.6b", 595_776_512),
@@ -128,8 +137,8 @@ def test_arguments_of_generation_are_refused() -> None:
         ("qwen3-reranker-0.6b", 595_776_512),
     ],
 )
-def test_dimensions_give_the_published_parameters(model: str, parameters: int) -> None:
-    assert shape(catalog.known()[model].config).parameters == parameters
+def test_dimensions_give_the_published_parameters(model: str, number: int) -> None:
+    assert parameters(shape(catalog.known()[model].config)) == number
 
 
 def test_an_encoder_needs_no_kv_cache() -> None:

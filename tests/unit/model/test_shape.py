@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from parameters import parameters
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
@@ -18,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import config a
 from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kind
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8")
@@ -54,10 +56,10 @@ def test_checkpoints_are_as_large_as_published(name: str, published: int, per_mi
 )
 def test_parameters_are_as_many_as_published(name: str, total: float, active: float, with_embedding: bool) -> None:
     shape = model_shape.shape(CONFIGS[name])
-    assert shape.parameters / 1e9 == pytest.approx(total, rel=0.01)
-    assert (shape.active + with_embedding * shape.embeddings) / 1e9 == pytest.approx(active, rel=0.025)
-    assert sum(shape.counts().values()) == shape.parameters
-    assert shape.counts()["experts"] / shape.parameters > 0.9
+    assert parameters(shape) / 1e9 == pytest.approx(total, rel=0.01)
+    used = parameters(shape, active=True) + with_embedding * shape.embeddings
+    assert used / 1e9 == pytest.approx(active, rel=0.025)
+    assert sum(layer.experts for layer in shape.layers) / parameters(shape) > 0.9
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,7 @@ def test_gemma_4_has_the_published_bytes_with_its_vision_tower(name: str, publis
 @pytest.mark.parametrize(("name", "total"), [("gemma-2-9b", 9.24), ("Qwen3.5-35B-A3B", 35), ("GLM-4.5-Air", 106)])
 def test_other_families_have_the_parameters_of_their_names(name: str, total: float) -> None:
     """Gemma 2's report, table 2; Qwen's model card; GLM-4.5's report."""
-    assert model_shape.shape(CONFIGS[name]).parameters / 1e9 == pytest.approx(total, rel=0.01)
+    assert parameters(model_shape.shape(CONFIGS[name])) / 1e9 == pytest.approx(total, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -99,45 +101,44 @@ def test_bytes_that_a_token_leaves_in_the_cache(name: str, size: int) -> None:
     assert sum(kv_cache.layout(shape, 1, "fp8", "bfloat16", 4096).token_bytes) * 2 == size
 
 
-def test_layers_by_what_they_keep() -> None:
-    oss, following, nano = (
-        model_shape.shape(CONFIGS[name]) for name in ("gpt-oss-120b", "Qwen3-Next-80B", "Nemotron-3-Nano")
+@pytest.mark.parametrize(
+    ("name", "kinds", "experts"),
+    [
+        ("gpt-oss-120b", {"sliding": 18, "full": 18}, (128, 4)),
+        ("Qwen3-Next-80B", {"state": 36, "full": 12}, (512, 10)),
+        ("Nemotron-3-Nano", {"state": 23, "full": 6, "none": 23}, (128, 6)),
+        ("Gemma-4-26B-A4B-NVFP4", {"sliding": 25, "full": 5}, (128, 8)),
+        ("DeepSeek-V3", {"mla": 61}, (256, 8)),
+    ],
+)
+def test_layers_by_what_they_keep(name: str, kinds: dict[Kind, int], experts: tuple[int, int]) -> None:
+    shape = model_shape.shape(CONFIGS[name])
+    assert {kind: shape.of(kind) for kind in kinds} == kinds
+    assert (len(shape.layers), shape.experts, shape.active_experts) == (sum(kinds.values()), *experts)
+
+
+def test_windows_caches_and_layers_without_experts() -> None:
+    oss, gemma, deepseek = (
+        model_shape.shape(CONFIGS[name]) for name in ("gpt-oss-120b", "Gemma-4-26B-A4B-NVFP4", "DeepSeek-V3")
     )
-    assert (oss.of("sliding"), oss.of("full"), oss.layers[0].kv_cache.window) == (18, 18, 128)
-    assert (following.of("state"), following.of("full")) == (36, 12)
-    assert (nano.of("state"), nano.of("full"), nano.of("none")) == (23, 6, 23)
-    assert (oss.experts, oss.active_experts, oss.shared_experts) == (128, 4, 0)
-    assert (following.experts, following.active_experts, following.shared_experts) == (512, 10, 1)
-    gemma = model_shape.shape(CONFIGS["Gemma-4-26B-A4B-NVFP4"])
-    assert (gemma.of("sliding"), gemma.of("full"), gemma.layers[0].kv_cache.window, gemma.kv_dtype) == (
-        25,
-        5,
-        1024,
-        "fp8",
-    )
-    assert (gemma.experts, gemma.active_experts, gemma.shared_experts) == (128, 8, 0)
-    deepseek = model_shape.shape(CONFIGS["DeepSeek-V3"])
-    assert deepseek.of("mla") == 61
+    assert (oss.layers[0].kv_cache.window, gemma.layers[0].kv_cache.window, gemma.kv_dtype) == (128, 1024, "fp8")
     assert [layer.experts > 0 for layer in deepseek.layers[:4]] == [False, False, False, True]
 
 
-def test_windows_that_the_family_implies() -> None:
-    base = {key: value for key, value in CONFIGS["Llama-3.1-8B"].items() if key != "model_type"} | {
-        "num_hidden_layers": 6,
-        "sliding_window": 512,
-    }
-
-    def kinds(family: str, **more: Any) -> str:
-        return "".join(
-            layer.kv_cache.kind[0] for layer in model_shape.shape(base | {"model_type": family} | more).layers
-        )
-
-    assert kinds("mistral") == "ssssss"
-    assert kinds("gemma2") == "sfsfsf"
-    assert kinds("gemma3_text") == "sssssf"
-    assert kinds("qwen2", use_sliding_window=False) == "ffffff"
-    assert kinds("qwen2", use_sliding_window=True, max_window_layers=4) == "ffffss"
-    assert kinds("mistral", sliding_window=None) == "ffffff"
+@pytest.mark.parametrize(
+    ("family", "more", "kinds"),
+    [
+        ("mistral", {}, "ssssss"),
+        ("gemma2", {}, "sfsfsf"),
+        ("gemma3_text", {}, "sssssf"),
+        ("qwen2", {"use_sliding_window": False}, "ffffff"),
+        ("qwen2", {"use_sliding_window": True, "max_window_layers": 4}, "ffffss"),
+        ("mistral", {"sliding_window": None}, "ffffff"),
+    ],
+)
+def test_windows_that_the_family_implies(family: str, more: dict[str, Any], kinds: str) -> None:
+    base = CONFIGS["Llama-3.1-8B"] | {"num_hidden_layers": 6, "sliding_window": 512, "model_type": family}
+    assert "".join(layer.kv_cache.kind[0] for layer in model_shape.shape(base | more).layers) == kinds
 
 
 def test_the_language_model_of_a_multimodal_one_counts() -> None:
@@ -145,23 +146,23 @@ def test_the_language_model_of_a_multimodal_one_counts() -> None:
     whole = model_shape.shape(
         {"model_type": "qwen3_vl_moe", "text_config": text, "vision_config": {"hidden_size": 1152}}
     )
-    assert whole.parameters == model_shape.shape(CONFIGS["Qwen3-30B-A3B"]).parameters
+    assert whole.layers == model_shape.shape(CONFIGS["Qwen3-30B-A3B"]).layers
 
 
 def test_a_tied_embedding_is_counted_once_and_read_as_the_output() -> None:
     tied, untied = (
         model_shape.shape(CONFIGS["Llama-3.1-8B"] | {"tie_word_embeddings": tied}) for tied in (True, False)
     )
-    assert untied.parameters - tied.parameters == 128256 * 4096
-    assert tied.active == untied.active
+    assert parameters(untied) - parameters(tied) == 128256 * 4096
+    assert parameters(tied, active=True) == parameters(untied, active=True)
 
 
 def test_everything_that_is_missing_is_named() -> None:
     with pytest.raises(ProblemsError) as caught:
         model_shape.shape({"model_type": "llama", "hidden_size": 64})
-    missing = sorted(problem.path for problem in caught.value.problems)
     expected = "intermediate_size max_position_embeddings num_attention_heads num_hidden_layers vocab_size"
-    assert missing == [f"config.json {key}" for key in expected.split()]
+    missing = {problem.path for problem in caught.value.problems}
+    assert missing == {f"config.json {key}" for key in expected.split()}
 
 
 @pytest.mark.parametrize(
@@ -214,15 +215,9 @@ def groups(**weights: Any) -> dict[str, Any]:
     ],
 )
 def test_scheme(found: dict[str, Any] | None, scheme: str) -> None:
-    assert quantization.quantization_of({} if found is None else {"quantization_config": found}).scheme == scheme
-    assert (
-        quantization.quantization_of({"text_config": {} if found is None else {"quantization_config": found}}).scheme
-        == scheme
-    )
-
-
-def test_scheme_without_a_file_is_unknown() -> None:
-    assert quantization.quantization_of(None).scheme == "unknown"
+    config = {} if found is None else {"quantization_config": found}
+    schemes = [quantization.quantization_of(each).scheme for each in (config, {"text_config": config}, None)]
+    assert schemes == [scheme, scheme, "unknown"]
 
 
 @pytest.mark.parametrize(

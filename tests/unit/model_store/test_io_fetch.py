@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,10 +19,10 @@ from fake_hub import COMMIT, NAME, Hub
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder
-from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_fetch
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_copy, io_fetch
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
-PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_fetch"
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_copy"
 WEIGHTS = b"weights " * 4_000_000
 FILES = {
     "config.json": b'{"model_type": "llama"}',
@@ -40,42 +43,48 @@ class Head:
         self.folder, self.url, self.model = folder, url, folder / "model"
         self.listing = folder / "listing.json"
 
-    def run(self, *arguments: str, token: str = "") -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, token: str = "") -> tuple[int, str]:
+        """Return the exit status and the output: of a process for the Hub, whose library reads the environment once."""
+        if not self.url:
+            with contextlib.redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit) as ended:
+                io_copy.main(arguments)
+            return int(str(ended.value)), printed.getvalue()
+        (self.folder / "hub.token").write_text(f"{token}\n", encoding="utf-8")
         environment = {
             "PATH": os.defpath,
             "PYTHONPATH": f"{ROOT / '.collections'}:{':'.join(path for path in sys.path if path)}",
-        }
-        environment |= {
             "HF_ENDPOINT": self.url,
             "HF_HOME": str(self.folder / "home"),
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "NO_PROXY": "*",
+            "CREDENTIALS_DIRECTORY": str(self.folder),
         }
-        if token:
-            environment["CREDENTIALS_DIRECTORY"] = str(self.folder)
-            (self.folder / "hub.token").write_text(f"{token}\n", encoding="utf-8")
-        return subprocess.run(
-            [sys.executable, "-m", PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False
-        )
+        argv = [sys.executable, "-m", PROGRAM, *arguments]
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False)
+        assert not token or token not in done.stdout + done.stderr
+        return done.returncode, done.stdout
 
     def list(self, *arguments: str, token: str = "") -> dict[str, Any]:
         """Run `list`, store its output for `fetch`, and return it."""
-        done = self.run(
-            "list", *(arguments or (f"--hub={NAME}", "--revision=main", "--exclude=original/*")), token=token
-        )
-        assert done.returncode == 0, done.stderr
-        self.listing.write_text(done.stdout, encoding="utf-8")
-        answer: dict[str, Any] = json.loads(done.stdout)
+        given = arguments or (f"--hub={NAME}", "--revision=main", "--exclude=original/*")
+        status, printed = self.run("list", *given, token=token)
+        assert status == 0
+        self.listing.write_text(printed, encoding="utf-8")
+        answer: dict[str, Any] = json.loads(printed)
         return answer
 
     def fetch(self, *arguments: str, token: str = "") -> dict[str, Any]:
         """Run `fetch` and return its final status."""
         paths = [f"--listing={self.listing}", f"--folder={self.model}", f"--status={self.folder / 'status.json'}"]
-        done = self.run("fetch", *paths, *arguments, token=token)
+        failed, _printed = self.run("fetch", *paths, *arguments, token=token)
         status: dict[str, Any] = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
-        assert (done.returncode == 0) is (status["state"] == "complete"), done.stderr
-        assert not token or token not in done.stdout + done.stderr
+        assert status["state"] == ("failed" if failed else "complete")
         return status
+
+    def copy(self, source: Path) -> dict[str, Any]:
+        """List and fetch a folder."""
+        assert self.list(f"--source={source}", "--exclude=original/*")["problem"] is None
+        return self.fetch(f"--source={source}")
 
     def manifest(self) -> dict[str, Any] | None:
         path = self.model / model_store_plan.MANIFEST
@@ -108,26 +117,16 @@ def begin(tmp_path: Path) -> Iterator[Begin]:
 def test_a_model_of_the_hub(begin: Begin) -> None:
     head, hub = begin()
     listing = head.list()
-    assert (listing["problem"], listing["commit"], [file["path"] for file in listing["files"]]) == (
-        None,
-        COMMIT,
-        WANTED,
-    )
-    assert [bool(file["sha256"]) for file in listing["files"]] == [False, True, True, False]
-    assert all(file["git"] for file in listing["files"] if not file["sha256"])
-    status = head.fetch()
-    assert (status["state"], status["done"], status["total"]) == (
-        "complete",
-        status["total"],
-        sum(len(FILES[name]) for name in WANTED),
-    )
+    assert (listing["problem"], listing["commit"]) == (None, COMMIT)
+    hashes = [(file["path"], bool(file["sha256"]), bool(file["git"])) for file in listing["files"]]
+    assert hashes == [(name, "safetensors" in name, "safetensors" not in name) for name in WANTED]
+    total = sum(len(FILES[name]) for name in WANTED)
+    assert head.fetch() == {"state": "complete", "done": total, "total": total, "reason": ""}
     assert head.content() == {name: FILES[name] for name in WANTED}, "the library's own files are removed"
-    known = head.manifest()
-    assert known is not None
-    assert (known["model"], known["revision"], known["commit"]) == (NAME, "main", COMMIT)
-    assert {file["path"]: file["sha256"] for file in known["files"]} == {
-        name: hashlib.sha256(FILES[name]).hexdigest() for name in WANTED
-    }
+    files = [
+        {"path": name, "size": len(FILES[name]), "sha256": hashlib.sha256(FILES[name]).hexdigest()} for name in WANTED
+    ]
+    assert head.manifest() == {"model": NAME, "revision": "main", "commit": COMMIT, "files": files}
     hub.asked.clear()
     assert head.fetch()["state"] == "complete"
     assert hub.asked == [], "verified files are not requested again"
@@ -138,11 +137,8 @@ def test_a_download_that_was_cut_goes_on(begin: Begin) -> None:
     head.list()
     hub.cut[LARGE] = 20_000_000
     assert head.fetch()["state"] == "complete"
-    ranges = [
-        int(asked.rpartition("=")[2].rstrip("-")) for asked in hub.asked if asked.startswith(f"GET {LARGE} bytes=")
-    ]
-    assert ranges
-    assert 0 < ranges[-1] <= 20_000_000
+    ranges = [asked.partition(" bytes=")[2] for asked in hub.asked if asked.startswith(f"GET {LARGE} bytes=")]
+    assert 0 < int(ranges[-1].rstrip("-")) <= 20_000_000
     assert head.content()[LARGE] == WEIGHTS
 
 
@@ -151,8 +147,7 @@ def test_a_file_that_comes_damaged_is_fetched_once_more(begin: Begin) -> None:
     head.list()
     hub.damage = {LARGE: 1, "config.json": 1}
     assert head.fetch()["state"] == "complete"
-    assert head.content()[LARGE] == WEIGHTS
-    assert head.content()["config.json"] == FILES["config.json"]
+    assert head.content() == {name: FILES[name] for name in WANTED}
 
 
 def test_a_file_that_stays_damaged_is_an_error(begin: Begin) -> None:
@@ -178,26 +173,15 @@ def test_to_verify_finds_what_has_changed(begin: Begin) -> None:
     assert head.content() == {name: FILES[name] for name in WANTED}
 
 
-@pytest.mark.parametrize(
-    ("token", "access"), [("", "without a token"), ("hf_wrong", "with the token in model_store_hub_token")]
-)
-def test_a_gated_model(begin: Begin, token: str, access: str) -> None:
+def test_a_gated_model_needs_the_token_to_list_and_to_fetch(begin: Begin) -> None:
     head, _hub = begin(gated=True)
-    problem = head.list(token=token)["problem"]
-    assert problem["path"] == "model_store_hub_token"
-    assert access in problem["found"]
-    assert "ansible-vault" in problem["fix"]
+    for token, access in (("", "without a token"), ("hf_wrong", "with the token in model_store_hub_token")):
+        problem = head.list(token=token)["problem"]
+        assert (problem["path"], access in problem["found"]) == ("model_store_hub_token", True)
+        assert "ansible-vault" in problem["fix"]
     assert head.list(token="hf_right")["problem"] is None
+    assert "gated, private or nonexistent" in head.fetch()["reason"]
     assert head.fetch(token="hf_right")["state"] == "complete"
-
-
-def test_access_that_is_lost_meanwhile(begin: Begin) -> None:
-    head, hub = begin()
-    head.list()
-    hub.gated = True
-    status = head.fetch()
-    assert status["state"] == "failed"
-    assert "gated, private or nonexistent" in status["reason"]
 
 
 @pytest.mark.parametrize(
@@ -205,28 +189,31 @@ def test_access_that_is_lost_meanwhile(begin: Begin) -> None:
     [
         (("--hub=org/none",), "model_store_hub_token", "private or nonexistent"),
         ((f"--hub={NAME}", "--revision=v2"), "gb10_models", "has no revision v2"),
-        (("--source=/nowhere",), "model_store_source", "/nowhere: folder not found"),
-        (("--source=/proc/self/fdinfo",), "model_store_source", "config.json is missing"),
+        (
+            (),
+            "model_store",
+            "'../up.json' is not a valid relative path; 'a\\x1b[2J.json' is not a valid relative path",
+        ),
     ],
 )
 def test_what_cannot_be_listed(begin: Begin, arguments: tuple[str, ...], path: str, words: str) -> None:
-    head, _hub = begin()
-    problem = head.list(*arguments)["problem"]
-    assert problem["path"] == path
-    assert words in problem["found"]
-
-
-def test_what_the_hub_lists_is_not_believed(begin: Begin) -> None:
     head, hub = begin()
     hub.files |= {"../up.json": b"x", "a\x1b[2J.json": b"x"}
-    problem = head.list()["problem"]
-    assert problem["path"] == "model_store"
-    assert "'../up.json' is not a valid relative path; 'a\\x1b[2J.json' is not a valid" in problem["found"]
+    problem = head.list(*arguments)["problem"]
+    assert (problem["path"], words in problem["found"]) == (path, True)
 
 
 def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
     problem = Head(tmp_path, "http://127.0.0.1:9").list(f"--hub={NAME}")["problem"]
     assert (problem["path"], "to Hugging Face Hub failed" in problem["found"]) == ("model_store", True)
+
+
+@pytest.mark.parametrize(
+    ("source", "found"), [("/nowhere", "folder not found"), ("/proc/self/fdinfo", "config.json is missing")]
+)
+def test_a_folder_without_a_model(tmp_path: Path, source: str, found: str) -> None:
+    problem = Head(tmp_path, "").list(f"--source={source}")["problem"]
+    assert (problem["path"], problem["found"]) == ("model_store_source", f"{source}: {found}")
 
 
 def plant(folder: Path) -> Path:
@@ -238,14 +225,11 @@ def plant(folder: Path) -> Path:
 
 def test_a_folder_is_copied(tmp_path: Path) -> None:
     source, head = plant(tmp_path / "source"), Head(tmp_path, "")
-    head.list(f"--source={source}", "--exclude=original/*")
-    (head.model).mkdir()
+    head.model.mkdir()
     (head.model / f"{LARGE}{model_store_plan.PART}").write_bytes(b"of an earlier run")
-    assert head.fetch(f"--source={source}")["state"] == "complete"
+    assert head.copy(source)["state"] == "complete"
     assert head.content() == {name: FILES[name] for name in WANTED}
-    known = head.manifest()
-    assert known is not None
-    assert known["model"] == str(source)
+    assert (head.manifest() or {})["model"] == str(source)
     # With --verify the files are compared with the source.
     (head.model / LARGE).write_bytes(WEIGHTS[:-1] + b"x")
     assert head.fetch(f"--source={source}", "--verify")["state"] == "complete"
@@ -255,14 +239,11 @@ def test_a_folder_is_copied(tmp_path: Path) -> None:
 def test_a_folder_that_is_served_itself_is_only_read(tmp_path: Path) -> None:
     head = Head(tmp_path, "")
     plant(head.model)
-    head.list(f"--source={head.model}")
     before = (head.model / LARGE).stat()
-    assert head.fetch(f"--source={head.model}")["state"] == "complete"
-    assert (head.model / LARGE).stat() == before or (head.model / LARGE).stat().st_mtime_ns == before.st_mtime_ns
+    assert head.copy(head.model)["state"] == "complete"
+    assert (head.model / LARGE).stat().st_mtime_ns == before.st_mtime_ns
     assert head.content() == FILES
-    known = head.manifest()
-    assert known is not None
-    assert [file["path"] for file in known["files"]] == sorted(set(FILES) - {"pytorch_model.bin"})
+    assert [file["path"] for file in (head.manifest() or {})["files"]] == WANTED
 
 
 def test_git_hashes_as_git_does(tmp_path: Path) -> None:
@@ -278,10 +259,8 @@ def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:
     (source / "absolute.json").symlink_to(source / "tokenizer/vocab.txt")
     (source / "left_out.gguf").symlink_to(secret)
     listing = head.list(f"--source={source}", "--exclude=*.gguf")
-    assert listing["problem"] is None
-    assert {file["path"]: file["size"] for file in listing["files"]}["absolute.json"] == len(
-        FILES["tokenizer/vocab.txt"]
-    )
+    sizes = {file["path"]: file["size"] for file in listing["files"]}
+    assert (listing["problem"], sizes["absolute.json"]) == (None, len(FILES["tokenizer/vocab.txt"]))
     (source / "absolute_out.json").symlink_to(secret)
     (source / "out.json").symlink_to("../secret")
     (source / "through").symlink_to("..")
@@ -325,8 +304,7 @@ def test_a_hugging_face_cache_is_copied_with_its_blobs_alone(tmp_path: Path, her
         (source / name).symlink_to(f"{'../' * (2 + name.count('/'))}blobs/{number}")
     if here:
         head.model = source
-    assert head.list(f"--source={source}")["problem"] is None
-    assert head.fetch(f"--source={source}")["state"] == "complete"
+    assert head.copy(source)["state"] == "complete"
     assert head.content() == {name: FILES[name] for name in WANTED}
     (tmp_path / "models--org--other/blobs/0").write_bytes(b"x")
     (source / "other.json").symlink_to("../../../models--org--other/blobs/0")
@@ -342,33 +320,27 @@ def test_a_hugging_face_cache_is_copied_with_its_blobs_alone(tmp_path: Path, her
 
 def test_a_manifest_that_cannot_be_written_is_the_reason(tmp_path: Path) -> None:
     source, head = plant(tmp_path / "source"), Head(tmp_path, "")
-    head.list(f"--source={source}")
     (head.model / model_store_plan.MANIFEST).mkdir(parents=True)
-    status = head.fetch(f"--source={source}")
-    assert status["state"] == "failed"
-    assert status["reason"].startswith(f"{model_store_plan.MANIFEST} cannot be written in {head.model}: ")
+    reason = head.copy(source)["reason"]
+    assert reason.startswith(f"{model_store_plan.MANIFEST} cannot be written in {head.model}: ")
 
 
 def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path) -> None:
     source, head, victim = plant(tmp_path / "source"), Head(tmp_path, ""), tmp_path / "victim"
-    head.list(f"--source={source}")
     victim.write_bytes(b"root's alone")
     head.model.mkdir()
-    (head.model / f"config.json{model_store_plan.PART}").symlink_to(victim)
-    status = head.fetch(f"--source={source}")
-    assert status["state"] == "failed"
-    assert f"config.json cannot be written in {head.model}" in status["reason"]
-    (head.model / f"config.json{model_store_plan.PART}").unlink()
+    part = head.model / f"config.json{model_store_plan.PART}"
+    part.symlink_to(victim)
+    assert f"config.json cannot be written in {head.model}" in head.copy(source)["reason"]
+    part.unlink()
     # Links in place of a complete file and of the manifest are replaced.
     (head.model / "config.json").symlink_to(victim)
     (head.model / model_store_plan.MANIFEST).symlink_to(victim)
-    assert head.fetch(f"--source={source}")["state"] == "complete"
+    assert head.copy(source)["state"] == "complete"
     assert (victim.read_bytes(), (head.model / "config.json").is_symlink()) == (b"root's alone", False)
     # A folder in the model is a link to another place.
     (tmp_path / "elsewhere").mkdir()
-    (head.model / "tokenizer/vocab.txt").unlink()
-    (head.model / "tokenizer").rmdir()
+    shutil.rmtree(head.model / "tokenizer")
     (head.model / "tokenizer").symlink_to(tmp_path / "elsewhere")
-    status = head.fetch(f"--source={source}", "--verify")
-    assert "tokenizer/vocab.txt cannot be written" in status["reason"]
+    assert "tokenizer/vocab.txt cannot be written" in head.fetch(f"--source={source}", "--verify")["reason"]
     assert list((tmp_path / "elsewhere").iterdir()) == []

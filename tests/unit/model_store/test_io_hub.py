@@ -58,13 +58,6 @@ EXCLUDE = ["original/*"]
 
 
 @pytest.fixture
-def other() -> Iterator[Hub]:
-    with Hub(FILES) as started:
-        yield started
-        started.shutdown()
-
-
-@pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     """The server at HF_ENDPOINT."""
     with Hub(FILES) as started:
@@ -78,28 +71,23 @@ def described(token: str = "", name: str = NAME, revision: str = "main") -> dict
     return io_hub.describe(name, revision, token, EXCLUDE, 20)
 
 
-def told(
-    found: dict[str, Any] | None, trouble: str = "", revision: str = "main", refused: int = 0, name: str = NAME
-) -> dict[str, Any]:
+def told(found: dict[str, Any] | None, trouble: str = "", refused: int = 0, name: str = NAME) -> dict[str, Any]:
     """Return a result of hub_model_info."""
-    return {
-        "hub_model": {
-            "name": name,
-            "revision": revision,
-            **(found or io_hub.NOTHING),
-            "trouble": trouble,
-            "refused": refused,
-        }
-    }
+    answer = {"name": name, "revision": "main", **(found or io_hub.NOTHING), "trouble": trouble, "refused": refused}
+    return {"hub_model": answer}
+
+
+def write(folder: Path) -> list[dict[str, Any]]:
+    """Write the model to a folder, and return its files."""
+    for path, content in FILES.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return [{"path": path, "size": len(content), "sha256": "", "git": ""} for path, content in FILES.items()]
 
 
 def download(folder: Path) -> str:
     """Write the model to a folder as the role model_store does."""
-    files = [{"path": path, "size": len(content), "sha256": "", "git": ""} for path, content in FILES.items()]
-    chosen = model_store_plan.chosen(files, EXCLUDE)
-    for file in chosen:
-        (folder / file["path"]).parent.mkdir(parents=True, exist_ok=True)
-        (folder / file["path"]).write_bytes(FILES[file["path"]])
+    chosen = model_store_plan.chosen(write(folder), EXCLUDE)
     listing = {"model": NAME, "revision": "main", "commit": COMMIT, "files": chosen}
     io_files.write_manifest(str(folder), model_store_plan.manifest(listing, dict.fromkeys(FILES, "1" * 64)))
     return str(folder)
@@ -107,8 +95,7 @@ def download(folder: Path) -> str:
 
 def read(folder: str, at: str = STORED) -> dict[str, Any]:
     """Return a result of node_info for a folder, with another path."""
-    found = io_model.planned_model(folder, "", [])
-    return {**found, "model_at": at}
+    return {**io_model.planned_model(folder, "", []), "model_at": at}
 
 
 NOT_THERE = {**io_model.NO_MODEL, "model_at": STORED}
@@ -144,18 +131,13 @@ def test_the_plan_of_the_first_run_is_that_of_the_second(hub: Hub, tmp_path: Pat
 def test_an_index_is_not_needed(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(FILES, "model.safetensors.index.json")
     del hub.files["model.safetensors.index.json"]
-    assert (
-        described()["model_bytes"]
-        == 1000
-        == io_model.planned_model(download(tmp_path / "stored"), "", [])["model_bytes"]
-    )
+    stored = io_model.planned_model(download(tmp_path / "stored"), "", [])
+    assert (described()["model_bytes"], stored["model_bytes"]) == (1000, 1000)
 
 
 def test_a_folder_that_it_is_copied_from_counts_until_the_copy_is_complete(tmp_path: Path) -> None:
     source, folder = tmp_path / "source", tmp_path / "stored"
-    for path, content in FILES.items():
-        (source / path).parent.mkdir(parents=True, exist_ok=True)
-        (source / path).write_bytes(content)
+    write(source)
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
     before = io_model.planned_model(str(folder), str(source), EXCLUDE)
@@ -178,19 +160,14 @@ def test_files_that_are_not_copied_do_not_count(tmp_path: Path) -> None:
     assert model_store_plan.weights(files, []) == {"a.safetensors": 1}
 
 
-def test_a_worker_that_has_all_of_it_is_asked_before_the_hub(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("hub")
+def test_a_worker_with_all_of_it_comes_before_the_hub_and_a_partial_download_after_it(tmp_path: Path) -> None:
     folder = read(download(tmp_path / "stored"))
     assert planned(pair(NOT_THERE, folder)) == planned(pair(folder, folder))
-
-
-@pytest.mark.usefixtures("hub")
-def test_what_is_there_of_a_download_comes_after_the_hub(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "num_key_value_heads": 2}), encoding="utf-8")
     partial, asked = read(str(tmp_path)), told(described())
     assert planned(pair({**partial, **asked})) == planned(pair({**NOT_THERE, **asked}))
-    assert planned(pair({**partial, **told(None, "no")}))["quantization"] == "fp8", (
-        "a partial download is the last resort"
-    )
+    assert planned(pair({**partial, **told(None, "no")}))["quantization"] == "fp8", "it is the last resort"
 
 
 @pytest.mark.usefixtures("hub")
@@ -206,7 +183,6 @@ def test_answers_about_another_model_do_not_count(tmp_path: Path) -> None:
 def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
     silent = {**NOT_THERE, **told(None, "127.0.0.1 does not respond: refused")}
     plan = planned(pair(silent))
-    assert plan == planned(pair(silent))
     assert [word for word in plan["serve"]["args"] if "memory" in word] == ["--gpu-memory-utilization=0.79"]
     (warning,) = [line for line in plan["serve"]["warnings"] if "127.0.0.1" in line]
     failed = f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: refused; "
@@ -217,37 +193,30 @@ def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "fix"),
+    ("status", "name", "fix"),
     [
-        (401, "accept its license on https://huggingface.co/org/tiny, and set model_store_hub_token"),
-        (403, "model_store_hub_token"),
-        (404, "its revision"),
+        (401, NAME, "accept its license on https://huggingface.co/org/tiny, and set model_store_hub_token"),
+        (403, NAME, "model_store_hub_token"),
+        (404, NAME, "its revision"),
+        (401, "openai/gpt-oss-120", "perhaps use openai/gpt-oss-120b"),
+        (401, "Openai/gpt-oss-20", "perhaps use openai/gpt-oss-20b"),
     ],
 )
-def test_a_model_that_cannot_be_downloaded_is_a_problem_before_any_change(status: int, fix: str) -> None:
-    nodes = pair({**NOT_THERE, **told(None, f"the Hub returned HTTP {status}", refused=status)})
-    _plan, problems = cluster_plan(nodes)
-    (problem,) = problems
-    assert (problem.path, problem.found) == (
-        "gb10_model",
-        f"{NAME} at main cannot be downloaded: the Hub returned HTTP {status}",
-    )
-    assert fix in problem.fix
-    assert "perhaps" not in problem.fix
-    # A refusal of another model, and a download by vLLM itself with its own token.
-    assert planned(pair({**NOT_THERE, **told(None, "no", refused=status)}, gb10_model="org/other"))
+def test_a_model_that_cannot_be_downloaded_is_a_problem_before_any_change(status: int, name: str, fix: str) -> None:
+    refused = {**NOT_THERE, **told(None, f"the Hub returned HTTP {status}", status, name)}
+    _plan, (problem,) = cluster_plan(pair(refused, gb10_model=name))
+    found = f"{name} at main cannot be downloaded: the Hub returned HTTP {status}"
+    assert (problem.path, problem.found) == ("gb10_model", found)
+    assert fix in problem.fix and ("perhaps" in problem.fix) is (name != NAME)
+
+
+def test_a_refusal_of_another_model_or_of_a_download_by_vllm_is_no_problem() -> None:
+    refused = {**NOT_THERE, **told(None, "no", refused=401)}
+    assert planned(pair(refused, gb10_model="org/other"))
+    nodes = pair(refused)
     for node in nodes:
         node["settings"]["model_store_enabled"] = False
     assert any("no" in line for line in planned(nodes)["serve"]["warnings"])
-
-
-@pytest.mark.parametrize(
-    ("name", "close"), [("openai/gpt-oss-120", "openai/gpt-oss-120b"), ("Openai/gpt-oss-20", "openai/gpt-oss-20b")]
-)
-def test_a_misspelled_hub_name_is_corrected_from_the_catalog(name: str, close: str) -> None:
-    refused = told(None, "no", refused=401, name=name)
-    _plan, (problem,) = cluster_plan(pair({**NOT_THERE, **refused}, gb10_model=name))
-    assert problem.fix.startswith(f"perhaps use {close}")
 
 
 def test_the_catalog_counts_where_the_hub_is_silent() -> None:
@@ -262,72 +231,68 @@ def test_the_catalog_counts_where_the_hub_is_silent() -> None:
     assert any("the plan uses the catalog entry" in line for line in plan["serve"]["warnings"])
 
 
-def ask(tmp_path: Path, hub: Hub, **options: Any) -> dict[str, Any]:
-    environment = {"HF_ENDPOINT": hub.url, "NO_PROXY": "*", **options.pop("environment", {})}
-    record = options.pop("record", str(tmp_path / "record.json"))
-    answer = run_module(
-        "hub_model_info", {"name": NAME, "environment": environment, "record": record, **options}, check=True
-    )
-    assert answer["changed"] is False
-    found: dict[str, Any] = answer["hub_model"]
-    return found
-
-
-def test_the_module_tells_and_keeps_a_token_to_itself(tmp_path: Path, hub: Hub) -> None:
+@pytest.mark.usefixtures("hub")
+def test_the_module_sets_the_environment_and_does_not_fail(tmp_path: Path, hub: Hub) -> None:
+    environment = {"HF_ENDPOINT": hub.url, "NO_PROXY": "*"}
+    given = {"name": NAME, "environment": environment, "record": str(tmp_path / "record.json"), "token": "hf_right"}
     hub.gated = True
-    refused = ask(tmp_path, hub)
-    assert (refused["model"], refused["commit"]) == (None, "")
-    assert refused["trouble"].startswith("127.0.0.1 denied access without a token (HTTP 401)")
-    assert refused["refused"] == 401
-    wrong = ask(tmp_path, hub, token="hf_wrong")
-    assert "with the token in model_store_hub_token (HTTP 403)" in wrong["trouble"]
-    assert (wrong["refused"], ask(tmp_path, hub, revision="v2")["refused"]) == (403, 404)
-    found = ask(tmp_path, hub, token="hf_right")
-    assert (found["commit"], found["trouble"], found["model"], found["model_bytes"]) == (
-        COMMIT,
-        "",
-        CONFIG,
-        30_500_000_000,
-    )
+    found = told(described("hf_right"))
+    assert {"changed": False, **found}.items() <= run_module("hub_model_info", given, check=True).items()
+    given["token"] = "hf_wrong"
+    refused = run_module("hub_model_info", given, check=True)["hub_model"]
+    assert refused == told(None, refused["trouble"], 403)["hub_model"]
+    assert "with the token in model_store_hub_token (HTTP 403)" in refused["trouble"]
 
 
 def test_what_was_told_before_counts_where_the_hub_is_silent(tmp_path: Path, hub: Hub) -> None:
     record = tmp_path / "record.json"
-    found = ask(tmp_path, hub)
+
+    def known(revision: str = "main") -> dict[str, Any]:
+        return io_hub.known(NAME, revision, str(record), lambda: described(revision=revision))
+
+    found = known()
+    assert {"hub_model": found} == told(described())
     record.write_text(json.dumps(found), encoding="utf-8")
-    silent = ask(tmp_path, hub, environment={"HF_ENDPOINT": "http://127.0.0.1:9"})
-    assert silent.pop("trouble").startswith("127.0.0.1 does not respond: ")
-    assert silent["refused"] == 0
-    assert {**silent, "trouble": ""} == found
-    now, then = (
-        planned(pair({**NOT_THERE, "hub_model": said}))["serve"] for said in ({**silent, "trouble": "no"}, found)
-    )
+    hub.answer = b"{"
+    assert known() == {**found, "trouble": "its response is invalid"}
+    now, then = (planned(pair({**NOT_THERE, "hub_model": said}))["serve"] for said in (known(), found))
     assert (now["args"], now["why"]) == (then["args"], then["why"])
-    assert ask(tmp_path, hub, revision="v2")["model"] is None, "a record of another revision does not count"
-    hub.asked.clear()
+    assert any("the plan uses facts from an earlier read" in line for line in now["warnings"])
+    assert known("v2")["model"] is None, "a record of another revision does not count"
     record.write_text(json.dumps({**found, "revision": COMMIT}), encoding="utf-8")
-    assert ask(tmp_path, hub, revision=COMMIT)["model"] == CONFIG
-    assert hub.asked == [], "a commit does not change"
+    assert known(COMMIT) == {**found, "revision": COMMIT}, "a commit does not change, so the Hub is not queried"
+    hub.answer = b""
     for text in ("{", "[]", "{}", json.dumps({"name": NAME, "revision": COMMIT})):
         record.write_text(text, encoding="utf-8")
-        assert ask(tmp_path, hub, revision=COMMIT)["model"] == CONFIG
+        assert known(COMMIT)["model"] == CONFIG
 
 
-def test_the_hub_is_reached_as_the_download_reaches_it(tmp_path: Path, hub: Hub) -> None:
-    away = {"HF_ENDPOINT": "http://hub.invalid", "NO_PROXY": ""}
-    assert "hub.invalid denied access" in ask(tmp_path, hub, environment={**away, "HTTP_PROXY": hub.url})["trouble"]
-    assert "hub.invalid denied access" in ask(tmp_path, hub, environment={**away, "ALL_PROXY": hub.url})["trouble"]
-    around = {**away, "HTTP_PROXY": hub.url, "NO_PROXY": ".invalid"}
-    assert "hub.invalid does not respond" in ask(tmp_path, hub, environment=around)["trouble"]
-    assert ask(tmp_path, hub, environment={"HF_HUB_OFFLINE": "1"})["trouble"] == "HF_HUB_OFFLINE is set"
-    missing = ask(tmp_path, hub, environment={"REQUESTS_CA_BUNDLE": "/nowhere.pem"})
-    assert missing["trouble"].startswith("/nowhere.pem cannot be read")
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"HTTP_PROXY": "{hub}"}, "hub.invalid denied access"),
+        ({"ALL_PROXY": "{hub}"}, "hub.invalid denied access"),
+        ({"HTTP_PROXY": "{hub}", "NO_PROXY": ".invalid"}, "hub.invalid does not respond"),
+        ({"HF_HUB_OFFLINE": "1"}, "HF_HUB_OFFLINE is set"),
+        ({"REQUESTS_CA_BUNDLE": "/nowhere.pem"}, "/nowhere.pem cannot be read"),
+    ],
+)
+def test_the_hub_is_reached_as_the_download_reaches_it(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], words: str
+) -> None:
+    hub.gated = True
+    for name, value in {"HF_ENDPOINT": "http://hub.invalid", "NO_PROXY": "", **environment}.items():
+        monkeypatch.setenv(name, value.format(hub=hub.url))
+    with pytest.raises(io_hub.HubError, match=f"^{words}"):
+        described()
 
 
-def test_a_token_is_shown_to_the_hub_alone(hub: Hub, other: Hub) -> None:
-    hub.elsewhere = other.url
-    assert described("hf_right")["model"] == CONFIG
-    assert (hub.shown, other.shown) == ({"Bearer hf_right"}, {None})
+def test_a_token_is_shown_to_the_hub_alone(hub: Hub) -> None:
+    with Hub(FILES) as other:
+        hub.elsewhere = other.url
+        assert described("hf_right")["model"] == CONFIG
+        assert (hub.shown, other.shown) == ({"Bearer hf_right"}, {None})
+        other.shutdown()
 
 
 def test_nobody_is_led_from_https_to_http() -> None:
@@ -372,15 +337,15 @@ def test_what_a_hub_says_wrong_is_told(hub: Hub, change: dict[str, Any], words: 
 
 @pytest.mark.usefixtures("hub")
 def test_what_is_asked_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    for arguments, words in (
-        (("", NAME, "v2"), "no such revision of the model"),
-        (("", "org/none", "main"), "private or nonexistent"),
-        (("", "../../etc", "main"), "is not OWNER/NAME"),
-        (("hf_\nX: y", NAME, "main"), "the token is not a single ASCII word"),
+    for arguments, words, refused in (
+        (("", NAME, "v2"), "no such revision of the model", 404),
+        (("", "org/none", "main"), "private or nonexistent", 401),
+        (("", "../../etc", "main"), "is not OWNER/NAME", 0),
+        (("hf_\nX: y", NAME, "main"), "the token is not a single ASCII word", 0),
     ):
         with pytest.raises(io_hub.HubError, match=words) as caught:
             described(*arguments)
-        assert "hf_" not in str(caught.value)
+        assert (caught.value.refused, "hf_" in str(caught.value)) == (refused, False)
     monkeypatch.setitem(io_hub.FILES, "config.json", 100)
     with pytest.raises(io_hub.HubError, match=r"config.json has more than 100 bytes"):
         described()
@@ -420,12 +385,8 @@ class Planner:
 
     def __init__(self, folder: Path, hub: str) -> None:
         self.folder, self.root = folder, folder / "root"
-        link = {
-            "ifname": "eth0",
-            "mtu": 1500,
-            "flags": ["UP"],
-            "addr_info": [{"family": "inet", "local": "192.0.2.1", "prefixlen": 24}],
-        }
+        address = {"family": "inet", "local": "192.0.2.1", "prefixlen": 24}
+        link = {"ifname": "eth0", "mtu": 1500, "flags": ["UP"], "addr_info": [address]}
         self.path = program(folder / "bin", "ip", f"echo '{json.dumps([link])}'")
         program(self.path, "nvidia-smi", SMI)
         local = {
@@ -474,36 +435,14 @@ def test_the_role_plans_the_same_before_and_after_the_download(tmp_path: Path, h
     assert hub.asked == [], "the node has the model"
 
 
-def test_the_role_stops_before_a_change_when_the_hub_refuses_the_model(tmp_path: Path, hub: Hub) -> None:
-    planner = Planner(tmp_path, hub.url)
-    given = ["--inventory", str(tmp_path / "hosts.yml"), "--extra-vars", "gb10_model=org/tinny"]
-    done = run("site.yml", given, {"PATH": f"{planner.path}:{os.environ['PATH']}"})
-    assert done.status != 0
-    assert "1 problem found; nothing was changed." in done.output
-    assert (
-        "gb10_model: org/tinny at main cannot be downloaded: 127.0.0.1 denied access without a token (HTTP 401)"
-        in done.output
-    )
-    assert not planner.root.exists()
-
-
-def test_the_role_says_what_it_could_not_read(tmp_path: Path) -> None:
-    plan, done = Planner(tmp_path, "http://127.0.0.1:9").run()
-    assert plan["quantization"] == "unknown"
-    assert f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: " in done.output
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="the record is root's")
 def test_what_each_node_downloads_by_itself_is_kept(tmp_path: Path, hub: Hub) -> None:
     if not permitted(tmp_path / "probe"):
         pytest.skip("this machine does not permit overlay mounts")
-    record, planner = tmp_path / "host/etc/gb10/hub-model.json", Planner(tmp_path, hub.url)
+    planner = Planner(tmp_path, hub.url)
     variables = {"ansible_python_interpreter": str(interpreter(tmp_path / "host")), "model_store_enabled": False}
     given = ["--inventory", str(tmp_path / "hosts.yml"), "--extra-vars", json.dumps(variables), "--tags", "model_store"]
-    environment = {"PATH": f"{planner.path}:{os.environ['PATH']}"}
-    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {
-        "Save the model information from Hugging Face Hub"
-    }
-    assert json.loads(record.read_text(encoding="utf-8")) == told(described())["hub_model"]
-    hub.answer = b"gone"
-    assert "the plan uses facts from an earlier read" in run("site.yml", given, environment).assert_unchanged().output
+    done = run("site.yml", given, {"PATH": f"{planner.path}:{os.environ['PATH']}"}).assert_ok()
+    assert done.changed_tasks() == {"Save the model information from Hugging Face Hub"}
+    record = (tmp_path / "host/etc/gb10/hub-model.json").read_text(encoding="utf-8")
+    assert json.loads(record) == told(described())["hub_model"]

@@ -28,7 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Status
 
-PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_copy"
 FILES = {
     "config.json": b"{}",
     "empty": b"",
@@ -70,34 +70,28 @@ class Relay:
     def __init__(self, chain: Chain, number: int, *options: str, file_limit: int = 0) -> None:
         self.folder, self.status_file = chain.folder / f"node{number}", chain.folder / f"status{number}.json"
         self.status_file.unlink(missing_ok=True)
-        argv = [
-            sys.executable,
-            "-m",
-            PROGRAM,
-            f"--folder={self.folder}",
-            f"--manifest={chain.manifest}",
-            f"--status={self.status_file}",
-        ]
-        argv += [f"--port={chain.port}", f"--listen=127.0.0.{number}"]
+        argv = [sys.executable, "-m", PROGRAM, "relay", f"--folder={self.folder}", f"--manifest={chain.manifest}"]
+        argv += [f"--status={self.status_file}", f"--port={chain.port}", f"--listen=127.0.0.{number}"]
         argv += [f"--upstream=spark{number - 1}", f"--upstream-address=127.0.0.{number - 1}"] if number > 1 else []
-
         environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": os.defpath}
         limited = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh"] if file_limit else []
         self.process = subprocess.Popen([*limited, *argv, *options], env=environment, stdout=subprocess.PIPE, text=True)
 
+    def has_part(self, size: int) -> bool:
+        """Return whether the partial file of the large one has this size."""
+        part = self.folder / PART
+        return part.exists() and part.stat().st_size == size
+
     @property
     def status(self) -> dict[str, Any]:
-        if not self.status_file.exists():
-            return {"state": "", "reason": ""}
-        status: dict[str, Any] = json.loads(self.status_file.read_text(encoding="utf-8"))
-        return status
+        text = self.status_file.read_text(encoding="utf-8") if self.status_file.exists() else '{"state": ""}'
+        return dict(json.loads(text))
 
     def ends(self, state: str) -> str:
         """Wait for the final state and return its reason."""
         assert soon(lambda: self.status["state"] in ("complete", "failed")), self.status
         assert self.status["state"] == state, self.status
-        reason: str = self.status["reason"]
-        return reason
+        return str(self.status["reason"])
 
     def whole(self) -> bool:
         """Return whether the folder contains exactly the model and its manifest."""
@@ -149,12 +143,14 @@ class Head(io_relay.Server):
     def have(self, bytes_of_large: int) -> None:
         """Make this many bytes of the large file available, and all other files."""
         for file in self.store.files:
+            path = Path(self.store.folder, file.name)
+            part = Path(f"{path}{model_store_plan.PART}")
             if file.name == LARGE and bytes_of_large < file.size:
-                Path(file.path).rename(f"{file.path}{model_store_plan.PART}") if Path(file.path).exists() else None
+                path.rename(part)
                 self.store.set_have(file, bytes_of_large)
             else:
-                if Path(f"{file.path}{model_store_plan.PART}").exists():
-                    Path(f"{file.path}{model_store_plan.PART}").rename(file.path)
+                if part.exists():
+                    part.rename(path)
                 self.store.set_have(file, file.size, verified=True)
 
 
@@ -175,15 +171,8 @@ def test_what_has_come_is_sent_on_while_the_rest_still_comes(chain: Chain) -> No
     half = len(FILES[LARGE]) // 2
     head.have(half)
     nodes = [chain.node(4), chain.node(3), chain.node(2)]  # the start order does not matter
-    assert soon(
-        lambda: all((node.folder / PART).exists() and (node.folder / PART).stat().st_size == half for node in nodes)
-    )
-    assert soon(
-        lambda: all(
-            node.status.get("done") == half + len(FILES["config.json"]) + len(FILES["sub/more.safetensors"])
-            for node in nodes
-        )
-    )
+    done = half + len(FILES["config.json"]) + len(FILES["sub/more.safetensors"])
+    assert soon(lambda: all(node.has_part(half) and node.status.get("done") == done for node in nodes))
     assert {node.status["state"] for node in nodes} == {"receiving"}
     assert not any((node.folder / model_store_plan.MANIFEST).exists() for node in nodes)
     head.have(len(FILES[LARGE]))
@@ -199,26 +188,23 @@ def test_a_relay_that_was_killed_goes_on(chain: Chain) -> None:
     third = len(FILES[LARGE]) // 3
     head.have(third)
     killed, last = chain.node(2), chain.node(3)
-    assert soon(lambda: (last.folder / PART).exists() and (last.folder / PART).stat().st_size == third)
+    assert soon(lambda: last.has_part(third))
     killed.process.kill()
     killed.process.wait()
     head.have(len(FILES[LARGE]))
-    again = chain.node(2)
-    again.ends("complete")
-    last.ends("complete")
-    assert again.whole()
-    assert last.whole()
+    for node in (chain.node(2), last):
+        node.ends("complete")
+        assert node.whole()
     assert head.asked[-1] == f"/2/{third}"
 
 
 def test_a_part_that_is_damaged_is_fetched_anew_also_by_those_behind(chain: Chain) -> None:
     head = chain.head()
-    node2, node3 = chain.folder / "node2", chain.folder / "node3"
-    node2.mkdir()
-    (node2 / PART).write_bytes(b"x" * 100_000)
+    (chain.folder / "node2").mkdir()
+    (chain.folder / "node2" / PART).write_bytes(b"x" * 100_000)
     head.have(200_000)
     nodes = [chain.node(2), chain.node(3)]
-    assert soon(lambda: (node3 / PART).exists() and (node3 / PART).stat().st_size == 200_000)
+    assert soon(lambda: nodes[1].has_part(200_000))
     head.have(len(FILES[LARGE]))
     # Wait for both before stopping one: the first sends to the second.
     for node in nodes:
@@ -231,7 +217,7 @@ def test_a_part_that_is_damaged_is_fetched_anew_also_by_those_behind(chain: Chai
 
 def test_a_sender_whose_file_is_damaged_is_named_by_all(chain: Chain) -> None:
     head = chain.head()
-    Path(head.store.files[2].path).write_bytes(b"x" + FILES[LARGE][1:])
+    Path(head.store.folder, LARGE).write_bytes(b"x" + FILES[LARGE][1:])
     head.have(len(FILES[LARGE]))
     nodes = [chain.node(2), chain.node(3)]
     first, second = (node.ends("failed") for node in nodes)
@@ -257,18 +243,10 @@ def test_a_disk_that_is_full(chain: Chain) -> None:
     assert again.whole()
 
 
-def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", **limits: float) -> io_relay.Receiver:
-    (folder / "node2").mkdir()
+def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", patience: float = 1) -> io_relay.Receiver:
+    (folder / "node2").mkdir(exist_ok=True)
     store = io_relay.Store(str(folder / "node2"), MANIFEST, Status(str(folder / "status.json"), 0))
-    return io_relay.Receiver(
-        store, "spark1", address, port, patience=limits.get("patience", 1), idle=limits.get("idle", 5)
-    )
-
-
-def test_a_sender_that_is_not_there(tmp_path: Path, chain: Chain) -> None:
-    receiver = receiver_in(tmp_path, chain.port, "127.0.0.9")
-    with pytest.raises(GaveUpError, match=rf"no data from spark1 \(127.0.0.9:{chain.port}\) for 1 s: .*refused"):
-        receiver.fetch(2)
+    return io_relay.Receiver(store, "spark1", address, port, patience, idle=5)
 
 
 class Stranger:
@@ -304,57 +282,48 @@ class Stranger:
 SIZE = len(FILES[LARGE])
 
 
+def length(count: int) -> bytes:
+    return f"HTTP/1.0 200 OK\r\nContent-Length: {count}\r\n\r\n".encode()
+
+
 @pytest.mark.parametrize(
-    ("head", "words"),
+    ("head", "body", "words"),
     [
-        (b"HTTP/1.0 200 OK\r\n\r\n", f"its Content-Length is invalid, expected {SIZE}"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "Content-Length is invalid"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 400000000\r\n\r\n", f"its Content-Length is 400000000, expected {SIZE}"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n", "Content-Length is invalid"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", "Content-Length is 1, expected"),
-        (b"HTTP/1.0 206 OK\r\nContent-Length: 0\r\n\r\n", "it returned status 206"),
-        (b"HTTP/1.0 503 no\r\n\r\n\x1b[2Jso\r\nthere", r"sent no data: \[2Jso there$"),
+        (b"HTTP/1.0 200 OK\r\n\r\n", b"x", f"its Content-Length is invalid, expected {SIZE}"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"x", "Content-Length is invalid"),
+        (length(400000000), b"x", f"its Content-Length is 400000000, expected {SIZE}"),
+        (length(-1), b"x", "Content-Length is invalid"),
+        (length(1), b"x", "Content-Length is 1, expected"),
+        (b"HTTP/1.0 206 OK\r\nContent-Length: 0\r\n\r\n", b"", "it returned status 206"),
+        (b"HTTP/1.0 503 no\r\n\r\n\x1b[2Jso\r\nthere", b"", r"sent no data: \[2Jso there$"),
+        # More than it announces: the receiver closes the connection when the file is complete.
+        (length(SIZE), bytes(1 << 20), "was damaged in two transfers"),
+        (length(SIZE), b"", f"responded 101 times in a row without data of {LARGE}"),
+        (b"\0" * 100_000, b"", "no data from spark1"),
+        (b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 1000, b"", "no data from spark1 .*headers"),
+        (b"HTTP/1.0 200 OK\r\nX: " + b"y" * 100_000, b"", "no data from spark1 .*line"),
     ],
 )
-def test_a_sender_that_sends_something_else(tmp_path: Path, head: bytes, words: str) -> None:
-    stranger = Stranger(head, bytes(1 << 20) if b" 200 " in head else b"", times=300)
-    receiver = receiver_in(tmp_path, stranger.port)
+def test_a_sender_that_sends_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: bytes, body: bytes, words: str
+) -> None:
+    monkeypatch.setattr(io_relay, "_RETRY", 0.01)
+    stranger = Stranger(head, body, times=300)
+    receiver = receiver_in(tmp_path, stranger.port, patience=60 if head == length(SIZE) else 0.1)
     with contextlib.closing(stranger), pytest.raises(GaveUpError, match=words):
         receiver.fetch(2)
     assert sum(path.stat().st_size for path in (tmp_path / "node2").iterdir()) == 0
+    assert stranger.sent < 100 << 20
 
 
-def test_a_sender_that_sends_more_than_it_announces(tmp_path: Path) -> None:
-    stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode(), bytes(1 << 20), times=300)
-    with contextlib.closing(stranger), pytest.raises(GaveUpError, match="was damaged in two transfers"):
-        receiver_in(tmp_path, stranger.port).fetch(2)
-    assert (tmp_path / "node2" / PART).stat().st_size == 0
-    assert stranger.sent < 100 << 20, "the receiver closes the connection when the file is complete"
-
-
-@pytest.mark.parametrize(
-    ("head", "wait", "words"),
-    [
-        (b"", 3, "is reachable, but sent no data for 1 s"),
-        (b"\0" * 100_000, 0, "no data from spark1"),
-        (b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 1000, 0, "no data from spark1 .*headers"),
-        (b"HTTP/1.0 200 OK\r\nX: " + b"y" * 100_000, 0, "no data from spark1 .*line"),
-    ],
-)
-def test_a_sender_that_is_none(tmp_path: Path, head: bytes, wait: float, words: str) -> None:
-    stranger = Stranger(head, wait=wait)
-    with contextlib.closing(stranger), pytest.raises(GaveUpError, match=words):
-        receiver_in(tmp_path, stranger.port, idle=1).fetch(2)
-
-
-def test_a_sender_that_answers_without_a_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_relay, "_RETRY", 0)
-    stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode())
-    with (
-        contextlib.closing(stranger),
-        pytest.raises(GaveUpError, match=f"responded 101 times in a row without data of {LARGE}"),
-    ):
-        receiver_in(tmp_path, stranger.port, patience=60).fetch(2)
+def test_a_sender_that_is_not_there_or_silent(tmp_path: Path, chain: Chain) -> None:
+    receiver = receiver_in(tmp_path, chain.port, "127.0.0.9")
+    with pytest.raises(GaveUpError, match=rf"no data from spark1 \(127.0.0.9:{chain.port}\) for 1 s: .*refused"):
+        receiver.fetch(2)
+    silent = Stranger(b"", wait=1)
+    receiver.address, receiver.port, receiver.idle = "127.0.0.1", silent.port, 0.2
+    with contextlib.closing(silent), pytest.raises(GaveUpError, match="is reachable, but sent no data for 0 s"):
+        receiver.fetch(2)
 
 
 class Wire:
@@ -389,9 +358,7 @@ HEADS = st.lists(st.sampled_from(PIECES) | st.binary(max_size=5), max_size=12)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(HEADS.map(b"".join) | st.binary(max_size=40))
 def test_no_answer_raises_anything_but_its_own_error(tmp_path: Path, said: bytes) -> None:
-    (tmp_path / "node2").mkdir(exist_ok=True)
-    store = io_relay.Store(str(tmp_path / "node2"), MANIFEST, Status(str(tmp_path / "status.json"), 0))
-    receiver = io_relay.Receiver(store, "spark1", "127.0.0.1", 9, patience=-1)
+    receiver = receiver_in(tmp_path, 9, patience=-1)
     with mock.patch.object(
         http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", Wire(said))
     ):
@@ -446,26 +413,26 @@ def test_a_sender_of_another_model(chain: Chain) -> None:
     assert chain.node(2).ends("failed") == "spark1 sent no data: it serves another model"
 
 
-@pytest.mark.parametrize("verify", [False, True])
-def test_a_node_that_has_the_model(chain: Chain, verify: bool) -> None:
+@pytest.mark.parametrize(
+    ("known", "changed", "options", "asked"),
+    [
+        (True, {"model": b"x" + FILES[LARGE][1:]}, [], []),
+        (True, {"model": b"x" + FILES[LARGE][1:]}, ["--verify"], ["/2/0"]),
+        (False, {"config": b"[]"}, [], ["/0/0"]),
+    ],
+    ids=["with a manifest", "with a manifest, to verify", "without a manifest"],
+)
+def test_a_node_that_has_files(
+    chain: Chain, known: bool, changed: dict[str, bytes], options: list[str], asked: list[str]
+) -> None:
     head = chain.head()
     head.have(len(FILES[LARGE]))
-    folder = plant(chain.folder / "node2", model=b"x" + FILES[LARGE][1:])
-    (folder / model_store_plan.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
-    node = chain.node(2, *(["--verify"] if verify else []))
+    folder = plant(chain.folder / "node2", **changed)
+    if known:
+        (folder / model_store_plan.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
+    node = chain.node(2, *options)
     node.ends("complete")
-    assert node.whole() is verify
-    assert head.asked == (["/2/0"] if verify else [])
-
-
-def test_files_without_a_manifest_are_read_before_they_are_believed(chain: Chain) -> None:
-    head = chain.head()
-    head.have(len(FILES[LARGE]))
-    plant(chain.folder / "node2", config=b"[]")
-    node = chain.node(2)
-    node.ends("complete")
-    assert node.whole()
-    assert head.asked == ["/0/0"]
+    assert (node.whole(), head.asked) == (bool(asked), asked)
 
 
 def test_a_head_with_less_than_its_manifest(chain: Chain) -> None:

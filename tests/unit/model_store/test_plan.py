@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from cluster_nodes import cluster_plan, spark
-from decisions import task
+from decisions import decide
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
 from run_module import program, run_module
 from typed_plans import fact, typed_node
 
-from ansible_collections.gb10.cluster.plugins.action import model_store_plan, model_store_wait
+from ansible_collections.gb10.cluster.plugins.action import model_store_wait
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import PlannedNode
@@ -67,50 +69,39 @@ def test_what_serving_needs(names: list[str], exclude: list[str], expected: list
 
 
 @pytest.mark.parametrize(
-    "files",
-    [
-        None,
-        [],
-        [file("../x")],
-        [file("/etc/passwd")],
-        [file("a//b")],
-        [file("a/./b")],
-        [file("a\nb")],
-        [file("a\\b")],
-        [file("a"), file("a")],
-        [file("a", -1)],
-        [file("a", sha256="A" * 64)],
-        [file("a", sha256="")],
-        [file(model_store.MANIFEST)],
-        [file(f"a{model_store.PART}")],
-        [{"path": "a", "sha256": HASH}],
-    ],
-)
-def test_files_that_are_not_believed(files: Any) -> None:
-    assert model_store.files_problem(files)
-    assert model_store.parse(json.dumps({**manifest(), "files": files})) is None
-
-
-@pytest.mark.parametrize(
     ("files", "told"),
     [
-        ("abc", "it lists no files"),
-        ({"path": "a"}, "it lists no files"),
+        *((files, "it lists no files") for files in (None, [], "abc", {"path": "a"})),
         (["a", 7], "'a' is not a file entry; 7 is not a file entry"),
+        *(
+            ([file(path)], "is not a valid relative path")
+            for path in (
+                *("../x", "/etc/passwd", "a//b", "a/./b", "a\nb", "a\\b", "a\x1b[2J", "x" * 300, "a/" * 2000 + "b"),
+                *("a\udc80", model_store.MANIFEST, f"a{model_store.PART}"),
+            )
+        ),
+        ([file("a"), file("a")], "'a' is listed twice"),
+        ([file("a"), file("a/b")], "'a' is both a file and a folder"),
+        ([file("a", -1)], "'a' has the invalid size -1"),
         ([file("a", True)], "'a' has the invalid size True"),
         ([file("a", 1 << 60)], f"'a' has the invalid size {1 << 60}"),
-        ([file("a\x1b[2J")], "is not a valid relative path"),
-        ([file("x" * 300)], "is not a valid relative path"),
-        ([file("a/" * 2000 + "b")], "is not a valid relative path"),
-        ([file("a\udc80")], "is not a valid relative path"),
-        ([file("a"), file("a/b")], "'a' is both a file and a folder"),
+        ([{"path": "a", "sha256": HASH}], "'a' has the invalid size None"),
+        ([file("a", sha256="A" * 64)], "'a' has the invalid SHA-256 'AAA"),
         ([file(str(number)) for number in range(30_000)], "it lists 30000 files, the maximum is 20000"),
         ([file(f"../{number}") for number in range(12)], "; and 2 more"),
-        ([{**file("a", sha256=""), "git": "x"}], "'a' has the invalid git hash 'x'"),
     ],
 )
 def test_what_strangers_list_has_types_and_limits(files: Any, told: str) -> None:
     assert told in model_store.files_problem(files, hashed=False)
+    assert told in model_store.files_problem(files)
+    assert model_store.parse(json.dumps({**manifest(), "files": files})) is None
+
+
+def test_hashes_are_those_of_a_manifest_or_of_a_listing() -> None:
+    unknown, wrong = [file("a", sha256="")], [{**file("a", sha256=""), "git": "x"}]
+    assert model_store.files_problem(unknown, hashed=False) == ""
+    assert model_store.files_problem(unknown) == "'a' has the invalid SHA-256 ''"
+    assert model_store.files_problem(wrong, hashed=False) == "'a' has the invalid git hash 'x'"
 
 
 JSON = nested(st.none() | st.booleans() | st.integers() | st.floats() | st.text())
@@ -145,11 +136,6 @@ def test_no_text_is_a_manifest_but_a_manifest(text: str) -> None:
     assert known is None or (model_store.files_problem(known["files"]) == "" and len(model_store.digest(known)) == 64)
 
 
-def test_a_text_that_is_too_deep_is_no_manifest() -> None:
-    assert model_store.parse("[" * 100_000) is None
-    assert model_store.parse(" " * (model_store.MOST_TEXT + 1)) is None
-
-
 REQUEST = st.lists(
     st.sampled_from(["/", HASH, "0", "1", "10", "11", "-1", "²", "٣", "/verified", "..", " ", "9" * 5000, "\n"]),
     max_size=7,
@@ -158,30 +144,20 @@ REQUEST = st.lists(
 
 @given(REQUEST.map("".join) | st.text())
 def test_a_request_is_for_a_file_of_the_manifest_or_refused(path: str) -> None:
-    try:
-        number, start, _proven = model_store.request(path, HASH, [10, 0])
-    except model_store.PeerError:
-        return
-    assert (number, start) in {(0, at) for at in range(11)} | {(1, 0)}
-    assert path.startswith(f"/{HASH}/")
-
-
-def test_what_is_asked_for() -> None:
     assert model_store.request(f"/{HASH}/0/7", HASH, [10]) == (0, 7, False)
     assert model_store.request(f"/{HASH}/0/0/verified", HASH, [10]) == (0, 0, True)
+    if found := model_store.request(path, HASH, [10, 0]):
+        assert found[:2] in {(0, at) for at in range(11)} | {(1, 0)}
+        assert path.startswith(f"/{HASH}/")
 
 
 @given(st.integers(), st.none() | st.integers(), st.integers(min_value=0), st.binary(max_size=100))
 def test_an_answer_is_exactly_what_was_asked_for_or_refused(
     status: int, length: int | None, count: int, said: bytes
 ) -> None:
-    try:
-        model_store.check_answer(status, length, count, said)
-    except model_store.PeerError as error:
-        assert str(error)
-        assert str(error).isprintable()
-    else:
-        assert (status, length) == (200, count)
+    problem = model_store.answer_problem(status, length, count, said)
+    assert problem.isprintable()
+    assert (problem == "") is ((status, length) == (200, count))
 
 
 @given(st.binary(max_size=5000))
@@ -190,13 +166,10 @@ def test_what_a_peer_tells_is_one_safe_line(said: bytes) -> None:
     assert len(model_store.words(said)) <= model_store.MOST_WORDS
 
 
-def test_a_manifest_is_read_back() -> None:
+def test_a_manifest_is_made_of_a_listing_and_read_back() -> None:
     assert model_store.parse(json.dumps(manifest())) == manifest()
-    assert [model_store.parse(text) for text in (None, "", "{", "[]", "{}")] == [None] * 5
-    assert model_store.files_problem([file("a", sha256="")], hashed=False) == ""
-
-
-def test_a_manifest_of_a_listing() -> None:
+    invalid = (None, "", "{", "[]", "{}", "[" * 100_000, " " * (model_store.MOST_TEXT + 1))
+    assert [model_store.parse(text) for text in invalid] == [None] * len(invalid)
     listing = {**manifest(file("a", sha256="")), "problem": None}
     assert model_store.manifest(listing, {"a": HASH}) == manifest(file("a"))
 
@@ -230,9 +203,11 @@ def test_each_node_sends_to_the_next() -> None:
 
 
 def test_who_has_the_model_is_left_out() -> None:
-    chain = model_store.chain(nodes(4, gb10_fabric_topology="switch"), ["spark4"])
-    assert list(chain) == ["spark1", "spark4"]
-    assert chain["spark4"]["upstream_address"] == chain["spark1"]["listen"] == "10.110.0.1"
+    address = "10.110.0.1"
+    assert model_store.chain(nodes(4, gb10_fabric_topology="switch"), ["spark4"]) == {
+        "spark1": {"upstream": "", "upstream_address": "", "listen": address},
+        "spark4": {"upstream": "spark1", "upstream_address": address, "listen": ""},
+    }
     assert model_store.chain(nodes(2), []) == {}
 
 
@@ -269,7 +244,6 @@ STORE = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "so
 
 def decided(plan: Mapping[str, Any], hosts: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     """Return the result of the action model_store_plan on the plan's node."""
-    action = object.__new__(model_store_plan.ActionModule)
     arguments = {
         "model": plan["store"],
         "stored": "stored",
@@ -283,75 +257,60 @@ def decided(plan: Mapping[str, Any], hosts: Mapping[str, Any], **changes: Any) -
         "token": False,
         **changes,
     }
-    action._task, action._templar = task(arguments), SimpleNamespace(template=lambda value: value)
-    answer: dict[str, Any] = action.decide({"gb10_plan": plan, "hostvars": hosts})
-    return answer
+    return decide("model_store_plan", arguments, plan, hosts)[0]
 
 
-@pytest.fixture
-def judged() -> Callable[..., dict[str, Any]]:
+def judged(
+    found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False
+) -> dict[str, Any]:
     """Decide for nodes with these stored files, by name, and the head's listing."""
-
-    def judge(
-        found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False
-    ) -> dict[str, Any]:
-        plan = fact(
-            {
-                "store": {**STORE, "source": source},
-                "nodes": [{"name": name, "address": name, "rails": []} for name in found],
-            }
-        )
-        listed = {"listed": {"stdout": json.dumps(listing)}}
-        hosts = {name: {"stored": each, **listed} for name, each in found.items()}
-        return decided(plan, hosts, listed="listed" if listing else "", verify=verify)
-
-    return judge
+    nodes = [{"name": name, "address": name, "rails": []} for name in found]
+    plan = fact({"store": {**STORE, "source": source}, "nodes": nodes})
+    hosts = {name: {"stored": each, "listed": {"stdout": json.dumps(listing)}} for name, each in found.items()}
+    return decided(plan, hosts, listed="listed" if listing else "", verify=verify)
 
 
-Judge = Callable[..., dict[str, Any]]
 LISTING = {**manifest(file("a", 60 * GB, "")), "problem": None}
-
-
-def test_room_on_every_node_is_judged_at_once(judged: Judge) -> None:
-    answer = judged({"spark1": info(60 * GB), "spark2": info(), "spark3": info(3 * GB)}, LISTING)
-    assert answer["report"].count(" GB free, and ") == 2
-    assert (
-        "spark1 has 60.0 GB free, and 60.0 GB of 60.0 are missing. Expected: 70.0 GB free, so that 10.0 GB remain"
-        in answer["report"]
-    )
-    assert "nodes[2]./opt/gb10/models/m: spark3 has 3.0 GB free" in answer["report"]
+REFUSED = {"path": "model_store_hub_token", "found": "gated", "expected": "a token", "fix": "give one"}
 
 
 @pytest.mark.parametrize(
-    ("found", "listing", "source"),
+    ("found", "listing", "source", "problems"),
     [
-        pytest.param({"spark1": info(), "spark2": info()}, LISTING, "", id="room"),
-        pytest.param({"spark1": info(11 * GB, a=59 * GB), "spark2": info()}, LISTING, "", id="most has come"),
-        pytest.param({"spark1": info(0), "spark2": info()}, LISTING, STORE["folder"], id="the head has it already"),
-        pytest.param({"spark1": info(0, BIG, a=60 * GB), "spark2": info()}, None, "", id="the head has it complete"),
+        pytest.param([info(), info()], LISTING, "", [], id="room"),
+        pytest.param([info(11 * GB, a=59 * GB), info()], LISTING, "", [], id="most has come"),
+        pytest.param([info(0), info()], LISTING, STORE["folder"], [], id="the head has it already"),
+        pytest.param([info(0, BIG, a=60 * GB), info()], None, "", [], id="the head has it complete"),
+        pytest.param([info(), info(0, BIG, a=60 * GB)], LISTING, "", [], id="the other has it complete"),
         pytest.param(
-            {"spark1": info(), "spark2": info(0, BIG, a=60 * GB)}, LISTING, "", id="the other has it complete"
+            [info(60 * GB), info(), info(3 * GB)],
+            LISTING,
+            "",
+            [
+                "nodes[0]./opt/gb10/models/m: spark1 has 60.0 GB free, and 60.0 GB of 60.0 are missing. "
+                "Expected: 70.0 GB free, so that 10.0 GB remain",
+                "nodes[2]./opt/gb10/models/m: spark3 has 3.0 GB free",
+            ],
+            id="no room on two nodes",
+        ),
+        pytest.param(
+            [info(0), info(0)],
+            {**LISTING, "files": [], "problem": REFUSED},
+            "",
+            ["model_store_hub_token: gated. Expected: a token. Fix: give one."],
+            id="the listing's problem is the only one",
+        ),
+        pytest.param(
+            [info()], {**LISTING, "files": [file("../a")]}, "", ["'../a' is not a valid relative path"], id="untrusted"
         ),
     ],
 )
-def test_where_there_is_room(
-    judged: Judge, found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str
+def test_all_that_prevents_the_copy_is_reported_at_once(
+    found: list[dict[str, Any]], listing: dict[str, Any] | None, source: str, problems: list[str]
 ) -> None:
-    assert judged(found, listing, source)["report"] == ""
-
-
-def test_the_problem_of_a_listing_is_the_only_one(judged: Judge) -> None:
-    problem = {"path": "model_store_hub_token", "found": "gated", "expected": "a token", "fix": "give one"}
-    answer = judged({"spark1": info(0), "spark2": info(0)}, {**LISTING, "files": [], "problem": problem})
-    assert "model_store_hub_token: gated. Expected: a token. Fix: give one." in answer["report"]
-    assert answer["report"].count("Expected:") == 1
-
-
-def test_a_listing_of_strangers_is_not_believed(judged: Judge) -> None:
-    assert (
-        "'../a' is not a valid relative path"
-        in judged({"spark1": info()}, {**LISTING, "files": [file("../a")]})["report"]
-    )
+    report = judged({f"spark{number}": each for number, each in enumerate(found, 1)}, listing, source)["report"]
+    assert report.count("Expected:") == len(problems)
+    assert all(problem in report for problem in problems), report
 
 
 @pytest.mark.parametrize(
@@ -364,10 +323,10 @@ def test_a_listing_of_strangers_is_not_believed(judged: Judge) -> None:
         ({**info(known=BIG), "complete": False}, False, ["spark2"]),
     ],
 )
-def test_who_receives(judged: Judge, second: dict[str, Any], verify: bool, receivers: list[str]) -> None:
+def test_who_receives(second: dict[str, Any], verify: bool, receivers: list[str]) -> None:
     answer = judged({"spark1": info(known=BIG), "spark2": second}, None, verify=verify)
-    assert (answer["receivers"], answer["fetches"]) == (receivers, verify)
-    assert ("relay" in answer["argv"]) is bool(receivers)
+    found = (answer["receivers"], answer["fetches"], "relay" in answer["argv"])
+    assert found == (receivers, verify, bool(receivers))
 
 
 def test_a_list_that_is_no_json_is_reported() -> None:
@@ -411,7 +370,7 @@ def test_the_units_of_a_download(token: bool) -> None:
     plan = fact({"store": STORE, "runtime": {"path": "/opt/gb10/runtime/1"}})
     hosts = {name: {"stored": info()} for name in ("spark1", "spark2")}
     argv = decided(plan, hosts, token=token)["argv"]
-    hub = [*([TOKEN] if token else []), *OF_HUB, PROXY]
+    hub = [*[TOKEN] * token, *OF_HUB, PROXY]
     assert argv["list"] == [
         *("systemd-run", "--wait", "--pipe", "--unit=gb10-model-list.service"),
         *("--property=ReadWritePaths=/run/gb10-model", "--setenv=HF_HOME=/run/gb10-model/hub"),
@@ -479,43 +438,35 @@ def test_progress_reads_well(done: int, before: int, seconds: float, expected: s
 
 def test_a_node_s_folder_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "store" / "m"
-    assert run_module("model_store_info", {"folder": str(folder)})["there"] == {}
+
+    def read() -> tuple[dict[str, int], bool]:
+        return io_files.there(str(folder)), io_files.complete(str(folder))
+
+    assert (read(), io_files.free_bytes(str(folder)) > 0) == (({}, False), True)
     (folder / "sub").mkdir(parents=True)
     (folder / "a").write_bytes(b"x" * 10)
     (folder / "sub" / f"b{model_store.PART}").write_bytes(b"x" * 4)
-    answer = run_module("model_store_info", {"folder": str(folder)})
-    assert (answer["there"], answer["complete"], answer["manifest"], answer["progress"]) == (
-        {"a": 10, "sub/b": 4},
-        False,
-        None,
-        None,
-    )
-    assert answer["free_bytes"] > 0
+    assert read() == ({"a": 10, "sub/b": 4}, False)
     (folder / model_store.MANIFEST).write_text(json.dumps(manifest(file("a", 10))), encoding="utf-8")
-    assert run_module("model_store_info", {"folder": str(folder)})["complete"] is True
+    assert read()[1]
     (folder / "a").write_bytes(b"x" * 9)
-    assert run_module("model_store_info", {"folder": str(folder)})["complete"] is False
+    assert not read()[1]
 
 
-def test_how_far_a_unit_is(tmp_path: Path) -> None:
+def test_the_module_reads_the_folder_and_how_far_a_unit_is(tmp_path: Path) -> None:
     texts = "LoadState ActiveState SubState UnitFileState Result InvocationID Environment"
     numbers = "MainPID NRestarts ExecMainStatus ExecMainStartTimestampMonotonic"
-    systemctl = program(
-        tmp_path,
-        "systemctl",
-        f"for name in {texts}; do echo $name=active; done; for name in {numbers}; do echo $name=0; done",
-    )
-    status = tmp_path / "status.json"
+    lines = f"for name in {texts}; do echo $name=active; done; for name in {numbers}; do echo $name=0; done"
+    status, path = tmp_path / "status.json", program(tmp_path, "systemctl", lines)
     given = {"folder": str(tmp_path / "m"), "unit": "gb10-model-relay.service", "status": str(status)}
-    assert run_module("model_store_info", given, systemctl)["progress"] == {
-        "active": "active",
-        "state": "",
-        "done": 0,
-        "total": 0,
-        "reason": "",
-    }
+    answer = run_module("model_store_info", given, path)
+    unknown = {"active": "active", "state": "", "done": 0, "total": 0, "reason": ""}
+    assert (answer["manifest"], answer["digest"], answer["left"], answer["progress"]) == (None, "", True, unknown)
     status.write_text('{"state": "receiving", "done": 5, "total": 10, "reason": ""}', encoding="utf-8")
-    assert run_module("model_store_info", given, systemctl)["progress"]["done"] == 5
+    assert run_module("model_store_info", given, path)["progress"]["done"] == 5
+
+
+LOST = AnsibleConnectionFailure("no route")
 
 
 class Clock:
@@ -535,39 +486,30 @@ def progress(state: str = "receiving", done: int = 0, active: str = "active", re
     return {"progress": {"active": active, "state": state, "done": done, "total": 10 * GB, "reason": reason}}
 
 
-def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[str, Any], list[str], float]:
-    """Return the action's result, its output, and its seconds; the last answer is repeated."""
-    clock, shown, left = Clock(), [], list(answers)
-    action = object.__new__(model_store_wait.ActionModule)
-
-    def answer(module_name: str, module_args: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        assert task_vars["inventory_hostname"] == "spark2"
-        assert (module_name, set(module_args)) == ("gb10.cluster.model_store_info", {"folder", "unit", "status"})
-        found = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(found, Exception):
-            raise found
-        return dict(found)
-
-    class Shown:
-        def display(self, text: str) -> None:
-            shown.append(text)
-
-    given = {"folder": "/m", "unit": "gb10-model-relay.service", "status": "/run/s", "timeout": 600}
-    monkeypatch.setattr(polling, "time", clock)
-    monkeypatch.setattr(polling, "Display", Shown)
+def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the action's result and its output; the last answer of the module is repeated."""
+    call, display = mock.Mock(side_effect=itertools.chain(answers, itertools.repeat(answers[-1]))), mock.Mock()
+    asked = {"folder": "/m", "unit": "gb10-model-relay.service", "status": "/run/s"}
+    action, host = object.__new__(model_store_wait.ActionModule), {"inventory_hostname": "spark2"}
+    monkeypatch.setattr(polling, "time", Clock())
+    monkeypatch.setattr(polling, "Display", lambda: display)
     monkeypatch.setattr(model_store_wait.ActionBase, "run", lambda *_arguments: {})
-    monkeypatch.setattr(action, "_execute_module", answer, raising=False)
-    monkeypatch.setattr(action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)
-    return action.run(None, {"inventory_hostname": "spark2"}), shown, clock.now - 1000
+    monkeypatch.setattr(action, "_execute_module", call, raising=False)
+    given = (None, {**asked, "timeout": 600})
+    monkeypatch.setattr(action, "validate_argument_spec", lambda **_spec: given, raising=False)
+    result = action.run(None, host)
+    call.assert_called_with(module_name="gb10.cluster.model_store_info", module_args=asked, task_vars=host)
+    return result, [shown.args[0] for shown in display.display.call_args_list]
 
 
 def test_waiting_shows_how_fast_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [progress(done=number * GB) for number in range(9)]
-    result, shown, _seconds = waited(monkeypatch, [*answers, progress("complete", 10 * GB)])
+    result, shown = waited(monkeypatch, [*answers, progress("complete", 10 * GB)])
     assert result == {"changed": False, "reason": ""}
-    assert shown[0] == "  spark2: receiving: 0.00 of 10.0 GB"
-    assert [line.partition(":")[0] for line in shown] == ["  spark2"] * len(shown)
-    assert shown[1].endswith(" MB/s")
+    assert shown == [
+        "  spark2: receiving: 0.00 of 10.0 GB",
+        "  spark2: receiving: 7.0 of 10.0 GB, 467 MB/s",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -580,14 +522,10 @@ def test_waiting_shows_how_fast_it_comes(monkeypatch: pytest.MonkeyPatch) -> Non
             "spark2: gb10-model-relay.service has stopped. Fix: see journalctl -u gb10-model-relay.service",
         ),
         ([{"failed": True, "msg": "no such thing"}], "spark2: no such thing"),
-        ([progress(), AnsibleConnectionFailure("no route")], "spark2 is no longer reachable: no route"),
+        ([progress(), LOST], "spark2 is no longer reachable: no route"),
         ([progress(done=GB)], "spark2: timeout after 605 s, receiving: 1.0 of 10.0 GB"),
+        ([progress(), LOST, LOST, progress(), progress("complete")], ""),
     ],
 )
 def test_what_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answers: list[Any], reason: str) -> None:
     assert waited(monkeypatch, answers)[0] == {"changed": False, "reason": reason}
-
-
-def test_a_connection_that_comes_back_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = AnsibleConnectionFailure("no route")
-    assert waited(monkeypatch, [progress(), lost, lost, progress(), progress("complete")])[0]["reason"] == ""

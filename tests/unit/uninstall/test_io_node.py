@@ -9,9 +9,8 @@ import os
 import pwd
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,7 +35,6 @@ class Host:
         self.containers = {"docker": ["gb10-ray", "mine"], "podman": []}
         self.tags = {"docker": ["gb10.cluster/runtime:abc", "mine:latest"], "podman": []}
         self.fails: tuple[str, ...] = ()
-        self.quick = False
 
     def path(self, path: str) -> Path:
         return Path(f"{self.folder}{path}")
@@ -53,10 +51,6 @@ class Host:
         return found
 
     def run(self, argv: list[str]) -> tuple[int, str, str]:
-        if argv[0] == "rm" and self.quick:
-            for path in argv[argv.index("--") + 1 :]:
-                shutil.rmtree(path)
-            return 0, "", ""
         if argv[0] in ("rm", "du"):
             done = subprocess.run(argv, capture_output=True, text=True, check=False)
             return done.returncode, done.stdout, done.stderr
@@ -114,24 +108,15 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     node = Host(tmp_path / "node")
     node.folder.mkdir()
     monkeypatch.setattr(paths, "home", lambda user: f"{node.folder}/var/lib/{user}")
-    for module, name in (
-        (paths, "UNIT_FOLDER"),
-        (table, "NETWORK_STATE"),
-        (table, "RUNTIME_RECORD"),
-        (io_nftables, "RULES"),
-    ):
+    moved: list[tuple[Any, str]] = [(paths, "UNIT_FOLDER"), (table, "NETWORK_STATE"), (table, "RUNTIME_RECORD")]
+    for module, name in (*moved, (io_nftables, "RULES"), (io_nftables, "UNITS")):
         monkeypatch.setattr(module, name, f"{node.folder}{getattr(module, name)}")
-    monkeypatch.setattr(io_nftables, "UNITS", f"{node.folder}{io_nftables.UNITS}")
     for name in ("NODE", "FIREWALL", "NETWORK", "STATE"):
-        moved = [dataclasses.replace(place, path=f"{node.folder}{place.path}") for place in getattr(table, name)]
-        monkeypatch.setattr(table, name, moved)
+        places = [dataclasses.replace(place, path=f"{node.folder}{place.path}") for place in getattr(table, name)]
+        monkeypatch.setattr(table, name, places)
     monkeypatch.setattr(table, "FOLDERS", {f"{node.folder}{path}": content for path, content in table.FOLDERS.items()})
     monkeypatch.setattr(table, "USERS", dataclasses.replace(table.USERS, path=f"{node.folder}{table.USERS.path}"))
-
-    def getpwnam(name: str) -> SimpleNamespace:
-        return SimpleNamespace(pw_uid=node.users[name])
-
-    monkeypatch.setattr(pwd, "getpwnam", getpwnam)
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: node.users[name])
     return node
 
 
@@ -164,41 +149,31 @@ def test_everything_is_removed_and_models_stay(host: Host) -> None:
     left = host.reset()
     assert host.names() == ["etc/hosts", "opt/gb10/models/x/y"]
     assert [(step.verb, step.name) for step in left] == [("keep", f"{host.folder}/opt/gb10/models")]
-    assert host.queries == {"run-u8.service": "other"}
-    assert (host.running, host.users, host.containers["docker"], host.tags["docker"]) == (
+    kept = (host.queries, host.running, host.users, host.containers["docker"], host.tags["docker"])
+    assert kept == ({"run-u8.service": "other"}, [], {}, ["mine"], ["mine:latest"])
+    assert not host.path("/etc/gb10").exists()
+    assert not host.path("/etc/systemd/system/gb10-ray.service.requires").exists()
+    changes = (["systemctl", "stop"], ["userdel", "gb10"], ["systemctl", "reset-failed"])
+    places = [[argv[:2] for argv in host.asked].index(command) for command in changes]
+    assert places == sorted(places)
+    assert (host.reset(models=True), host.names(), host.path("/opt/gb10").exists()) == ([], ["etc/hosts"], False)
+
+
+def test_any_interruption_is_completed_by_the_next_run(host: Host) -> None:
+    """After each step, the next run has exactly the steps that are left."""
+    install(host)
+    due = [step for step in host.steps(models=True) if step.verb != "keep"]
+    while due:
+        io_node.apply(host.run, due[:1])
+        left = [step for step in host.steps(models=True) if step.verb != "keep"]
+        assert left == due[1:], due[0]
+        due = left
+    assert (host.names(), host.users, host.containers["docker"], host.tags["docker"]) == (
         [],
         {},
         ["mine"],
         ["mine:latest"],
     )
-    assert not host.path("/etc/gb10").exists()
-    assert not host.path("/etc/systemd/system/gb10-ray.service.requires").exists()
-    commands = [argv[:2] for argv in host.asked]
-    assert (
-        commands.index(["systemctl", "stop"])
-        < commands.index(["userdel", "gb10"])
-        < commands.index(["systemctl", "reset-failed"])
-    )
-    host.asked.clear()
-    assert host.reset(models=True) == []
-    assert host.names() == ["etc/hosts"]
-    assert not host.path("/opt/gb10").exists()
-
-
-def test_any_interruption_is_completed_by_the_next_run(host: Host) -> None:
-    install(host)
-    host.quick = True  # without a process for each folder
-    total = len([step for step in host.steps(models=True) if step.verb != "keep"])
-    for count in range(total):
-        install(host)
-        host.users, host.running = {"gb10": SERVICE}, ["gb10-vllm.service", "gb10-ray.service"]
-        host.containers["docker"], host.tags["docker"] = ["gb10-ray"], ["gb10.cluster/runtime:abc"]
-        due = [step for step in host.steps(models=True) if step.verb != "keep"]
-        io_node.apply(host.run, due[:count])
-        assert host.reset(models=True) == [], f"after {count} steps"
-        assert (host.names(), host.users, host.containers["docker"], host.tags["docker"]) == ([], {}, [], []), (
-            f"after {count} steps"
-        )
 
 
 @pytest.mark.parametrize("removed", ["user", "units", "runtime", "configuration"])
@@ -271,7 +246,7 @@ def test_drop_ins_of_an_administrator_stay(host: Host) -> None:
     assert host.names() == ["etc/gb10/notes.txt", "etc/systemd/system/gb10-vllm.service.d/override.conf"]
 
 
-def test_a_user_with_processes_stops_the_run_before_its_home(host: Host) -> None:
+def test_a_user_with_processes_stops_the_run_before_its_home_and_a_silent_engine_is_reported(host: Host) -> None:
     install(host)
     host.fails = ("userdel",)
     with pytest.raises(io_node.UninstallError, match="userdel gb10 failed: it is in use"):
@@ -279,42 +254,27 @@ def test_a_user_with_processes_stops_the_run_before_its_home(host: Host) -> None
     assert host.path("/var/lib/gb10/cache/model").exists()
     host.fails = ()
     assert [step.verb for step in host.reset()] == ["keep"]
-
-
-def test_an_engine_that_does_not_respond_is_reported(host: Host) -> None:
-    install(host)
+    host.make("/opt/gb10/images/x")
     host.fails = ("docker",)
-    silent = [step.name for step in host.steps() if step.verb == "keep"]
-    assert "containers and images of docker" in silent
-
-
-def test_the_state_of_the_network_stays_until_it_is_restored(host: Host) -> None:
-    host.users = {}
-    host.make("/etc/netplan/60-gb10-qsfp.yaml")
-    host.make("/etc/netplan/.60-gb10-qsfp.yaml.gb10-before")
-    host.make("/var/lib/gb10-netplan/original.json", "{}")
-    before = host.names()
-    host.running = []
-    assert [step.kind for step in host.reset()] == ["network"]
-    assert host.names() == before
-    for path in ("/etc/netplan/60-gb10-qsfp.yaml", "/var/lib/gb10-netplan/original.json"):
-        host.path(path).unlink()
-    host.make("/var/lib/gb10-netplan/last.json", "{}")
-    assert host.reset() == []
-    assert host.names() == []
+    assert "containers and images of docker" in [step.name for step in host.steps() if step.verb == "keep"]
 
 
 def test_sizes_are_those_of_the_disk(host: Host) -> None:
     host.make("/opt/gb10/runtime/big", "x" * 100_000)
-    steps = host.steps()
-    assert io_node.sizes(host.run, steps)[f"{host.folder}/opt/gb10/runtime"] >= 100_000
+    assert io_node.sizes(host.run, host.steps())[f"{host.folder}/opt/gb10/runtime"] >= 100_000
     assert io_node.sizes(host.run, []) == {}
 
 
 def test_the_type_of_a_path_is_its_own(host: Host) -> None:
     host.make("/x/file")
     host.path("/x/link").symlink_to(host.path("/x"))
-    node: Sequence[Found | None] = [
-        io_node._found(str(host.path(path))) for path in ("/x/link", "/x", "/x/file", "/x/file/none", "/none")
+    names = ("/x/link", "/x", "/x/file", "/x/file/none", "/none")
+    found = [io_node._found(str(host.path(name))) for name in names]
+    target = str(host.path("/x"))
+    assert found == [
+        Found("link", 0, target),
+        Found("folder", 0, names=["file", "link"]),
+        Found("file", 0),
+        None,
+        None,
     ]
-    assert [found.type if found else None for found in node] == ["link", "folder", "file", None, None]

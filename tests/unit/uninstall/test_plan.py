@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, report, table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, NodeState, Step
 
-ROOT, HOME = "/opt/gb10", "/var/lib/gb10"
+ROOT, HOME, ETC = "/opt/gb10", "/var/lib/gb10", table.CONFIGURATION
 FOLDER, FILE = Found("folder"), Found("file")
 
 
@@ -27,8 +27,8 @@ INSTALLED = {
     ROOT: FOLDER,
     f"{ROOT}/runtime": FOLDER,
     f"{ROOT}/models": FOLDER,
-    table.CONFIGURATION: FOLDER,
-    f"{table.CONFIGURATION}/cluster.env": FILE,
+    ETC: FOLDER,
+    f"{ETC}/cluster.env": FILE,
     table.USERS.path: FOLDER,
     "/etc/systemd/system/gb10-vllm.service": FILE,
     "/etc/systemd/system/gb10-ray.service": FILE,
@@ -36,205 +36,203 @@ INSTALLED = {
 }
 
 
-def decide(found: NodeState, models: bool = False) -> dict[str, Step]:
+def decide(found: NodeState, models: bool = False) -> dict[str, str]:
+    """Return "verb kind: note" of each step by its name, in their order."""
     steps = plan.decide(found, models)
     assert len({step.name for step in steps}) == len(steps), "no path has two steps"
-    return {step.name: step for step in steps}
-
-
-def verbs(steps: dict[str, Step]) -> dict[str, str]:
-    return {name: step.verb for name, step in steps.items()}
-
-
-def test_a_fresh_node_has_no_steps() -> None:
-    assert plan.decide(node({}), models=True) == []
-
-
-@pytest.mark.parametrize(("found", "kind"), [(FOLDER, "tree"), (FILE, "file")])
-def test_a_program_goes_as_a_file_and_as_the_folder_of_an_earlier_release(found: Found, kind: str) -> None:
-    path, left = "/usr/local/lib/gb10-gates", "/usr/local/lib/.gb10-gates.x"
-    steps = decide(node({path: found}, temporary={path: [] if kind == "tree" else [left]}))
-    assert [(step.verb, step.kind, step.name) for step in steps.values()] == [
-        ("remove", kind, path),
-        *([("remove", "file", left)] if kind == "file" else []),
-    ]
+    return {step.name: f"{step.verb} {step.kind}: {step.note}" for step in steps}
 
 
 def test_everything_goes_in_order_and_models_stay() -> None:
-    steps = decide(
-        node(
-            INSTALLED,
-            units=["gb10-ray.service", "gb10-vllm.service"],
-            users={"gb10": True},
-            firewall=["table inet gb10"],
-        )
-    )
-    assert list(steps) == [
-        "gb10-vllm.service",
-        "gb10-ray.service",
-        f"{ROOT}/runtime",
-        f"{ROOT}/models",
-        "/etc/systemd/system/gb10-ray.service",
-        "/etc/systemd/system/gb10-vllm.service",
-        f"{table.CONFIGURATION}/cluster.env",
-        "gb10",
-        HOME,
-        table.USERS.path,
-        "table inet gb10",
-        table.CONFIGURATION,
+    running = ["gb10-ray.service", "gb10-vllm.service"]
+    found = node(INSTALLED, units=running, users={"gb10": True}, firewall=["table inet gb10"])
+    assert list(decide(found).items()) == [
+        ("gb10-vllm.service", "stop unit: service"),
+        ("gb10-ray.service", "stop unit: service"),
+        (f"{ROOT}/runtime", "remove tree: environments with vLLM and Ray"),
+        (f"{ROOT}/models", "keep tree: models; -e reset_models=true removes them"),
+        ("/etc/systemd/system/gb10-ray.service", "remove file: unit"),
+        ("/etc/systemd/system/gb10-vllm.service", "remove file: unit"),
+        (f"{ETC}/cluster.env", "remove file: environment of the ranks"),
+        ("gb10", "remove user: service user, with its group"),
+        (HOME, "remove tree: home of gb10"),
+        (table.USERS.path, "remove tree: names of the created users"),
+        ("table inet gb10", "remove firewall: access to the node's ports"),
+        (ETC, "remove folder: configuration"),
     ]
-    assert [name for name, verb in verbs(steps).items() if verb == "keep"] == [f"{ROOT}/models"]
-    assert "-e reset_models=true" in steps[f"{ROOT}/models"].note
+    steps = decide(node(INSTALLED), models=True)
+    assert (steps[f"{ROOT}/models"], steps[ROOT]) == ("remove tree: models", "remove folder: installation folder")
 
 
-def test_models_go_on_request_with_their_folder() -> None:
-    steps = verbs(decide(node(INSTALLED), models=True))
-    assert (steps[f"{ROOT}/models"], steps[ROOT]) == ("remove", "remove")
-
-
-@pytest.mark.parametrize(
-    ("folder", "name"),
-    [
-        (ROOT, "datasets"),
-        (table.CONFIGURATION, "notes.txt"),
-        ("/etc/systemd/system/gb10-ray.service.requires", "mine.mount"),
-    ],
-)
-def test_a_folder_with_other_content_stays_and_names_it(folder: str, name: str) -> None:
-    steps = decide(node({**INSTALLED, folder: Found("folder", names=[name])}), models=True)
-    assert (steps[folder].verb, steps[folder].note) == ("keep", f"this collection did not create {name}")
-    assert steps[f"{ROOT}/runtime"].verb == "remove"
-
-
-def test_many_other_names_are_shortened() -> None:
-    steps = decide(node({ROOT: Found("folder", names=[f"n{number}" for number in range(9)])}))
-    assert steps[ROOT].note.endswith("n0, n1, n2, n3, n4, ...")
-
-
-def test_a_mount_point_is_emptied_and_stays() -> None:
-    installed = {**INSTALLED, f"{ROOT}/runtime/x": FOLDER}
-    steps = decide(node(installed, mounts=["/", ROOT, f"{ROOT}/runtime"]), models=True)
-    assert (steps[f"{ROOT}/runtime"].verb, steps[f"{ROOT}/models"].verb, ROOT in steps) == ("empty", "remove", False)
-    empty = decide(node({ROOT: FOLDER, f"{ROOT}/runtime": FOLDER}, mounts=[ROOT, f"{ROOT}/runtime"]))
-    assert verbs(empty) == {ROOT: "keep"}, "an empty mount point needs no further run"
-
-
-def test_a_folder_with_a_mount_in_it_is_not_entered() -> None:
-    steps = decide(node({HOME: Found("folder", 990)}, users={"gb10": False}, mounts=["/", f"{HOME}/cache"]))
-    assert (steps[HOME].verb, f"{HOME}/cache is mounted in it" in steps[HOME].note) == ("keep", True)
-    assert (
-        decide(node({HOME: Found("folder", 990)}, users={"gb10": False}, mounts=[f"{HOME}-other"]))[HOME].verb
-        == "remove"
-    )
-
-
-def test_a_link_in_place_of_a_folder_stays() -> None:
-    steps = decide(node({**INSTALLED, f"{ROOT}/models": Found("link", target="/data/models")}), models=True)
-    assert (steps[f"{ROOT}/models"].verb, steps[f"{ROOT}/models"].note) == ("keep", "it is a link to /data/models")
-    assert ROOT not in steps, "the link has its own line"
-
-
-def test_an_installation_folder_behind_a_link_stays() -> None:
-    steps = decide(node({ROOT: FOLDER, f"{ROOT}/nccl": FOLDER}, linked=[ROOT]))
-    assert verbs(steps) == {f"{ROOT}/nccl": "remove", ROOT: "keep"}
-
-
-def test_root_removes_nothing_where_others_can_change_the_path() -> None:
-    steps = decide(node(INSTALLED, roots={ROOT: "/opt belongs to user 1000"}))
-    assert (steps[ROOT].verb, f"{ROOT}/runtime" in steps) == ("keep", False)
-    assert steps[ROOT].note.startswith("/opt belongs to user 1000, ")
-
-
-def test_a_user_without_a_record_stays() -> None:
-    steps = decide(node({HOME: Found("folder", 990)}, other_user="gb10"))
-    assert verbs(steps) == {"gb10": "keep"}
-    assert "userdel gb10" in steps["gb10"].note
-
-
-def test_a_home_of_root_stays() -> None:
-    found = {HOME: Found("folder", 0), table.USERS.path: FOLDER}
-    assert verbs(decide(node(found, users={"gb10": True}))) == {
-        "gb10": "remove",
-        HOME: "keep",
-        table.USERS.path: "keep",
-    }
-
-
-def test_the_home_of_a_user_that_was_removed_by_hand_goes() -> None:
-    assert verbs(decide(node({HOME: Found("folder", 990)}, users={"gb10": False}))) == {HOME: "remove"}
-
-
-def test_a_record_names_only_users() -> None:
-    assert plan.valid_users(["gb10", "root", "..", "a/b", "", "-x", "vllm-1", "Gb10"]) == ["gb10", "vllm-1"]
-
-
-def test_the_network_state_stays_until_the_network_is_restored() -> None:
-    state = {
-        table.NETWORK_STATE: FOLDER,
-        "/run/gb10-netplan.json": FILE,
-        "/etc/systemd/system/gb10-netplan-restore.timer": FILE,
-    }
-    netplan = table.NETWORK[0].path
-    before = decide(node({**state, netplan: FILE, f"{table.NETWORK_STATE}/original.json": FILE}))
-    assert [step.verb for step in before.values()] == ["restore"]
-    assert netplan in next(iter(before))
-    assert set(verbs(decide(node(state))).values()) == {"remove"}
-    assert set(verbs(decide(node(state)))) == set(state)
-
-
-def test_an_unknown_former_network_is_reported() -> None:
-    (step,) = plan.decide(node({table.NETWORK[0].path: FILE}), models=False)
-    assert (step.verb, step.note) == (
-        "restore",
-        "the former network is unknown: the devices keep their addresses until a boot",
-    )
-
-
-def test_files_of_the_firewall_are_removed_once() -> None:
-    rules, link = table.FIREWALL[0].path, f"/etc/systemd/system/gb10-ray.service.requires/{table.FIREWALL_UNIT}"
-    found = {table.CONFIGURATION: FOLDER, rules: FILE, link: Found("link"), link.rpartition("/")[0]: FOLDER}
-    steps = decide(node(found, firewall=[rules, "table inet gb10"]))
-    assert list(steps) == [f"{rules}, table inet gb10", link, link.rpartition("/")[0], table.CONFIGURATION]
-    assert list(decide(node(found))) == [rules, link, link.rpartition("/")[0], table.CONFIGURATION], (
-        "without nft and its unit"
-    )
-
-
-def test_a_firewall_whose_unit_file_is_gone_is_stopped() -> None:
-    unit = table.FIREWALL_UNIT
-    assert verbs(decide(node({}, units=[unit]))) == {unit: "stop"}
-    firewall = [f"/etc/systemd/system/{unit}"]
-    assert verbs(decide(node({firewall[0]: FILE}, units=[unit], firewall=firewall))) == {firewall[0]: "remove"}
-
-
-def test_temporary_files_of_a_killed_run_go() -> None:
-    token, part = table.CONFIGURATION + "/ray.token", table.CONFIGURATION + "/.ray.token.x1"
-    steps = decide(node({table.CONFIGURATION: FOLDER, part: FILE}, temporary={token: [part]}))
-    assert verbs(steps) == {part: "remove", table.CONFIGURATION: "remove"}
-    assert plan.patterns(token) == [
-        f"{table.CONFIGURATION}/.ray.token.*",
-        f"{table.CONFIGURATION}/.ansible_tmp*ray.token",
-    ]
-
-
-def test_a_folder_in_place_of_a_file_stays() -> None:
-    path = f"{table.CONFIGURATION}/cluster.env"
-    assert verbs(decide(node({table.CONFIGURATION: FOLDER, path: FOLDER}))) == {path: "keep"}
-
-
-def test_containers_and_tags_go_and_the_image_stays() -> None:
-    steps = decide(
+REQUIRED = "/etc/systemd/system/gb10-ray.service.requires"
+PROGRAM, TOKEN, PART = "/usr/local/lib/gb10-gates", f"{ETC}/ray.token", f"{ETC}/.ray.token.x1"
+GATES = "the gates before each start"
+RULES, LINK = table.FIREWALL[0].path, f"{REQUIRED}/{table.FIREWALL_UNIT}"
+FIREWALL = {ETC: FOLDER, RULES: FILE, LINK: Found("link"), REQUIRED: FOLDER}
+UNIT = f"/etc/systemd/system/{table.FIREWALL_UNIT}"
+NETPLAN = table.NETWORK[0].path
+STATE = {
+    "/etc/systemd/system/gb10-netplan-restore.timer": FILE,
+    table.NETWORK_STATE: FOLDER,
+    "/run/gb10-netplan.json": FILE,
+}
+OWNED = {HOME: Found("folder", 990)}
+#: A node, and its steps. Models are removed too.
+CASES: dict[str, tuple[NodeState, dict[str, str]]] = {
+    "a fresh node": (node({}), {}),
+    "a program": (
+        node({PROGRAM: FILE}, temporary={PROGRAM: [f"{PROGRAM}.x"]}),
+        {PROGRAM: f"remove file: {GATES}", f"{PROGRAM}.x": "remove file: temporary file of a killed run"},
+    ),
+    "a program of an earlier release": (node({PROGRAM: FOLDER}), {PROGRAM: f"remove tree: {GATES}"}),
+    "many names that are not ours": (
+        node({ROOT: Found("folder", names=[f"n{number}" for number in range(9)])}),
+        {ROOT: "keep folder: this collection did not create n0, n1, n2, n3, n4, ..."},
+    ),
+    "a mount point": (
+        node({ROOT: FOLDER, f"{ROOT}/runtime": Found("folder", names=["x"])}, mounts=["/", ROOT, f"{ROOT}/runtime"]),
+        {
+            f"{ROOT}/runtime": "empty tree: environments with vLLM and Ray; the folder is a mount point and stays",
+        },
+    ),
+    "an empty mount point": (
+        node({ROOT: FOLDER, f"{ROOT}/runtime": FOLDER}, mounts=[ROOT, f"{ROOT}/runtime"]),
+        {ROOT: "keep folder: this collection did not create runtime"},
+    ),
+    "a mount in a folder": (
+        node(OWNED, users={"gb10": False}, mounts=["/", f"{HOME}/cache"]),
+        {HOME: f"keep tree: {HOME}/cache is mounted in it; unmount it, and run again"},
+    ),
+    "a mount next to a folder": (
+        node(OWNED, users={"gb10": False}, mounts=[f"{HOME}-other"]),
+        {HOME: "remove tree: home of gb10"},
+    ),
+    "a link in place of a folder": (
+        node({ROOT: FOLDER, f"{ROOT}/models": Found("link", target="/data/models")}),
+        {f"{ROOT}/models": "keep tree: it is a link to /data/models"},
+    ),
+    "a link to the installation folder": (
+        node({ROOT: FOLDER, f"{ROOT}/nccl": FOLDER}, linked=[ROOT]),
+        {f"{ROOT}/nccl": "remove tree: builds and source of NCCL", ROOT: "keep folder: a link leads to it"},
+    ),
+    "others can change the installation folder": (
+        node({ROOT: FOLDER, f"{ROOT}/runtime": FOLDER}, roots={ROOT: "/opt belongs to user 1000"}),
+        {
+            ROOT: "keep folder: /opt belongs to user 1000, so root removes nothing in it; make root its only owner, "
+            "and run again"
+        },
+    ),
+    "a user without a record": (
+        node(OWNED, other_user="gb10"),
+        {"gb10": f"keep user: it may have existed before; to remove it: userdel gb10, and then its home {HOME}"},
+    ),
+    "a home of root": (
+        node({HOME: FOLDER, table.USERS.path: FOLDER}, users={"gb10": True}),
+        {
+            "gb10": "remove user: service user, with its group",
+            HOME: "keep tree: it belongs to root, not to gb10",
+            table.USERS.path: "keep tree: its users have a home that stays",
+        },
+    ),
+    "the network before it is restored": (
+        node({**STATE, NETPLAN: FILE, f"{table.NETWORK_STATE}/original.json": FILE}),
+        {
+            f"{NETPLAN}, {table.NETWORK_STATE}/original.json": "restore network: the network before the first run, "
+            "with a rollback"
+        },
+    ),
+    "the restored network": (
+        node(STATE),
+        {
+            "/etc/systemd/system/gb10-netplan-restore.timer": "remove file: unit",
+            table.NETWORK_STATE: "remove tree: state of the network rollback",
+            "/run/gb10-netplan.json": "remove file: the applied netplan files",
+        },
+    ),
+    "an unknown former network": (
+        node({NETPLAN: FILE}),
+        {NETPLAN: "restore network: the former network is unknown: the devices keep their addresses until a boot"},
+    ),
+    "the firewall": (
+        node(FIREWALL, firewall=[RULES, "table inet gb10"]),
+        {
+            f"{RULES}, table inet gb10": "remove firewall: access to the node's ports",
+            LINK: "remove file: order of the units",
+            REQUIRED: "remove folder: settings of the unit",
+            ETC: "remove folder: configuration",
+        },
+    ),
+    "the firewall without nft and its unit": (
+        node(FIREWALL),
+        {
+            RULES: "remove file: firewall rules",
+            LINK: "remove file: order of the units",
+            REQUIRED: "remove folder: settings of the unit",
+            ETC: "remove folder: configuration",
+        },
+    ),
+    "a firewall whose unit file is gone": (
+        node({}, units=[table.FIREWALL_UNIT]),
+        {table.FIREWALL_UNIT: "stop unit: service without its unit file"},
+    ),
+    "a firewall with its unit file": (
+        node({UNIT: FILE}, units=[table.FIREWALL_UNIT], firewall=[UNIT]),
+        {UNIT: "remove firewall: access to the node's ports"},
+    ),
+    "a temporary file": (
+        node({ETC: FOLDER, PART: FILE}, temporary={TOKEN: [PART]}),
+        {PART: "remove file: temporary file of a killed run", ETC: "remove folder: configuration"},
+    ),
+    "a folder in place of a file": (
+        node({ETC: FOLDER, TOKEN: FOLDER}),
+        {TOKEN: "keep file: it is a folder"},
+    ),
+    "containers": (
         node(
             {},
             containers=[("docker", "gb10-vllm")],
             tags=[("docker", "gb10.cluster/runtime:abc")],
             images=[("vllm@sha256:1", "0a")],
             silent=["podman"],
-        )
-    )
-    assert list(verbs(steps).values()) == ["keep", "remove", "remove", "keep"]
-    assert (steps["gb10-vllm"].engine, steps["vllm@sha256:1"].verb) == ("docker", "keep")
-    assert "rmi 0a" in steps["vllm@sha256:1"].note
+        ),
+        {
+            "containers and images of podman": "keep image: podman does not respond; start it, and run again",
+            "gb10-vllm": "remove container: container of docker",
+            "gb10.cluster/runtime:abc": "remove tag: tag of docker, and its image if nothing else names it",
+            "vllm@sha256:1": "keep image: the node may have had this image before; the engine's command removes it: "
+            "rmi 0a",
+        },
+    ),
+    "a query of a killed run": (
+        node({}, units=["run-u1.service"]),
+        {"run-u1.service": "stop unit: query of a killed run"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("found", "steps"), CASES.values(), ids=CASES)
+def test_each_item_goes_or_stays_for_a_reason(found: NodeState, steps: dict[str, str]) -> None:
+    assert list(decide(found, models=True).items()) == list(steps.items())
+
+
+@pytest.mark.parametrize(("folder", "name"), [(ROOT, "datasets"), (ETC, "notes.txt"), (REQUIRED, "mine.mount")])
+def test_a_folder_with_other_content_stays_and_names_it(folder: str, name: str) -> None:
+    steps = decide(node({**INSTALLED, folder: Found("folder", names=[name])}), models=True)
+    assert steps[folder] == f"keep folder: this collection did not create {name}"
+    assert steps[f"{ROOT}/runtime"].startswith("remove ")
+
+
+def test_an_engine_is_that_of_its_container_and_tag() -> None:
+    steps = plan.decide(node({}, containers=[("podman", "a")], tags=[("docker", "b")]), models=False)
+    assert [(step.name, step.engine) for step in steps] == [("a", "podman"), ("b", "docker")]
+
+
+def test_a_record_names_only_users() -> None:
+    assert plan.valid_users(["gb10", "root", "..", "a/b", "", "-x", "vllm-1", "Gb10"]) == ["gb10", "vllm-1"]
+
+
+def test_the_patterns_of_temporary_files() -> None:
+    assert plan.patterns(TOKEN) == [f"{ETC}/.ray.token.*", f"{ETC}/.ansible_tmp*ray.token"]
 
 
 @pytest.mark.parametrize("folder", ["/", "/opt", "/opt/", "//srv", "opt/gb10", "", "/opt/../etc"])

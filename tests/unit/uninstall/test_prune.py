@@ -90,7 +90,9 @@ def test_the_list_has_what_is_stored_and_who_needs_it(node: Node) -> None:
     assert found.keys() == {USED, OLD, "models/org--used/main", "models/org--used/mai", "nccl/x.so", "cache/vllm"}
     launch = f"launch {launches.record(plan=node.plan()).id[:12]}"
     assert {name for name, item in found.items() if item.kept} == {USED, "models/org--used/main"}
-    assert found[USED].kept == f"needed by {launch}"
+    (problem,) = prune.refused(list(found.values()), [USED, OLD, "models/none"])
+    expected = "an item that no launch needs, in folders of root"
+    assert (problem.path, problem.found, problem.expected) == (f"reset_prune: {USED}", f"needed by {launch}", expected)
     assert prune.lines(list(found.values()), [OLD]) == [
         f"{found['cache/vllm'].size:>9}  cache/vllm",
         f"{found['models/org--used/mai'].size:>9}  models/org--used/mai",
@@ -100,6 +102,7 @@ def test_the_list_has_what_is_stored_and_who_needs_it(node: Node) -> None:
         f"{found[OLD].size:>9}  {OLD}, to be removed",
     ]
     assert found["nccl/x.so"].size == "8.2 kB"
+    assert prune.lines([], []) == ["nothing is stored"]
 
 
 def test_only_the_given_items_are_removed(node: Node) -> None:
@@ -107,15 +110,6 @@ def test_only_the_given_items_are_removed(node: Node) -> None:
     io_prune.remove(node.run, [found[OLD], found["cache/vllm"], found["nccl/x.so"]])
     assert node.read().keys() == {USED, "models/org--used/main", "models/org--used/mai"}
     assert (node.root / "runtime/current/a").exists()
-
-
-def test_a_needed_item_is_refused_with_its_launches(node: Node) -> None:
-    (problem,) = prune.refused(list(node.read().values()), [USED, OLD, "models/none"])
-    assert (problem.path, problem.expected) == (
-        f"reset_prune: {USED}",
-        "an item that no launch needs, in folders of root",
-    )
-    assert problem.found.startswith("needed by launch ")
 
 
 def test_nothing_may_go_while_a_record_cannot_be_read(node: Node) -> None:
@@ -144,20 +138,17 @@ def test_an_item_stays_where_another_user_could_replace_it_by_a_link(node: Node,
     assert bool(node.read()[OLD].kept) is (folder == ".")
 
 
-def test_an_engine_that_fails_is_an_error(node: Node) -> None:
-    node.engine = node.broken = True
-    with pytest.raises(io_node.UninstallError, match="docker does not list its images: no daemon"):
-        node.read()
-
-
 def test_images_have_all_their_names_and_are_removed_by_them(node: Node) -> None:
     node.engine = True
     found = node.read()
     used, base = found[f"image/{IMAGE[:12]}"], found[f"image/{BASE[:12]}"]
-    assert (used.references, used.size) == (["vllm/vllm-openai:v0.33.0", "mine:latest"], "20GB")
-    assert base.references == [BASE] and not used.kept
+    names = ["vllm/vllm-openai:v0.33.0", "mine:latest"]
+    assert (used.references, used.size, used.kept, base.references) == (names, "20GB", "", [BASE])
     io_prune.remove(node.run, [used, base])
-    assert node.asked[-2:] == [["docker", "rmi", "vllm/vllm-openai:v0.33.0", "mine:latest"], ["docker", "rmi", BASE]]
+    assert node.asked[-2:] == [["docker", "rmi", *names], ["docker", "rmi", BASE]]
+    node.broken = True
+    with pytest.raises(io_node.UninstallError, match="docker does not list its images: no daemon"):
+        node.read()
 
 
 @pytest.mark.parametrize(
@@ -177,12 +168,5 @@ def test_the_hub_cache_is_needed_by_a_model_that_each_node_downloads(text: str, 
 
 
 def test_the_user_may_not_exist(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise KeyError(name)
-
-    monkeypatch.setattr(pwd, "getpwnam", missing)
+    monkeypatch.setattr(pwd, "getpwnam", {}.__getitem__)
     assert "cache/vllm" not in node.read()
-
-
-def test_a_node_without_items_says_so() -> None:
-    assert prune.lines([], []) == ["nothing is stored"]
