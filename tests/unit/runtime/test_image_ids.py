@@ -9,45 +9,29 @@ from decisions import decide
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_ids
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_ids import Known
 
 ID, OTHER = "a" * 64, "b" * 64
 NAME, DIGEST, TAG = f"sha256:{ID}", f"vllm@sha256:{'5' * 64}", "vllm:1"
 
 
 @pytest.mark.parametrize(
-    ("named", "fetched", "found"),
+    ("image", "known", "other"),
     [
-        ({"image_id": ID}, {"image_id": OTHER}, ID),
-        ({"image_id": None}, {"image_id": OTHER}, OTHER),
-        # Check mode fetches nothing.
-        ({"image_id": None}, {"image_id": None}, ""),
-        ({"image_id": None}, {}, ""),
-        ({}, {"skipped": True}, ""),
-    ],
-)
-def test_the_image_of_the_head(named: dict[str, Any], fetched: dict[str, Any], found: str) -> None:
-    assert image_ids.of_head(named, fetched) == found
-
-
-@pytest.mark.parametrize(
-    ("known", "other"),
-    [
-        (Known(NAME, "", ""), ""),
-        (Known(f"sha256:{OTHER}", "", ""), OTHER),
-        (Known(DIGEST, "", ""), ""),
-        (Known(DIGEST, ID, ID), ""),
-        (Known(DIGEST, OTHER, ID), OTHER),
-        (Known(DIGEST, ID, OTHER), OTHER),
+        (NAME, ["", ""], ""),
+        (f"sha256:{OTHER}", ["", ""], OTHER),
+        (DIGEST, ["", ""], ""),
+        (DIGEST, [ID, ID], ""),
+        (DIGEST, [OTHER, ID], OTHER),
+        (DIGEST, [ID, OTHER], OTHER),
         # A tag can mean another image in each engine.
-        (Known(TAG, OTHER, OTHER), ""),
-        (Known(f"sha256:{OTHER}0", "", ""), ""),
+        (TAG, [OTHER, OTHER], ""),
+        (f"sha256:{OTHER}0", ["", ""], ""),
     ],
 )
-def test_what_a_node_knows_besides_the_head(known: Known, other: str) -> None:
-    assert image_ids.other(known, ID) == other
-    assert bool(image_ids.problem(known, ID, "spark1", "spark2")) is bool(other)
-    assert image_ids.problem(known, "", "spark1", "spark2") == ""
+def test_what_a_node_knows_besides_the_head(image: str, known: list[str], other: str) -> None:
+    problem = image_ids.problem(image, known, ID, "spark1", "spark2")
+    assert (f"Expected on spark2: sha256:{other}, " in problem) if other else problem == ""
+    assert image_ids.problem(image, known, "", "spark1", "spark2") == ""
 
 
 def act(of_head: Any, recorded: str = "", engine: str | None = None, builds: Any = (), got: Any = None) -> Any:
@@ -84,6 +68,7 @@ def test_an_image_that_the_head_provided() -> None:
     got = {"__vllm_runtime_got": {"image_id": ID}, "__vllm_runtime_built": {"image_id": OTHER}}
     build = {"name": "x", "image": DIGEST, "base": TAG, "base_name": TAG}
     assert act(None, got=got)["image_id"] == ID
+    assert act(ID, got={"__vllm_runtime_got": {"image_id": OTHER}})["image_id"] == ID
     assert act(None, got=got, builds=[build])["image_id"] == OTHER
 
 
