@@ -79,13 +79,9 @@ def test_a_waived_finding_has_no_state() -> None:
 
 def test_a_finding_of_the_cluster_marks_the_named_rails_only() -> None:
     nodes = pair()
-    planned = nodes[1]["facts"]["planned"]
-    interfaces = nodes[1]["facts"]["interfaces"]
-    planned[RAIL], planned[TWIN] = planned[TWIN], planned[RAIL]
-    interfaces[RAIL]["addresses"], interfaces[TWIN]["addresses"] = (
-        interfaces[TWIN]["addresses"],
-        interfaces[RAIL]["addresses"],
-    )
+    facts = nodes[1]["facts"]
+    for part, key in ((facts["planned"], "addresses"), (facts["interfaces"], "addresses")):
+        part[RAIL][key], part[TWIN][key] = part[TWIN][key], part[RAIL][key]
     fabric, _root = drawn(nodes)
     assert {states[-1] for states in notes(fabric).values()} == {"error"}
     assert [(len(segment.ports), segment.state) for segment in fabric.segments] == [(2, "error")]
@@ -120,12 +116,13 @@ def test_long_names_and_addresses_fit() -> None:
         assert min(x, y) >= 0 and x + wide <= width and y + high <= height
 
 
-def test_two_cables_of_one_pair() -> None:
+def test_a_pair_can_have_two_cables() -> None:
     nodes = pair()
     for number, node in enumerate(nodes, 1):
         for half, name in enumerate(("enp1s0f0np0", "enP2p1s0f0np0")):
-            node["facts"]["interfaces"][name] |= {"addresses": [f"10.111.{half}.{number}/24"], "carrier": True}
-            node["facts"]["planned"][name] = {"addresses": [f"10.111.{half}.{number}/24"], "mtu": 9000}
+            addresses = [f"10.111.{half}.{number}/24"]
+            node["facts"]["interfaces"][name] |= {"addresses": addresses, "carrier": True}
+            node["facts"]["planned"][name] = {"addresses": addresses, "mtu": 9000}
     fabric, _root = drawn(nodes)
     assert [segment.subnets for segment in fabric.segments] == [
         ("10.110.0.0/24", "10.110.1.0/24"),
@@ -134,17 +131,17 @@ def test_two_cables_of_one_pair() -> None:
 
 
 def test_a_plot_has_a_place_for_each_value() -> None:
-    found = plot(
-        {f"line <{number}>": [(1, 5.0 * number), (32, 0.0), (4, 700.0)] for number in range(1, 7)}, "x", "y", "z"
-    )
-    spots = [[(float(x), float(y)) for x, y in line["spots"]] for line in found["lines"]]
-    assert len(spots) == 6
-    assert all(0 < x < found["width"] and 0 < y < found["height"] for line in spots for x, y in line)
-    # A larger value is higher, and the positions are in the order of the numbers.
-    one, thirty_two, four = spots[0]
-    assert four[1] < one[1] < thirty_two[1] and one[0] < four[0] < thirty_two[0]
-    assert [label for _y, label in found["grid"]] == ["0", "200", "400", "600", "800"]
-    assert [label for _x, label in found["ticks"]] == [1, 4, 32]
+    series = {f"line <{number}>": [(1, 5.0 * number), (32, 0.0), (4, 700.0)] for number in range(1, 7)}
+    found = plot(series, "x", "y", "z")
+    # The positions are in the order of the numbers, and a larger value is higher.
+    assert [line["spots"] for line in found["lines"]] == [
+        [("64.0", f"{200 - 190 * 5 * number / 800:.1f}"), ("416.0", "200.0"), ("240.0", "33.8")]
+        for number in range(1, 7)
+    ]
+    assert (found["width"], found["height"], [line["below"] for line in found["lines"]][:2]) == (440, 364, [250, 270])
+    assert found["grid"] == [("200", "0"), ("152.5", "200"), ("105", "400"), ("57.5", "600"), ("10", "800")]
+    assert found["ticks"] == [("64.0", 1), ("240.0", 4), ("416.0", 32)]
+    assert found["description"].startswith("y by z. line <1>: 5 at 1, 0 at 32, 700 at 4; line <2>: 10 at 1")
 
 
 @pytest.mark.parametrize(
