@@ -119,19 +119,29 @@ def test_states_and_causes(check: io_gpu_probe.Check, state: str, cause: str) ->
     assert gpu_probe._parsed(json.dumps(result)) == result
 
 
-def test_without_a_gpu_the_other_checks_are_skipped() -> None:
-    checks = {"cuda": raises(RuntimeError("Found no NVIDIA driver")), "bf16": returns(0.0)}
-    assert states(checks) == [("cuda", "skipped", "no_gpu"), ("bf16", "skipped", "")]
-
-
-def test_a_missing_kernel_does_not_stop_the_other_checks() -> None:
-    checks = {"fp8_torch": raises(RuntimeError("no kernel image is available")), "bf16": returns(0.0)}
-    assert states(checks) == [("fp8_torch", "failed", "no_kernel"), ("bf16", "passed", "")]
-
-
-def test_an_error_that_breaks_the_gpu_context_stops_them() -> None:
-    checks = {"fp8_torch": raises(RuntimeError("an illegal memory access was encountered")), "bf16": returns(0.0)}
-    assert states(checks, usable=False) == [("fp8_torch", "failed", "error"), ("bf16", "skipped", "")]
+@pytest.mark.parametrize(
+    ("name", "error", "usable", "expected"),
+    [
+        ("cuda", "Found no NVIDIA driver", True, [("cuda", "skipped", "no_gpu"), ("bf16", "skipped", "")]),
+        (
+            "fp8_torch",
+            "no kernel image is available",
+            True,
+            [("fp8_torch", "failed", "no_kernel"), ("bf16", "passed", "")],
+        ),
+        (
+            "fp8_torch",
+            "an illegal memory access was encountered",
+            False,
+            [("fp8_torch", "failed", "error"), ("bf16", "skipped", "")],
+        ),
+    ],
+    ids=["without a GPU", "a missing kernel", "an unusable context"],
+)
+def test_the_other_checks_run_if_they_can(
+    name: str, error: str, usable: bool, expected: list[tuple[str, str, str]]
+) -> None:
+    assert states({name: raises(RuntimeError(error)), "bf16": returns(0.0)}, usable) == expected
 
 
 @pytest.mark.parametrize(
