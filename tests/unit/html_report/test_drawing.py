@@ -38,15 +38,14 @@ def notes(fabric: diagram.Fabric) -> dict[tuple[str, str], tuple[str, ...]]:
     ],
     ids=["pair", "ring", "four", "eight", "one"],
 )
-def test_a_healthy_cluster(nodes: list[Facts], cables: int, switched: bool) -> None:
+def test_a_healthy_cluster_is_drawn_with_its_cables(nodes: list[Facts], cables: int, switched: bool) -> None:
     fabric, root = drawn(nodes)
     paths = [element for element in root.iter() if element.get("class") == "cable"]
     assert (len(paths), fabric.switched) == (cables, switched)
     assert set(notes(fabric).values()) == {("200 Gb/s", "MTU 9000", "up", "")}
-    assert [node.lines[-1] for node in fabric.nodes] == ["ok"] * len(nodes)
-    assert [node.lines[0] for node in fabric.nodes] == ["head"] + ["worker"] * (len(nodes) - 1)
-    assert fabric.nodes[0].lines[1] == "tiny", "the served model"
-    assert (fabric.nodes[0].address, fabric.nodes[0].interface)[1] == RAIL
+    # The head has the served model.
+    assert [node.lines for node in fabric.nodes] == [("head", "tiny", "ok"), *[("worker", "ok")] * (len(nodes) - 1)]
+    assert fabric.nodes[0].interface == RAIL
     assert {element.get("class") for element in root.iter()} <= {None, "topology", "cable"}
 
 
@@ -63,18 +62,12 @@ def test_a_state_is_a_color_and_a_text() -> None:
         ("spark2", TWIN): ("200 Gb/s", "MTU 9000", "no carrier, error", "error"),
     }
     assert fabric.nodes[1].lines == ("worker", "3 errors")
-    texts = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert {"3 errors", "up, error", "no carrier, error", "cable 1, MTU 9000, error"} <= set(texts)
+    texts = {element.text for element in root.iter() if element.tag.endswith("text")}
+    assert {"3 errors", "up, error", "no carrier, error", "cable 1, MTU 9000, error"} <= texts
     # The planned address of the rail that is down still draws the cable with both subnets.
     assert fabric.segments[0].subnets == ("10.110.0.0/24", "10.110.1.0/24")
-
-
-def test_a_waived_finding_has_no_state() -> None:
-    nodes = pair()
-    nodes[1]["facts"]["interfaces"][RAIL]["mtu"] = 1500
-    fabric, _root = drawn(nodes, {"rail-mtu": "a test", "mtu-differs": "a test"})
-    assert {states[-1] for states in notes(fabric).values()} == {""}
-    assert fabric.nodes[1].lines == ("worker", "ok")
+    waived, _root = drawn(nodes, dict.fromkeys(("rail-down", "rail-mtu", "mtu-differs", "rail-address"), "a test"))
+    assert {states[-1] for states in notes(waived).values()} == {""}
 
 
 def test_a_finding_of_the_cluster_marks_the_named_rails_only() -> None:

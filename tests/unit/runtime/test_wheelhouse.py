@@ -16,8 +16,7 @@ from module_here import run_here
 from repository import ROOT, load_yaml, read
 from run_playbook import run
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_wheelhouse, wheelhouse
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
 
 WHEELS = {"torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl": b"torch", "uv-0.13.8-py3-none-any.whl": b"uv"}
 HASHES = frozenset(hashlib.sha256(content).hexdigest() for content in WHEELS.values())
@@ -48,14 +47,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "wheels").iterdir()}
 
 
-def archived(path: Path, name: str, content: bytes = b"uv", kind: bytes = tarfile.REGTYPE) -> str:
-    with tarfile.open(path, "w") as tar:
-        entry = tarfile.TarInfo(name)
-        entry.type, entry.size, entry.linkname = kind, len(content) if kind == tarfile.REGTYPE else 0, "/etc/shadow"
-        tar.addfile(entry, io.BytesIO(content))
-    return str(path)
-
-
 def test_another_node_gets_exactly_the_wheels_of_the_lock(tmp_path: Path, worker: Path) -> None:
     # Also a file that the lock does not pin, and what a killed run left.
     others = {"old-1-py3-none-any.whl": b"of another lock", "uv-0.13.8-py3-none-any.whl.part": b"u"}
@@ -69,30 +60,36 @@ def test_another_node_gets_exactly_the_wheels_of_the_lock(tmp_path: Path, worker
     assert {path.stat().st_mode & 0o7777 for path in (worker / "wheels").iterdir()} == {0o644}
 
 
+NAME, WHEEL = "uv-0.13.8-py3-none-any.whl", "is no wheel. Expected: wheels with the hashes of the lock"
+OTHER_HASH = f"{NAME} has sha256 {hashlib.sha256(b'evil').hexdigest()}, which the lock does not have"
+
+
 @pytest.mark.parametrize(
-    "name", ["../uv-1-py3-none-any.whl", "/etc/uv-1.whl", "uv.pth", "a/uv-1.whl", ".whl", "-r.whl", f"{'a' * 252}.whl"]
+    ("name", "content", "kind", "reason"),
+    [
+        ("../uv-1-py3-none-any.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        ("/etc/uv-1.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        ("uv.pth", b"uv", tarfile.REGTYPE, WHEEL),
+        ("a/uv-1.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        (".whl", b"uv", tarfile.REGTYPE, WHEEL),
+        ("-r.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        (f"{'a' * 252}.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        *((NAME, b"", kind, WHEEL) for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE)),
+        *((NAME, b"", kind, WHEEL) for kind in (tarfile.FIFOTYPE, tarfile.DIRTYPE)),
+        (NAME, b"evil", tarfile.REGTYPE, OTHER_HASH),
+    ],
 )
-def test_an_archive_with_other_names_is_refused(name: str, worker: Path, tmp_path: Path) -> None:
-    answer = run_here("wheelhouse", {"folder": str(worker), "archive": archived(tmp_path / "x.tar", name)})
-    assert "is no wheel. Expected: wheels with the hashes of the lock" in answer["msg"]
-    assert contents(worker) == {}
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
-def test_an_entry_that_is_no_file_is_refused(kind: bytes, worker: Path, tmp_path: Path) -> None:
-    with pytest.raises(ProblemsError):
-        io_wheelhouse.unpack(
-            archived(tmp_path / "x.tar", "uv-1-py3-none-any.whl", kind=kind), str(worker / "wheels"), HASHES
-        )
-    assert contents(worker) == {}
-
-
-def test_a_wheel_with_another_hash_is_refused_and_replaces_nothing(worker: Path, tmp_path: Path) -> None:
-    name = "uv-0.13.8-py3-none-any.whl"
-    (worker / "wheels" / name).write_bytes(b"uv")
-    answer = run_here("wheelhouse", {"folder": str(worker), "archive": archived(tmp_path / "x.tar", name, b"evil")})
-    assert f"{name} has sha256 {hashlib.sha256(b'evil').hexdigest()}, which the lock does not have" in answer["msg"]
-    assert contents(worker) == {name: b"uv"}
+def test_another_archive_is_refused_and_replaces_nothing(
+    name: str, content: bytes, kind: bytes, reason: str, worker: Path, tmp_path: Path
+) -> None:
+    (worker / "wheels" / NAME).write_bytes(b"uv")
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.size, entry.linkname = kind, len(content), "/etc/shadow"
+        tar.addfile(entry, io.BytesIO(content))
+    answer = run_here("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})
+    assert answer["failed"] and reason in answer["msg"]
+    assert contents(worker) == {NAME: b"uv"}
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar file", b"\x1f\x8b" + bytes(600)])
@@ -101,16 +98,14 @@ def test_what_is_no_archive_is_reported(content: bytes, worker: Path, tmp_path: 
     assert run_here("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})["failed"]
 
 
-def test_an_archive_has_a_limit() -> None:
-    assert wheelhouse.check_entry("uv-1-py3-none-any.whl", True, wheelhouse.MOST_WHEELS - 1) == []
-    assert "more than" in wheelhouse.check_entry("uv-1-py3-none-any.whl", True, wheelhouse.MOST_WHEELS)[0].found
-
-
-def test_a_full_disk_is_one_error_with_both_numbers() -> None:
-    least = wheelhouse.DISK_BYTES["cuda"]
+def test_the_entries_and_the_disk_have_limits() -> None:
+    assert wheelhouse.check_entry(NAME, True, wheelhouse.MOST_WHEELS - 1) == []
+    assert "more than" in wheelhouse.check_entry(NAME, True, wheelhouse.MOST_WHEELS)[0].found
+    least, expected = wheelhouse.DISK_BYTES["cuda"], "14 GiB for the wheels and the environment"
     assert wheelhouse.check_disk("/opt/gb10", least, "cuda") == []
-    (problem,) = wheelhouse.check_disk("/opt/gb10", least - 1, "cuda")
-    assert (problem.path, problem.expected) == ("disk", f"{least / 2**30:.0f} GiB for the wheels and the environment")
+    assert [(each.path, each.expected) for each in wheelhouse.check_disk("/x", least - 1, "cuda")] == [
+        ("disk", expected)
+    ]
 
 
 def test_the_folder_is_created_once_and_not_in_check_mode(tmp_path: Path) -> None:
