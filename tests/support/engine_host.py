@@ -11,6 +11,7 @@ from typing import Any
 
 from repository import ROOT
 from run_module import program
+from run_playbook import Run, run
 
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
@@ -56,3 +57,18 @@ class EngineHost:
         """Return the options with which a container was created."""
         text = (self.state / "containers" / f"{container}.json").read_text(encoding="utf-8")
         return list(json.loads(text)["options"])
+
+
+def play(folder: Path, tasks: list[Any], hosts: dict[str, Any], *arguments: str, path: object, files: str = "") -> Run:
+    """Run tasks on hosts that are all this machine. ``path``: the engine's folder; ``files``: the role's variables."""
+    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    found = {
+        "hosts": "all",
+        "gather_facts": False,
+        "environment": {"PATH": f"{path}:{os.environ['PATH']}"},
+        "vars_files": [str(ROOT / "roles/vllm_runtime" / name / "main.yml") for name in files.split()],
+        "tasks": tasks,
+    }
+    (folder / "play.yml").write_text(json.dumps([found]), encoding="utf-8")
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": local}}), encoding="utf-8")
+    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.json"), *arguments])

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from engine_host import EngineHost
+from engine_host import EngineHost, play
 from module_here import run_here
-from repository import ROOT, load_yaml, read
-from run_playbook import run
+from repository import load_yaml, read
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
@@ -162,6 +159,7 @@ def test_each_node_compares_the_heads_image_with_its_own(tmp_path: Path) -> None
         "tag2": {"image": pinned, "files": {pinned: ID, elsewhere: OTHER}},
         "tag3": {"image": pinned, "files": {other: OTHER}, "vllm_runtime_image_update": True},
     }
+    defaults = load_yaml(read("roles/vllm_runtime/defaults/main.yml"))
     for name, host in nodes.items():
         image = host.pop("image", DIGEST)
         engine = Host(tmp_path / name)
@@ -171,23 +169,10 @@ def test_each_node_compares_the_heads_image_with_its_own(tmp_path: Path) -> None
         runtime = {"kind": "container", "image": image, "base": image, "engine": "podman"}
         runtime["tag"] = TAG if image == pinned else ""
         host["gb10_plan"] = fact({"head": {"name": "spark1"}, "node": node, "runtime": runtime})
-        host["engine_path"] = str(engine.path)
+        nodes[name] = {**defaults, **host, "engine_path": str(engine.path)}
     names = ("Refuse another image", "Check whether this node", "Refuse an image ID")
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "environment": {"PATH": "{{ engine_path }}:{{ lookup('env', 'PATH') }}"},
-        "vars_files": [str(ROOT / "roles/vllm_runtime/vars/main.yml")],
-        "tasks": [
-            task for task in load_yaml(read("roles/vllm_runtime/tasks/image.yml")) if task["name"].startswith(names)
-        ],
-    }
-    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-    defaults = load_yaml(read("roles/vllm_runtime/defaults/main.yml"))
-    (tmp_path / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
-    inventory = {"all": {"hosts": nodes, "vars": {**defaults, **local}}}
-    (tmp_path / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
-    said = run(str(tmp_path / "play.yml"), ["-i", str(tmp_path / "hosts.json")]).output
+    tasks = [task for task in load_yaml(read("roles/vllm_runtime/tasks/image.yml")) if task["name"].startswith(names)]
+    said = play(tmp_path, tasks, nodes, path="{{ engine_path }}", files="vars").output
     refused = (
         f"gb10_container_image: spark1 has {DIGEST} as sha256:{ID}. Expected on {{}}: sha256:{OTHER}, because a digest"
     )

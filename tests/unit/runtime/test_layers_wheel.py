@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import LOCK, Node, cluster_plan, lock_of, node_plan, spark
-from engine_host import EngineHost
-from run_playbook import Run, run
+from cluster_nodes import LOCK, cluster_plan, lock_of, node_plan, spark
+from engine_host import EngineHost, play
+from run_playbook import Run
 
 pytestmark = pytest.mark.slow
 
@@ -22,6 +20,7 @@ ID = "ab12" * 16
 BASE = "example.org/vllm@sha256:" + "1" * 64
 TAG = "cp{}{}".format(*sys.version_info)
 CONTENT = b"a wheel"
+PINS = LOCK + lock_of("torch==2.13.0")
 ROLE = {"name": "gb10.cluster.vllm_runtime", "rolespec_validate": False}
 
 
@@ -34,7 +33,7 @@ class Head(EngineHost):
         self.has("images", ID, [BASE], [self.site])
         self.installed(vllm="0.32.0", torch="2.13.0+cu130")
         self.file = f"vllm-0.32.0+gb10.ab-{tag}-{tag}-linux_aarch64.whl"
-        self.plan = self.planned({})
+        self.plan = self.planned()
         (build,) = self.plan["runtime"]["builds"]
         self.wheel, self.image = Path(build["wheel"]), build["image"]
         self.wheel.parent.mkdir(parents=True)
@@ -49,36 +48,22 @@ class Head(EngineHost):
                 f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
             )
 
-    def planned(self, changes: Mapping[str, Any], built: bool = True) -> dict[str, Any]:
+    def planned(self, built: bool = True) -> dict[str, Any]:
         """Return the head's plan of a cluster of one node, with the build in its store."""
         container = {"gb10_runtime": "container", "gb10_container_image": BASE, "gb10_container_engine": "podman"}
         node = spark(1, "head", **container, gb10_install_dir=str(self.folder), gb10_distributed_executor_backend="mp")
-        node["build"] = {**node["build"], "enabled": True, "commit": "7" * 40, "version": "", **changes}
-        plan = self._plan(node)
+        node["build"] = {**node["build"], "enabled": True, "commit": "7" * 40, "version": ""}
+        plan, _problems = cluster_plan([node], PINS)
         if built:
-            stamp = {
-                "name": plan["build"]["wheels"][0]["name"],
-                "wheel": self.file,
-                "sha256": hashlib.sha256(CONTENT).hexdigest(),
-            }
+            name, sha256 = plan["build"]["wheels"][0]["name"], hashlib.sha256(CONTENT).hexdigest()
+            stamp = {"name": name, "wheel": self.file, "sha256": sha256}
             node["observed"]["vllm_build"] = {"builds": [stamp], "published": None}
-            plan = self._plan(node)
-        return plan
-
-    def _plan(self, node: Node) -> dict[str, Any]:
-        plan, problems = cluster_plan([node], LOCK + lock_of("torch==2.13.0"))
-        assert problems == []
+            plan, problems = cluster_plan([node], PINS)
+            assert problems == []
         return dict(node_plan(plan, "spark1"))
 
     def play(self, tasks: list[dict[str, Any]], *arguments: str) -> Run:
-        """Run tasks on the head with the fake engine."""
-        environment = {"PATH": f"{self.path}:{os.environ['PATH']}"}
-        play = {"hosts": "all", "gather_facts": False, "environment": environment, "tasks": tasks}
-        (self.folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
-        local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-        hosts = {"all": {"hosts": {"spark1": {**local, "gb10_plan": self.plan}}}}
-        (self.folder / "hosts.json").write_text(json.dumps(hosts), encoding="utf-8")
-        return run(str(self.folder / "play.yml"), ["-i", str(self.folder / "hosts.json"), *arguments])
+        return play(self.folder, tasks, {"spark1": {"gb10_plan": self.plan}}, *arguments, path=self.path)
 
     def build(self, *arguments: str) -> Run:
         """Run layers.yml for each build of the plan."""
@@ -146,7 +131,7 @@ def test_a_wheel_for_another_python_is_refused(tmp_path: Path) -> None:
 
 
 def test_no_image_is_built_before_the_wheel(head: Head) -> None:
-    head.plan = head.planned({}, built=False)
+    head.plan = head.planned(built=False)
     failed = head.play([{"ansible.builtin.include_role": {**ROLE, "tasks_from": "prepare"}}])
     name = head.plan["build"]["wheels"][0]["name"]
     head.refuses(

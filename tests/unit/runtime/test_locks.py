@@ -176,22 +176,13 @@ def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
 def test_uv_is_taken_out_of_the_lock_with_its_hashes() -> None:
     path = "roles/gb10/files/vllm-0.32.0-cu130-aarch64-py312.lock"
     expression = load_yaml(read("roles/common/vars/main.yml"))["_common_environment_uv"]
-    given = {
-        "common_environment_lock": f"{{{{ lookup('ansible.builtin.file', '{ROOT / path}') }}}}",
-        "_common_environment_uv": expression,
-    }
-    command = [
-        Path(sys.executable).with_name("ansible"),
-        "localhost",
-        "-m",
-        "ansible.builtin.debug",
-        "-a",
-        "msg={{ _common_environment_uv }}",
-    ]
+    content = f"{{{{ lookup('ansible.builtin.file', '{ROOT / path}') }}}}"
+    given = json.dumps({"common_environment_lock": content, "_common_environment_uv": expression})
+    command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-e", given]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-    done = subprocess.run(
-        [*command, "-e", json.dumps(given)], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    said = subprocess.check_output(
+        [*command, "-a", "msg={{ _common_environment_uv }}"], cwd=ROOT, env=environment, text=True
     )
-    text = json.loads(done.stdout.partition("=>")[2])["msg"] + "\n"
+    text = json.loads(said.partition("=>")[2])["msg"] + "\n"
     assert list(requirements(text)) == ["uv"]
     assert text in read(path)

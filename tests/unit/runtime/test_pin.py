@@ -4,17 +4,15 @@ pull."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, node_plan, spark
-from engine_host import EngineHost
+from engine_host import EngineHost, play
 from repository import ROOT, load_yaml, read
-from run_playbook import Run, run
+from run_playbook import Run
 
 ROLE = ROOT / "roles/vllm_runtime"
 FIRST, LATER, OWN = "ab12" * 16, "cd34" * 16, "ef56" * 16
@@ -48,23 +46,10 @@ class Head(EngineHost):
         assert problems == []
         return dict(node_plan(plan, "spark1"))
 
-    def tasks(self, file: str, tasks: list[dict[str, Any]], tag: str, *arguments: str, **variables: Any) -> Run:
-        play = {
-            "hosts": "all",
-            "gather_facts": False,
-            "tasks": tasks,
-            "environment": {"PATH": f"{self.path}:{os.environ['PATH']}"},
-        }
-        play["vars_files"] = [str(ROLE / name / "main.yml") for name in ("defaults", "vars")]
-        (self.folder / file).write_text(json.dumps([play]), encoding="utf-8")
-        local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-        host = {**local, "gb10_plan": self.plan(tag)}
-        (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"spark1": host}}}), encoding="utf-8")
-        given = json.dumps({"_vllm_runtime_image_pins": str(self.pins), **variables})
-        return run(
-            str(self.folder / file),
-            ["-i", str(self.folder / "hosts.json"), "--diff", "--extra-vars", given, *arguments],
-        )
+    def tasks(self, tasks: list[dict[str, Any]], tag: str, *arguments: str, **variables: Any) -> Run:
+        given = ["--diff", "--extra-vars", json.dumps({"_vllm_runtime_image_pins": str(self.pins), **variables})]
+        hosts = {"spark1": {"gb10_plan": self.plan(tag)}}
+        return play(self.folder, tasks, hosts, *given, *arguments, path=self.path, files="defaults vars")
 
     def run(self, *arguments: str, tag: str = TAG, **variables: Any) -> tuple[Run, Run]:
         """Pin the tag if it is due, plan again, and provide the planned image."""
@@ -76,8 +61,8 @@ class Head(EngineHost):
         provide = [task for task in image if task["name"].startswith(names)]
         (due,) = [task["when"] for task in image if task["name"] == "Pin the tag of the image"]
         provide.append({"ansible.builtin.debug": {"msg": "runs {{ __vllm_runtime_shared.image_id }}"}})
-        pinned = self.tasks("pin.yml", [{"block": pin, "when": due}], tag, *arguments, **variables).assert_ok()
-        return pinned, self.tasks("image.yml", provide, tag, *arguments, **variables)
+        pinned = self.tasks([{"block": pin, "when": due}], tag, *arguments, **variables).assert_ok()
+        return pinned, self.tasks(provide, tag, *arguments, **variables)
 
 
 @pytest.fixture

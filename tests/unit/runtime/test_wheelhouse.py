@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import shutil
-import sys
 import tarfile
 from pathlib import Path
 
 import pytest
+from engine_host import play
 from module_here import run_here
-from repository import ROOT, load_yaml, read
-from run_playbook import run
+from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
 
@@ -159,17 +157,8 @@ def test_the_head_downloads_for_all_equal_nodes(tmp_path: Path) -> None:
         for task in load_yaml(read("roles/vllm_runtime/tasks/wheelhouse.yml"))
         if task["name"].startswith("Determine")
     )
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "tasks": [decision, {"ansible.builtin.debug": {"msg": f"{shown} {{{{ _vllm_runtime_local_lock }}}}"}}],
-        "vars_files": [str(ROOT / "roles/vllm_runtime/vars/main.yml")],
-    }
-    (tmp_path / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
-    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-    arguments = ["-i", str(tmp_path / "hosts.json"), "--extra-vars", json.dumps(local)]
-    said = run(str(tmp_path / "play.yml"), arguments).assert_ok().output
+    tasks = [decision, {"ansible.builtin.debug": {"msg": f"{shown} {{{{ _vllm_runtime_local_lock }}}}"}}]
+    said = play(tmp_path, tasks, hosts, path=tmp_path, files="vars").assert_ok().output
     assert [each for each in expected if each not in said] == [], said
     place = "file:///opt/gb10/runtime/.wheels/wheels/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
     found = re.findall(rf"torch @ {re.escape(place)} \\+\s*n? *--hash=sha256:0{{64}}", said)
