@@ -35,10 +35,11 @@ class ActionModule(Decision):
         head, name = plan.head.name, plan.runtime.image
         named = self.of_nodes(variables, [head, plan.node.name], _NAMED, {})
         fetched = self.of_nodes(variables, [head], _BUILT if plan.runtime.builds else _GOT, {})
-        image_id = image_ids.of_head(named[head], fetched[head])
+        # In check mode nothing was fetched.
+        image_id = str(named[head].get("image_id") or fetched[head].get("image_id") or "")
         recorded = plan.node.additions.get(overrides.IMAGE_ROLE, {}).get("files", {}).get(name, "")
-        known = image_ids.Known(name, recorded, named[plan.node.name].get("image_id") or "")
-        if problem := image_ids.problem(known, image_id, head, plan.node.name):
+        known = [recorded, named[plan.node.name].get("image_id") or ""]
+        if problem := image_ids.problem(name, known, image_id, head, plan.node.name):
             return {"failed": True, "msg": problem}
         return {
             "changed": False,

@@ -172,6 +172,21 @@ def new_folder(folder: str, temporary: str) -> Iterator[str]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
+@contextlib.contextmanager
+def part(path: str) -> Iterator[str]:
+    """Yield the temporary name of a new file, which gets its own name if the block succeeds, and is removed otherwise.
+
+    Raises OSError.
+    """
+    temporary = f"{path}.part"
+    install(temporary, None)
+    try:
+        yield temporary
+        os.rename(temporary, path)
+    finally:
+        install(temporary, None)
+
+
 def sync_folder(folder: str) -> None:
     """Make renames and removals in a folder survive a power cut."""
     directory = os.open(folder, os.O_RDONLY)

@@ -29,20 +29,12 @@ Failure = tuple[Sequence[str], str, Sequence[str]]
 def recorded(text: str, playbook: str, date: str, failures: Iterable[Failure]) -> str:
     """Return the file's new text. ``text``: the present one. A run without a failure removes that of its playbook."""
     own = [
-        {
-            "hosts": [_cut(host) for host in hosts[:_HOSTS]],
-            "task": _redacted(task),
-            "lines": [_redacted(line) for line in lines[:_LINES]],
-        }
+        _failure({"hosts": hosts, **redact.redacted({"task": task, "lines": lines[:_LINES]}, {})})
         for hosts, task, lines in list(failures)[:_FAILURES]
     ]
     others = [run for run in parse(text) if run["playbook"] != playbook]
     runs = [*([{"playbook": playbook, "date": date, "failures": own}] if own else []), *others]
     return json.dumps(runs[:_RUNS], indent=1) + "\n"
-
-
-def _redacted(text: str) -> str:
-    return _cut(redact.redacted(text, {}))
 
 
 def _cut(text: object) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.arguments import options
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, failure, redact
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
@@ -38,6 +39,7 @@ _PLAN = (
 )
 _SERVE = ("why", "memory", "findings", "warnings", "expected")
 _SERVICE = ("unit", "active", "sub", "restarts", "enabled")
+#: Of the last starts of ranks, with the lowest available memory.
 _START = ("seconds", "minimum", "floor", "phase", "end")
 _PORT = ("driver", "up", "carrier", "speed", "mtu", "hca")
 _PCI = ("width", "max_width", "speed", "max_speed")
@@ -150,21 +152,9 @@ def _models(plan: Plan | None, site: Site) -> Iterator[str]:
     yield site.served
     if site.model not in catalog.known():
         yield site.model
-    values = _values([*plan.serve.args, *plan.serve.user_args] if plan else (), "--lora-modules")
+    given = options([*plan.serve.args, *plan.serve.user_args] if plan else ())
+    values = [value for option, values, _words in given if option == "--lora-modules" for value in values]
     yield from (name for value in values for found in _LORA.findall(value) for name in found)
-
-
-def _values(words: Sequence[str], wanted: str) -> Iterator[str]:
-    """Yield the values of an option, in both forms."""
-    inside = False
-    for word in words:
-        option, equals, value = word.partition("=")
-        if word.startswith("--"):
-            inside = option == wanted
-            if inside and equals:
-                yield value
-        elif inside:
-            yield word
 
 
 def _domains(known: Iterable[str]) -> Iterator[str]:
@@ -278,11 +268,6 @@ def _evidence(node: Mapping[str, Any], part: str) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _items(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    found = _evidence(node, "evidence")
-    yield from ((item, found.get(item)) for item in evidence.ITEMS)
-
-
 def _args(words: Sequence[str]) -> list[str]:
     """Return the arguments without private values, in both forms, --option=value and --option value."""
     result: list[str] = []
@@ -324,7 +309,7 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "memory_bytes": facts.get("total"),
         "available_bytes": facts.get("available"),
         "ranks_bytes": [rank["bytes"] for rank in part("ranks")],
-        "starts": _starts(part("memory_guard")),
+        "starts": [{key: start[key] for key in _START} for start in part("memory_guard").get("starts", ())],
         "services": [{key: service[key] for key in _SERVICE} for service in part("services")],
         "links": [{key: link[key] for key in _LINK} for link in part("links")],
         "ports": _ports(part("interfaces"), part("rdma")),
@@ -333,7 +318,7 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "choices": _choices(part("evidence").get("processes", ())),
         "gpu_probe": list(node.get("probe") or ()),
         "error": part("error").get("text", ""),
-        "evidence": dict(_items(node)),
+        "evidence": {item: _evidence(node, "evidence").get(item) for item in evidence.ITEMS},
     }
 
 
@@ -353,11 +338,6 @@ def _ports(interfaces: Mapping[str, Any], rdma: Mapping[str, Any]) -> list[dict[
                 }
             )
     return found
-
-
-def _starts(guard: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the last starts of ranks with the lowest available memory."""
-    return [{key: start[key] for key in _START} for start in guard.get("starts", ())]
 
 
 def _kernels(found: Mapping[str, Any]) -> dict[str, Any] | None:

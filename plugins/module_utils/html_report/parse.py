@@ -26,7 +26,6 @@ class Run:
     concurrency: int
     input_tokens: int
     output_tokens: int
-    requests: int
     failed: int
     tokens_per_second: float
     ttft: float | None
@@ -107,7 +106,6 @@ def _run(found: Mapping[str, Any]) -> Run:
         concurrency=count("concurrency"),
         input_tokens=count("input_tokens"),
         output_tokens=count("output_tokens"),
-        requests=count("requests"),
         failed=count("failed"),
         tokens_per_second=figure("tokens_per_second") or 0.0,
         ttft=figure("ttft_ms", "median"),
@@ -140,7 +138,7 @@ def golden_result(text: str) -> Golden:
     """
     found = _document(text, golden_report.FORMAT)
     return Golden(
-        {name: _word(found.get(name)) for name in ("model", "revision", "quantization", "date", "vllm", "record_vllm")},
+        {name: _word(found.get(name)) for name in ("model", "quantization", "date", "vllm", "record_vllm")},
         _word(found.get("record_date")),
         {name: round(_number(found.get(name)) or 0) for name in ("answers", "equal", "near", "different")},
         {

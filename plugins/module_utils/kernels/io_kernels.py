@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import hashlib
 import os
 import shutil
 import tarfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file
@@ -106,13 +105,16 @@ def collect(folder: str, name: str, jobs: int) -> dict[str, str]:
     """
     found = plan.built(_files())
     _refuse_many(len(found))
-    _empty_of_others(folder)
-    modules = {}
+    return _keep(folder, name, _compiled(found), jobs)
+
+
+def _compiled(found: Mapping[str, str]) -> Iterator[tuple[str, IO[bytes]]]:
     for module, path in found.items():
-        with _beneath(path) as source:
-            modules[module] = _add(folder, module, source)
-    _write_manifest(folder, name, modules, jobs)
-    return modules
+        try:
+            with io_beneath.Folder(_CACHE).open(path) as place, os.fdopen(os.dup(place), "rb") as source:
+                yield module, source
+        except io_beneath.OutsideError as error:
+            raise OSError(f"{path} {error}") from error
 
 
 def pack(folder: str, name: str, path: str) -> str:
@@ -127,26 +129,27 @@ def pack(folder: str, name: str, path: str) -> str:
 
 def unpack(folder: str, name: str, path: str, jobs: int) -> dict[str, str]:
     """Store the modules of another node's tar file, and return the SHA-256 of each. Raises ProblemsError, OSError."""
-    modules = {}
-    _empty_of_others(folder)
     with tarfile.open(path, "r") as archive:
-        for number, entry in enumerate(archive):
-            _refuse_many(number)
-            module = entry.name.removesuffix(".so")
-            source = archive.extractfile(entry) if entry.isreg() else None
-            if source is None or not plan.MODULE.fullmatch(module) or entry.size > plan.MOST_BYTES:
-                raise ProblemsError(
-                    [
-                        Problem(
-                            "archive",
-                            f"{entry.name[:100]!r} is no module",
-                            "modules of FlashInfer",
-                            "compile them again",
-                        )
-                    ]
-                )
-            modules[module] = _add(folder, module, source)
-    _write_manifest(folder, name, modules, jobs)
+        return _keep(folder, name, _received(archive), jobs)
+
+
+def _received(archive: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
+    for number, entry in enumerate(archive):
+        _refuse_many(number)
+        module = entry.name.removesuffix(".so")
+        source = archive.extractfile(entry) if entry.isreg() else None
+        if source is None or not plan.MODULE.fullmatch(module) or entry.size > plan.MOST_BYTES:
+            found = f"{entry.name[:100]!r} is no module"
+            raise ProblemsError([Problem("archive", found, "modules of FlashInfer", "compile them again")])
+        yield module, source
+
+
+def _keep(folder: str, name: str, found: Iterable[tuple[str, IO[bytes]]], jobs: int) -> dict[str, str]:
+    """Store the modules, then their manifest, which marks them as complete."""
+    _empty_of_others(folder)
+    modules = {module: _add(folder, module, source) for module, source in found}
+    io_file.install_folder(f"{folder}/{plan.MANIFESTS}")
+    io_file.install(f"{folder}/{plan.MANIFESTS}/{name}.json", plan.manifest(name, modules, jobs))
     return modules
 
 
@@ -174,27 +177,12 @@ def _add(folder: str, module: str, source: IO[bytes]) -> str:
     return io_file.sha256(path)
 
 
-def _write_manifest(folder: str, name: str, modules: dict[str, str], jobs: int) -> None:
-    """Write the manifest last, because it marks the modules as complete."""
-    io_file.install_folder(f"{folder}/{plan.MANIFESTS}")
-    io_file.install(f"{folder}/{plan.MANIFESTS}/{name}.json", plan.manifest(name, modules, jobs))
-
-
 def _files() -> list[str]:
     """Return the relative path of every file of the temporary user, [] if there is none."""
     try:
         return io_beneath.Folder(_CACHE).names()
     except (FileNotFoundError, NotADirectoryError):
         return []
-
-
-@contextlib.contextmanager
-def _beneath(path: str) -> Iterator[IO[bytes]]:
-    try:
-        with io_beneath.Folder(_CACHE).open(path) as found, os.fdopen(os.dup(found), "rb") as file:
-            yield file
-    except io_beneath.OutsideError as error:
-        raise OSError(f"{path} {error}") from error
 
 
 def remove_cache() -> None:

@@ -89,13 +89,9 @@ class Dynamic:
 
 def dynamic(data: memoryview, path: str) -> Dynamic:
     """Return the file's entries for the dynamic linker, if it has any. Raises ProblemsError as sections() does."""
-    found = {section.name: section for section in sections(data, path)}
-    table, texts = found.get(b".dynamic"), found.get(b".dynstr")
-    if table is None or texts is None:
-        return Dynamic()
-    size = (table.end - table.start) // _DYNAMIC.size * _DYNAMIC.size
+    entries, texts = _entries(data, path, b".dynamic", _DYNAMIC)
     values: dict[int, list[str]] = {}
-    for tag, value in _DYNAMIC.iter_unpack(data[table.start : table.start + size]):
+    for tag, value in entries:
         if tag in (_NEEDED, _SONAME, _RPATH, _RUNPATH) and texts.start + value < texts.end:
             start = texts.start + value
             text = bytes(data[start : min(start + _LONGEST, texts.end)]).partition(b"\0")[0]
@@ -111,17 +107,22 @@ def dynamic(data: memoryview, path: str) -> Dynamic:
 
 def exports(data: memoryview, path: str, name: str) -> bool:
     """Return whether the file defines a dynamic symbol of this name. Raises ProblemsError as sections() does."""
-    found = {section.name: section for section in sections(data, path)}
-    symbols, texts = found.get(b".dynsym"), found.get(b".dynstr")
-    if symbols is None or texts is None:
-        return False
+    symbols, texts = _entries(data, path, b".dynsym", _SYMBOL)
     # Linkers store a name that is a suffix of another only inside that one.
     places = {match.start() for match in re.finditer(re.escape(name.encode()) + rb"\0", data[texts.start : texts.end])}
-    size = (symbols.end - symbols.start) // _SYMBOL.size * _SYMBOL.size
-    return bool(places) and any(
-        section and at in places
-        for at, _info, _other, section, *_rest in _SYMBOL.iter_unpack(data[symbols.start : symbols.start + size])
-    )
+    return bool(places) and any(section and at in places for at, _info, _other, section, *_rest in symbols)
+
+
+def _entries(
+    data: memoryview, path: str, name: bytes, form: struct.Struct
+) -> tuple[Iterator[tuple[int, ...]], Section]:
+    """Return the complete entries of a section for the dynamic linker, and the section of their texts."""
+    found = {section.name: section for section in sections(data, path)}
+    table, texts = found.get(name), found.get(b".dynstr")
+    if table is None or texts is None:
+        return iter(()), Section(b"", 0, 0)
+    size = (table.end - table.start) // form.size * form.size
+    return form.iter_unpack(data[table.start : table.start + size]), texts
 
 
 def wrong(path: str, found: str) -> ProblemsError:

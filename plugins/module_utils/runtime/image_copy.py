@@ -34,10 +34,10 @@ _TORCH, _TOOLKIT = "site-packages/torch/version.py", "toolkit/ptxas"
 _ID, _ARCHITECTURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z0-9_]{0,32}")
 _DIGEST = re.compile(r"[A-Za-z0-9][\w.:/-]{0,255}@sha256:[0-9a-f]{64}", re.ASCII)
 #: A path inside an image. An engine gets it inside an argument, between colons and commas.
-_PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@=~-]+)+", re.ASCII)
-_DISTRIBUTION, _VERSION = re.compile(r"vllm[\w.+-]*\.dist-info", re.ASCII), re.compile(r"[\w.+!-]{0,64}", re.ASCII)
-#: Limits: characters of an engine's output on an image and of a line from inside it, bytes of a size, entries, path.
-_MOST, _MOST_LINE, _MOST_BYTES, _MOST_ENTRIES, _MOST_PATH = 1 << 22, 1 << 16, 1 << 63, 64, 1024
+_FOLDERS = r"(?=.{0,1024}\Z)(?:/(?!\.{1,2}(?:/|\Z))[\w.+@=~-]+)*"
+_PATH, _DISTRIBUTION = re.compile(_FOLDERS, re.ASCII), re.compile(_FOLDERS + r"/vllm[\w.+-]*\.dist-info", re.ASCII)
+#: Limits: characters of an engine's output on an image and of a line from inside it, bytes of a size, entries.
+_MOST, _MOST_LINE, _MOST_BYTES, _MOST_ENTRIES = 1 << 22, 1 << 16, 1 << 63, 64
 
 
 @dataclass(frozen=True)
@@ -126,36 +126,19 @@ def _number(value: object, key: str) -> int:
     raise ValueError(f"{key} is {reprlib.repr(value)}")
 
 
-def _answered(printed: str) -> Mapping[str, Any]:
-    """Return the object in the last output line of a program inside an image. Raises ValueError."""
-    entry = load((printed.strip().splitlines() or [""])[-1], _MOST_LINE)
-    if not isinstance(entry, dict):
-        raise ValueError(f"{reprlib.repr(entry)} is not an object")
-    return entry
-
-
 def found(printed: str) -> Found:
     """Parse the last output line of the search inside the image. Raises ValueError if it has another form."""
-    entry = _answered(printed)
-    names = entry.get("distributions")
+    entry = load((printed.strip().splitlines() or [""])[-1], _MOST_LINE)
+    names = entry.get("distributions") if isinstance(entry, dict) else None
     if (
-        entry.keys() != {field.name for field in fields(Found)}
-        or not isinstance(names, list)
+        not isinstance(names, list)
+        or entry.keys() != {field.name for field in fields(Found)}
         or len(names) > _MOST_ENTRIES
     ):
         raise ValueError("it is not the output of the search")
-    distributions = tuple(_path({"distributions": name}, "distributions") for name in names)
-    if not all(_DISTRIBUTION.fullmatch(path.rpartition("/")[2]) for path in distributions):
-        raise ValueError(f"distributions is {reprlib.repr(names)}")
-    package, triton, torch, toolkit = (_path(entry, key) for key in ("package", "triton", "torch", "toolkit"))
+    distributions = tuple(_word({"distributions": name}, "distributions", _DISTRIBUTION) for name in names)
+    package, triton, torch, toolkit = (_word(entry, key, _PATH) for key in ("package", "triton", "torch", "toolkit"))
     return Found(package, triton, torch, toolkit, distributions, _number(entry["size"], "size"))
-
-
-def _path(entry: Mapping[str, Any], key: str) -> str:
-    value = entry[key]
-    if isinstance(value, str) and len(value) <= _MOST_PATH and (not value or _PATH.fullmatch(value)):
-        return value
-    raise ValueError(f"{key} is {reprlib.repr(value)}")
 
 
 def layout(place: Found) -> list[tuple[str, str]]:

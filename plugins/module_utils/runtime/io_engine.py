@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -151,3 +152,13 @@ def last(text: str) -> str:
 def refused(argument: str, found: str, expected: str, fix: str) -> ProblemsError:
     """Return the error of one problem."""
     return ProblemsError([Problem(argument, found, expected, fix)])
+
+
+def check_room(argument: str, folder: str, size: int, what: str, fix: str) -> None:
+    """Raise ProblemsError if a disk has fewer than ``size`` free bytes."""
+    status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    if free < size:
+        raise refused(
+            argument, f"{free // 2**20} MiB are free in {folder}", f"{size // 2**20 + 1} MiB for the {what}", fix
+        )

@@ -20,15 +20,15 @@ _LINK, _COMPLETE = "current", ".complete"
 
 def unused(folders: Sequence[str]) -> list[str]:
     """Return those environments that exist, that no process uses, and that the link next to them does not name."""
-    found = [
+    return [
         folder
         for folder in folders
-        if _FOLDER.fullmatch(folder) and os.path.isdir(folder) and not os.path.islink(folder)
+        if _FOLDER.fullmatch(folder)
+        and os.path.isdir(folder)
+        and not os.path.islink(folder)
+        and os.path.realpath(f"{os.path.dirname(folder)}/{_LINK}") != os.path.realpath(folder)
+        and not _used(folder)
     ]
-    found = [
-        folder for folder in found if os.path.realpath(f"{os.path.dirname(folder)}/{_LINK}") != os.path.realpath(folder)
-    ]
-    return [folder for folder in found if not _used(folder)] if found else []
 
 
 def remove(folders: Sequence[str]) -> None:

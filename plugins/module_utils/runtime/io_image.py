@@ -6,14 +6,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image, short
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine, refused
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine, check_room, refused
 
 #: Go's name -> uname's name, for the architectures that vLLM has images for.
 _MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
@@ -56,23 +55,11 @@ def save(engine: Engine, image: Image, path: str) -> str:
 
     Raises ProblemsError if the disk has too little space.
     """
-    folder, part = os.path.dirname(path), f"{path}.part"
+    folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o755, exist_ok=True)
     # Podman refuses to overwrite a file.
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(part)
-    status = os.statvfs(folder)
-    free = status.f_bavail * status.f_frsize
-    if free < image.size:
-        found = f"{free // 2**20} MiB are free in {folder}"
-        raise refused("save", found, f"{image.size // 2**20 + 1} MiB for the image", "free disk space")
-    try:
+    with io_file.part(path) as part:
+        check_room("save", folder, image.size, "image", "free disk space")
         engine.save(image, f"gb10.cluster/runtime:{short(image.id)}", part)
         os.chmod(part, 0o644)
-        sha256 = io_file.sha256(part)
-        os.rename(part, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
-    return sha256
+    return io_file.sha256(path)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT, Copy, Image
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine, last, refused
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine, check_room, last, refused
 
 #: Runs inside the image: returns the paths that the interpreter would import, and their size in blocks of 4096 bytes.
 #: It finds the package without importing it, and does not search the working folder.
@@ -89,7 +89,7 @@ def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -
         try:
             with engine.container(image, dest, [python, "-c", _LOOK]) as container:
                 place = _look(engine, container, image, reference, python)
-                _check_room(dest, place.size)
+                check_room("dest", dest, place.size, "copy", "free disk space, or choose another dest")
                 for source, relative in image_copy.layout(place):
                     os.makedirs(os.path.dirname(f"{part}/{relative}"), exist_ok=True)
                     engine.copy(container, source, f"{part}/{relative}")
@@ -152,14 +152,6 @@ def _sweep(engine: Engine, dest: str) -> None:
     engine.remove(engine.leftovers(dest))
     for folder in unfinished(dest):
         shutil.rmtree(folder)
-
-
-def _check_room(dest: str, size: int) -> None:
-    status = os.statvfs(dest)
-    free = status.f_bavail * status.f_frsize
-    if free < size:
-        found = f"{free // 2**20} MiB are free in {dest}"
-        raise refused("dest", found, f"{size // 2**20 + 1} MiB for the copy", "free disk space, or choose another dest")
 
 
 def _own(folder: str) -> None:

@@ -6,11 +6,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import tarfile
-from collections.abc import Iterator
 from typing import IO
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -33,7 +31,7 @@ def pack(folder: str, wanted: frozenset[str], path: str) -> str:
 
     Other files of the folder stay where they are. Raises OSError.
     """
-    with _part(path) as part:
+    with io_file.part(path) as part:
         with tarfile.open(part, "w") as archive:
             for name in sorted(os.listdir(folder)):
                 source = f"{folder}/{name}"
@@ -55,21 +53,9 @@ def unpack(path: str, folder: str, wanted: frozenset[str]) -> int:
             refuse(wheelhouse.check_entry(entry.name, source is not None, number))
             if source is None:  # it is refused above
                 continue
-            with _part(f"{folder}/{entry.name}") as part:
+            with io_file.part(f"{folder}/{entry.name}") as part:
                 refuse(wheelhouse.check_wheel(entry.name, _copy(source, part), wanted))
     return number + 1
-
-
-@contextlib.contextmanager
-def _part(path: str) -> Iterator[str]:
-    """Yield the temporary name of a file, which gets its own name at the end, or is removed."""
-    part = f"{path}.part"
-    try:
-        yield part
-        os.rename(part, path)
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(part)
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -40,7 +40,6 @@ def program() -> str:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of `vllm serve`. Raises ImportError if vLLM is not installed, or moved the parser."""
-    module = None
     for name in _PARSERS:
         try:
             module = importlib.import_module(name)
@@ -48,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
         except ModuleNotFoundError as error:
             if error.name is None or not name.startswith(error.name):
                 raise
-    if module is None:
+    else:
         raise ImportError(f"none of {', '.join(_PARSERS)} found")
     flexible = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
     made: argparse.ArgumentParser = module.make_arg_parser(flexible(prog="vllm serve"))

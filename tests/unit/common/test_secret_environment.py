@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, mistakes, spark
-from run_module import run_module
+from module_here import run_here
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
@@ -28,83 +29,71 @@ def paths(**settings: Any) -> list[str]:
     return [problem.path for problem in problems]
 
 
+SECRETS = """
+HF_TOKEN hf_token AWS_SECRET_ACCESS_KEY WANDB_API_KEY CLIENT_SECRET PASSWORD DB_PASSWORD_2 VLLM_API_KEY RAY_AUTH_TOKEN
+RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH
+""".split()
+OTHERS = ["NCCL_DEBUG", "TOKENIZERS_PARALLELISM", "KEYRING", "VLLM_LOGGING_LEVEL", "OMP_NUM_THREADS"]
+
+
+def test_no_secret_is_in_the_environment_that_all_can_read() -> None:
+    assert paths(gb10_extra_env=dict.fromkeys(SECRETS, SECRET)) == [f"gb10_extra_env.{name}" for name in SECRETS]
+    assert secret_environment.check_environment(dict.fromkeys(OTHERS, "1"), "gb10_extra_env") == []
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("words", "refused"),
     [
-        *(
-            "HF_TOKEN",
-            "hf_token",
-            "AWS_SECRET_ACCESS_KEY",
-            "WANDB_API_KEY",
-            "CLIENT_SECRET",
-            "PASSWORD",
-            "DB_PASSWORD_2",
-        ),
-        *("VLLM_API_KEY", "RAY_AUTH_TOKEN", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH"),
-    ],
-)
-def test_no_secret_is_in_the_environment_that_all_can_read(name: str) -> None:
-    assert paths(gb10_extra_env={name: SECRET}) == [f"gb10_extra_env.{name}"]
-
-
-@pytest.mark.parametrize(
-    "name", ["NCCL_DEBUG", "TOKENIZERS_PARALLELISM", "KEYRING", "VLLM_LOGGING_LEVEL", "OMP_NUM_THREADS"]
-)
-def test_other_variables_pass(name: str) -> None:
-    assert secret_environment.check_environment({name: "1"}, "gb10_extra_env") == []
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        *(
-            [f"--api-key={SECRET}"],
-            [f"--api_key={SECRET}"],
-            ["--api-key", SECRET],
-            ["--api-k", SECRET],
-            [f"--ap={SECRET}"],
-        ),
-        *([f"--hf-token={SECRET}"], ["--hf-token", SECRET], [f"--hf_t={SECRET}"]),
+        ([f"--api-key={SECRET}"], True),
+        ([f"--api_key={SECRET}"], True),
+        (["--api-key", SECRET], True),
+        (["--api-k", SECRET], True),
+        ([f"--ap={SECRET}"], True),
+        ([f"--hf-token={SECRET}"], True),
+        (["--hf-token", SECRET], True),
+        ([f"--hf_t={SECRET}"], True),
         # A file that may hold a secret.
-        *(["--config", "/etc/vllm.yaml"], ["--config=/etc/vllm.yaml"]),
+        (["--config", "/etc/vllm.yaml"], True),
+        (["--config=/etc/vllm.yaml"], True),
+        (["--hf-token"], False),
+        (["--hf-token", "--enforce-eager"], False),
+        (["--port=8000"], False),
+        (["--api-server-count=2"], False),
+        (["--config-format=hf"], False),
+        (["--", "-a"], False),
     ],
 )
-def test_no_secret_is_in_the_arguments(words: list[str]) -> None:
-    assert "gb10_vllm_extra_args[1]" in paths(gb10_vllm_extra_args=["--enforce-eager", *words])
+def test_no_secret_is_in_the_arguments(words: list[str], refused: bool) -> None:
+    problems = secret_environment.check_arguments(["--enforce-eager", *words], "gb10_vllm_extra_args")
+    assert {problem.path for problem in problems} == ({"gb10_vllm_extra_args[1]"} if refused else set())
+    assert SECRET not in "".join(map(str, problems))
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("words", "where"),
     [
-        ["--hf-token"],
-        ["--hf-token", "--enforce-eager"],
-        ["--port=8000"],
-        ["--api-server-count=2"],
-        ["--config-format=hf"],
-        ["--", "-a"],
+        ([f"--env=HF_TOKEN={SECRET}"], ["[0].HF_TOKEN"]),
+        (["--env", f"HF_TOKEN={SECRET}"], ["[1].HF_TOKEN"]),
+        (["-e", f"HF_TOKEN={SECRET}"], ["[1].HF_TOKEN"]),
+        ([f"-eHF_TOKEN={SECRET}"], ["[0].HF_TOKEN"]),
+        (["--env=RAY_AUTH_MODE=disabled"], ["[0].RAY_AUTH_MODE"]),
+        (["--env=HF_TOKEN"], []),
+        (["-e", "NCCL_DEBUG=INFO"], []),
+        (["--env"], []),
+        (["--entrypoint=a=b"], []),
     ],
 )
-def test_other_arguments_pass(words: list[str]) -> None:
-    assert secret_environment.check_arguments(words, "gb10_vllm_extra_args") == []
+def test_no_secret_is_in_the_arguments_of_the_engine(words: list[str], where: list[str]) -> None:
+    problems = secret_environment.check_engine(words, "gb10_container_args")
+    assert [problem.path for problem in problems] == [f"gb10_container_args{each}" for each in where]
+    assert SECRET not in "".join(map(str, problems))
 
 
-@pytest.mark.parametrize(
-    ("words", "path"),
-    [
-        ([f"--env=HF_TOKEN={SECRET}"], "gb10_container_args[0].HF_TOKEN"),
-        (["--env", f"HF_TOKEN={SECRET}"], "gb10_container_args[1].HF_TOKEN"),
-        (["-e", f"HF_TOKEN={SECRET}"], "gb10_container_args[1].HF_TOKEN"),
-        ([f"-eHF_TOKEN={SECRET}"], "gb10_container_args[0].HF_TOKEN"),
-        (["--env=RAY_AUTH_MODE=disabled"], "gb10_container_args[0].RAY_AUTH_MODE"),
-    ],
-)
-def test_no_secret_is_in_the_arguments_of_the_engine(words: list[str], path: str) -> None:
-    assert paths(gb10_container_args=words) == [path]
-
-
-@pytest.mark.parametrize("words", [["--env=HF_TOKEN"], ["-e", "NCCL_DEBUG=INFO"], ["--env"], ["--entrypoint=a=b"]])
-def test_other_arguments_of_the_engine_pass(words: list[str]) -> None:
-    assert secret_environment.check_engine(words, "gb10_container_args") == []
+def test_the_planner_refuses_them_in_each_setting() -> None:
+    assert paths(gb10_vllm_extra_args=["--api-key", SECRET], gb10_container_args=["-e", f"HF_TOKEN={SECRET}"]) == [
+        "gb10_vllm_extra_args[0]",
+        "gb10_container_args[1].HF_TOKEN",
+    ]
 
 
 def test_no_secret_is_in_a_model_of_ones_own() -> None:
@@ -155,47 +144,36 @@ def test_the_plan_has_their_names_alone() -> None:
     assert SECRET not in json.dumps([plan, argv])
 
 
-def keep(folder: Path, check: bool = False, **variables: str) -> dict[str, Any]:
-    answer = run_module(
-        "secret_environment", {"variables": variables, "path": str(folder / "etc" / "secret.env")}, check=check
-    )
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "etc/secret.env"
+
+
+def keep(file: Path, check: bool = False, **variables: str) -> tuple[bool, str]:
+    """Return whether the module changed the file, and the file's version."""
+    answer = run_here("secret_environment", {"variables": variables, "path": str(file)}, check=check)
     assert not [value for value in variables.values() if value in json.dumps(answer)]
-    return answer
+    return answer["changed"], answer["version"]
 
 
-def test_root_alone_reads_the_file_and_its_version_tells_nothing(tmp_path: Path) -> None:
-    file = tmp_path / "etc" / "secret.env"
-    assert keep(tmp_path, check=True, HF_TOKEN=SECRET)["changed"] and not file.exists()
-    first, again = keep(tmp_path, HF_TOKEN=SECRET), keep(tmp_path, HF_TOKEN=SECRET)
-    assert (first["changed"], again["changed"], again["version"]) == (True, False, first["version"])
-    assert file.stat().st_mode & 0o777 == 0o600
-    salt, line = file.read_text(encoding="utf-8").splitlines()
-    assert line == f"HF_TOKEN={SECRET}"
-    assert len(salt.split()) == 3 and salt.startswith("# salt ")
-    elsewhere = keep(tmp_path / "other", HF_TOKEN=SECRET)
-    assert elsewhere["version"] != first["version"], "a digest of only the value would reveal a short one"
-    assert (
-        keep(tmp_path, check=True, HF_TOKEN="another")["version"]
-        == keep(tmp_path, HF_TOKEN="another")["version"]
-        != first["version"]
-    )
-    assert keep(tmp_path, HF_TOKEN=SECRET)["version"] == first["version"], "the salt stays"
+def test_root_alone_reads_the_file_and_its_version_tells_nothing(file: Path) -> None:
+    assert keep(file, check=True, HF_TOKEN=SECRET)[0] and not file.exists()
+    changed, version = keep(file, HF_TOKEN=SECRET)
+    assert (changed, keep(file, HF_TOKEN=SECRET), file.stat().st_mode & 0o777) == (True, (False, version), 0o600)
+    assert re.fullmatch(f"# salt [0-9a-f]{{32}}\nHF_TOKEN={SECRET}\n", file.read_text(encoding="utf-8"))
+    elsewhere = keep(file.parent / "other/secret.env", HF_TOKEN=SECRET)
+    assert elsewhere[1] != version, "a digest of only the value would reveal a short one"
+    another = keep(file, check=True, HF_TOKEN="another")
+    assert keep(file, HF_TOKEN="another") == another == (True, another[1]) and another[1] != version
+    assert keep(file, HF_TOKEN=SECRET)[1] == version, "the salt stays"
+    file.chmod(0o644)
+    assert (keep(file, HF_TOKEN=SECRET), file.stat().st_mode & 0o777) == ((True, version), 0o600)
 
 
-def test_a_lost_mode_is_mended_without_a_new_version(tmp_path: Path) -> None:
-    version = keep(tmp_path, A=SECRET)["version"]
-    (tmp_path / "etc" / "secret.env").chmod(0o644)
-    answer = keep(tmp_path, A=SECRET)
-    assert (answer["changed"], answer["version"]) == (True, version)
-    assert (tmp_path / "etc" / "secret.env").stat().st_mode & 0o777 == 0o600
-
-
-def test_no_variables_leave_no_file(tmp_path: Path) -> None:
-    keep(tmp_path, A=SECRET)
-    assert keep(tmp_path, check=True)["changed"]
-    assert (keep(tmp_path)["changed"], (tmp_path / "etc" / "secret.env").exists()) == (True, False)
-    answer = keep(tmp_path)
-    assert (answer["changed"], answer["version"]) == (False, "")
+def test_no_variables_leave_no_file(file: Path) -> None:
+    keep(file, A=SECRET)
+    assert keep(file, check=True)[0] and file.exists()
+    assert (keep(file), file.exists(), keep(file)) == ((True, ""), False, (False, ""))
 
 
 def test_the_way_back_has_secrets_keys_and_certificate() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from repository import ROOT
 from run_module import program
 from run_playbook import Run, run
 
@@ -74,8 +75,17 @@ def test_with_problems_and_an_unreachable_node(tmp_path: Path) -> None:
     # In check mode no run is recorded.
     assert site.play("playbooks/plan.yml", "--check").status != 0
     assert not (site.folder / ".gb10").exists()
-    site.play("playbooks/field_report.yml").assert_ok()
+    # A relative path starts at the working directory.
+    other = ["-e", f"field_report_file={os.path.relpath(tmp_path / 'new/report.json', ROOT)}"]
+    checked = site.play("playbooks/field_report.yml", *other, "--check").assert_ok()
+    assert f"Would write {tmp_path}/new/report.json. Read it" in " ".join(checked.output.split())
+    assert not (tmp_path / "new").exists()
+    (site.folder / ".gb10").mkdir()
+    (site.folder / ".gb10/golden_result.json").write_text('{"equal": 6}', encoding="utf-8")
+    written = site.play("playbooks/field_report.yml").assert_ok()
+    assert f"Wrote {site.folder}/.gb10/field_report.json. Read it" in " ".join(written.output.split())
     found = site.report()
+    assert found["golden"]["equal"] == 6
     (problem,) = found["problems"]
     assert problem["task"] == "Stop on planning errors, before anything changes"
     assert any("unknown model 'MODEL'" in line for line in problem["lines"])

@@ -81,6 +81,10 @@ def test_a_bare_name_is_replaced_if_it_is_known() -> None:
         "--max-num-batched-tokens=8192 VLLM_USE_FLASHINFER_SAMPLER=0",
         "65977450496 bytes, 5.36_0ACUM018, NVIDIA_DGX_Spark",
         "torch.nn.Module, vllm.model_executor, io.netty",
+        "6.17.0-1031-nvidia, vllm==0.32.0, CUDA 13.0, NCCL 2.30.7, decode: at most 54.6 tokens/s",
+        "--kv-cache-memory-bytes=67108864 VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1",
+        "qwen3-next-80b-a3b-instruct-fp8-dynamic at 2026-11-22T21:30:00Z",
+        "enp1s0f1np1, roceP2p1s0f1, /etc/gb10/cluster.env and /opt/gb10/runtime/current",
     ],
 )
 def test_ordinary_text_stays(text: str) -> None:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from repository import ROOT
-from run_module import program
-from run_playbook import run
 from typed_plans import typed
 from verified_nodes import Facts, pair
 
@@ -70,33 +64,10 @@ PROBLEM = {"task": ALL, "text": f"{ALL}\n{ALL}"}
 SITE = report.Site([PROBLEM], names={"build-box": "HOST", "lisa": "USER", "acme-lora": "LORA"}, served="secret-project")
 FAILURES = failure.recorded("", "site.yml", "2026-11-22", [(PLANTED[:2], f"role : {ALL}", [ALL])])
 #: Facts that are free text, or that another program could choose, and those of them whose keys are so too.
-FREE = (
-    "error",
-    "kernel",
-    "boot",
-    "product",
-    "bios",
-    "firmware",
-    "packages",
-    "files",
-    "images",
-    "cuda_libraries",
-    "nccl",
-    "nccl_installed",
-)
-FREE += (
-    "environments",
-    "gpu",
-    "firewalls",
-    "rank_users",
-    "ranks",
-    "runtime",
-    "disks",
-    "processes",
-    "evidence",
-    "kernels",
-    "lock",
-)
+FREE = """
+error kernel boot product bios firmware packages files images cuda_libraries nccl nccl_installed environments gpu
+firewalls rank_users ranks runtime disks processes evidence kernels lock
+""".split()
 KEYS = ("firmware", "packages", "cluster.env", "gb10-ray.service", "extensions", "unread")
 
 
@@ -146,35 +117,19 @@ def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
     }
     found["api"] = {**found["api"], "client": "cluster.acme.example", "server_name": "cluster.acme.example"}
     found["serve"] |= {"why": [ALL], "memory": [ALL], "warnings": [ALL], "findings": [f"NCCL_IB: {ALL}"]}
-    private = [
-        "--lora-modules",
-        "acme-lora=/home/lisa/lora",
-        "--api-key",
-        KEY,
-        f"--hf-token={KEY}",
-        "--allowed-origins",
-        '["acme"]',
-    ]
-    found["serve"]["user_args"] = [*private, "--max-model-len=8192", "--chat-template", "/home/lisa/chat.jinja"]
+    private = ["--lora-modules", "acme-lora=/home/lisa/lora", "--api-key", KEY, f"--hf-token={KEY}"]
+    shown = ["--allowed-origins", '["acme"]', "--max-model-len=8192", "--chat-template", "/home/lisa/chat.jinja"]
+    found["serve"]["user_args"] = private + shown
     found["fabric"] = [ALL]
     nodes = pair()
+    probe = {"name": "cuda", "state": "failed", "cause": "wrong_result", "error": 0.5, "bound": 0.1, "message": ALL}
+    items = {item: [ALL] for item in evidence.ITEMS}
+    link = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
+    users = ["marie", "nvidia", "root"]
     for node, name in zip(nodes, PLANTED, strict=False):
-        facts = node["facts"]
-        node |= {
-            "name": name,
-            "probe": [
-                {"name": "cuda", "state": "failed", "cause": "wrong_result", "error": 0.5, "bound": 0.1, "message": ALL}
-            ],
-        }
-        facts |= {"hostname": "dgx-7f3.labs.acme.example", "login_users": ["marie", "nvidia", "root"]}
-        node["evidence"] = {
-            "evidence": {item: [ALL] for item in evidence.ITEMS},
-            "unread": {"apt": ALL},
-            "private": PRIVATE_NAMES,
-        }
-        facts["links"] = [
-            {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
-        ]
+        of_node = {"evidence": items, "unread": {"apt": ALL}, "private": PRIVATE_NAMES}
+        node |= {"name": name, "probe": [probe], "evidence": of_node}
+        node["facts"] |= {"hostname": "dgx-7f3.labs.acme.example", "login_users": users, "links": [link]}
     return found, nodes, {PLANTED[0]: "192.168.77.11", PLANTED[1]: "cluster.acme.example"}
 
 
@@ -190,16 +145,8 @@ def hostile() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
     worker["firmware"] = {name: f"1 {version}" for name, version in worker["firmware"].items()}
     head["environments"]["cluster.env"][f"NCCL {ALL}"] = ALL
     head["api"] |= {"url": "http://192.168.77.11:8000", "healthy": False, "model": ALL, "root": ALL, "reason": ALL}
-    nodes[0]["paths"] = [
-        {
-            "interface": "enp1s0f1np1",
-            "peer": PLANTED[1],
-            "address": "10.110.0.2",
-            "mac": ALL,
-            "reported": ALL,
-            "small": False,
-        }
-    ]
+    path = {"interface": "enp1s0f1np1", "peer": PLANTED[1], "address": "10.110.0.2"}
+    nodes[0]["paths"] = [{**path, "mac": ALL, "reported": ALL, "small": False}]
     return plan, nodes, hosts
 
 
@@ -231,33 +178,34 @@ def test_no_planted_text_is_in_the_report(
 
 def test_the_figures_are_in_the_report() -> None:
     found = document(*site(), RECORDS, "2026-11-22")
-    assert (found["model"], found["stack"]["vllm"], found["runtime"]) == ("MODEL", SNAPSHOT["stack"]["vllm"], "native")
     head = found["nodes"][0]
-    assert [node["driver"] for node in found["nodes"]] == ["580.142", "580.142"]
-    assert (head["gpus"], head["kernel"], head["product"], head["nccl"]) == (
-        ["NVIDIA GB10"],
-        "6.17.0-1031-nvidia",
-        "NVIDIA_DGX_Spark",
-        "2.30.7",
-    )
-    assert head["links"][0]["speed"] == 200000 and head["firmware"][0] == {"hca": "rocep1s0f0", "version": "28.45.4028"}
-    assert "vllm 0.32.0" in head["packages"] and head["gpu_state"]["clock_mhz"] == 2405.0
-    assert head["kernels"]["extensions"][0] == {
-        "name": "vllm/_C_stable_libtorch",
-        "native": 0,
-        "same_major": 85,
-        "ptx": 6,
-        "none": 20,
+    extension = {"name": "vllm/_C_stable_libtorch", "native": 0, "same_major": 85, "ptx": 6, "none": 20}
+    shown = {
+        "gpus": ["NVIDIA GB10"],
+        "driver": "580.142",
+        "kernel": "6.17.0-1031-nvidia",
+        "product": "NVIDIA_DGX_Spark",
+        "nccl": "2.30.7",
     }
-    assert (head["gpu_probe"][0]["state"], head["gpu_probe"][0]["error"]) == ("failed", 0.5)
+    assert {key: head[key] for key in shown} == shown
+    assert (head["links"][0]["speed"], head["gpu_state"]["clock_mhz"], head["gpu_probe"][0]["error"]) == (
+        200000,
+        2405.0,
+        0.5,
+    )
+    assert (head["firmware"][0], head["kernels"]["extensions"][0]) == (
+        {"hca": "rocep1s0f0", "version": "28.45.4028"},
+        extension,
+    )
+    assert "vllm 0.32.0" in head["packages"]
+    assert (found["model"], found["stack"]["vllm"], found["runtime"]) == ("MODEL", SNAPSHOT["stack"]["vllm"], "native")
     assert (found["benchmark"]["runs"], found["benchmark"]["vllm"]) == ([{"tokens_per_second": 46.5}], "0.32.0")
     assert (found["golden"]["equal"], found["golden"]["perplexity"]) == (6, None) and "revision" not in found["golden"]
     assert [run["gbps"] for run in found["nccl"]["bandwidth"]["runs"]] == [21.5]
     assert found["plan"]["findings"][0].startswith("NCCL_IB: node1 and node2 and ADDRESS and ")
     assert found["api"] == {"healthy": True, "answers": True, "answered_after": 0.2, "prefix_cache_hit_rate": None}
-    arguments = found["args"][found["args"].index("--api-key") :]
-    assert arguments[:5] == ["--api-key", "REDACTED", "--hf-token=REDACTED", "--allowed-origins", "REDACTED"]
-    assert arguments[5:] == ["--max-model-len=8192", "--chat-template", "PATH"]
+    redacted = ["--api-key", "REDACTED", "--hf-token=REDACTED", "--allowed-origins", "REDACTED", "--max-model-len=8192"]
+    assert found["args"][found["args"].index("--api-key") :][:8] == [*redacted, "--chat-template", "PATH"]
 
 
 def test_findings_and_differences_name_the_nodes_by_number() -> None:
@@ -277,39 +225,19 @@ def test_texts_of_the_checks_stay() -> None:
         assert redact.redacted(check.expected, {}) == check.expected
 
 
-def test_a_catalog_model_keeps_its_name() -> None:
+@pytest.mark.parametrize(
+    ("hub", "drafts", "name"),
+    [
+        ("openai/gpt-oss-120b", [], "gpt-oss-120b"),
+        ("nvidia/Qwen3.8-27B-NVFP4", [], "qwen3.8-27b-nvfp4"),
+        ("nvidia/Qwen3.8-27B-NVFP4", [{"hub": "z-lab/Qwen3.8-27B-DFlash2"}], "qwen3.8-27b-nvfp4-dflash2"),
+        ("acme/secret", [], "MODEL"),
+    ],
+)
+def test_a_catalog_model_keeps_its_name(hub: str, drafts: list[dict[str, str]], name: str) -> None:
     plan, nodes, hosts = site()
-    plan["store"] = {"hub": "openai/gpt-oss-120b", "revision": "1"}
-    assert document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "gpt-oss-120b"
-    plan["store"] = {"hub": "nvidia/Qwen3.8-27B-NVFP4", "revision": "1"}
-    assert document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4"
-    plan["drafts"] = [{"hub": "z-lab/Qwen3.8-27B-DFlash2"}]
-    assert document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4-dflash2"
-
-
-def test_ordinary_text_stays() -> None:
-    texts = [
-        "6.17.0-1031-nvidia",
-        "vllm==0.32.0, CUDA 13.0, NCCL 2.30.7",
-        "decode: at most 54.6 tokens/s",
-        "--kv-cache-memory-bytes=67108864",
-        "qwen3-next-80b-a3b-instruct-fp8-dynamic",
-        "VLLM_USE_FLASHINFER_MOE_MXFP4_MXFP8=1",
-        "enp1s0f1np1, roceP2p1s0f1",
-        "/etc/gb10/cluster.env and /opt/gb10/runtime/current",
-        "2026-11-22T21:30:00Z",
-    ]
-    assert redact.redacted(texts, {}) == texts
-    assert redact.leaks(texts, {}) == []
-
-
-@pytest.mark.parametrize("planted", PLANTED)
-def test_left_text_is_found(planted: str) -> None:
-    known = dict.fromkeys(
-        (*PLANTED[:2], "cluster.acme.example", "lisa", "secret-project", "dgx-7f3", "acme.example", "marie"), "X"
-    )
-    assert redact.leaks({"a": [1, None, f"see {planted}."]}, known)
-    assert redact.leaks(redact.redacted([f"see {planted}."], known), known) == []
+    plan |= {"store": {"hub": hub, "revision": "1"}, "drafts": drafts}
+    assert document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == name
 
 
 def test_a_report_with_left_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,66 +254,6 @@ def test_another_file_is_reported(text: str, reason: str) -> None:
     found = document(*site(), report.Records(text, text, text), "2026-11-22")
     assert reason in found["benchmark"]["unread"] and reason in found["golden"]["unread"]
     assert found["nccl"]["bandwidth"] == {}
-
-
-@pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
-def test_the_role_writes_one_file(tmp_path: Path, check: bool) -> None:
-    unit = (
-        "LoadState=not-found UnitFileState= ActiveState=inactive SubState=dead Result= MainPID=0 NRestarts=0 "
-        "InvocationID= ExecMainStatus=0"
-    )
-    (tmp_path / "unit").write_text(
-        "\n".join([*unit.split(), "Environment=", "ExecMainStartTimestampMonotonic=0"]), encoding="utf-8"
-    )
-    for name, script in (("systemctl", f"cat {tmp_path}/unit"), ("journalctl", "true"), ("ip", "echo '[]'")):
-        program(tmp_path / "bin", name, script)
-    plan, _nodes, _hosts = site()
-    host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-    # The second node cannot be reached.
-    hosts = {
-        PLANTED[0]: {**host, "ansible_host": "192.168.77.11"},
-        PLANTED[1]: {"ansible_host": "127.0.0.2", "ansible_port": 9},
-    }
-    play = {
-        "name": "Report",
-        "hosts": "all",
-        "gather_facts": False,
-        "any_errors_fatal": True,
-        "roles": [{"role": "gb10.cluster.field_report"}],
-    }
-    inventory, playbook, variables = tmp_path / "mine/hosts.yml", tmp_path / "role.yml", tmp_path / "plan.json"
-    (tmp_path / "mine/.gb10").mkdir(parents=True)
-    (tmp_path / "mine/.gb10/golden_result.json").write_text(json.dumps(GOLDEN), encoding="utf-8")
-    inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}), encoding="utf-8")
-    playbook.write_text(json.dumps([play]), encoding="utf-8")
-    variables.write_text(json.dumps({"gb10_plan": plan}), encoding="utf-8")
-    file = tmp_path / "written/report.json"
-    # A relative path starts at the working directory.
-    given = [
-        "-e",
-        f"field_report_file={os.path.relpath(file, ROOT)}",
-        "-e",
-        "verify_api_port=9",
-        "-e",
-        f"verify_install_dir={tmp_path}",
-    ]
-    arguments = ["-i", str(inventory), "-e", f"@{variables}", *given, *(["--check"] if check else [])]
-    done = run(str(playbook), arguments, {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).assert_ok()
-    assert f"{'Would write' if check else 'Wrote'} {file}. Read it" in " ".join(done.output.split())
-    assert file.exists() is not check
-    if not check:
-        found = json.loads(file.read_text(encoding="utf-8"))
-        assert (len(found["nodes"]), found["benchmark"], found["golden"]["equal"], found["api"]["healthy"]) == (
-            2,
-            {},
-            6,
-            False,
-        )
-        assert found["nodes"][1]["unreachable"] and found["nodes"][0]["kernel"]
-        unreachable, *_others = (each for each in found["verification"]["findings"] if each["id"] == "node-unreachable")
-        assert unreachable["node"] == "node2"
-        # This machine has neither this name nor this user.
-        assert [each for each in PLANTED if each in str(found)] == ["dgx-7f3", "marie"]
 
 
 # --- a measurement before the report ---
@@ -409,28 +277,31 @@ def test_the_recorded_launch_of_every_node_is_current() -> None:
         assert not measurement.current(typed(SNAPSHOT), {**found, "spark2": other})
 
 
+ANSWERS = {"answers": True, "root": SNAPSHOT["model"]}
+
+
 @pytest.mark.parametrize(
-    ("recorded", "runs", "api", "expected"),
+    ("recorded", "runs", "api", "restart", "expected"),
     [
-        (True, False, {}, ""),
-        (True, True, {"answers": True, "root": SNAPSHOT["model"]}, ""),
-        (True, True, {"answers": True, "root": "/other"}, "The services run, but"),
-        (True, True, {"answers": False, "root": SNAPSHOT["model"]}, "The services run, but"),
-        (False, True, {}, "The plan is not the launch that site.yml recorded. Expected: the planned model answers"),
+        (True, False, {}, False, ""),
+        (True, True, ANSWERS, True, ""),
+        (True, True, {**ANSWERS, "root": "/other"}, True, "The services run, but"),
+        (True, True, {**ANSWERS, "answers": False}, True, "The services run, but"),
+        (
+            False,
+            True,
+            {},
+            True,
+            "The plan is not the launch that site.yml recorded. Expected: the planned model answers",
+        ),
+        (True, True, ANSWERS, False, f"{SNAPSHOT['model']} serves, and a measurement stops it. Expected: gb10_allow_"),
     ],
 )
 def test_a_state_that_could_not_be_restored_is_refused(
-    recorded: bool, runs: bool, api: dict[str, Any], expected: str
+    recorded: bool, runs: bool, api: dict[str, Any], restart: bool, expected: str
 ) -> None:
-    reason = measurement.refusal(typed({**SNAPSHOT, "allow_restart": True}), recorded, runs, api)
+    reason = measurement.refusal(typed({**SNAPSHOT, "allow_restart": restart}), recorded, runs, api)
     assert reason.startswith(expected) and bool(reason) is bool(expected)
-
-
-def test_a_model_that_must_not_stop_is_refused() -> None:
-    plan = typed({**SNAPSHOT, "allow_restart": False})
-    answers = {"answers": True, "root": SNAPSHOT["model"]}
-    assert "serves, and a measurement stops it" in measurement.refusal(plan, True, True, answers)
-    assert measurement.refusal(plan, True, False, {}) == ""
 
 
 def test_a_measurement_ends_as_it_began() -> None:

@@ -38,15 +38,14 @@ def notes(fabric: diagram.Fabric) -> dict[tuple[str, str], tuple[str, ...]]:
     ],
     ids=["pair", "ring", "four", "eight", "one"],
 )
-def test_a_healthy_cluster(nodes: list[Facts], cables: int, switched: bool) -> None:
+def test_a_healthy_cluster_is_drawn_with_its_cables(nodes: list[Facts], cables: int, switched: bool) -> None:
     fabric, root = drawn(nodes)
     paths = [element for element in root.iter() if element.get("class") == "cable"]
     assert (len(paths), fabric.switched) == (cables, switched)
     assert set(notes(fabric).values()) == {("200 Gb/s", "MTU 9000", "up", "")}
-    assert [node.lines[-1] for node in fabric.nodes] == ["ok"] * len(nodes)
-    assert [node.lines[0] for node in fabric.nodes] == ["head"] + ["worker"] * (len(nodes) - 1)
-    assert fabric.nodes[0].lines[1] == "tiny", "the served model"
-    assert (fabric.nodes[0].address, fabric.nodes[0].interface)[1] == RAIL
+    # The head has the served model.
+    assert [node.lines for node in fabric.nodes] == [("head", "tiny", "ok"), *[("worker", "ok")] * (len(nodes) - 1)]
+    assert fabric.nodes[0].interface == RAIL
     assert {element.get("class") for element in root.iter()} <= {None, "topology", "cable"}
 
 
@@ -63,29 +62,19 @@ def test_a_state_is_a_color_and_a_text() -> None:
         ("spark2", TWIN): ("200 Gb/s", "MTU 9000", "no carrier, error", "error"),
     }
     assert fabric.nodes[1].lines == ("worker", "3 errors")
-    texts = [element.text for element in root.iter() if element.tag.endswith("text")]
-    assert {"3 errors", "up, error", "no carrier, error", "cable 1, MTU 9000, error"} <= set(texts)
+    texts = {element.text for element in root.iter() if element.tag.endswith("text")}
+    assert {"3 errors", "up, error", "no carrier, error", "cable 1, MTU 9000, error"} <= texts
     # The planned address of the rail that is down still draws the cable with both subnets.
     assert fabric.segments[0].subnets == ("10.110.0.0/24", "10.110.1.0/24")
-
-
-def test_a_waived_finding_has_no_state() -> None:
-    nodes = pair()
-    nodes[1]["facts"]["interfaces"][RAIL]["mtu"] = 1500
-    fabric, _root = drawn(nodes, {"rail-mtu": "a test", "mtu-differs": "a test"})
-    assert {states[-1] for states in notes(fabric).values()} == {""}
-    assert fabric.nodes[1].lines == ("worker", "ok")
+    waived, _root = drawn(nodes, dict.fromkeys(("rail-down", "rail-mtu", "mtu-differs", "rail-address"), "a test"))
+    assert {states[-1] for states in notes(waived).values()} == {""}
 
 
 def test_a_finding_of_the_cluster_marks_the_named_rails_only() -> None:
     nodes = pair()
-    planned = nodes[1]["facts"]["planned"]
-    interfaces = nodes[1]["facts"]["interfaces"]
-    planned[RAIL], planned[TWIN] = planned[TWIN], planned[RAIL]
-    interfaces[RAIL]["addresses"], interfaces[TWIN]["addresses"] = (
-        interfaces[TWIN]["addresses"],
-        interfaces[RAIL]["addresses"],
-    )
+    facts = nodes[1]["facts"]
+    for part, key in ((facts["planned"], "addresses"), (facts["interfaces"], "addresses")):
+        part[RAIL][key], part[TWIN][key] = part[TWIN][key], part[RAIL][key]
     fabric, _root = drawn(nodes)
     assert {states[-1] for states in notes(fabric).values()} == {"error"}
     assert [(len(segment.ports), segment.state) for segment in fabric.segments] == [(2, "error")]
@@ -120,12 +109,13 @@ def test_long_names_and_addresses_fit() -> None:
         assert min(x, y) >= 0 and x + wide <= width and y + high <= height
 
 
-def test_two_cables_of_one_pair() -> None:
+def test_a_pair_can_have_two_cables() -> None:
     nodes = pair()
     for number, node in enumerate(nodes, 1):
         for half, name in enumerate(("enp1s0f0np0", "enP2p1s0f0np0")):
-            node["facts"]["interfaces"][name] |= {"addresses": [f"10.111.{half}.{number}/24"], "carrier": True}
-            node["facts"]["planned"][name] = {"addresses": [f"10.111.{half}.{number}/24"], "mtu": 9000}
+            addresses = [f"10.111.{half}.{number}/24"]
+            node["facts"]["interfaces"][name] |= {"addresses": addresses, "carrier": True}
+            node["facts"]["planned"][name] = {"addresses": addresses, "mtu": 9000}
     fabric, _root = drawn(nodes)
     assert [segment.subnets for segment in fabric.segments] == [
         ("10.110.0.0/24", "10.110.1.0/24"),
@@ -134,17 +124,17 @@ def test_two_cables_of_one_pair() -> None:
 
 
 def test_a_plot_has_a_place_for_each_value() -> None:
-    found = plot(
-        {f"line <{number}>": [(1, 5.0 * number), (32, 0.0), (4, 700.0)] for number in range(1, 7)}, "x", "y", "z"
-    )
-    spots = [[(float(x), float(y)) for x, y in line["spots"]] for line in found["lines"]]
-    assert len(spots) == 6
-    assert all(0 < x < found["width"] and 0 < y < found["height"] for line in spots for x, y in line)
-    # A larger value is higher, and the positions are in the order of the numbers.
-    one, thirty_two, four = spots[0]
-    assert four[1] < one[1] < thirty_two[1] and one[0] < four[0] < thirty_two[0]
-    assert [label for _y, label in found["grid"]] == ["0", "200", "400", "600", "800"]
-    assert [label for _x, label in found["ticks"]] == [1, 4, 32]
+    series = {f"line <{number}>": [(1, 5.0 * number), (32, 0.0), (4, 700.0)] for number in range(1, 7)}
+    found = plot(series, "x", "y", "z")
+    # The positions are in the order of the numbers, and a larger value is higher.
+    assert [line["spots"] for line in found["lines"]] == [
+        [("64.0", f"{200 - 190 * 5 * number / 800:.1f}"), ("416.0", "200.0"), ("240.0", "33.8")]
+        for number in range(1, 7)
+    ]
+    assert (found["width"], found["height"], [line["below"] for line in found["lines"]][:2]) == (440, 364, [250, 270])
+    assert found["grid"] == [("200", "0"), ("152.5", "200"), ("105", "400"), ("57.5", "600"), ("10", "800")]
+    assert found["ticks"] == [("64.0", 1), ("240.0", 4), ("416.0", 32)]
+    assert found["description"].startswith("y by z. line <1>: 5 at 1, 0 at 32, 700 at 4; line <2>: 10 at 1")
 
 
 @pytest.mark.parametrize(

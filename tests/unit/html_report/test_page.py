@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from repository import load_yaml, read
 from verified_nodes import NOW, Facts, healthy, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark_report
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report import report, style_data, tables
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import model, report, style_data, tables
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.report import POLICY
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.view import SYMBOLS, clean
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
@@ -51,18 +51,18 @@ GOLDEN = {
 
 
 def measured(concurrency: int, tokens: float, **changes: Any) -> dict[str, Any]:
-    lengths = {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 256, "requests": 8, "failed": 0}
-    times = {
+    return {
+        "concurrency": concurrency,
+        "input_tokens": 1024,
+        "output_tokens": 256,
+        "requests": 8,
+        "failed": 0,
+        "tokens_per_second": tokens,
         "ttft_ms": {"median": 210.5, "p99": 380.0},
         "tpot_ms": {"median": 20.7},
         "itl_ms": {"median": 20.0 + concurrency},
-    }
-    decode = {"decode_tokens_per_second": 48.3, "roofline_percent": 88.5 if concurrency == 1 else None}
-    return {
-        **lengths,
-        "tokens_per_second": tokens,
-        **times,
-        **decode,
+        "decode_tokens_per_second": 48.3,
+        "roofline_percent": 88.5 if concurrency == 1 else None,
         "hit_rate": 0.125,
         "clocks": {"sm_mhz": 2405.0},
         **changes,
@@ -128,29 +128,23 @@ def faulty() -> list[Facts]:
     facts["interfaces"][TWIN]["carrier"] = False
     facts["packages"]["vllm"] = "0.31.0"
     facts["clock"] = NOW - 300
-    nodes[0]["paths"] = [
-        {
-            "interface": RAIL,
-            "peer": "spark2",
-            "address": "10.110.0.2",
-            "mac": "",
-            "reported": "no reply",
-            "small": False,
-        }
-    ]
+    nodes[0]["paths"] = [path("spark2", "no reply")]
     return nodes
 
 
-def page(nodes: list[Facts], **changes: Any) -> str:
+def path(peer: str, reported: str) -> dict[str, Any]:
+    return {"interface": RAIL, "peer": peer, "address": "10.110.0.2", "mac": "", "reported": reported, "small": False}
+
+
+def inputs(**changes: Any) -> report.Inputs:
     given = {"groups": list(GROUPS), "waivers": {}, "cluster": "two-spark", "quick": False}
     documents = {"b/gpt-oss-120b-20261122T213000Z.json": json.dumps(benchmark())}
-    inputs = {**given, "golden": json.dumps(GOLDEN), "benchmarks": documents, "matrix": json.dumps(MATRIX), **changes}
-    return html_page.rendered(report.page(nodes, report.Inputs(**inputs)))
+    records = {"golden": json.dumps(GOLDEN), "benchmarks": documents, "matrix": json.dumps(MATRIX)}
+    return report.Inputs(**{**given, **records, **changes})
 
 
-def unlabeled(text: str) -> str:
-    """Return the page without the titles of columns that a narrow window shows."""
-    return re.sub(' data-label="[^"]*"', "", text)
+def page(nodes: list[Facts], **changes: Any) -> str:
+    return html_page.rendered(report.page(nodes, inputs(**changes)))
 
 
 def probed() -> list[Facts]:
@@ -208,12 +202,8 @@ def test_the_page_is_well_formed_and_loads_nothing(name: str) -> None:
     assert [
         given["content"] for tag, given in found.elements if given.get("http-equiv") == "Content-Security-Policy"
     ] == [POLICY]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_headings_go_down_one_level_at_a_time(name: str) -> None:
-    levels = [int(tag[1]) for tag, _given in parsed(PAGES[name]()).elements if re.fullmatch(r"h\d", tag)]
-    assert levels[0] == 1 and levels.count(1) == 1
+    levels = [int(tag[1]) for tag, _given in found.elements if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1, "headings go down one level at a time"
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
@@ -225,14 +215,6 @@ def test_the_policy_allows_only_the_style_of_the_page() -> None:
 
 def test_the_documentation_is_that_of_the_package() -> None:
     assert load_yaml(read("galaxy.yml"))["repository"] == report.REPOSITORY
-    assert f'href="{report.REPOSITORY}/blob/main/docs/verification.md#rail-mtu"' in page(faulty())
-
-
-def test_the_title_names_a_partial_verification() -> None:
-    assert "Verified on 2026-11-22 21:30 UTC: 2 of 2 nodes read, all groups of checks " in parsed(page(pair())).text
-    partial = parsed(page(pair(), groups=["fabric", "nccl"], quick=True)).text
-    assert "2 of 2 nodes read, only fabric, nccl, without slow checks " in partial
-    assert "Left out hardware, runtime, serving, security; packets over each rail" in partial
 
 
 def test_findings_come_first_errors_before_warnings() -> None:
@@ -267,11 +249,150 @@ def test_findings_come_first_errors_before_warnings() -> None:
     assert "Waived because a test of 0.31" in found.text
 
 
-def test_a_healthy_cluster_has_no_finding() -> None:
-    for nodes in (healthy(3, ring=True), healthy(8), pair()):
-        text = parsed(page(nodes)).text
-        assert f"{SYMBOLS['']} All {len(CHECKS)} checks passed" in text and "No finding." in text
-        assert "No compared attribute differs between the nodes." in text
+def overview() -> str:
+    """Return the page of a pair with a URL for clients, load and a watchdog."""
+    nodes = pair()
+    nodes[0]["endpoint"] = "https://spark.example.com:8000/v1"
+    nodes[0]["facts"]["api"] |= {"tokens_per_second": 31.5, "running": 2.0}
+    watchdog = {"active": True, "head": True, "mode": "report", "armed": True, "last_alarm": "", "restarts": 0}
+    nodes[0]["facts"]["watchdog"] = watchdog
+    return page(nodes)
+
+
+def incomplete() -> str:
+    """Return the page of nodes with a log that was not read completely."""
+    nodes = probed()
+    nodes[0]["facts"]["evidence"]["complete"] = False
+    return page(nodes)
+
+
+def single() -> str:
+    document = benchmark(runs=[measured(1, 46.5)], findings=["too slow"])
+    return page(pair(), benchmarks={"a.json": json.dumps(document)}, matrix=json.dumps({**MATRIX, "finished": False}))
+
+
+HEALTHY = (
+    f"{SYMBOLS['']} All {len(CHECKS)} checks passed",
+    "No finding.",
+    "No compared attribute differs between the nodes.",
+)
+#: Pages, and what a reader sees on each.
+SHOWN: dict[str, tuple[Callable[[], str], Sequence[str]]] = {
+    "three healthy nodes": (lambda: page(healthy(3, ring=True)), HEALTHY),
+    "eight healthy nodes": (lambda: page(healthy(8)), HEALTHY),
+    "a healthy pair": (
+        lambda: page(pair()),
+        [
+            *HEALTHY,
+            "Verified on 2026-11-22 21:30 UTC: 2 of 2 nodes read, all groups of checks ",
+            "All answers agree with the record. Model openai/gpt-oss-120b mxfp4 Run 2026-11-22 (vLLM 0.32.0) Record "
+            "2026-11-01 (vLLM 0.31.0) Answers 6 equal, 1 near, 0 different Perplexity of the known text 4.231 (record "
+            "4.228) Accepted draft tokens 0.71",
+            "One request at a time: 48.3 tokens/s, 88 % 88 % of 54.6, the upper bound by memory bandwidth; published: 48 "
+            "to 55.4",
+            "2026-11-22T21:30:00Z: mode full, stack current, vLLM 0.32.0, executor ray",
+            "by requests at the same time. 1024 + 256 tokens: 46.5 at 1, 221.2 at 8, 625.6 at 32; 16384 + 256 tokens: 38 "
+            "at 1.",
+            "too-large it does not fit",
+        ],
+    ),
+    "a partial verification": (
+        lambda: page(pair(), groups=["fabric", "nccl"], quick=True),
+        [
+            "2 of 2 nodes read, only fabric, nccl, without slow checks ",
+            "Left out hardware, runtime, serving, security; packets over each rail",
+        ],
+    ),
+    "a probe with findings": (lambda: page(probed()), ["extension native same major PTX none"]),
+    "the overview": (
+        overview,
+        [
+            "API https://spark.example.com:8000/v1 (answers in 200 ms)",
+            "Load 31.5 tokens/s, 2 requests running, 0 waiting",
+            "Watchdog report, armed, no alarm, no restart in the last hour",
+        ],
+    ),
+    "other records": (single, ["too slow", "interrupted: a further run"]),
+    "messages of golden answers": (
+        lambda: page(pair(), golden=json.dumps({**GOLDEN, "errors": ["chat: token 3 differs"]})),
+        ["The golden answers failed.", "error chat: token 3 differs"],
+    ),
+    "records that are none": (
+        lambda: page(pair(), golden="{", matrix="[]", benchmarks={"a/b.json": "{"}),
+        ["The file of the last result is ignored: ", "benchmark_all.json is ignored: ", "b.json is ignored: "],
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "texts"), SHOWN.values(), ids=SHOWN)
+def test_the_page_shows(make: Callable[[], str], texts: Sequence[str]) -> None:
+    found = parsed(make())
+    assert [each for each in texts if each not in found.text] == []
+    assert found.problems == []
+
+
+#: Pages, and parts of their markup without the titles of columns.
+MARKED: dict[str, tuple[Callable[[], str], Sequence[str]]] = {
+    "GPU code, kernels and log": (
+        lambda: page(probed()),
+        [
+            "<caption>spark1 (12.1)</caption>",
+            "<caption>spark2 (12.1)</caption>",
+            '<th scope="row">vllm/_flashmla_C<span class="muted"> (no code)</span></th><td>0</td><td>0</td><td>0</td>'
+            "<td>53</td></tr>",
+            '<th scope="row">vllm/_C_stable_libtorch</th><td>0</td><td>85</td><td>6</td><td>20</td></tr>',
+            '<span class="error">\N{MULTIPLICATION X} wrong result (deviation 0.25, bound 0.02)</span>',
+            '<td><a href="#finding-log-nccl-socket">log-nccl-socket</a></td>',
+            '<th scope="row">the log reports the size of the KV cache</th><td><span class="good">\N{CHECK MARK} '
+            "passed</span></td>",
+            '<th scope="row">attention backend</th><td>TRITON_ATTN</td>',
+            '<th scope="row">network of NCCL</th><td>Socket</td>',
+            # Only the head has a log with Ray.
+            '<th scope="col">attribute</th><th scope="col">spark1</th></tr></thead><tbody><tr><th scope="row">vLLM',
+        ],
+    ),
+    "a log that was read in part": (
+        incomplete,
+        ['<td><span class="muted">not checked: not all messages of spark1</span></td>'],
+    ),
+    "equal nodes and the matrix": (
+        lambda: page(pair()),
+        [
+            "<caption>spark1, spark2 (12.1)</caption>",
+            '<th scope="col">model</th><th scope="col">1 at once, 1024 + 128</th><th scope="col">8 at once, 1024 + 128'
+            '</th><th scope="col">1 at once, 16384 + 128</th>',
+            # Each column has its own scale.
+            '<th scope="row">gpt-oss-120b</th><td class="h2">46.5</td><td class="h5">221.2</td><td>-</td>',
+            '<th scope="row">qwen3-30b-a3b</th><td class="h5">93.0</td><td class="h0">10.0</td><td class="h5">60.0</td>',
+        ],
+    ),
+    "differences": (
+        lambda: page(faulty()),
+        [
+            f'href="{report.REPOSITORY}/blob/main/docs/verification.md#rail-mtu"',
+            '<th scope="row">vllm</th><td>0.32.0</td><td>0.31.0</td><td><a href="#finding-packages-differ">'
+            "packages-differ</a></td>",
+            '<th scope="row">torch</th><td colspan="2">2.9.1<span class="muted"> (all nodes)</span></td>',
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "parts"), MARKED.values(), ids=MARKED)
+def test_the_page_has(make: Callable[[], str], parts: Sequence[str]) -> None:
+    text = re.sub(' data-label="[^"]*"', "", make())
+    assert [each for each in parts if each not in text] == []
+
+
+def test_each_table_and_plot_is_there_once() -> None:
+    text = page(probed())
+    assert text.count("<caption>spark1 (12.1)</caption>") == 1 == text.count("<caption>spark2 (12.1)</caption>")
+    assert text.partition('id="evidence-from-the-log"')[0].count("passed") == 2 * len(gpu_probe.CHECKS) - 1
+    assert tables.MESSAGES.keys() == MESSAGES.keys()
+    found = parsed(page(pair()))
+    assert (found.count("figure"), "interrupted" in found.text) == (2, False)
+    assert parsed(single()).count("figure") == 0
+    assert "127.0.0.1" not in parsed(overview()).text
 
 
 def test_sections_without_data_are_left_out() -> None:
@@ -283,62 +404,6 @@ def test_sections_without_data_are_left_out() -> None:
     assert "All models" not in text and 'class="scroll figures names heat"' not in text
 
 
-def test_the_gpu_code_of_each_node_and_the_results_of_its_kernels() -> None:
-    text = unlabeled(page(probed()))
-    found = parsed(text)
-    assert text.count("<caption>spark1 (12.1)</caption>") == 1 == text.count("<caption>spark2 (12.1)</caption>")
-    assert (
-        '<th scope="row">vllm/_flashmla_C<span class="muted"> (no '
-        "code)</span></th><td>0</td><td>0</td><td>0</td><td>53</td></tr>"
-    ) in text
-    assert '<th scope="row">vllm/_C_stable_libtorch</th><td>0</td><td>85</td><td>6</td><td>20</td></tr>' in text
-    assert "extension native same major PTX none" in found.text
-    assert '<span class="error">\N{MULTIPLICATION X} wrong result (deviation 0.25, bound 0.02)</span>' in text
-    assert text.partition('id="evidence-from-the-log"')[0].count("passed") == 2 * len(gpu_probe.CHECKS) - 1
-    assert "<caption>spark1, spark2 (12.1)</caption>" in page(pair()), "equal nodes have one table"
-
-
-def test_the_evidence_from_the_log() -> None:
-    found = unlabeled(page(probed()))
-    assert '<td><a href="#finding-log-nccl-socket">log-nccl-socket</a></td>' in found
-    assert (
-        '<th scope="row">the log reports the size of the KV cache</th><td><span class="good">\N{CHECK MARK} '
-        "passed</span></td>"
-    ) in found
-    nodes = probed()
-    nodes[0]["facts"]["evidence"]["complete"] = False
-    assert '<td><span class="muted">not checked: not all messages of spark1</span></td>' in unlabeled(page(nodes))
-    assert tables.MESSAGES.keys() == MESSAGES.keys()
-    assert (
-        '<th scope="row">attention backend</th><td>TRITON_ATTN</td>' in found
-        and '<th scope="row">network of NCCL</th><td>Socket</td>' in found
-    )
-    # Only the head has a log with Ray.
-    assert (
-        '<th scope="col">attribute</th><th scope="col">spark1</th></tr></thead><tbody><tr><th scope="row">vLLM' in found
-    )
-
-
-def test_the_matrix_is_a_heat_map() -> None:
-    text = unlabeled(page(pair()))
-    heads = re.findall(r'<th scope="col">([^<]*)</th>', text[text.index('class="scroll figures names heat"') :])
-    assert heads[:4] == ["model", "1 at once, 1024 + 128", "8 at once, 1024 + 128", "1 at once, 16384 + 128"]
-    # Each column has its own scale.
-    assert '<th scope="row">gpt-oss-120b</th><td class="h2">46.5</td><td class="h5">221.2</td><td>-</td>' in text
-    assert (
-        '<th scope="row">qwen3-30b-a3b</th><td class="h5">93.0</td><td class="h0">10.0</td><td class="h5">60.0</td>'
-        in text
-    )
-    found = parsed(text).text
-    assert "too-large it does not fit" in found and "interrupted" not in found
-    assert "interrupted: a further run" in parsed(page(pair(), matrix=json.dumps({**MATRIX, "finished": False}))).text
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 9}'])
-def test_another_file_is_no_matrix(text: str) -> None:
-    assert "benchmark_all.json is ignored: " in page(pair(), matrix=text)
-
-
 @pytest.mark.parametrize(
     "rows", [None, [], [7], [{"name": 7, "runs": [{"concurrency": "x", "tokens_per_second": -1}]}]]
 )
@@ -347,124 +412,93 @@ def test_an_edited_matrix_is_no_error(rows: Any) -> None:
     assert found.problems == [] and "All models" in found.text
 
 
-def test_the_differences_are_a_table_with_links_to_the_findings() -> None:
-    text = unlabeled(page(faulty()))
-    assert (
-        '<th scope="row">vllm</th><td>0.32.0</td><td>0.31.0</td><td><a '
-        'href="#finding-packages-differ">packages-differ</a></td>'
-    ) in text
-    assert '<th scope="row">torch</th><td colspan="2">2.9.1<span class="muted"> (all nodes)</span></td>' in text
+WARNING, ERROR = ["chat: the same token 18 times in a row"], ["chat: token 3 differs"]
+PASSED = f"All {len(CHECKS)} checks passed"
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("changes", "status", "words", "verdict"),
     [
+        ({}, "", "All answers agree with the record.", ("", "")),
         (
-            {},
-            (
-                "All answers agree with the record. Model openai/gpt-oss-120b mxfp4 Run 2026-11-22 (vLLM 0.32.0) "
-                "Record 2026-11-01 (vLLM 0.31.0)"
-            ),
+            {"different": 2, "errors": ERROR, "warnings": WARNING},
+            "error",
+            "The golden answers failed.",
+            ("error", "failed"),
         ),
         (
-            {},
-            (
-                "Answers 6 equal, 1 near, 0 different Perplexity of the known text 4.231 (record 4.228) Accepted "
-                "draft tokens 0.71"
-            ),
-        ),
-        ({"different": 2, "errors": ["chat: token 3 differs"]}, "The golden answers failed."),
-        ({"errors": ["chat: token 3 differs"]}, "error chat: token 3 differs"),
-        (
-            {"warnings": ["chat: the same token 18 times in a row"]},
-            "All answers agree with the record, but with 1 warning.",
-        ),
-        ({"record_date": None, "equal": 0, "near": 0}, "7 answers without a record: nothing was compared."),
-        (
-            {"record_date": None, "warnings": ["chat: short"] * 2},
-            "7 answers without a record: nothing was compared, 2 warnings.",
-        ),
-        ({"perplexity": "low"}, "0 different Accepted draft tokens 0.71"),
-        ({"format": 2}, "The file of the last result is ignored: it is not a document of format 1."),
-    ],
-)
-def test_the_state_of_the_golden_answers(changes: dict[str, Any], expected: str) -> None:
-    assert expected in parsed(page(pair(), golden=json.dumps({**GOLDEN, **changes}))).text
-
-
-@pytest.mark.parametrize(
-    ("nodes", "changes", "banner", "words"),
-    [
-        (pair, {}, "good", "checks passed"),
-        (pair, {"record_date": None}, "good", "checks passed"),
-        (
-            pair,
-            {"warnings": ["chat: the same token 18 times in a row"] * 5},
+            {"warnings": WARNING},
             "warning",
-            "checks passed, the last golden answers have 5 warnings",
+            "All answers agree with the record, but with 1 warning.",
+            ("warning", "have 1 warning"),
+        ),
+        ({"answers": 0}, "", "No answer was compared.", ("", "")),
+        (
+            {"record_date": None, "equal": 0, "near": 0},
+            "warning",
+            "7 answers without a record: nothing was compared.",
+            ("", ""),
         ),
         (
-            pair,
-            {"errors": ["chat: token 3 differs"], "warnings": ["chat: short"]},
-            "error",
-            "checks passed, the last golden answers failed",
-        ),
-        (
-            faulty,
-            {"warnings": ["chat: short"]},
-            "error",
-            "Worst severity: error (5 errors, 1 warning), the last golden answers have 1 warning",
+            {"record_date": None, "warnings": WARNING * 2},
+            "warning",
+            "7 answers without a record: nothing was compared, 2 warnings.",
+            ("warning", "have 2 warnings"),
         ),
     ],
 )
-def test_the_banner_names_the_messages_of_golden_answers(
-    nodes: Callable[[], list[Facts]], changes: Facts, banner: str, words: str
+def test_the_state_of_the_golden_answers(
+    changes: dict[str, Any], status: str, words: str, verdict: tuple[str, str]
 ) -> None:
-    text = page(nodes(), golden=json.dumps({**GOLDEN, **changes}))
-    (found,) = re.findall(r'<p class="status (\w+)">(.*?)</p>', text)
-    (title,) = re.findall("<title>(.*?)</title>", text)
-    assert (words.partition("the last")[2] in title) and ("golden" in title) == ("golden" in words)
-    assert found[0] == banner and found[1].endswith(words)
-    assert found[1].startswith(SYMBOLS[banner.replace("good", "")])
+    text = json.dumps({**GOLDEN, **changes})
+    view = model.golden(text)
+    assert view and (view["status"], view["words"]) == (status, words)
+    told = f"the last golden answers {verdict[1]}" if verdict[1] else ""
+    assert model.golden_verdict(text) == (verdict[0], told)
+    banner = {"severity": verdict[0], "words": ", ".join(filter(None, (PASSED, told))), "golden": told}
+    assert report.page(pair(), inputs(golden=text))["verdict"] == banner
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1e999}'])
-def test_another_file_is_no_golden_result(text: str) -> None:
-    assert "The file of the last result is ignored: " in page(pair(), golden=text)
-
-
-def test_a_benchmark_has_its_bound_plots_and_runs() -> None:
-    found = parsed(page(pair()))
+def test_the_banner_has_the_worst_severity() -> None:
+    text = page(faulty(), golden=json.dumps({**GOLDEN, "warnings": WARNING}))
+    words = "Worst severity: error (5 errors, 1 warning), the last golden answers have 1 warning"
+    assert f'<p class="status error">{SYMBOLS["error"]} {words}</p>' in text
     assert (
-        "One request at a time: 48.3 tokens/s, 88 % 88 % of 54.6, the upper bound by memory bandwidth; "
-        "published: 48 to 55.4"
-    ) in found.text
-    assert "2026-11-22T21:30:00Z: mode full, stack current, vLLM 0.32.0, executor ray" in found.text
-    assert (
-        "by requests at the same time. 1024 + 256 tokens: 46.5 at 1, 221.2 at 8, 625.6 at 32; 16384 + 256 "
-        "tokens: 38 at 1."
-    ) in found.text
-    assert found.count("figure") == 2
-    single = parsed(
-        page(pair(), benchmarks={"a.json": json.dumps(benchmark(runs=[measured(1, 46.5)], findings=["too slow"]))})
+        "<title>two-spark: 5 errors, 1 warning, the last golden answers have 1 warning, 2026-11-22 21:30 UTC</title>"
+        in text
     )
-    assert single.count("figure") == 0 and "too slow" in single.text
+    assert f'<p class="status good">{SYMBOLS[""]} {PASSED}</p>' in page(pair())
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 1, "runs": [7]}', " " * 2**21])
-def test_another_file_is_no_benchmark(text: str) -> None:
-    assert "b.json is ignored: " in page(pair(), benchmarks={"a/b.json": text})
+def test_the_figures_of_the_golden_answers() -> None:
+    view = model.golden(json.dumps({**GOLDEN, "perplexity": "low", "record_date": None, "vllm": None}))
+    assert view and view["facts"] == {
+        "Model": "openai/gpt-oss-120b mxfp4",
+        "Run": "2026-11-22",
+        "Record": "none",
+        "Answers": "7, not compared",
+        "Perplexity of the known text": "",
+        "Accepted draft tokens": "0.71",
+    }
+    assert model.golden(None) is model.matrix(None) is None
 
 
-def test_the_newest_benchmark_of_each_model() -> None:
-    names = [
-        "x/a-20261101T000000Z.json",
-        "x/a-20261102T000000Z.json",
-        "x/b-c-20261103T000000Z.json",
-        "x/notes.json",
-        "x/a-20261109T000000Z.svg",
-    ]
-    assert benchmark_report.newest(names) == ["x/b-c-20261103T000000Z.json", "x/a-20261102T000000Z.json"]
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 9}', '{"format": 1e999}', " " * 2**21])
+def test_another_file_is_ignored(text: str) -> None:
+    for view in (model.golden(text), model.matrix(text), *model.benchmarks({"a/b.json": text})["views"]):
+        assert view and str(view["ignored"])
+    assert model.golden_verdict(text) == ("", "")
+
+
+@pytest.mark.parametrize("runs", [None, [7]])
+def test_a_benchmark_has_runs(runs: Any) -> None:
+    (view,) = model.benchmarks({"a/b.json": json.dumps(benchmark(runs=runs))})["views"]
+    assert (str(view["ignored"]), view["file"]) == ("it has no runs", "b.json")
+
+
+def test_the_newest_benchmark_of_each_model_is_on_the_page() -> None:
+    files = "x/a-20261101T000000Z.json x/a-20261102T000000Z.json x/b-c-20261103T000000Z.json x/n.json x/a-20261109T000000Z.svg"
+    assert benchmark_report.newest(files.split()) == ["x/b-c-20261103T000000Z.json", "x/a-20261102T000000Z.json"]
 
 
 HOSTILE = (
@@ -482,60 +516,37 @@ def planted(value: Any, text: str) -> Any:
 
 
 #: Facts that are free text, or that another program could choose.
-FREE = (
-    "error",
-    "kernel",
-    "boot",
-    "product",
-    "bios",
-    "firmware",
-    "packages",
-    "files",
-    "images",
-    "cuda_libraries",
-    "nccl",
-    "nccl_installed",
-)
-FREE += (
-    "evidence",
-    "environments",
-    "gpu",
-    "firewalls",
-    "rank_users",
-    "ranks",
-    "runtime",
-    "unread",
-    "disks",
-    "processes",
-    "services",
-    "listeners",
-)
+FREE = """
+error kernel boot product bios firmware packages files images cuda_libraries nccl nccl_installed evidence environments
+gpu firewalls rank_users ranks runtime unread disks processes services listeners
+""".split()
 
 
 def hostile(text: str) -> str:
+    """Return a page with a text in all facts, records and names."""
     nodes = faulty()
     for node in nodes:
-        for name in FREE:
-            node["facts"][name] = planted(node["facts"][name], text)
-        node["name"] += text
-        node["facts"]["unread"] = {f"disks{text}": text}
-        node["facts"]["kernels"]["extensions"] = {
-            f"{name}{text}": each for name, each in node["facts"]["kernels"]["extensions"].items()
-        }
-        node["facts"]["kernels"]["capability"] += text
-        node["probe"] = [
-            {"name": "cuda", "state": "failed", "cause": "error", "error": None, "bound": 0.0, "message": text}
-        ]
-        node["facts"]["unreadable"] = [{"file": f"/etc/netplan/{text}", "reason": text}]
-        node["facts"]["interfaces"][RAIL]["hca"] += text
+        facts = node["facts"]
+        facts |= {name: planted(facts[name], text) for name in FREE}
+        kernels = facts["kernels"]
+        kernels["extensions"] = {f"{name}{text}": each for name, each in kernels["extensions"].items()}
+        kernels["capability"] += text
+        facts |= {"unread": {f"disks{text}": text}, "unreadable": [{"file": f"/etc/netplan/{text}", "reason": text}]}
+        facts["interfaces"][RAIL]["hca"] += text
+        probe = {"name": "cuda", "state": "failed", "cause": "error", "error": None, "bound": 0.0, "message": text}
+        node |= {"name": node["name"] + text, "probe": [probe]}
     nodes[0]["facts"]["api"] |= {"model": text, "reason": text, "url": f"http://127.0.0.1/{text}:8000"}
     nodes[0]["paths"] = [{key: f"{value}{text}" for key, value in nodes[0]["paths"][0].items()}]
     nodes.append({**pair()[1], "name": f"spark3{text}", "facts": {}, "unreachable": text})
-    documents = {f"b/{text}.json": "{", "c.json": json.dumps(planted(benchmark(findings=[text]), text))}
-    result = json.dumps(planted({**GOLDEN, "errors": [text], "warnings": [text]}, text))
     rows = [{**row, "name": text, "problem": text} for row in MATRIX["rows"]]
-    matrix = json.dumps({**MATRIX, "date": text, "rows": rows})
-    return page(nodes, cluster=text, waivers={"clock-wrong": text}, golden=result, benchmarks=documents, matrix=matrix)
+    return page(
+        nodes,
+        cluster=text,
+        waivers={"clock-wrong": text},
+        golden=json.dumps(planted({**GOLDEN, "errors": [text], "warnings": [text]}, text)),
+        benchmarks={f"b/{text}.json": "{", "c.json": json.dumps(planted(benchmark(findings=[text]), text))},
+        matrix=json.dumps({**MATRIX, "date": text, "rows": rows}),
+    )
 
 
 def test_planted_markup_is_text() -> None:
@@ -566,9 +577,7 @@ def test_no_own_text_looks_like_a_key() -> None:
 
 def test_sizes_are_bounded() -> None:
     nodes = [dict(pair()[1], name=f"spark{number}") for number in range(40)]
-    nodes[0]["paths"] = [
-        {"interface": RAIL, "peer": f"spark{number}", "address": "x", "reported": "y" * 100} for number in range(3000)
-    ]
+    nodes[0]["paths"] = [path(f"spark{number}", "y" * 100) for number in range(3000)]
     text = page(nodes, benchmarks={f"{number}.json": json.dumps(benchmark()) for number in range(50)})
     found = parsed(text)
     assert len(text) < 2_000_000 and found.problems == []
@@ -602,22 +611,18 @@ def luminance(color: str) -> float:
 
 
 @pytest.mark.parametrize("colors", [style_data.LIGHT, style_data.DARK], ids=["light", "dark"])
-def test_the_contrast_of_a_heat_map_is_readable(colors: dict[str, str]) -> None:
+def test_the_contrast_of_each_color_is_readable(colors: dict[str, str]) -> None:
+    """WCAG 2.2, level AA: 4.5 to 1. In a heat map the text is on each shade."""
+    assert colors.keys() == style_data.LIGHT.keys()
     shades = [style_data.heat(colors, level) for level in range(style_data.HEAT)]
     assert shades[0] == colors["page"] and len(set(shades)) == style_data.HEAT
-    for shade in shades:
-        low, high = sorted((luminance(colors["text"]), luminance(shade)))
-        assert (high + 0.05) / (low + 0.05) >= 4.5, shade
-
-
-@pytest.mark.parametrize("colors", [style_data.LIGHT, style_data.DARK], ids=["light", "dark"])
-def test_the_contrast_of_each_color_is_readable(colors: dict[str, str]) -> None:
-    """WCAG 2.2, level AA: 4.5 to 1."""
-    assert colors.keys() == style_data.LIGHT.keys()
-    for ground in ("page", "panel"):
-        for name in colors.keys() - {"page", "panel", "line"}:
-            low, high = sorted((luminance(colors[name]), luminance(colors[ground])))
-            assert (high + 0.05) / (low + 0.05) >= 4.5, (name, ground)
+    pairs = [(colors["text"], shade) for shade in shades]
+    pairs += [
+        (colors[name], colors[on]) for on in ("page", "panel") for name in colors.keys() - {"page", "panel", "line"}
+    ]
+    for color, ground in pairs:
+        low, high = sorted((luminance(color), luminance(ground)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (color, ground)
 
 
 def test_a_narrow_window_shows_each_table_as_a_list_with_the_titles_of_its_columns() -> None:
@@ -630,25 +635,6 @@ def test_a_narrow_window_shows_each_table_as_a_list_with_the_titles_of_its_colum
     narrow = style_data.STYLE.partition("@media screen and (max-width:37.5rem){")[2].partition("\n}\n")[0]
     assert "thead{display:none}" in narrow and "content:attr(data-label)" in narrow
     assert ".diagram svg{display:block;max-width:100%;height:auto}" in style_data.STYLE
-
-
-def test_the_overview_has_the_url_for_clients_the_load_and_the_watchdog() -> None:
-    nodes = pair()
-    head = nodes[0]
-    head["endpoint"] = "https://spark.example.com:8000/v1"
-    head["facts"]["api"] |= {"tokens_per_second": 31.5, "running": 2.0}
-    head["facts"]["watchdog"] = {
-        "active": True,
-        "head": True,
-        "mode": "report",
-        "armed": True,
-        "last_alarm": "",
-        "restarts": 0,
-    }
-    text = parsed(page(nodes)).text
-    assert "API https://spark.example.com:8000/v1 (answers in 200 ms)" in text and "127.0.0.1" not in text
-    assert "Load 31.5 tokens/s, 2 requests running, 0 waiting" in text
-    assert "Watchdog report, armed, no alarm, no restart in the last hour" in text
 
 
 def test_a_rail_that_no_check_reads_is_not_drawn_as_checked() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_kernels, plan
 
@@ -57,13 +58,6 @@ def test_modules_of_another_release_of_flashinfer_are_removed(store: str) -> Non
     assert not Path(store, ".gb10/0123.json").exists()
 
 
-@pytest.mark.usefixtures("cache")
-def test_a_missing_module_is_compiled_again(store: str) -> None:
-    io_kernels.collect(store, "0123", 2)
-    Path(store, "sampling/sampling.so").unlink()
-    assert io_kernels.stored(store, "0123") is None
-
-
 def test_a_link_of_the_temporary_user_is_not_followed(cache: Path, store: str, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("key", encoding="utf-8")
@@ -76,12 +70,12 @@ def test_a_link_of_the_temporary_user_is_not_followed(cache: Path, store: str, t
 
 @pytest.mark.usefixtures("cache")
 def test_another_node_stores_the_same_modules(store: str, tmp_path: Path) -> None:
-    modules = io_kernels.collect(store, "0123", 2)
-    archive = str(tmp_path / "kernels.tar")
-    io_kernels.pack(store, "0123", archive)
+    modules, archive = io_kernels.collect(store, "0123", 2), str(tmp_path / "kernels.tar")
+    assert io_kernels.pack(store, "0123", archive) == io_file.sha256(archive)
     other = str(tmp_path / "other")
-    assert io_kernels.unpack(other, "0123", archive, 2) == modules
-    assert io_kernels.stored(other, "0123") == modules
+    assert io_kernels.unpack(other, "0123", archive, 2) == io_kernels.stored(other, "0123") == modules
+    Path(other, "sampling/sampling.so").unlink()
+    assert io_kernels.stored(other, "0123") is None, "a missing module is compiled again"
 
 
 @pytest.mark.parametrize("name", ["../evil.so", "/etc/evil.so", "a b.so"])

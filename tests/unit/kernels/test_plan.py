@@ -55,72 +55,61 @@ def test_equal_nodes_share_their_kernels_and_others_do_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "same"),
+    ("argv", "changes", "same"),
     [
-        (["/m", "--attention-backend=FLASHINFER", "--kv-cache-memory-bytes=2", "--port=9"], True),
-        (["/m", "--attention-backend=FLASHINFER", "--kv-cache-dtype=fp8"], False),
-        (["/other", "--attention-backend=FLASHINFER"], False),
+        (["/m", "--attention-backend=FLASHINFER", "--kv-cache-memory-bytes=2", "--port=9"], {}, True),
+        (["/m", "--attention-backend=FLASHINFER", "--kv-cache-dtype=fp8"], {}, False),
+        (["/other", "--attention-backend=FLASHINFER"], {}, False),
+        (["/m", "--attention-backend=FLASHINFER"], {"NCCL_DEBUG": "WARN", "VLLM_HOST_IP": "10.110.0.2"}, True),
+        (["/m", "--attention-backend=FLASHINFER"], {"VLLM_X": "2"}, False),
     ],
 )
-def test_the_identity_depends_on_what_is_compiled(argv: list[str], same: bool) -> None:
-    base = plan.identity(
-        "/r", "12.1", "13.0.88", ["/m", "--attention-backend=FLASHINFER", "--kv-cache-memory-bytes=1"], VARIABLES
-    )
-    assert (
-        plan.identity("/r", "12.1", "13.0.88", argv, {**VARIABLES, "NCCL_DEBUG": "WARN", "VLLM_HOST_IP": "10.110.0.2"})
-        == base
-    ) == same
-    assert plan.identity("/r", "12.1", "13.0.88", argv, {**VARIABLES, "VLLM_X": "2"}) != base
+def test_the_identity_depends_on_what_is_compiled(argv: list[str], changes: dict[str, str], same: bool) -> None:
+    base = ["/m", "--attention-backend=FLASHINFER", "--kv-cache-memory-bytes=1"]
+    names = [
+        plan.identity("/r", "12.1", "13.0.88", words, variables)
+        for words, variables in ((base, VARIABLES), (argv, VARIABLES | changes))
+    ]
+    assert (names[0] == names[1]) is same
 
 
 def test_the_unit_has_no_network_and_no_rights() -> None:
     argv = plan.unit_argv("/r/bin/python", "code", "0123", ["/m"], VARIABLES, 3, 60)
     assert argv[-4:] == ["/r/bin/python", "-c", "code", "/m"]
-    for line in (
-        "DynamicUser=yes",
-        "PrivateNetwork=yes",
-        "NoNewPrivileges=yes",
-        "CapabilityBoundingSet=",
-        "ProtectSystem=strict",
-    ):
-        assert f"--property={line}" in argv
-    variables = dict(word.removeprefix("--setenv=").split("=", 1) for word in argv if word.startswith("--setenv="))
-    assert (variables["PATH"], variables["CUDA_HOME"], variables["MAX_JOBS"]) == (
-        "/r/bin:/usr/bin",
-        "/usr/local/cuda",
-        "3",
-    )
-    assert variables["VLLM_X"] == "1"
-    assert variables["VLLM_HOST_IP"] == "127.0.0.1", "the fabric's address is not in the unit's network"
-    assert not any(name.startswith("NCCL") for name in variables)
+    confined = "DynamicUser=yes PrivateNetwork=yes NoNewPrivileges=yes CapabilityBoundingSet= ProtectSystem=strict"
+    assert {f"--property={line}" for line in confined.split()} <= set(argv)
+    # The fabric's address and NCCL's variables are not in the unit's network.
+    assert dict(word.removeprefix("--setenv=").split("=", 1) for word in argv if word.startswith("--setenv=")) == {
+        "CUDA_HOME": "/usr/local/cuda",
+        "VLLM_X": "1",
+        "PATH": "/r/bin:/usr/bin",
+        "MAX_JOBS": "3",
+        "HOME": "/var/cache/gb10-kernels",
+        "FLASHINFER_WORKSPACE_BASE": "/var/cache/gb10-kernels",
+        "VLLM_HOST_IP": "127.0.0.1",
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
     assert not any("ReadWritePaths" in word for word in argv)
 
 
 @pytest.mark.parametrize(
-    ("unit", "state"),
+    ("active", "sub", "name", "state"),
     [
-        ({"ActiveState": "inactive", "SubState": "dead", "Description": plan.UNIT}, "none"),
-        (
-            {"ActiveState": "active", "SubState": "running", "Description": "Compile FlashInfer's kernels 0123"},
-            "running",
-        ),
-        (
-            {"ActiveState": "active", "SubState": "exited", "Description": "Compile FlashInfer's kernels 0123"},
-            "finished",
-        ),
-        ({"ActiveState": "failed", "SubState": "failed", "Description": "Compile FlashInfer's kernels 0123"}, "failed"),
+        ("inactive", "dead", plan.UNIT, "none"),
+        ("active", "running", "0123", "running"),
+        ("active", "exited", "0123", "finished"),
+        ("failed", "failed", "0123", "failed"),
         # The unit of another model is replaced.
-        ({"ActiveState": "active", "SubState": "running", "Description": "Compile FlashInfer's kernels 4567"}, "none"),
+        ("active", "running", "4567", "none"),
     ],
 )
-def test_progress(unit: dict[str, str], state: str) -> None:
-    files = [
-        BUILT,
-        BUILT.replace("sampling.so", "renorm.cuda.o"),
-        "other/file.so",
-        ".cache/flashinfer/0.7/121a/cached_ops/a/../b.so",
-    ]
-    assert plan.progress(unit, "0123", files) == plan.Progress(state, 1, 1)
+def test_the_progress_is_that_of_the_unit_and_its_files(active: str, sub: str, name: str, state: str) -> None:
+    unit = {"ActiveState": active, "SubState": sub, "Description": f"Compile FlashInfer's kernels {name}"}
+    objects = [BUILT.replace("sampling.so", "renorm.cuda.o"), ".cache/flashinfer/0.7/121a/cached_ops/a/../b.so"]
+    assert plan.progress(unit, "0123", [BUILT, "other/file.so", *objects]) == plan.Progress(state, 1, 1)
 
 
 def test_only_modules_with_their_folders_name_are_results() -> None:
@@ -134,9 +123,6 @@ def test_only_modules_with_their_folders_name_are_results() -> None:
 )
 def test_a_damaged_manifest_means_that_nothing_is_stored(text: str) -> None:
     assert plan.parse_manifest(text, "0123") is None
-
-
-def test_a_manifest_is_read_again() -> None:
     modules = {"sampling": "0" * 64}
     assert plan.parse_manifest(plan.manifest("0123", modules, 2), "0123") == modules
 
@@ -157,16 +143,11 @@ def test_the_first_layers_have_every_kind(kinds: Any, dense: int, count: int, la
 
 
 def test_a_configuration_is_shortened_with_its_lists() -> None:
-    text = SimpleNamespace(
-        num_hidden_layers=8, layer_types=["a", "a", "a", "b"] * 2, hybrid_override_pattern=None, rope=[1, 2]
-    )
+    text = SimpleNamespace(num_hidden_layers=8, layer_types=["a", "a", "a", "b"] * 2, pattern=None, rope=[1, 2])
     whole = SimpleNamespace(get_text_config=lambda: text)
     assert io_start.shortened(whole) is whole
-    assert (text.num_hidden_layers, text.layer_types, text.rope) == (4, ["a", "a", "a", "b"], [1, 2])
-
-
-def test_an_empty_configuration_stays_as_it_is() -> None:
-    # vLLM 0.24 first applies the function to one.
+    assert vars(text) == {"num_hidden_layers": 4, "layer_types": ["a", "a", "a", "b"], "pattern": None, "rope": [1, 2]}
+    # vLLM 0.24 first applies the function to an empty one.
     empty = SimpleNamespace()
     assert io_start.shortened(empty) is empty
 
@@ -182,19 +163,11 @@ def asked(nodes: list[dict[str, Any]], index: int, **serve: Any) -> tuple[dict[s
 
 
 def test_the_action_takes_the_kernels_from_the_plan() -> None:
+    of_nodes = kernels(pair())
     for index, shared in enumerate((False, True)):
-        answer, (given,) = asked(pair(), index)
-        assert answer == {"changed": True, "state": "ready", "shared": shared}
-        assert given == {**kernels(pair())[index], "seconds": 9}
-        assert given["python"].endswith("/bin/python") and given["name"]
-
-
-def test_without_kernels_the_node_is_not_touched() -> None:
-    answer, calls = asked(pair(), 0, compiled=[])
-    assert (answer["changed"], answer["state"], answer["shared"], calls) == (False, "none", False, [])
-
-
-def test_a_task_without_a_plan_has_its_own_kernels() -> None:
-    own = {"python": "/venv/bin/python", "name": "0123"}
-    answer, calls = decide("flashinfer_kernels", own, {}, result={"changed": False, "state": "missing"})
-    assert (answer, calls) == ({"changed": False, "state": "missing"}, [own])
+        answer = {"changed": True, "state": "ready", "shared": shared}
+        assert asked(pair(), index) == (answer, [{**of_nodes[index], "seconds": 9}])
+    none = {"changed": False, "state": "none", "line": "nothing to compile", "modules": {}, "shared": False}
+    assert asked(pair(), 0, compiled=[]) == (none, [])
+    own, missing = {"python": "/venv/bin/python", "name": "0123"}, {"changed": False, "state": "missing"}
+    assert decide("flashinfer_kernels", own, {}, result=missing) == (missing, [own]), "a task without a plan"

@@ -45,24 +45,18 @@ def site(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def counted(native: int, same_major: int, ptx: int, none: int) -> dict[str, int]:
+    return {"native": native, "same_major": same_major, "ptx": ptx, "none": none}
+
+
 def test_programs_are_counted_by_the_way_in_which_a_gpu_runs_them(site: Path) -> None:
     assert io_coverage.read(str(site), GB10) == {
-        "vllm/_C_stable_libtorch": {"native": 0, "same_major": 1, "ptx": 1, "none": 1},
-        "vllm/_flashmla_C": {"native": 0, "same_major": 0, "ptx": 0, "none": 2},
-        "vllm/vllm_flash_attn/_vllm_fa2_C": {"native": 1, "same_major": 0, "ptx": 0, "none": 0},
+        "vllm/_C_stable_libtorch": counted(0, 1, 1, 1),
+        "vllm/_flashmla_C": counted(0, 0, 0, 2),
+        "vllm/vllm_flash_attn/_vllm_fa2_C": counted(1, 0, 0, 0),
     }
-    assert io_coverage.read(str(site), H200)["vllm/_C_stable_libtorch"] == {
-        "native": 1,
-        "same_major": 0,
-        "ptx": 1,
-        "none": 1,
-    }
-    assert io_coverage.read(str(site), THOR)["vllm/_C_stable_libtorch"] == {
-        "native": 0,
-        "same_major": 0,
-        "ptx": 1,
-        "none": 2,
-    }
+    assert io_coverage.read(str(site), H200)["vllm/_C_stable_libtorch"] == counted(1, 0, 1, 1)
+    assert io_coverage.read(str(site), THOR)["vllm/_C_stable_libtorch"] == counted(0, 0, 1, 2)
 
 
 def test_a_damaged_extension_is_an_error_with_its_path(site: Path) -> None:
@@ -90,35 +84,35 @@ def test_names(path: str, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "expected"),
+    ("changes", "chosen", "expected"),
     [
-        ({}, []),
-        ({"--attention-backend": "TRITON_ATTN", "--moe-backend": "marlin"}, []),
-        ({"--attention-backend": "auto", "--moe-backend": "auto"}, []),
+        ({}, {}, []),
+        ({}, {"--attention-backend": "TRITON_ATTN", "--moe-backend": "marlin"}, []),
+        ({}, {"--attention-backend": "auto", "--moe-backend": "auto"}, []),
         (
+            {},
             {"--attention-backend": "FlashMLA"},
             ["vllm/_flashmla_C, which --attention-backend FlashMLA needs, has no code for 12.1 (programs: 53)"],
         ),
+        ({}, {"--quantization": "fp_quant"}, ["vllm/_qutlass_C, which --quantization fp_quant needs, does not exist"]),
         (
-            {"--quantization": "fp_quant"},
-            ["vllm/_qutlass_C, which --quantization fp_quant needs, does not exist"],
+            {"vllm/_C_stable_libtorch": DATACENTER},
+            {},
+            ["vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"],
+        ),
+        # Releases before 0.24 have two files, and either may have the code.
+        ({"vllm/_C_stable_libtorch": DATACENTER, "vllm/_C": FAMILY}, {}, []),
+        (
+            {"vllm/_moe_C_stable_libtorch": DATACENTER},
+            {"--moe-backend": "triton"},
+            ["vllm/_moe_C_stable_libtorch, which --moe-backend triton needs, has no code for 12.1 (programs: 53)"],
         ),
     ],
 )
-def test_a_chosen_backend_without_code_is_a_gap(chosen: dict[str, str], expected: list[str]) -> None:
-    assert coverage.gaps(WHEEL, "12.1", chosen) == expected
-
-
-def test_each_model_needs_vllms_own_kernels() -> None:
-    without = {**WHEEL, "vllm/_C_stable_libtorch": DATACENTER}
-    assert coverage.gaps(without, "12.1", {}) == [
-        "vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"
-    ]
-    # Releases before 0.24 have two files, and either may have the code.
-    assert coverage.gaps({**without, "vllm/_C": FAMILY}, "12.1", {}) == []
-    assert coverage.gaps({**WHEEL, "vllm/_moe_C_stable_libtorch": DATACENTER}, "12.1", {"--moe-backend": "triton"}) == [
-        "vllm/_moe_C_stable_libtorch, which --moe-backend triton needs, has no code for 12.1 (programs: 53)"
-    ]
+def test_a_needed_extension_without_code_is_a_gap(
+    changes: dict[str, dict[str, int]], chosen: dict[str, str], expected: list[str]
+) -> None:
+    assert coverage.gaps(WHEEL | changes, "12.1", chosen) == expected
 
 
 def test_a_coverage_as_text() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe, io_gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_gpu_probe import (
     BOUND,
@@ -119,19 +120,29 @@ def test_states_and_causes(check: io_gpu_probe.Check, state: str, cause: str) ->
     assert gpu_probe._parsed(json.dumps(result)) == result
 
 
-def test_without_a_gpu_the_other_checks_are_skipped() -> None:
-    checks = {"cuda": raises(RuntimeError("Found no NVIDIA driver")), "bf16": returns(0.0)}
-    assert states(checks) == [("cuda", "skipped", "no_gpu"), ("bf16", "skipped", "")]
-
-
-def test_a_missing_kernel_does_not_stop_the_other_checks() -> None:
-    checks = {"fp8_torch": raises(RuntimeError("no kernel image is available")), "bf16": returns(0.0)}
-    assert states(checks) == [("fp8_torch", "failed", "no_kernel"), ("bf16", "passed", "")]
-
-
-def test_an_error_that_breaks_the_gpu_context_stops_them() -> None:
-    checks = {"fp8_torch": raises(RuntimeError("an illegal memory access was encountered")), "bf16": returns(0.0)}
-    assert states(checks, usable=False) == [("fp8_torch", "failed", "error"), ("bf16", "skipped", "")]
+@pytest.mark.parametrize(
+    ("name", "error", "usable", "expected"),
+    [
+        ("cuda", "Found no NVIDIA driver", True, [("cuda", "skipped", "no_gpu"), ("bf16", "skipped", "")]),
+        (
+            "fp8_torch",
+            "no kernel image is available",
+            True,
+            [("fp8_torch", "failed", "no_kernel"), ("bf16", "passed", "")],
+        ),
+        (
+            "fp8_torch",
+            "an illegal memory access was encountered",
+            False,
+            [("fp8_torch", "failed", "error"), ("bf16", "skipped", "")],
+        ),
+    ],
+    ids=["without a GPU", "a missing kernel", "an unusable context"],
+)
+def test_the_other_checks_run_if_they_can(
+    name: str, error: str, usable: bool, expected: list[tuple[str, str, str]]
+) -> None:
+    assert states({name: raises(RuntimeError(error)), "bf16": returns(0.0)}, usable) == expected
 
 
 @pytest.mark.parametrize(
@@ -143,35 +154,30 @@ def test_e4m3(byte: int, value: float) -> None:
     assert math.isnan(io_gpu_probe.e4m3(0x7F))
 
 
-def swizzled(scales: list[list[int]]) -> list[int]:
-    """Return the bytes of scales in the order of vLLM's kernels: by tiles of rows, tiles of columns, then 32 x 4 x
-    4."""
-    rows, columns = len(scales), len(scales[0])
-    found = []
-    for top in range(0, rows, 128):
-        for left in range(0, columns, 4):
-            for inner in range(32):
-                found += [scales[top + 32 * outer + inner][left + column] for outer in range(4) for column in range(4)]
-    return found
-
-
 def test_the_layout_of_nvfp4() -> None:
     rows, columns = 256, 128
     codes = [[(3 * row + column) % 16 for column in range(columns)] for row in range(rows)]
     # 0x20 to 0x5f are different scales from 0.0625 to 15.
     scales = [[0x20 + (5 * row + 7 * block) % 64 for block in range(columns // 16)] for row in range(rows)]
     packed = [low | high << 4 for row in codes for low, high in zip(row[::2], row[1::2], strict=True)]
-    values = io_gpu_probe._E2M1
-    expected = [
-        (-1 if codes[row][column] & 8 else 1)
-        * values[codes[row][column] & 7]
-        * io_gpu_probe.e4m3(scales[row][column // 16])
-        for row in range(rows)
-        for column in range(columns)
+    # The order of vLLM's kernels: by tiles of rows, tiles of columns, then 32 x 4 x 4.
+    swizzled = [
+        scales[top + 32 * outer + inner][left + column]
+        for top in range(0, rows, 128)
+        for left in range(0, columns // 16, 4)
+        for inner in range(32)
+        for outer in range(4)
+        for column in range(4)
     ]
-    assert io_gpu_probe.fp4_values(packed, swizzled(scales), rows, columns) == expected
+    signed = [*io_gpu_probe._E2M1, *(-value for value in io_gpu_probe._E2M1)]
+    expected = [
+        signed[code] * io_gpu_probe.e4m3(scales[row][column // 16])
+        for row, line in enumerate(codes)
+        for column, code in enumerate(line)
+    ]
+    assert io_gpu_probe.fp4_values(packed, swizzled, rows, columns) == expected
     # The last rows of a tile may be padding.
-    assert io_gpu_probe.fp4_values(packed, swizzled(scales), 130, columns) == expected[: 130 * columns]
+    assert io_gpu_probe.fp4_values(packed, swizzled, 130, columns) == expected[: 130 * columns]
 
 
 def test_recorded_output() -> None:
@@ -186,33 +192,31 @@ def test_recorded_output() -> None:
 
 
 def test_the_first_check_without_a_result_failed() -> None:
-    lines = RECORDED.splitlines()[:4]
-    found = gpu_probe.results("\n".join(lines), "x\nFatal Python error: Segmentation fault\n\n", -11)
+    printed = "\n".join(RECORDED.splitlines()[:4])
+    found = gpu_probe.results(printed, "x\nFatal Python error: Segmentation fault\n\n", -11)
     assert [(each["state"], each["cause"]) for each in found[3:]] == [
         ("failed", "ended"),
         ("skipped", ""),
         ("skipped", ""),
     ]
-    (problem,) = gpu_probe.problems(found)
     text = "the loading of vLLM's kernels: the program ended: exit status -11: Fatal Python error: Segmentation fault"
-    assert (problem.path, problem.found) == ("vllm", text)
+    fix = "read dmesg for errors of the GPU (Xid), and restart the node if the GPU hangs"
+    assert gpu_probe.problems(found) == [Problem("vllm", text, "the CPU's result", fix)]
 
 
 def test_a_wrong_result_and_a_missing_kernel_have_different_fixes() -> None:
-    line = (
-        '{"name": "%s", "state": "failed", "cause": "%s", "error": %s, "bound": 0.02, "seconds": 1, "message": "x"}\n'
-    )
-    printed = line % ("fp8_torch", "no_kernel", "null") + line % ("fp8_vllm", "wrong_result", "0.25")
-    found = [each for each in gpu_probe.results(printed, "", 1) if each["name"].startswith("fp8")]
-    image, wrong = gpu_probe.problems(found)
-    assert (
-        image.found == "an FP8 matrix product of PyTorch: no code for this GPU: x"
-        and "kernel-image-missing" in image.fix
-    )
-    assert (
-        wrong.found == "an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02): x"
-        and "golden" in wrong.fix
-    )
+    failed = {"state": "failed", "bound": 0.02, "seconds": 1, "message": "x"}
+    lines = [
+        {"name": "fp8_torch", "cause": "no_kernel", "error": None, **failed},
+        {"name": "fp8_vllm", "cause": "wrong_result", "error": 0.25, **failed},
+    ]
+    found = gpu_probe.results("\n".join(map(json.dumps, lines)), "", 1)
+    fixes = [gpu_probe.CAUSES[cause][1] for cause in ("no_kernel", "wrong_result")]
+    torch, vllm = "an FP8 matrix product of PyTorch", "an FP8 matrix product of vLLM"
+    assert [each for each in gpu_probe.problems(found) if each.path.startswith("fp8")] == [
+        Problem("fp8_torch", f"{torch}: no code for this GPU: x", "the CPU's result", fixes[0]),
+        Problem("fp8_vllm", f"{vllm}: wrong result (deviation 0.25, bound 0.02): x", "the CPU's result", fixes[1]),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,51 +4,37 @@ pull."""
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, node_plan, spark
+from engine_host import EngineHost, play
 from repository import ROOT, load_yaml, read
-from run_module import program
-from run_playbook import Run, run
+from run_playbook import Run
 
 ROLE = ROOT / "roles/vllm_runtime"
 FIRST, LATER, OWN = "ab12" * 16, "cd34" * 16, "ef56" * 16
 TAG, OLD, NEW = "example.org/vllm:latest", "sha256:" + "5" * 64, "sha256:" + "6" * 64
-MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
 
-class Head:
+class Head(EngineHost):
     """A head with an engine, and the registry."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.state, self.pins = folder, folder / "state", folder / "etc/image-pins.json"
-        for place in ("images", "containers", "registry"):
-            (self.state / place).mkdir(parents=True)
-        self.path = program(
-            folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"'
-        )
+        super().__init__(folder)
+        self.pins = folder / "etc/image-pins.json"
         shutil.copy(ROLE / "tasks/fetch.yml", folder)
-        self.has("registry", FIRST, TAG, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
+        self.image("registry", FIRST, TAG, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
 
-    def has(self, place: str, image_id: str, *names: str) -> None:
-        digests = [name for name in names if "@" in name and ":latest" not in name]
-        entry = {
-            "names": names,
-            "root": "/",
-            "path": [],
-            "said": {"Architecture": MACHINE, "Size": 1, "RepoDigests": digests},
-        }
-        (self.state / place / f"{image_id}.json").write_text(json.dumps(entry), encoding="utf-8")
+    def image(self, place: str, image_id: str, *names: str) -> None:
+        self.has(place, image_id, names, RepoDigests=[name for name in names if "@" in name and ":latest" not in name])
 
     def moves(self) -> None:
         """Move the tag in the registry."""
-        self.has("registry", FIRST, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
-        self.has("registry", LATER, TAG, f"example.org/vllm@{NEW}", f"{TAG}@{NEW}")
+        self.image("registry", FIRST, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
+        self.image("registry", LATER, TAG, f"example.org/vllm@{NEW}", f"{TAG}@{NEW}")
 
     def plan(self, tag: str = TAG) -> dict[str, Any]:
         settings = {"gb10_runtime": "container", "gb10_container_image": tag, "gb10_container_engine": "podman"}
@@ -60,23 +46,10 @@ class Head:
         assert problems == []
         return dict(node_plan(plan, "spark1"))
 
-    def tasks(self, file: str, tasks: list[dict[str, Any]], tag: str, *arguments: str, **variables: Any) -> Run:
-        play = {
-            "hosts": "all",
-            "gather_facts": False,
-            "tasks": tasks,
-            "environment": {"PATH": f"{self.path}:{os.environ['PATH']}"},
-        }
-        play["vars_files"] = [str(ROLE / name / "main.yml") for name in ("defaults", "vars")]
-        (self.folder / file).write_text(json.dumps([play]), encoding="utf-8")
-        local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-        host = {**local, "gb10_plan": self.plan(tag)}
-        (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"spark1": host}}}), encoding="utf-8")
-        given = json.dumps({"_vllm_runtime_image_pins": str(self.pins), **variables})
-        return run(
-            str(self.folder / file),
-            ["-i", str(self.folder / "hosts.json"), "--diff", "--extra-vars", given, *arguments],
-        )
+    def tasks(self, tasks: list[dict[str, Any]], tag: str, *arguments: str, **variables: Any) -> Run:
+        given = ["--diff", "--extra-vars", json.dumps({"_vllm_runtime_image_pins": str(self.pins), **variables})]
+        hosts = {"spark1": {"gb10_plan": self.plan(tag)}}
+        return play(self.folder, tasks, hosts, *given, *arguments, path=self.path, files="defaults vars")
 
     def run(self, *arguments: str, tag: str = TAG, **variables: Any) -> tuple[Run, Run]:
         """Pin the tag if it is due, plan again, and provide the planned image."""
@@ -88,8 +61,8 @@ class Head:
         provide = [task for task in image if task["name"].startswith(names)]
         (due,) = [task["when"] for task in image if task["name"] == "Pin the tag of the image"]
         provide.append({"ansible.builtin.debug": {"msg": "runs {{ __vllm_runtime_shared.image_id }}"}})
-        pinned = self.tasks("pin.yml", [{"block": pin, "when": due}], tag, *arguments, **variables).assert_ok()
-        return pinned, self.tasks("image.yml", provide, tag, *arguments, **variables)
+        pinned = self.tasks([{"block": pin, "when": due}], tag, *arguments, **variables).assert_ok()
+        return pinned, self.tasks(provide, tag, *arguments, **variables)
 
 
 @pytest.fixture
@@ -98,28 +71,32 @@ def head(tmp_path: Path) -> Head:
 
 
 def test_later_runs_use_the_image_of_the_first_pull(head: Head) -> None:
+    pinned, _provided = head.run("--check")
+    assert (pinned.changed_tasks(), head.pins.exists()) == ({"Load or pull the image on the head"}, False)
     first, provided = head.run()
     assert f"{TAG} is pinned to {OLD}." in " ".join(first.output.split())
     assert json.loads(head.pins.read_text(encoding="utf-8")) == {TAG: {"digest": OLD, "image_id": FIRST}}
     assert (head.pins.stat().st_mode & 0o777, f"runs {FIRST}" in provided.output) == (0o644, True)
     head.moves()
     # Another user of the host pulls the tag.
-    head.has("images", FIRST, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
-    head.has("images", LATER, TAG, f"example.org/vllm@{NEW}", f"{TAG}@{NEW}")
+    head.image("images", FIRST, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
+    head.image("images", LATER, TAG, f"example.org/vllm@{NEW}", f"{TAG}@{NEW}")
     pinned, provided = head.run()
-    assert (pinned.changed_tasks(), provided.changed_tasks(), f"runs {FIRST}" in provided.output) == (
-        set(),
-        set(),
-        True,
-    )
-    # Its image is removed from the engine.
-    (head.state / "images" / f"{FIRST}.json").unlink()
+    assert (pinned.changed_tasks(), provided.changed_tasks()) == (set(), set())
+    assert f"runs {FIRST}" in provided.output
+    head.image("images", OWN, "own:1")
+    _pinned, provided = head.run(tag="own:1")
+    assert (f"runs {OWN}" in provided.output, head.plan("own:1")["runtime"]["image"]) == (True, f"sha256:{OWN}")
+    # The first image is removed from the engine.
+    head.lacks("images", FIRST)
     _pinned, provided = head.run()
     assert f"runs {FIRST}" in provided.assert_ok().output, "pulled by its digest"
 
 
 def test_an_update_pins_the_image_that_the_tag_means_now(head: Head) -> None:
-    head.run()
+    head.pins.parent.mkdir()
+    head.pins.write_text(json.dumps({TAG: {"digest": OLD, "image_id": FIRST}}) + "\n", encoding="utf-8")
+    head.image("images", FIRST, TAG, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
     head.moves()
     checked, _provided = head.run("--check", vllm_runtime_image_update=True)
     assert checked.changed_tasks() == set()
@@ -128,19 +105,3 @@ def test_an_update_pins_the_image_that_the_tag_means_now(head: Head) -> None:
     assert (head.plan()["runtime"]["image"], f"runs {LATER}" in provided.output) == (f"{TAG}@{NEW}", True)
     again, provided = head.run(vllm_runtime_image_update=True)
     assert (again.changed_tasks(), provided.changed_tasks(), "is pinned to" in again.output) == (set(), set(), False)
-
-
-def test_a_switch_to_another_tag_and_back_keeps_the_first_image(head: Head) -> None:
-    head.run()
-    head.has("images", OWN, "own:1")
-    _pinned, provided = head.run(tag="own:1")
-    assert (f"runs {OWN}" in provided.output, head.plan("own:1")["runtime"]["image"]) == (True, f"sha256:{OWN}")
-    head.moves()
-    (head.state / "images" / f"{FIRST}.json").unlink()
-    _pinned, provided = head.run()
-    assert f"runs {FIRST}" in provided.output
-
-
-def test_check_mode_pins_nothing(head: Head) -> None:
-    pinned, _provided = head.run("--check")
-    assert (pinned.changed_tasks(), head.pins.exists()) == ({"Load or pull the image on the head"}, False)

@@ -107,18 +107,20 @@ def test_a_node_refuses_another_image_of_the_tag() -> None:
     assert act({}, {OTHER: ID, f"@{DIGEST}": ID}, tag="") == {"changed": False}
 
 
-@pytest.mark.parametrize("digest", [DIGEST, ""])
-def test_the_fetched_image_of_a_tag_is_pinned(digest: str) -> None:
-    found = {"image_id": "4" * 64, "digest": digest}
-    answer = act({"fetched": "got"}, {}, {**found, "size": 1, "changed": True})
-    assert answer == {"changed": False, "pins": {"a": ENTRY, TAG: found}, "news": True}
+FOUND = {"image_id": "4" * 64, "digest": DIGEST}
 
 
-@pytest.mark.parametrize("got", [{"image_id": None, "digest": ""}, {"skipped": True}])
-def test_check_mode_pins_no_image(got: dict[str, Any]) -> None:
-    assert act({"fetched": "got"}, {}, got) == {"changed": False, "pins": {"a": ENTRY}, "news": False}
-
-
-def test_the_same_pin_is_no_news() -> None:
-    answer = act({"fetched": "got"}, {}, ENTRY, tag="a")
-    assert (answer["pins"], answer["news"]) == ({"a": ENTRY}, False)
+@pytest.mark.parametrize(
+    ("tag", "got", "pinned", "news"),
+    [
+        (TAG, {**FOUND, "size": 1, "changed": True}, {TAG: FOUND}, True),
+        (TAG, {**FOUND, "digest": ""}, {TAG: {**FOUND, "digest": ""}}, True),
+        ("a", ENTRY, {}, False),
+        # Check mode fetches nothing.
+        (TAG, {"image_id": None, "digest": ""}, {}, False),
+        (TAG, {"skipped": True}, {}, False),
+    ],
+)
+def test_the_fetched_image_of_a_tag_is_pinned(tag: str, got: Any, pinned: dict[str, Any], news: bool) -> None:
+    answer = act({"fetched": "got"}, {}, got, tag)
+    assert answer == {"changed": False, "pins": {"a": ENTRY, **pinned}, "news": news}

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from decisions import decide
+from module_here import run_here
 from run_module import program, run_module
 from typed_plans import fact
 
@@ -37,11 +38,16 @@ def printed(**changes: Any) -> str:
     )
 
 
-def run(tmp_path: Path, script: str, check: bool = False, **arguments: Any) -> dict[str, Any]:
+def planted(tmp_path: Path, script: str) -> Path:
+    """Return a folder with a GPU, and with a program in place of systemd and the engine."""
     program(tmp_path, "nvidia-smi", SMI)
     for name in ("systemd-run", "podman"):
-        program(tmp_path, name, f"printf '%s\\n' \"$@\" >{tmp_path}/argv\n{script}")
-    return run_module("vllm_gpu_probe", arguments or {"python": PYTHON}, tmp_path, check)
+        program(tmp_path, name, f"printf '%s\n' \"$@\" >{tmp_path}/argv\n{script}")
+    return tmp_path
+
+
+def run(tmp_path: Path, script: str, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    return run_here("vllm_gpu_probe", arguments or {"python": PYTHON}, planted(tmp_path, script), check)
 
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
@@ -75,7 +81,8 @@ def test_a_wrong_kernel_fails_the_module(tmp_path: Path) -> None:
 def test_a_kernel_that_the_model_does_not_require_is_a_warning_and_recorded(tmp_path: Path) -> None:
     script = f"cat <<'X'\n{printed(state='failed', cause='wrong_result', error=0.25)}\nX\nexit 1"
     record = tmp_path / "gpu-probe.json"
-    answer = run(tmp_path, script, python=PYTHON, record=str(record))
+    # In this process, Ansible would print the warning.
+    answer = run_module("vllm_gpu_probe", {"python": PYTHON, "record": str(record)}, planted(tmp_path, script))
     assert "fp8_vllm: an FP8 matrix product of vLLM: wrong result" in str(answer["warnings"][0])
     assert gpu_probe.recorded(record.read_text(encoding="utf-8")) == {"fp8_vllm": answer["report"][4]}
     assert gpu_probe.recorded("{") == gpu_probe.recorded("") == {}
@@ -105,17 +112,10 @@ def test_a_hanging_program(tmp_path: Path) -> None:
 
 
 def test_a_container(tmp_path: Path) -> None:
-    plan = {
-        "runtime": {"kind": "container", "engine": "podman", "engine_args": [], "image": "vllm"},
-        "node": {"additions": {"vllm_runtime": {"files": {"vllm": "abc"}}}},
-    }
-    query = decide("image_query", {"image": "a" * 64, "python": "python3"}, fact(plan))[0]
-    answer = run(tmp_path, f"cat <<'X'\n{printed()}\nX", container=query["gpu_argv"])
+    answer = run(tmp_path, f"cat <<'X'\n{printed()}\nX", container=["podman", "run", "--network=none", "image"])
+    argv = (tmp_path / "argv").read_text()
     assert len(answer["checks"]) == 6
-    argv = (tmp_path / "argv").read_text().splitlines()
-    assert argv[0] == "run" and "--network=none" in argv and "--device=nvidia.com/gpu=all" in argv
-    assert argv[argv.index("--entrypoint=python3") + 1 :][:2] == ["a" * 64, "-c"]
-    assert not any("void" in word for word in argv[:20])
+    assert argv.startswith("run\n--network=none\nimage\n-c\n") and argv.endswith("\n180\n")
 
 
 @pytest.mark.parametrize(("quantization", "failed"), [("", False), ("other", False), ("fp8", True)])
@@ -131,20 +131,20 @@ def test_an_image_is_queried_without_a_gpu_and_network() -> None:
     build = {"name": "x", "image": "gb10:2", "base": "vllm:1", "base_name": "vllm:1"}
     runtime = {"kind": "container", "engine": "docker", "engine_args": ["--pull=never"], "image": "gb10:2"}
     plan = fact({"runtime": {**runtime, "builds": [build]}})
-    below = decide("image_query", {"image": "vllm:1", "python": "python3"}, plan)[0]
+
+    def query(image: str) -> dict[str, Any]:
+        answer, calls = decide("image_query", {"image": image, "python": "python3"}, plan)
+        assert calls == []
+        return answer
+
+    below, answer = query("vllm:1"), query("b" * 64)
     assert below["releases_argv"][-4:] == ["--entrypoint=python3", "vllm:1", "-c", layers.RELEASES]
-    answer, calls = decide("image_query", {"image": "b" * 64, "python": "python3"}, plan)
-    assert calls == [] and answer["argv"][-2:] == ["--entrypoint=python3", "b" * 64]
+    assert answer["argv"][-2:] == ["--entrypoint=python3", "b" * 64]
     assert {"--network=none", "--pull=never", "--env=NVIDIA_VISIBLE_DEVICES=void"} <= set(answer["argv"])
     assert answer["releases_argv"] == [*answer["argv"], "-c", layers.RELEASES]
     assert set(answer["gpu_argv"]) - set(answer["argv"]) == {"--gpus=all"}
-
-
-@pytest.mark.parametrize("image", ["--privileged", "vllm:2", "sha256:" + "b" * 64, ""])
-def test_no_other_name_becomes_an_argument_of_the_engine(image: str) -> None:
-    plan = fact({"runtime": {"kind": "container", "engine": "docker", "image": "vllm:1"}})
-    answer = decide("image_query", {"image": image, "python": "python3"}, plan)[0]
-    assert answer["failed"] and "neither the ID of an image" in answer["msg"]
+    for image in ("--privileged", "vllm:2", "sha256:" + "b" * 64, ""):
+        assert query(image)["failed"] and "neither the ID of an image" in query(image)["msg"]
 
 
 def test_the_program_of_the_releases() -> None:
@@ -157,6 +157,6 @@ def test_the_program_of_the_releases() -> None:
 def test_without_a_gpu_nothing_runs(tmp_path: Path) -> None:
     program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
     program(tmp_path, "systemd-run", f"touch {tmp_path}/ran")
-    answer = run_module("vllm_gpu_probe", {"python": PYTHON}, tmp_path)
+    answer = run_here("vllm_gpu_probe", {"python": PYTHON}, tmp_path)
     assert (answer["checks"], answer["reason"]) == ([], "nvidia-smi failed with status 9: NVIDIA-SMI has failed")
     assert not (tmp_path / "ran").exists()

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import re
 import shutil
-import sys
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from repository import ROOT, load_yaml, read
-from run_module import run_module
-from run_playbook import run
+from engine_host import play
+from module_here import run_here
+from repository import load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_wheelhouse, wheelhouse
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
 
 WHEELS = {"torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl": b"torch", "uv-0.13.8-py3-none-any.whl": b"uv"}
 HASHES = frozenset(hashlib.sha256(content).hexdigest() for content in WHEELS.values())
@@ -31,167 +27,139 @@ def lock(*contents: bytes) -> str:
     )
 
 
-@pytest.fixture
-def head(tmp_path: Path) -> Path:
-    """The folder of the head, with wheels, files that the lock does not pin, and what a killed run left."""
-    folder = tmp_path / "head"
+def folder_of(folder: Path, wheels: dict[str, bytes]) -> Path:
+    """Return a folder with wheels, and the lock of WHEELS."""
     (folder / "wheels").mkdir(parents=True)
     (folder / "requirements.lock").write_text(lock(*WHEELS.values()), encoding="utf-8")
-    for name, content in {
-        **WHEELS,
-        "old-1-py3-none-any.whl": b"of another lock",
-        "uv-0.13.8-py3-none-any.whl.part": b"u",
-    }.items():
+    for name, content in wheels.items():
         (folder / "wheels" / name).write_bytes(content)
     return folder
 
 
 @pytest.fixture
 def worker(tmp_path: Path) -> Path:
-    folder = tmp_path / "worker"
-    (folder / "wheels").mkdir(parents=True)
-    (folder / "requirements.lock").write_text(lock(*WHEELS.values()), encoding="utf-8")
-    return folder
+    return folder_of(tmp_path / "worker", {})
 
 
 def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in (folder / "wheels").iterdir()}
 
 
-def archived(path: Path, name: str, content: bytes = b"uv", kind: bytes = tarfile.REGTYPE) -> str:
-    with tarfile.open(path, "w") as tar:
-        entry = tarfile.TarInfo(name)
-        entry.type, entry.size, entry.linkname = kind, len(content) if kind == tarfile.REGTYPE else 0, "/etc/shadow"
-        tar.addfile(entry, io.BytesIO(content))
-    return str(path)
-
-
-def test_another_node_gets_exactly_the_wheels_of_the_lock(head: Path, worker: Path) -> None:
+def test_another_node_gets_exactly_the_wheels_of_the_lock(tmp_path: Path, worker: Path) -> None:
+    # Also a file that the lock does not pin, and what a killed run left.
+    others = {"old-1-py3-none-any.whl": b"of another lock", "uv-0.13.8-py3-none-any.whl.part": b"u"}
+    head = folder_of(tmp_path / "head", WHEELS | others)
     packed = head / "offer/wheels.tar"
-    first = run_module("wheelhouse", {"folder": str(head), "pack": str(packed)})
+    first = run_here("wheelhouse", {"folder": str(head), "pack": str(packed)})
     assert first["packed_sha256"] == hashlib.sha256(packed.read_bytes()).hexdigest()
     assert (packed.stat().st_mode & 0o777, [path.name for path in packed.parent.iterdir()]) == (0o644, ["wheels.tar"])
-    assert run_module("wheelhouse", {"folder": str(worker), "archive": str(packed)})["wheels"] == len(WHEELS)
+    assert run_here("wheelhouse", {"folder": str(worker), "archive": str(packed)})["wheels"] == len(WHEELS)
     assert contents(worker) == WHEELS
     assert {path.stat().st_mode & 0o7777 for path in (worker / "wheels").iterdir()} == {0o644}
 
 
+NAME, WHEEL = "uv-0.13.8-py3-none-any.whl", "is no wheel. Expected: wheels with the hashes of the lock"
+OTHER_HASH = f"{NAME} has sha256 {hashlib.sha256(b'evil').hexdigest()}, which the lock does not have"
+
+
 @pytest.mark.parametrize(
-    "name", ["../uv-1-py3-none-any.whl", "/etc/uv-1.whl", "uv.pth", "a/uv-1.whl", ".whl", "-r.whl", f"{'a' * 252}.whl"]
+    ("name", "content", "kind", "reason"),
+    [
+        ("../uv-1-py3-none-any.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        ("/etc/uv-1.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        ("uv.pth", b"uv", tarfile.REGTYPE, WHEEL),
+        ("a/uv-1.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        (".whl", b"uv", tarfile.REGTYPE, WHEEL),
+        ("-r.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        (f"{'a' * 252}.whl", b"uv", tarfile.REGTYPE, WHEEL),
+        *((NAME, b"", kind, WHEEL) for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE)),
+        *((NAME, b"", kind, WHEEL) for kind in (tarfile.FIFOTYPE, tarfile.DIRTYPE)),
+        (NAME, b"evil", tarfile.REGTYPE, OTHER_HASH),
+    ],
 )
-def test_an_archive_with_other_names_is_refused(name: str, worker: Path, tmp_path: Path) -> None:
-    answer = run_module("wheelhouse", {"folder": str(worker), "archive": archived(tmp_path / "x.tar", name)})
-    assert "is no wheel. Expected: wheels with the hashes of the lock" in answer["msg"]
-    assert contents(worker) == {}
-
-
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
-def test_an_entry_that_is_no_file_is_refused(kind: bytes, worker: Path, tmp_path: Path) -> None:
-    with pytest.raises(ProblemsError):
-        io_wheelhouse.unpack(
-            archived(tmp_path / "x.tar", "uv-1-py3-none-any.whl", kind=kind), str(worker / "wheels"), HASHES
-        )
-    assert contents(worker) == {}
-
-
-def test_a_wheel_with_another_hash_is_refused_and_replaces_nothing(worker: Path, tmp_path: Path) -> None:
-    name = "uv-0.13.8-py3-none-any.whl"
-    (worker / "wheels" / name).write_bytes(b"uv")
-    answer = run_module("wheelhouse", {"folder": str(worker), "archive": archived(tmp_path / "x.tar", name, b"evil")})
-    assert f"{name} has sha256 {hashlib.sha256(b'evil').hexdigest()}, which the lock does not have" in answer["msg"]
-    assert contents(worker) == {name: b"uv"}
+def test_another_archive_is_refused_and_replaces_nothing(
+    name: str, content: bytes, kind: bytes, reason: str, worker: Path, tmp_path: Path
+) -> None:
+    (worker / "wheels" / NAME).write_bytes(b"uv")
+    with tarfile.open(tmp_path / "x.tar", "w") as tar:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.size, entry.linkname = kind, len(content), "/etc/shadow"
+        tar.addfile(entry, io.BytesIO(content))
+    answer = run_here("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})
+    assert answer["failed"] and reason in answer["msg"]
+    assert contents(worker) == {NAME: b"uv"}
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar file", b"\x1f\x8b" + bytes(600)])
 def test_what_is_no_archive_is_reported(content: bytes, worker: Path, tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(content)
-    assert run_module("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})["failed"]
+    assert run_here("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})["failed"]
 
 
-def test_an_archive_has_a_limit() -> None:
-    assert wheelhouse.check_entry("uv-1-py3-none-any.whl", True, wheelhouse.MOST_WHEELS - 1) == []
-    assert "more than" in wheelhouse.check_entry("uv-1-py3-none-any.whl", True, wheelhouse.MOST_WHEELS)[0].found
-
-
-def test_a_full_disk_is_one_error_with_both_numbers() -> None:
-    least = wheelhouse.DISK_BYTES["cuda"]
+def test_the_entries_and_the_disk_have_limits() -> None:
+    assert wheelhouse.check_entry(NAME, True, wheelhouse.MOST_WHEELS - 1) == []
+    assert "more than" in wheelhouse.check_entry(NAME, True, wheelhouse.MOST_WHEELS)[0].found
+    least, expected = wheelhouse.DISK_BYTES["cuda"], "14 GiB for the wheels and the environment"
     assert wheelhouse.check_disk("/opt/gb10", least, "cuda") == []
-    (problem,) = wheelhouse.check_disk("/opt/gb10", least - 1, "cuda")
-    assert (problem.path, problem.expected) == ("disk", f"{least / 2**30:.0f} GiB for the wheels and the environment")
+    assert [(each.path, each.expected) for each in wheelhouse.check_disk("/x", least - 1, "cuda")] == [
+        ("disk", expected)
+    ]
 
 
 def test_the_folder_is_created_once_and_not_in_check_mode(tmp_path: Path) -> None:
     if shutil.disk_usage(tmp_path).free < wheelhouse.DISK_BYTES["cpu"]:
         pytest.skip("the disk has too little space")
     given = {"folder": str(tmp_path / "new/.wheels"), "device": "cpu"}
-    assert run_module("wheelhouse", given, check=True)["changed"] is True
+    assert run_here("wheelhouse", given, check=True)["changed"] is True
     assert not (tmp_path / "new").exists()
-    assert [run_module("wheelhouse", given)["changed"] for _ in range(2)] == [True, False]
+    assert [run_here("wheelhouse", given)["changed"] for _ in range(2)] == [True, False]
     assert (tmp_path / "new/.wheels/wheels").is_dir()
 
 
-def test_the_lock_on_a_node_names_downloaded_files(tmp_path: Path) -> None:
+#: Some clusters: the Python of each node that lacks the wheels or "" if it has them, who downloads, and who receives.
+CLUSTERS: list[tuple[dict[str, str], set[str], set[str]]] = [
+    ({"spark1": "312"}, {"spark1"}, set()),
+    ({"spark1": "312", "spark2": "312", "spark3": "312"}, {"spark1"}, {"spark2", "spark3"}),
+    # A node was added.
+    ({"spark1": "", "spark2": "312", "spark3": ""}, {"spark1"}, {"spark2"}),
+    # The head was replaced.
+    ({"spark1": "312", "spark2": ""}, {"spark1"}, set()),
+    # Another Python or architecture.
+    ({"spark1": "312", "thor1": "310", "spark2": "312"}, {"spark1", "thor1"}, {"spark2"}),
+    ({"spark1": "", "thor1": "310"}, {"thor1"}, set()),
+]
+
+
+def test_the_head_downloads_for_all_equal_nodes(tmp_path: Path) -> None:
+    """All clusters are in one run. The lock on a node names the downloaded files."""
     address = "https://download.pytorch.org/whl/cu129/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
-    (tmp_path / "x.lock").write_text(f"torch @ {address} \\\n    --hash=sha256:{'0' * 64}\nuv==1\n", encoding="utf-8")
-    variables = {"gb10_plan": {"runtime": {"lock": str(tmp_path / "x.lock")}, "root": "/opt/gb10"}}
-    said = played(
-        tmp_path, {"spark1": variables}, [{"ansible.builtin.debug": {"msg": "<{{ _vllm_runtime_local_lock }}>"}}]
-    )
-    place = "file:///opt/gb10/runtime/.wheels/wheels/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
-    assert re.search(rf"<torch @ {re.escape(place)} \\\s+--hash=sha256:0{{64}}\s+uv==1>", said), said
-
-
-def played(folder: Path, hosts: dict[str, dict[str, Any]], tasks: list[dict[str, Any]]) -> str:
-    play = {
-        "hosts": "all",
-        "gather_facts": False,
-        "tasks": tasks,
-        "vars_files": [str(ROOT / "roles/vllm_runtime/vars/main.yml")],
-    }
-    (folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
-    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
-    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.json"), "--extra-vars", json.dumps(local)]).output
-
-
-@pytest.mark.parametrize(
-    ("nodes", "downloads", "receives"),
-    [
-        ({"spark1": (True, "312")}, {"spark1"}, set()),
-        ({"spark1": (True, "312"), "spark2": (True, "312"), "spark3": (True, "312")}, {"spark1"}, {"spark2", "spark3"}),
-        # A node was added.
-        ({"spark1": (False, "312"), "spark2": (True, "312"), "spark3": (False, "312")}, {"spark1"}, {"spark2"}),
-        # The head was replaced.
-        ({"spark1": (True, "312"), "spark2": (False, "312")}, {"spark1"}, set()),
-        # Another Python or architecture.
-        ({"spark1": (True, "312"), "thor1": (True, "310"), "spark2": (True, "312")}, {"spark1", "thor1"}, {"spark2"}),
-        ({"spark1": (False, "312"), "thor1": (True, "310")}, {"thor1"}, set()),
-    ],
-)
-def test_who_downloads(
-    tmp_path: Path, nodes: dict[str, tuple[bool, str]], downloads: set[str], receives: set[str]
-) -> None:
-    hosts = {
-        name: {
-            "gb10_plan": {
-                "head": {"name": "spark1"},
-                "nodes": [{"name": each} for each in nodes],
-                "node": {"name": name, "head": name == "spark1"},
-            },
-            "__vllm_runtime_lacks": lacks,
-            "__vllm_runtime_platform": {"stdout": platform},
-        }
-        for name, (lacks, platform) in nodes.items()
-    }
+    lock_file = tmp_path / "x.lock"
+    lock_file.write_text(f"torch @ {address} \\\n    --hash=sha256:{'0' * 64}\nuv==1\n", encoding="utf-8")
+    hosts, expected = {}, []
+    for number, (nodes, downloads, receives) in enumerate(CLUSTERS):
+        for name, platform in nodes.items():
+            plan = {
+                "head": {"name": f"{number}spark1"},
+                "nodes": [{"name": f"{number}{each}"} for each in nodes],
+                "node": {"name": f"{number}{name}", "head": name == "spark1"},
+                "runtime": {"lock": str(lock_file)},
+                "root": "/opt/gb10",
+            }
+            hosts[f"{number}{name}"] = {
+                "gb10_plan": plan,
+                "__vllm_runtime_lacks": bool(platform),
+                "__vllm_runtime_platform": {"stdout": platform or "312"},
+            }
+            expected.append(f"<{number}{name} {name in downloads} {name in receives} {bool(receives)}>")
+    shown = "<{{ inventory_hostname }} {{ _vllm_runtime_downloads }} {{ __vllm_runtime_receives }} {{ _vllm_runtime_sends }}>"
     decision = next(
         task
         for task in load_yaml(read("roles/vllm_runtime/tasks/wheelhouse.yml"))
         if task["name"].startswith("Determine")
     )
-    shown = (
-        "<{{ inventory_hostname }} {{ _vllm_runtime_downloads }} {{ __vllm_runtime_receives }} {{ "
-        "_vllm_runtime_sends }}>"
-    )
-    said = played(tmp_path, hosts, [decision, {"ansible.builtin.debug": {"msg": shown}}])
-    for name in nodes:
-        assert f"<{name} {name in downloads} {name in receives} {bool(receives)}>" in said, said
+    tasks = [decision, {"ansible.builtin.debug": {"msg": f"{shown} {{{{ _vllm_runtime_local_lock }}}}"}}]
+    said = play(tmp_path, tasks, hosts, path=tmp_path, files="vars").assert_ok().output
+    assert [each for each in expected if each not in said] == [], said
+    place = "file:///opt/gb10/runtime/.wheels/wheels/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
+    found = re.findall(rf"torch @ {re.escape(place)} \\+\s*n? *--hash=sha256:0{{64}}", said)
+    assert len(found) == len(expected), said

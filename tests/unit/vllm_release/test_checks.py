@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import (
     Option,
     check_environment,
@@ -24,44 +26,31 @@ NEW, OLD, NEWEST = "0.32.0", "0.13.0", READ.split()[-1]
 
 
 @pytest.mark.parametrize(
-    ("version", "expected"),
+    ("version", "expected", "known"),
     [
-        ("0.32.0", (0, 32, 0)),
-        ("0.32.0+cpu", (0, 32, 0)),
-        ("v0.21.1rc1.dev169+gabc", (0, 21, 1)),
-        ("0.9", (0, 9, 0)),
-        ("0.10.0", (0, 10, 0)),
+        ("0.32.0", (0, 32, 0), True),
+        ("0.32.0+cpu", (0, 32, 0), True),
+        ("v0.21.1rc1.dev169+gabc", (0, 21, 1), True),
+        ("0.13.0", (0, 13, 0), True),
+        ("0.20.7", (0, 20, 7), True),
+        ("0.33.0", (0, 33, 0), True),
+        ("0.9", (0, 9, 0), False),
+        ("0.12.9", (0, 12, 9), False),
+        ("0.33.1", (0, 33, 1), False),
+        ("1.0.0", (1, 0, 0), False),
     ],
 )
-def test_number(version: str, expected: tuple[int, int, int]) -> None:
-    assert vllm_release_checks.number(version) == expected
+def test_the_table_has_the_releases_between_two(version: str, expected: tuple[int, int, int], known: bool) -> None:
+    assert (checks.number(version), checks.known(version)) == (expected, known)
+    message = re.escape(f"unknown vLLM release {version} (known releases: 0.13.0 to 0.33.0)")
+    with contextlib.nullcontext() if known else pytest.raises(ValueError, match=message):
+        checks.options(version)
 
 
 @pytest.mark.parametrize("version", ["", "latest", "nightly-arm64", "32"])
-def test_no_version(version: str) -> None:
+def test_another_text_is_no_version(version: str) -> None:
     with pytest.raises(ValueError, match="is not a vLLM version"):
-        vllm_release_checks.number(version)
-
-
-@pytest.mark.parametrize(
-    ("version", "expected"),
-    [
-        ("0.13.0", True),
-        ("0.20.7", True),
-        ("0.32.0+cpu", True),
-        ("0.33.0", True),
-        ("0.12.9", False),
-        ("0.33.1", False),
-        ("1.0.0", False),
-    ],
-)
-def test_known(version: str, expected: bool) -> None:
-    assert vllm_release_checks.known(version) is expected
-    if not expected:
-        with pytest.raises(
-            ValueError, match=re.escape(f"unknown vLLM release {version} (known releases: 0.13.0 to 0.33.0)")
-        ):
-            vllm_release_checks.options(version)
+        checks.number(version)
 
 
 #: Read from the sources: a release without the option, and the adjacent one with it.
@@ -79,7 +68,7 @@ def test_known(version: str, expected: bool) -> None:
     ],
 )
 def test_has_option(name: str, without: str, with_it: str) -> None:
-    assert (name in vllm_release_checks.options(without), name in vllm_release_checks.options(with_it)) == (False, True)
+    assert (name in checks.options(without), name in checks.options(with_it)) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -96,27 +85,22 @@ def test_has_option(name: str, without: str, with_it: str) -> None:
     ],
 )
 def test_has_variable(name: str, without: str, with_it: str) -> None:
-    assert (vllm_release_checks.has_variable(without, name), vllm_release_checks.has_variable(with_it, name)) == (
+    assert (checks.has_variable(without, name), checks.has_variable(with_it, name)) == (
         False,
         True,
     )
 
 
-def test_variables_that_every_release_reads() -> None:
-    for name in ("VLLM_HOST_IP", "VLLM_NCCL_SO_PATH", "VLLM_TUNED_CONFIG_FOLDER", "VLLM_DISABLED_KERNELS"):
-        assert all(vllm_release_checks.has_variable(release, name) for release in (OLD, "0.24.0", NEW))
-
-
 def test_an_option_is_whole() -> None:
-    there = vllm_release_checks.options(NEW)
+    there = checks.options(NEW)
     assert there["--tensor-parallel-size"] == Option("--tensor-parallel-size", "value", ("-tp",))
     assert there["--enable-expert-parallel"] == Option(
         "--enable-expert-parallel", "flag", ("-ep", "--no-enable-expert-parallel")
     )
     assert there["--headless"] == Option("--headless", "flag")
     assert there["--gdn-prefill-backend"].choices == ("aiter_flydsl", "cutedsl", "flashinfer", "triton")
-    assert vllm_release_checks.options("0.21.0")["--gdn-prefill-backend"].choices == ("flashinfer", "triton")
-    assert "-ep" not in vllm_release_checks.options(OLD)["--enable-expert-parallel"].aliases
+    assert checks.options("0.21.0")["--gdn-prefill-backend"].choices == ("flashinfer", "triton")
+    assert "-ep" not in checks.options(OLD)["--enable-expert-parallel"].aliases
 
 
 #: Each row was verified with the parser of vLLM 0.32.0 (CPU).
@@ -290,57 +274,72 @@ def test_a_newer_release_is_asked() -> None:
         {"name": "--brand-new", "kind": "value", "aliases": ["-bn"], "choices": ["1", "2"], "fold": "", "open": False},
         {"name": "--port", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False},
     ]
-    queried = vllm_release_checks.options_of(answer)
+    queried = checks.options_of(answer)
     assert parse(argv, "0.40.0", queried) == ({"--brand-new": "1", "--port": "1"}, [])
     found = [problem.found for problem in parse(["-bn", "3", "--swap-space", "1"], "0.40.0", queried)[1]]
     assert found == ["--brand-new does not accept '3'", "vLLM 0.40.0 has no option --swap-space"]
 
 
-def test_check_environment() -> None:
-    environment = {
-        "VLLM_HOST_IP": "1",
-        "NCCL_DEBUG": "INFO",
-        "VLLM_ATTENTION_BACKEND": "FLASHINFER",
-        "VLLM_USE_DEEPGEMM": "0",
-        "VLLM_X": "1",
-    }
-    problems = check_environment(environment, "0.24.0", path="gb10_extra_env")
-    assert [problem.path for problem in problems] == [
-        f"gb10_extra_env.VLLM_{name}" for name in ("ATTENTION_BACKEND", "USE_DEEPGEMM", "X")
-    ]
-    assert [problem.fix for problem in problems] == ["use --attention-backend", "write VLLM_USE_DEEP_GEMM", "remove it"]
-    assert problems[0].found == "VLLM_ATTENTION_BACKEND was removed in vLLM 0.15.0; vLLM ignores it"
-    assert problems[2].found == "vLLM 0.24.0 does not read VLLM_X; vLLM ignores it"
-    assert [problem.path for problem in check_environment(environment, "0.14.1")] == [
-        "environment.VLLM_USE_DEEPGEMM",
-        "environment.VLLM_X",
+@pytest.mark.parametrize(
+    ("release", "queried", "found"),
+    [
+        (
+            "0.24.0",
+            None,
+            {
+                ".VLLM_ATTENTION_BACKEND": (
+                    "VLLM_ATTENTION_BACKEND was removed in vLLM 0.15.0",
+                    "use --attention-backend",
+                ),
+                ".VLLM_USE_DEEPGEMM": ("vLLM 0.24.0 does not read VLLM_USE_DEEPGEMM", "write VLLM_USE_DEEP_GEMM"),
+                ".VLLM_X": ("vLLM 0.24.0 does not read VLLM_X", "remove it"),
+            },
+        ),
+        (
+            "0.14.1",
+            None,
+            {
+                ".VLLM_USE_DEEPGEMM": ("vLLM 0.14.1 does not read VLLM_USE_DEEPGEMM", "write VLLM_USE_DEEP_GEMM"),
+                ".VLLM_X": ("vLLM 0.14.1 does not read VLLM_X", "remove it"),
+            },
+        ),
+        ("0.40.0", ["VLLM_ATTENTION_BACKEND", "VLLM_USE_DEEPGEMM", "VLLM_HOST_IP", "VLLM_X"], {}),
+        (
+            "0.40.0",
+            ["VLLM_HOST_IP", "VLLM_ATTENTION_BACKEND", "VLLM_USE_DEEPGEMM"],
+            {".VLLM_X": ("vLLM 0.40.0 does not read VLLM_X", "remove it")},
+        ),
+    ],
+)
+def test_a_variable_that_the_release_does_not_read_is_a_problem(
+    release: str, queried: list[str] | None, found: dict[str, tuple[str, str]]
+) -> None:
+    names = ("VLLM_HOST_IP", "NCCL_DEBUG", "VLLM_ATTENTION_BACKEND", "VLLM_USE_DEEPGEMM", "VLLM_X")
+    assert check_environment(dict.fromkeys(names, "1"), release, queried, "env") == [
+        Problem(f"env{path}", f"{text}; vLLM ignores it", f"a variable that vLLM {release} reads", fix)
+        for path, (text, fix) in found.items()
     ]
 
 
-def test_the_environment_of_a_newer_release_is_asked() -> None:
-    environment = {"VLLM_NEW": "1", "VLLM_HOST_IP": "1"}
-    assert [problem.path for problem in check_environment(environment, "0.40.0")] == ["environment"]
+def test_the_variables_of_an_unlisted_release_are_unknown() -> None:
+    assert check_environment({"VLLM_HOST_IP": "1", "VLLM_NEW": "1"}, "0.40.0") == [
+        checks.newer("0.40.0", "environment")
+    ]
     assert check_environment({"NCCL_DEBUG": "INFO"}, "0.40.0") == []
-    assert check_environment(environment, "0.40.0", ["VLLM_NEW", "VLLM_HOST_IP"]) == []
-    assert [problem.path for problem in check_environment(environment, "0.40.0", ["VLLM_HOST_IP"])] == [
-        "environment.VLLM_NEW"
-    ]
 
 
 def test_what_is_replaced_is_gone_and_what_replaces_it_is_there() -> None:
     for name, (advice, source) in REPLACED.items():
         assert source
-        assert name not in vllm_release_checks.options(NEWEST) and not vllm_release_checks.has_variable(NEWEST, name), (
-            name
-        )
+        assert name not in checks.options(NEWEST) and not checks.has_variable(NEWEST, name), name
         for option in re.findall(r"--[a-z0-9-]+", advice):
-            assert option in vllm_release_checks.options(NEWEST), option
+            assert option in checks.options(NEWEST), option
     for name in EARLIER:
-        assert name in vllm_release_checks.options(NEWEST) and name not in vllm_release_checks.options(OLD)
+        assert name in checks.options(NEWEST) and name not in checks.options(OLD)
 
 
 def test_spans_of_the_table_are_of_releases_that_were_read() -> None:
-    known = {vllm_release_checks.number(version) for version in READ.split()}
+    known = {checks.number(version) for version in READ.split()}
     for block in ("OPTIONS", "VARIABLES"):
         for row in rows(block).values():
             for since, until in (span for word in row for span in spans(word)):
@@ -350,7 +349,7 @@ def test_spans_of_the_table_are_of_releases_that_were_read() -> None:
 
 @given(st.sampled_from(["0.13.0", "0.20.2", "0.32.0", "0.33.0"]), st.data())
 def test_what_an_option_takes_is_no_problem(release: str, data: st.DataObject) -> None:
-    options = vllm_release_checks.options(release)
+    options = checks.options(release)
     option = options[data.draw(st.sampled_from(sorted(options.keys() - {"--model"})))]
     flag = data.draw(st.sampled_from((option.name, *option.aliases)))
     value = data.draw(st.sampled_from(option.choices)) if option.choices else "x"
