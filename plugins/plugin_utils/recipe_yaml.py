@@ -37,7 +37,8 @@ def load(text: str, path: str) -> tuple[Any, list[Problem]]:
         refused = _refused(text)
         if refused:
             return None, [Problem("gb10_recipe", f"{path}, {refused}", "plain YAML: mappings, lists and values", _FIX)]
-        return yaml.safe_load(text), []
+        # An empty document is a recipe without keys, and not the lack of a recipe.
+        return yaml.safe_load(text) or {}, []
     except (yaml.YAMLError, ValueError, TypeError) as error:
         mark, why = (
             getattr(error, "problem_mark", None),

@@ -111,11 +111,7 @@ def _check_layers(given: Any, layers: Sequence[Mapping[str, Any]]) -> list[Probl
 
 def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem]) -> Use | None:
     """Return the use of a recipe on these nodes, None if it has a problem. An empty variable counts as not set."""
-    if (
-        not isinstance(data, Mapping)
-        and isinstance(data, list | tuple)
-        and all(isinstance(each, Problem) for each in data)
-    ):
+    if isinstance(data, list) and all(isinstance(each, Problem) for each in data):
         problems += data
         return None
     recipe, found = recipe_parse.parse(data)

@@ -79,7 +79,8 @@ def test_a_folder_that_exists_is_refused_with_another_name(cables: Cables) -> No
     assert f"Fix: -e discover_directory={cables.directory}2." in done.output
 
 
-def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables) -> None:
+@pytest.mark.parametrize("check", [(), ("--check", "--diff")], ids=["write", "check"])
+def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables, check: tuple[str, ...]) -> None:
     """The hostile answer tries each injection at once: through ssh_config, a template and the written inventory."""
     mark = cables.folder / "owned"
     cables.answers("192.168.1.1", 1, RING3)
@@ -95,7 +96,7 @@ def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables) -> None:
         "ansible_facts": {"x": "{{ y }}"},
     }
     (cables.folder / "found-020000000300").write_text(json.dumps(hostile), encoding="utf-8")
-    done = cables.discover()
+    done = cables.discover(*check)
     assert done.status != 0
     for field in ("hostname", "management", "neighbors.enp1s0f0np0[0].mac", "neighbors.enp1s0f0np0[0].address"):
         assert (f"found-020000000300.{field}: invalid value" in done.output) is not field.endswith(".mac"), done.output

@@ -46,3 +46,8 @@ def test_plain_yaml_is_its_data() -> None:
 
 def test_template_syntax_is_text() -> None:
     assert load('a: \'{{ lookup("pipe", "id") }}\'', "r.yaml")[0] == {"a": '{{ lookup("pipe", "id") }}'}
+
+
+@pytest.mark.parametrize("text", ["---\n", "[]\n", "{}\n"])
+def test_a_document_without_keys_is_a_recipe_without_keys(text: str) -> None:
+    assert load(text, "r.yaml") == ({}, [])
