@@ -169,4 +169,4 @@ def test_a_round_trip() -> None:
         "avg_ms": 0.032,
         "max_ms": 0.043,
     }
-    assert asked == [["ping", "-n", "-q", "-c", "5", "-i", "0.2", "-W", "1", "-I", "port0", "10.110.0.2"]]
+    assert asked == [["ping", "-nq", "-c", "5", "-i", "0.2", "-W", "1", "-I", "port0", "10.110.0.2"]]

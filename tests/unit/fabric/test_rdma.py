@@ -11,7 +11,7 @@ from recorded_hosts import plant
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, gid_index, pinned
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, pinned
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces, network
 
 RING = ["rocep1s0f0", "roceP2p1s0f0", "rocep1s0f1", "roceP2p1s0f1"]
@@ -19,8 +19,9 @@ RING_ADDRESSES = ["10.20.0.11/24", "10.20.1.11/24", "10.20.2.11/24", "10.20.3.11
 PAIR, PAIR_ADDRESSES = ["rocep1s0f1", "roceP2p1s0f1"], ["192.168.100.10/24", "192.168.101.10"]
 
 
-def index_of(facts: dict[str, Any], hcas: list[str], addresses: list[str]) -> tuple[int | None, list[Problem]]:
-    return gid_index(network(facts).rdma, list(zip(hcas, addresses, strict=True)))
+def index_of(facts: dict[str, Any], hcas: list[str], addresses: list[str]) -> tuple[str | None, list[Problem]]:
+    variables, problems = pinned(zip(hcas, addresses, strict=True), network(facts).rdma)
+    return variables.get("NCCL_IB_GID_INDEX"), problems
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +41,14 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.mark.parametrize(
     ("host", "hcas", "addresses", "expected"),
     [
-        pytest.param("spark_pair", PAIR, PAIR_ADDRESSES, 3, id="as everywhere without IPv6"),
-        pytest.param("spark_ring", RING[::2], RING_ADDRESSES[::2], 3, id="first halves"),
-        pytest.param("spark_ring", RING[1::2], RING_ADDRESSES[1::2], 5, id="second halves, moved by IPv6"),
+        pytest.param("spark_pair", PAIR, PAIR_ADDRESSES, "3", id="as everywhere without IPv6"),
+        pytest.param("spark_ring", RING[::2], RING_ADDRESSES[::2], "3", id="first halves"),
+        pytest.param("spark_ring", RING[1::2], RING_ADDRESSES[1::2], "5", id="second halves, moved by IPv6"),
         pytest.param("thor", [], [], None, id="no RDMA device"),
+        pytest.param("spark_pair", [""], ["10.0.0.1/24"], None, id="a rail without RDMA"),
     ],
 )
-def test_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[str], expected: int | None) -> None:
+def test_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[str], expected: str | None) -> None:
     assert index_of(machines(host), hcas, addresses) == (expected, [])
 
 
@@ -95,9 +97,9 @@ def test_gid_index_takes_neither_version_1_nor_another_place(machines: Any) -> N
     for hca, indices in zip(PAIR, [(3, 7), (5, 7)], strict=True):
         gids = fabric["rdma"][hca]["gids"]
         gids[:] = [{**gids[3], "type": "RoCE v2", "index": index} for index in indices]
-    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == (7, [])
+    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == ("7", [])
     fabric["rdma"][PAIR[0]]["gids"].append({**fabric["rdma"][PAIR[0]]["gids"][0], "index": 5})
-    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == (5, [])
+    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == ("5", [])
 
 
 @pytest.mark.parametrize("host", ["spark_pair", "spark_sync", "spark_ring", "spark_bond", "thor"])
@@ -134,11 +136,3 @@ def test_what_is_degraded(machines: Any, changes: dict[str, Any], sentences: int
     twin = machines("spark_pair")["interfaces"]["enp1s0f1np1"]
     changed = {**twin, **changes, "pci": {**twin["pci"], **changes.get("pci", {})}}
     assert len(degraded(interfaces({"enp1s0f1np1": changed}))) == sentences
-
-
-def test_the_index_as_a_variable(machines: Any) -> None:
-    devices = network(machines("spark_pair")).rdma
-    rails = list(zip(PAIR, PAIR_ADDRESSES, strict=True))
-    assert pinned(rails, devices) == ({"NCCL_IB_GID_INDEX": "3"}, [])
-    assert pinned([("", "10.0.0.1/24")], devices) == ({}, [])
-    assert pinned([("none", "10.0.0.1/24")], devices)[0] == {}
