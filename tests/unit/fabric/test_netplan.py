@@ -584,24 +584,17 @@ def test_a_file_that_comes_back_after_its_removal_is_not_applied(folders: Host) 
 
 
 def test_a_clock_that_is_behind_applies_nothing_again(folders: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The host booted in 1970, so its generated files have earlier times than their source."""
-    path, generated = Path(io_netplan.NETPLAN_FILE), folders.folder / "enp1s0f1np1.network"
-    monkeypatch.setattr(io_netplan, "_GENERATED", ((f"{folders.folder}/", "", ".network"),))
-    generated.touch()
-    monkeypatch.setattr(
-        io_netplan.node_io_facts,
-        "interfaces",
-        lambda _run: {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}},
-    )
-    monkeypatch.setattr(io_netplan.io_rollback, "sysctl", lambda _name, key: netplan.RAIL[key])
+    """The host booted in 1970, so the record of applied files has an earlier time than they."""
+    rail = {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}}
+    monkeypatch.setattr(io_netplan.node_io_facts, "interfaces", lambda _run: rail)
+    monkeypatch.setattr(io_rollback, "sysctl", lambda _name, key: netplan.RAIL[key])
     params = {**PARAMS, "rails": [{"interface": "enp1s0f1np1", "address": "10.110.0.1/24"}]}
     target, _others = io_netplan.target(params)
     io_rollback.put(folders.run, target)
-    for boot in (False, True):
-        os.utime(path, (200, 200))
-        os.utime(generated, (100, 100))
-        assert io_netplan.differences(folders.run, params, target) == [], boot
-        Path(io_rollback.APPLIED).unlink(missing_ok=True)
+    os.utime(io_rollback.APPLIED, (100, 100))
+    assert io_netplan.differences(folders.run, params, target) == []
+    Path(io_rollback.APPLIED).unlink()
+    assert io_netplan.differences(folders.run, params, target) == [], "after a boot"
 
 
 def full(monkeypatch: pytest.MonkeyPatch, *but: str) -> Callable[[], None]:
@@ -727,25 +720,44 @@ def applied(host: Host, **changes: Any) -> None:
 CX7 = "# NVIDIA's\n" + yaml.safe_dump(FOREIGN)
 
 
-def edited(host: Host, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Edit the file that was taken over, like its owner. Returns its new content."""
-    document = yaml.safe_load(Path(host.path("40-cx7.yaml")).read_text(encoding="utf-8"))
-    change(document["network"])
-    host.write("40-cx7.yaml", "# mine\n" + yaml.safe_dump(document), 0o640)
-    return dict(document)
+ETHERNETS = FOREIGN["network"]["ethernets"]
 
 
-def found(host: Host) -> Any:
-    return yaml.safe_load(Path(host.path("40-cx7.yaml")).read_text(encoding="utf-8"))
+def dumped(ethernets: dict[str, Any], **more: Any) -> str:
+    """The text of a file like the foreign one, with other interfaces and more."""
+    return yaml.safe_dump({"network": {"version": 2, **more, "ethernets": ethernets}}, sort_keys=False)
 
 
-def test_a_file_that_nobody_changed_since_comes_back_to_the_letter(folders: Host) -> None:
+AGAIN = "# mine\n" + dumped({"enp1s0f1np1": {"optional": True}})
+
+
+@pytest.mark.parametrize(
+    ("edited", "expected"),
+    [
+        (None, (CX7, 0o640)),
+        ("", (None, None)),
+        (AGAIN, (AGAIN, 0o644)),
+        (
+            "# mine\n" + dumped({"enP8s8": {"dhcp4": False}}, wifis={"x": {}}),
+            (dumped({"enP8s8": {"dhcp4": False}, "enp1s0f1np1": ETHERNETS["enp1s0f1np1"]}, wifis={"x": {}}), 0o644),
+        ),
+    ],
+    ids=["unchanged: to the letter", "deleted", "defined again", "edited, and its mode"],
+)
+def test_a_removal_keeps_what_the_owner_did_since(
+    folders: Host, edited: str | None, expected: tuple[str | None, int | None]
+) -> None:
     path = folders.write("40-cx7.yaml", CX7, 0o640)
     applied(folders)
     assert "enp1s0f1np1:" not in Path(path).read_text(encoding="utf-8")
-    applied(folders, state="absent")
-    assert io_rollback.io_file.read_file(path) == (CX7, 0o640)
+    if edited is not None:
+        Path(path).unlink()
+    if edited:
+        folders.write("40-cx7.yaml", edited, 0o644)
+    applied(folders, state="absent", takeover=False)
+    assert io_rollback.io_file.read_file(path) == expected
     assert not Path(io_netplan.NETPLAN_FILE).exists()
+    assert io_rollback.read(io_rollback.ORIGINAL) is None
 
 
 def test_a_removal_needs_no_plan(folders: Host) -> None:
@@ -773,40 +785,6 @@ def test_a_removal_needs_no_plan(folders: Host) -> None:
     assert io_netplan.differences(folders.run, params, io_netplan.target(params)[0]) == []
 
 
-def test_later_edits_of_a_file_outlive_the_removal(folders: Host) -> None:
-    folders.write("40-cx7.yaml", CX7, 0o600)
-    applied(folders)
-
-    def edit(network: dict[str, Any]) -> None:
-        network["wifis"]["wlP9s9"]["access-points"]["office"] = {"password": "q"}
-        del network["ethernets"]["enP7s7"]
-        network["ethernets"]["enP8s8"] = {"dhcp4": False}
-
-    mine = edited(folders, edit)
-    applied(folders, state="absent")
-    mine["network"]["ethernets"]["enp1s0f1np1"] = FOREIGN["network"]["ethernets"]["enp1s0f1np1"]  # type: ignore[index]
-    assert found(folders) == mine
-    assert Path(folders.path("40-cx7.yaml")).stat().st_mode & 0o777 == 0o640, "the mode is an edit too"
-    assert io_rollback.read(io_rollback.ORIGINAL) is None
-
-
-def test_what_its_owner_defined_again_stays_as_it_is(folders: Host) -> None:
-    folders.write("40-cx7.yaml", CX7)
-    applied(folders)
-    edited(folders, lambda network: network["ethernets"].update(enp1s0f1np1={"optional": True}))
-    text = Path(folders.path("40-cx7.yaml")).read_text(encoding="utf-8")
-    applied(folders, state="absent", takeover=False)
-    assert Path(folders.path("40-cx7.yaml")).read_text(encoding="utf-8") == text
-
-
-def test_a_file_that_was_deleted_since_stays_deleted(folders: Host) -> None:
-    path = Path(folders.write("40-cx7.yaml", CX7))
-    applied(folders)
-    path.unlink()
-    applied(folders, state="absent")
-    assert not path.exists()
-
-
 def test_a_file_that_is_no_yaml_any_more_is_refused_and_left_alone(folders: Host) -> None:
     folders.write("40-cx7.yaml", CX7)
     applied(folders)
@@ -817,18 +795,19 @@ def test_a_file_that_is_no_yaml_any_more_is_refused_and_left_alone(folders: Host
 
 
 def test_what_was_taken_out_twice_comes_back_as_it_was_the_last_time(folders: Host) -> None:
-    both = {"network": {**FOREIGN["network"], "ethernets": {name: {"mtu": 1500} for name in (*RAILS, "enP7s7")}}}
-    folders.write("40-cx7.yaml", yaml.safe_dump(both))
+    path = folders.write("40-cx7.yaml", dumped({name: {"mtu": 1500} for name in (*RAILS, "enP7s7")}))
     applied(folders)
     # Its owner adds one of the two again, and more.
-    mine = edited(
-        folders, lambda network: network["ethernets"].update(enp1s0f1np1={"mtu": 4000}, enP8s8={"dhcp4": False})
-    )
+    mine = {"enP7s7": {"mtu": 1500}, "enp1s0f1np1": {"mtu": 4000}, "enP8s8": {"dhcp4": False}}
+    folders.write("40-cx7.yaml", dumped(mine))
     applied(folders)
-    assert list(found(folders)["network"]["ethernets"]) == ["enP7s7", "enP8s8"]
+    found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))["network"]["ethernets"]
+    assert list(found) == ["enP7s7", "enP8s8"]
     applied(folders, state="absent")
-    mine["network"]["ethernets"]["enP2p1s0f1np1"] = {"mtu": 1500}
-    assert found(folders) == mine
+    assert yaml.safe_load(Path(path).read_text(encoding="utf-8"))["network"]["ethernets"] == {
+        **mine,
+        "enP2p1s0f1np1": {"mtu": 1500},
+    }
 
 
 FRAMES = [{"network": None}, {"network": {"version": 2}}, {"network": {"version": 2, "ethernets": None}}]
