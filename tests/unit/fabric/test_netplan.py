@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import errno
-import itertools
 import json
+import math
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,9 @@ class Host:
         self.links: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
         self.netplan_status = 0
+        self.now, self.rendered = 0.0, math.inf
+        monkeypatch.setattr(io_rollback.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(io_rollback.time, "sleep", self.sleep)
         for name in ("STATE", "FORMER", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS", "APPLIED"):
             monkeypatch.setattr(io_rollback, name, f"{folder}{getattr(io_rollback, name)}")
         monkeypatch.setattr(io_rollback, "sysctl", lambda _name, _key: "0")
@@ -124,6 +129,12 @@ class Host:
 
     def link(self, name: str, *addresses: str, mtu: int = 1500, up: bool = True, dynamic: tuple[str, ...] = ()) -> None:
         self.links[name] = {"mtu": mtu, "up": up, "addresses": list(addresses), "dynamic": list(dynamic)}
+
+    def sleep(self, seconds: float) -> None:
+        """Let time pass. The renderer adds its address at the time ``rendered``."""
+        self.now += seconds
+        if self.now > self.rendered and not self.links["fast"]["addresses"]:
+            self.links["fast"]["addresses"].append("192.168.100.1/24")
 
     def run(self, argv: list[str]) -> tuple[int, str, str]:
         self.asked.append(" ".join(argv))
@@ -163,9 +174,6 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    clock = itertools.count()
-    monkeypatch.setattr(io_rollback.time, "monotonic", lambda: next(clock))
-    monkeypatch.setattr(io_rollback.time, "sleep", lambda _seconds: None)
     return Host(tmp_path, monkeypatch)
 
 
@@ -288,38 +296,28 @@ def test_a_planted_lock_is_not_followed(host: Host) -> None:
     assert target.read_text(encoding="utf-8") == "root"
 
 
-@pytest.mark.parametrize("readable", [False, True])
-def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(host: Host, readable: bool) -> None:
-    before = changed(host)
-    assert io_rollback.confirm(host.run, "one")
-    Path(io_rollback.FORMER).parent.mkdir(mode=0o1775)
-    Path(io_rollback.STATE).rename(io_rollback.FORMER)
-    Path(io_rollback.FORMER).chmod(0o755 if readable else 0o700)
-    if readable:
-        assert io_rollback.read(io_rollback.ORIGINAL) is None, "its author is unknown"
-        return
-    assert io_rollback.read(io_rollback.ORIGINAL) == {**before, "written": {}}, "also in check mode"
-    assert not Path(io_rollback.STATE).exists()
-    io_rollback.arm(host.run, "two", before, 60, final=True)
-    assert not Path(io_rollback.FORMER).exists()
-    assert (io_rollback.read(io_rollback.ORIGINAL), io_rollback.confirm(host.run, "two")) == (
-        {**before, "written": {}},
-        True,
-    )
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
-@pytest.mark.parametrize("whose", ["the folder", "the one around it"])
-def test_what_the_service_user_planted_there_is_left_alone(host: Host, whose: str) -> None:
-    former = Path(io_rollback.FORMER)
-    former.mkdir(parents=True, mode=0o700)
-    (former / "original.json").write_text('{"files": {"/etc/shadow": ["theirs", 384]}, "links": {}}', encoding="utf-8")
-    os.chown(former if whose == "the folder" else former.parent, 12345, 12345)
-    assert io_rollback.read(io_rollback.ORIGINAL) is None
-    changed(host)
+@pytest.mark.parametrize(
+    ("mode", "owner", "around", "taken"),
+    [(0o700, 0, 0, True), (0o755, 0, 0, False), (0o700, 12345, 0, False), (0o700, 0, 12345, False)],
+    ids=["of root", "readable", "of the service user", "in a folder of the service user"],
+)
+def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(
+    host: Host, mode: int, owner: int, around: int, taken: bool
+) -> None:
+    before = changed(host)
+    expected = {**before, "written": {}} if taken else None
     assert io_rollback.confirm(host.run, "one")
-    assert (former / "original.json").exists()
-    assert "/etc/shadow" not in json.dumps(io_rollback.read(io_rollback.ORIGINAL))
+    former = Path(io_rollback.FORMER)
+    former.parent.mkdir(mode=0o1775)
+    Path(io_rollback.STATE).rename(former)
+    former.chmod(mode)
+    os.chown(former, owner, owner)
+    os.chown(former.parent, around, around)
+    assert (io_rollback.read(io_rollback.ORIGINAL), Path(io_rollback.STATE).exists()) == (expected, False), "check mode"
+    io_rollback.arm(host.run, "two", {"files": {}, "links": {}}, 60, final=False)
+    assert (io_rollback.read(io_rollback.ORIGINAL), former.exists()) == (expected, not taken)
+    assert io_rollback.confirm(host.run, "two")
 
 
 def test_nothing_changes_where_the_timer_cannot_be_started(host: Host) -> None:
@@ -351,23 +349,12 @@ def test_a_device_goes_down_again_and_what_dhcp_gave_is_neither_saved_nor_remove
 
 
 @pytest.mark.parametrize(("after", "by_hand"), [(1.0, []), (60.0, ["ip address replace 192.168.100.1/24 dev fast"])])
-def test_the_renderer_has_time_to_set_its_addresses(
-    host: Host, monkeypatch: pytest.MonkeyPatch, after: float, by_hand: list[str]
-) -> None:
+def test_the_renderer_has_time_to_set_its_addresses(host: Host, after: float, by_hand: list[str]) -> None:
     """NetworkManager does not activate its profile on a device with an address that it did not set."""
-    now = 0.0
-
-    def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-        if now > after and not host.links["fast"]["addresses"]:
-            host.links["fast"]["addresses"].append("192.168.100.1/24")
-
-    monkeypatch.setattr(io_rollback.time, "sleep", sleep)
-    monkeypatch.setattr(io_rollback.time, "monotonic", lambda: now)
     host.link("fast", "192.168.100.1/24")
     saved = io_rollback.capture(host.run, [], ["fast"])
     host.link("fast", "10.110.0.1/24")
+    host.rendered = after
     io_rollback.put(host.run, saved)
     assert host.links["fast"]["addresses"] == ["192.168.100.1/24"]
     assert [words for words in host.asked if "replace" in words] == by_hand
@@ -551,26 +538,14 @@ def test_a_device_that_the_plan_left_gets_back_what_it_had() -> None:
     assert set(target["files"].values()) == {None}
 
 
-class Killed(BaseException):
-    """A run that SIGKILL ends."""
-
-
 def test_a_file_that_was_not_applied_is_known(folders: Host) -> None:
-    path = io_netplan.NETPLAN_FILE
-
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        if argv == ["netplan", "apply"]:
-            raise Killed
-        return folders.run(argv)
-
-    assert io_netplan.unapplied(path) == []
-    io_rollback.put(folders.run, {"files": {path: ["first", 0o600]}, "links": {}})
-    assert io_netplan.unapplied(path) == []
-    with pytest.raises(Killed):
-        io_rollback.put(run, {"files": {path: ["second", 0o600]}, "links": {}})
-    assert io_netplan.unapplied(path) == [f"{path} was not applied since it was written"]
-    io_rollback.put(folders.run, {"files": {path: ["second", 0o600]}, "links": {}})
-    assert io_netplan.unapplied(path) == []
+    found = [io_netplan.unapplied(io_netplan.NETPLAN_FILE)]
+    for text, status in (("first", 0), ("second", 1), ("second", 0)):
+        folders.netplan_status = status
+        with contextlib.suppress(io_rollback.NetplanError):
+            io_rollback.put(folders.run, {"files": {io_netplan.NETPLAN_FILE: [text, 0o600]}, "links": {}})
+        found.append(io_netplan.unapplied(io_netplan.NETPLAN_FILE))
+    assert found == [[], [], [f"{io_netplan.NETPLAN_FILE} was not applied since it was written"], []]
 
 
 def test_a_file_that_comes_back_after_its_removal_is_not_applied(folders: Host) -> None:
@@ -769,15 +744,10 @@ def test_a_removal_needs_no_plan(folders: Host) -> None:
     folders.link("enp1s0f1np1", "10.110.0.1/24")
     params = {"state": "absent", "content": "", "files": {}, "rails": [], "mtu": 0, "takeover": False, "timeout": 5}
     target, _others = io_netplan.target(params)
-
-    def differences() -> list[str]:
-        return io_netplan.differences(folders.run, params, target)
-
+    differences = partial(io_netplan.differences, folders.run, params, target)
     assert f"{path} differs" in differences()
-    identifier, problem = netplan_apply.change(
-        folders.run, {**params, "identifier": "two", "confirm_timeout": 60}, target, differences
-    )
-    assert (identifier, problem) == ("two", "")
+    given = {**params, "identifier": "two", "confirm_timeout": 60}
+    assert netplan_apply.change(folders.run, given, target, differences) == ("two", "")
     assert io_rollback.confirm(folders.run, "two")
     assert io_rollback.capture(folders.run, [path], RAILS) == before
     assert not Path(io_netplan.NETPLAN_FILE).exists()

@@ -178,23 +178,26 @@ def test_a_ring_joins_neighbors_port_0_to_port_1(count: int) -> None:
     assert links(shares) == expected
 
 
-@pytest.mark.parametrize("count", [3, 4])
-def test_a_ring_calls_its_nodes_by_the_network_that_reaches_all(count: int) -> None:
+def on(interface: str, address: str) -> dict[str, str]:
+    """The variables that keep every library on an interface."""
+    names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
+    return {"VLLM_HOST_IP": address, **dict.fromkeys(names, interface)}
+
+
+@pytest.mark.parametrize(("count", "more"), [(3, {}), (4, {"NCCL_ALGO": "Ring"})])
+def test_a_ring_calls_its_nodes_by_the_network_that_reaches_all(count: int, more: dict[str, str]) -> None:
+    """From four nodes on, not every pair has a cable."""
     for number, share in enumerate(planned(sparks(count, (0, 1)), RING), 1):
         assert (share.address, share.interface) == (f"192.168.1.{10 + number}", "enP7s7")
-        given = share.environment
-        assert given["VLLM_HOST_IP"] == share.address
-        assert {
-            given[name] for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
-        } == {"enP7s7"}
-        assert given["NCCL_IB_HCA"] == "rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1"
-        assert (given["NCCL_IB_SUBNET_AWARE_ROUTING"], given["NCCL_NET_PLUGIN"], given["NCCL_IB_MERGE_NICS"]) == (
-            "1",
-            "none",
-            "0",
-        )
-        # From four nodes on, not every pair has a cable.
-        assert given.get("NCCL_ALGO") == ("Ring" if count > 3 else None)
+        assert share.environment == {
+            **on("enP7s7", share.address),
+            "NCCL_IB_DISABLE": "0",
+            "NCCL_IB_HCA": "rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1",
+            "NCCL_IB_SUBNET_AWARE_ROUTING": "1",
+            "NCCL_NET_PLUGIN": "none",
+            "NCCL_IB_MERGE_NICS": "0",
+            **more,
+        }
 
 
 @pytest.mark.parametrize(
@@ -229,41 +232,22 @@ def test_a_switch_joins_all_with_all_on_every_rail(count: int, ports: tuple[int,
         assert not {"NCCL_IB_MERGE_NICS", "NCCL_NET_PLUGIN", "NCCL_ALGO"} & set(share.environment)
 
 
-def mixed() -> list[FabricNode]:
-    return [
-        replace(node, interface="mgbe0_0" if number > 1 else "enp1s0f0np0") for number, node in enumerate(sparks(4))
-    ]
+#: The distributed-vllm notes: every node must use the same transport and protocol.
+SOCKETS = {"NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_PROTO": "Simple"}
+DEVICES = ["enp1s0f0np0", "enp1s0f0np0", "mgbe0_0", "mgbe0_0"]
 
 
-def test_a_mixed_cluster_has_one_rail_of_sockets() -> None:
-    shares = planned(mixed(), Fabric("socket", mtu=1500))
-    assert [[(rail.interface, rail.hca, str(rail.address)) for rail in share.rails] for share in shares] == [
-        [("enp1s0f0np0", "", "10.110.0.1/24")],
-        [("enp1s0f0np0", "", "10.110.0.2/24")],
-        [("mgbe0_0", "", "10.110.0.3/24")],
-        [("mgbe0_0", "", "10.110.0.4/24")],
-    ]
-    assert shares[0].rails[0].peers == {"spark2": "10.110.0.2", "spark3": "10.110.0.3", "spark4": "10.110.0.4"}
-    for share in shares:
-        # The distributed-vllm notes: every node must use the same transport and protocol.
-        assert {name: value for name, value in share.environment.items() if name.startswith("NCCL")} == {
-            "NCCL_SOCKET_IFNAME": share.interface,
-            "NCCL_IB_DISABLE": "1",
-            "NCCL_P2P_DISABLE": "1",
-            "NCCL_SHM_DISABLE": "1",
-            "NCCL_PROTO": "Simple",
-        }
-
-
-def test_a_mixed_cluster_may_use_the_network_that_is_there() -> None:
-    for number, share in enumerate(planned(sparks(4), SOCKET), 1):
-        assert (share.address, share.interface, share.rails, share.netplan) == (
-            f"192.168.1.{10 + number}",
-            "enP7s7",
-            (),
-            {},
-        )
-        assert (share.environment["NCCL_SOCKET_IFNAME"], share.environment["NCCL_IB_DISABLE"]) == ("enP7s7", "1")
+@pytest.mark.parametrize("interfaces", [DEVICES, [""] * 4], ids=["one rail", "the network that is there"])
+def test_a_mixed_cluster_uses_sockets(interfaces: list[str]) -> None:
+    nodes = [replace(node, interface=interface) for node, interface in zip(sparks(4), interfaces, strict=True)]
+    shares = planned(nodes, Fabric("socket", mtu=1500))
+    for number, (share, interface) in enumerate(zip(shares, interfaces, strict=True), 1):
+        peers = {f"spark{n}": f"10.110.0.{n}" for n in range(1, 5) if n != number}
+        assert rails(share) == ([(interface, "", f"10.110.0.{number}/24", peers)] if interface else [])
+        address = f"10.110.0.{number}" if interface else f"192.168.1.{10 + number}"
+        assert (share.address, share.interface) == (address, interface or "enP7s7")
+        assert share.environment == on(share.interface, address) | SOCKETS
+        assert bool(share.netplan) is bool(interface)
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 8])
