@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import yaml
 from cluster_nodes import SETTINGS, cluster_plan, spark
-from decisions import task
+from decisions import decide
 from repository import load_yaml, read
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.action import node_info, ray_info
 from ansible_collections.gb10.cluster.plugins.module_utils.comparison import io_parts, of_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import of_plan as patch_of_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
@@ -118,32 +116,24 @@ def test_the_options_are_those_of_the_modules() -> None:
         assert given.keys() <= io_parts.PARTS[name](lambda _argv: (0, "", ""), "")[0].keys(), name
 
 
+INSTALLED = {"gb10_installed": {"files": {}}}
+
+
 def act(
-    plugin: Any,
+    action: str,
     arguments: dict[str, Any],
     result: dict[str, Any] | None = None,
     variables: dict[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Run an action on the head of a running pair. Return its result and the module's arguments."""
-    action = object.__new__(plugin.ActionModule)
-    action._task = task(arguments)
-    action._templar = SimpleNamespace(template=lambda value: value)
-    action._connection = SimpleNamespace(transport="local")
-    calls: list[dict[str, Any]] = []
-
-    def module(module_args: dict[str, Any], **_variables: Any) -> dict[str, Any]:
-        calls.append(module_args)
-        parts = {name: {"due": False} for name in module_args.get("parts", {})}
-        return {"changed": False, "parts": parts, **(result or {})}
-
-    action._execute_module = module
-    known = {"gb10_plan": planned("spark1").facts(), "gb10_inputs": {"settings": SETTINGS}}
-    hosts = {"spark1": {"gb10_installed": {"files": {}}}, "spark2": {"gb10_installed": {"files": {}}}}
-    return action.decide({**known, "hostvars": hosts, **(variables or {})}), calls
+    answer = {"changed": False, "parts": {name: {"due": False} for name in EVERY}, **(result or {})}
+    hosts = {"spark1": INSTALLED, "spark2": INSTALLED}
+    given = {"gb10_inputs": {"settings": SETTINGS}, **(variables or {})}
+    return decide(action, arguments, planned("spark1").facts(), hosts, answer, given)
 
 
 def test_parts_are_compared_in_one_connection_and_keep_their_options() -> None:
-    answer, (arguments,) = act(node_info, {"parts": ["peer_firewall", "vllm_patch", "golden"]})
+    answer, (arguments,) = act("node_info", {"parts": ["peer_firewall", "vllm_patch", "golden"]})
     assert list(arguments["parts"]) == ["peer_firewall", "vllm_patch"] == list(answer["parts"])
     assert answer["parts"]["vllm_patch"] == {"due": False, "options": arguments["parts"]["vllm_patch"]}
     assert answer["nodes"] == ["spark1", "spark2"]
@@ -152,7 +142,7 @@ def test_parts_are_compared_in_one_connection_and_keep_their_options() -> None:
 def test_a_node_passes_neither_facts_nor_hosts_nor_other_parts() -> None:
     obeyed = {"ansible_facts": {"ansible_host": "x"}, "_ansible_delegated_vars": {}, "add_host": {"host_name": "x"}}
     parts = {"peer_firewall": {"due": False, "options": {}, **obeyed}, "other": {}}
-    answer, (arguments,) = act(node_info, {"part": "peer_firewall"}, {"parts": parts})
+    answer, (arguments,) = act("node_info", {"part": "peer_firewall"}, {"parts": parts})
     assert answer == {"changed": False, "due": False, "options": arguments["parts"]["peer_firewall"]}
 
 
@@ -169,49 +159,47 @@ def test_a_node_passes_neither_facts_nor_hosts_nor_other_parts() -> None:
 def test_what_is_asked_of_a_node(
     arguments: dict[str, Any], result: dict[str, Any], expected: dict[str, Any], asked: list[Any] | None
 ) -> None:
-    answer, calls = act(node_info, arguments, result)
+    answer, calls = act("node_info", arguments, result)
     assert {name: answer[name] for name in expected} == expected
     assert asked is None or calls == asked
 
 
 KNOWN = {"parts": {"vllm_patch": {"written": []}, "ray_cluster": {"nodes": [1], "actors": []}}, "nodes": ["a", "b"]}
+INCOMPLETE = {"parts": {"ray_cluster": {"reason": "spark2 has not joined"}}, "nodes": []}
+PATCH, SERVER = ("node_info", {"part": "vllm_patch"}), ("node_info", {"part": "vllm_serve"})
+RAY, UNKNOWN_RAY = ("ray_info", {"expect": {}, "known": True}), ("ray_info", {"expect": {}})
 
 
-@pytest.mark.parametrize(("of_b", "calls"), [({"files": {}}, 0), ({}, 1)])
-def test_a_comparison_holds_until_a_node_changes(of_b: dict[str, Any], calls: int) -> None:
-    hosts = {"a": {"gb10_installed": {"files": {}}}, "b": {"gb10_installed": of_b}}
-    variables = {"gb10_compared": KNOWN, "hostvars": hosts}
-    answer, asked = act(node_info, {"part": "vllm_patch"}, variables=variables)
-    assert len(asked) == calls
-    assert ("written" in answer) is not calls
-    assert len(act(ray_info, {"expect": {}, "known": True}, variables=variables)[1]) == calls
-
-
-INSTALLED = {"a": {"gb10_installed": {"files": {}}}}
-SERVER, RAY = (node_info, {"part": "vllm_serve"}), (ray_info, {"expect": {}, "known": True})
+def of_server(answers: bool, message: str) -> dict[str, Any]:
+    return {"parts": {"vllm_serve": {"answers": answers, "msg": message}}, "nodes": ["a"]}
 
 
 @pytest.mark.parametrize(
-    ("asked", "known", "calls"),
+    ("asked", "known", "of_b", "calls"),
     [
-        (SERVER, {"parts": {"vllm_serve": {"answers": True, "msg": ""}}, "nodes": ["a"]}, 0),
+        (PATCH, KNOWN, INSTALLED, 0),
+        (PATCH, KNOWN, {"gb10_installed": {}}, 1),
+        (RAY, KNOWN, INSTALLED, 0),
+        (RAY, KNOWN, {"gb10_installed": {}}, 1),
+        (UNKNOWN_RAY, KNOWN, INSTALLED, 1),
+        (SERVER, of_server(True, ""), INSTALLED, 0),
         # A server that failed is asked again, and an incomplete Ray is waited for.
-        (SERVER, {"parts": {"vllm_serve": {"answers": False, "msg": "The API is not healthy"}}, "nodes": ["a"]}, 1),
-        (RAY, {"parts": {"ray_cluster": {"reason": "spark2 has not joined"}}, "nodes": []}, 1),
-        ((ray_info, {"expect": {}}), KNOWN, 1),
+        (SERVER, of_server(False, "The API is not healthy"), INSTALLED, 1),
+        (RAY, INCOMPLETE, INSTALLED, 1),
     ],
-    ids=["answers", "failed", "incomplete Ray", "Ray without known"],
 )
-def test_a_failed_comparison_is_asked_again(
-    asked: tuple[Any, dict[str, Any]], known: dict[str, Any], calls: int
+def test_a_comparison_holds_until_a_node_changes_unless_it_failed(
+    asked: tuple[str, dict[str, Any]], known: dict[str, Any], of_b: dict[str, Any], calls: int
 ) -> None:
-    variables = {"gb10_compared": known, "hostvars": INSTALLED}
-    assert len(act(*asked, variables=variables)[1]) == calls
+    part = asked[1].get("part", "ray_cluster")
+    answer, found = act(*asked, variables={"gb10_compared": known, "hostvars": {"a": INSTALLED, "b": of_b}})
+    assert len(found) == calls
+    assert (known["parts"][part].items() <= answer.items()) is (not calls)
 
 
 def test_the_netplan_file_says_who_manages_it() -> None:
     """The text of earlier releases, so that an update changes no file."""
-    _answer, (arguments,) = act(node_info, {"part": "qsfp_netplan"})
+    _answer, (arguments,) = act("node_info", {"part": "qsfp_netplan"})
     text = arguments["parts"]["qsfp_netplan"]["content"]
     assert text.startswith("#\n# Ansible managed\n#\nnetwork:\n")
     assert yaml.safe_load(text) == planned("spark1").facts()["node"]["netplan"]

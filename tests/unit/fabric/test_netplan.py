@@ -183,7 +183,7 @@ def mode(path: str | Path) -> int:
 
 def changed(host: Host, identifier: str = "one", final: bool = False) -> dict[str, Any]:
     """A host after a change: one file is new, one differs, and the device has another address and MTU."""
-    old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10.yaml")
+    old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10-qsfp.yaml")
     host.link("fast", "192.168.100.1/24")
     before = io_rollback.capture(host.run, [old, new], ["fast", "gone"])
     io_rollback.arm(host.run, identifier, before, 60, final)
@@ -374,7 +374,8 @@ PARAMS = {
 @pytest.fixture
 def folders(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     """The host's files at their usual paths, below its folder."""
-    monkeypatch.setattr(io_netplan, "NETPLAN_FILE", host.path("60-gb10.yaml"))
+    for name in ("NETPLAN_FILE", "SYSCTL_FILE", "NETWORK_MANAGER_FILE"):
+        monkeypatch.setattr(io_netplan, name, host.path(Path(getattr(topology, name)).name))
     monkeypatch.setattr(
         io_netplan.glob, "glob", lambda _pattern: sorted(str(path) for path in host.folder.glob("*.yaml"))
     )
@@ -394,21 +395,20 @@ def test_a_takeover_rewrites_only_files_that_name_an_interface(folders: Host) ->
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("state", "texts", "expected"),
     [
         # netplan warns of a file that others can read.
-        (
-            {"files": {topology.SYSCTL_FILE: "theirs", topology.NETWORK_MANAGER_FILE: ""}},
-            (["ours", 0o600], ["theirs", 0o644], None),
-        ),
+        ("present", {"SYSCTL_FILE": "theirs", "NETWORK_MANAGER_FILE": ""}, [["ours", 0o600], ["theirs", 0o644], None]),
         # A removal may have no plan.
-        ({"state": "absent", "content": ""}, (None, None, None)),
+        ("absent", {}, [None, None, None]),
     ],
-    ids=["present", "absent"],
 )
-def test_the_wanted_files(folders: Host, changes: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    paths = (folders.path("60-gb10.yaml"), topology.SYSCTL_FILE, topology.NETWORK_MANAGER_FILE)
-    assert io_netplan.target({**PARAMS, **changes})[0]["files"] == dict(zip(paths, expected, strict=True))
+def test_the_wanted_files(folders: Host, state: str, texts: dict[str, str], expected: list[Any]) -> None:
+    del folders
+    files = {getattr(io_netplan, name): text for name, text in texts.items()}
+    found = io_netplan.target({**PARAMS, "state": state, "files": files})[0]["files"]
+    paths = (io_netplan.NETPLAN_FILE, io_netplan.SYSCTL_FILE, io_netplan.NETWORK_MANAGER_FILE)
+    assert found == dict(zip(paths, expected, strict=True))
 
 
 @pytest.fixture
@@ -512,7 +512,10 @@ def test_the_files_that_netplan_rejects(netplan_folder: Path, files: list[str], 
 
 
 def test_the_difference_is_that_of_the_host_without_content_of_other_peoples_files(folders: Host) -> None:
-    path, ours = folders.write("40-cx7.yaml", yaml.safe_dump(FOREIGN)), folders.write("60-gb10.yaml", "mtu: 1500\n")
+    path, ours = (
+        folders.write("40-cx7.yaml", yaml.safe_dump(FOREIGN)),
+        folders.write("60-gb10-qsfp.yaml", "mtu: 1500\n"),
+    )
     target, others = io_netplan.target({**PARAMS, "content": "mtu: 9000\n", "takeover": True})
     assert io_netplan.diff(target, others, ["a sentence"])["prepared"].splitlines() == [
         f"--- {ours}",
@@ -551,7 +554,7 @@ def test_a_file_that_was_not_applied_is_known(folders: Host) -> None:
 def test_a_file_that_comes_back_after_its_removal_is_not_applied(folders: Host) -> None:
     io_rollback.put(folders.run, {"files": {io_netplan.NETPLAN_FILE: None}, "links": {}})
     found = [io_netplan.unapplied(io_netplan.NETPLAN_FILE)]
-    path = folders.write("60-gb10.yaml", "of a backup")
+    path = folders.write("60-gb10-qsfp.yaml", "of a backup")
     found.append(io_netplan.unapplied(path))
     # A boot applies the present files.
     Path(io_rollback.APPLIED).unlink()
@@ -619,7 +622,7 @@ def test_a_file_that_cannot_be_put_back_is_tried_again(host: Host, monkeypatch: 
         restored(host)
     assert io_rollback.capture(host.run, [], before["links"])["links"] == before["links"]
     assert "netplan apply" in host.asked
-    assert not Path(host.path("60-gb10.yaml")).exists(), "a removal needs no disk space"
+    assert not Path(host.path("60-gb10-qsfp.yaml")).exists(), "a removal needs no disk space"
     assert io_rollback.read(io_rollback.PENDING), "systemd tries again"
     room()
     assert restored(host)
@@ -629,7 +632,7 @@ def test_a_file_that_cannot_be_put_back_is_tried_again(host: Host, monkeypatch: 
 def test_what_is_removed_makes_room_for_what_returns(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     before = changed(host)
     Path(host.path(".40-cx7.yaml.gb10-before")).unlink()
-    write, new = io_rollback.io_file.write_file, Path(host.path("60-gb10.yaml"))
+    write, new = io_rollback.io_file.write_file, Path(host.path("60-gb10-qsfp.yaml"))
 
     def tight(path: str, content: str, mode: int) -> None:
         if new.exists():
@@ -658,7 +661,7 @@ def test_without_room_for_the_way_back_nothing_changes(
 def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10.yaml")
+    old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10-qsfp.yaml")
     host.link("fast", "192.168.100.1/24")
     target = {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {"fast": None}}
     before = io_rollback.capture(host.run, target["files"], ["fast"])
