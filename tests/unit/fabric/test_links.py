@@ -139,21 +139,36 @@ def taken(plan: dict[str, Any]) -> list[list[int]]:
             "port 0 to the next node and port 1 to the previous",
             id="a ring",
         ),
+        *(
+            pytest.param(
+                sparks((LIT, LIT), (LIT, LIT), gb10_fabric_ports=ports), [ports] * 2, "", id=f"a list: {ports}"
+            )
+            for ports in ([0], [1], [0, 1], [1, 0])
+        ),
+        # Some renderers leave unconfigured ports down: the change sets them up, and its check finds a missing cable.
+        pytest.param(
+            sparks((EMPTY, EMPTY), (EMPTY, DOWN), gb10_fabric_ports=[1]), [[1], [1]], "", id="a listed port is down"
+        ),
+        pytest.param(
+            sparks((EMPTY, LIT), (LIT, DOWN), (LIT, LIT), gb10_fabric_topology="ring"),
+            [[0, 1]] * 3,
+            "port 0 to the next node and port 1 to the previous",
+            id="a port of a ring is down, which darkens the other end",
+        ),
     ],
 )
-def test_auto_takes_what_is_cabled_and_the_plan_says_so(nodes: list[Node], expected: list[list[int]], why: str) -> None:
+def test_the_ports_are_those_that_are_cabled_or_listed_and_the_plan_says_so(
+    nodes: list[Node], expected: list[list[int]], why: str
+) -> None:
     plan = planned(nodes)
     assert taken(plan) == expected
-    assert plan["fabric"][0] == f"{plan['topology']}, MTU 9000; gb10_fabric_ports: auto takes {why}"
-    assert len(plan["fabric"]) == len(nodes) + 1
-
-
-@pytest.mark.parametrize("ports", [[0], [1], [0, 1], [1, 0]])
-def test_a_list_is_taken_as_it_is(ports: list[int]) -> None:
-    plan = planned(sparks((LIT, LIT), (LIT, LIT), gb10_fabric_ports=ports))
-    assert taken(plan) == [ports, ports]
-    assert plan["fabric"][0] == "direct, MTU 9000"
-    assert plan["fabric"][1].startswith(f"spark1: {plan['nodes'][0]['rails'][0]['interface']} 10.110.0.1/24 (roce")
+    rails = [
+        ", ".join("{interface} {address} ({hca})".format(**rail) for rail in node["rails"]) for node in plan["nodes"]
+    ]
+    assert plan["fabric"] == [
+        f"{plan['topology']}, MTU 9000{why and f'; gb10_fabric_ports: auto takes {why}'}",
+        *(f"{node['name']}: {text}" for node, text in zip(plan["nodes"], rails, strict=True)),
+    ]
 
 
 def after(nodes: list[Node]) -> list[Node]:
@@ -246,40 +261,11 @@ def test_a_fabric_of_one_function_is_a_warning_and_has_half_the_bandwidth() -> N
         assert bandwidth.expected(typed(plan.facts()), "nccl", 0.0) == expected
 
 
-@pytest.mark.parametrize(
-    ("topology", "count", "rails", "last"), [("ring", 3, 2, "10.110.1.3/24"), ("switch", 4, 1, "10.110.0.4/24")]
-)
-def test_one_function_in_every_topology(topology: str, count: int, rails: int, last: str) -> None:
-    ports = (LIT, LIT) if topology == "ring" else (EMPTY, LIT)
-    plan = planned(sparks(*[ports] * count, gb10_fabric_topology=topology, gb10_fabric_functions="first"))
-    assert {len(node["rails"]) for node in plan["nodes"]} == {rails}
-    assert plan["nodes"][-1]["rails"][-1]["address"] == last
-    assert all(
-        len(rail["peers"]) == (1 if topology == "ring" else count - 1)
-        for node in plan["nodes"]
-        for rail in node["rails"]
-    )
-
-
 def without_functions() -> list[Node]:
     nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
     for node in nodes:
         del node["observed"]["interfaces"]["enP2p1s0f1np1"]
     return nodes
-
-
-def test_a_port_whose_other_function_is_gone_may_use_one() -> None:
-    nodes = without_functions()
-    for node in nodes:
-        node["settings"]["gb10_fabric_functions"] = "first"
-    assert len(planned(nodes)["nodes"][0]["rails"]) == 1
-
-
-def test_a_device_that_is_down_may_be_listed_and_darkens_the_other_end() -> None:
-    """Some renderers leave unconfigured ports down: the change sets them up, and its check finds a missing cable."""
-    assert taken(planned(sparks((EMPTY, EMPTY), (EMPTY, DOWN), gb10_fabric_ports=[1]))) == [[1], [1]]
-    ring = sparks((EMPTY, LIT), (LIT, DOWN), (LIT, LIT), gb10_fabric_topology="ring")
-    assert taken(planned(ring)) == [[0, 1]] * 3
 
 
 @pytest.mark.parametrize("value", ["", "1", "0,1", "Auto", 1, ["x"], [None], {"0": 1}, None, [[1]]])
@@ -313,33 +299,23 @@ def test_a_fabric_is_taken_away_without_a_cable() -> None:
     assert taken(planned(nodes)) == [[1], [1]]
 
 
-def renamed(node: Node, names: dict[str, str]) -> None:
-    """Rename the RDMA devices as a kernel without udev's persistent names does."""
-    observed = node["observed"]
-    observed["rdma"] = {names.get(hca, hca): port for hca, port in observed["rdma"].items()}
-    for facts in observed["interfaces"].values():
-        facts["hca"] = names.get(facts["hca"], facts["hca"])
-
-
 MLX5 = {"rocep1s0f0": "mlx5_0", "rocep1s0f1": "mlx5_1", "roceP2p1s0f0": "mlx5_2", "roceP2p1s0f1": "mlx5_3"}
 
 
-def test_nccl_gets_the_names_that_each_node_has() -> None:
+def renamed() -> list[Node]:
+    """A pair whose second node has the names of RDMA devices that a kernel without udev's persistent names gives."""
     nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
-    renamed(nodes[1], MLX5)
-    plan = planned(nodes)
-    assert [node["environment"]["NCCL_IB_HCA"] for node in plan["nodes"]] == [
-        "rocep1s0f1,roceP2p1s0f1",
-        "mlx5_1,mlx5_3",
-    ]
-    assert [rail["hca"] for rail in plan["nodes"][1]["rails"]] == ["mlx5_1", "mlx5_3"]
+    found = nodes[1]["observed"]
+    found["rdma"] = {MLX5.get(hca, hca): port for hca, port in found["rdma"].items()}
+    for facts in found["interfaces"].values():
+        facts["hca"] = MLX5.get(facts["hca"], facts["hca"])
+    return nodes
 
 
-def test_an_rdma_device_that_only_names_its_interface_is_found() -> None:
-    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
-    renamed(nodes[1], MLX5)
-    change(nodes[1], 1, hca="")
-    assert planned(nodes)["nodes"][1]["environment"]["NCCL_IB_HCA"] == "mlx5_1,mlx5_3"
+def with_settings(nodes: list[Node], **settings: Any) -> list[Node]:
+    for node in nodes:
+        node["settings"] |= settings
+    return nodes
 
 
 def without_rdma() -> list[Node]:
@@ -350,15 +326,40 @@ def without_rdma() -> list[Node]:
     return nodes
 
 
-@pytest.mark.parametrize("settings", [{"gb10_fabric_transport": "socket"}, {"gb10_fabric_rdma_required": "no"}])
-def test_rdma_is_not_asked_for_where_it_is_not_used(settings: dict[str, Any]) -> None:
-    nodes = without_rdma()
-    for node in nodes:
-        node["settings"] |= settings
-    environment = planned(nodes)["nodes"][1]["environment"]
-    assert environment.get("NCCL_IB_HCA") == (
-        None if "gb10_fabric_transport" in settings else "rocep1s0f1,roceP2p1s0f1"
-    )
+BOTH, OWN = "rocep1s0f1,roceP2p1s0f1", "mlx5_1,mlx5_3"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hcas"),
+    [
+        pytest.param(renamed(), [BOTH, OWN], id="the names that each node has"),
+        # An RDMA device that only names its interface is found.
+        pytest.param(with_facts(renamed(), 1, hca=""), [BOTH, OWN], id="no name at the interface"),
+        pytest.param(with_settings(without_rdma(), gb10_fabric_transport="socket"), [None, None], id="sockets"),
+        pytest.param(with_settings(without_rdma(), gb10_fabric_rdma_required="no"), [BOTH, BOTH], id="not required"),
+        pytest.param(
+            with_settings(without_functions(), gb10_fabric_functions="first"),
+            ["rocep1s0f1"] * 2,
+            id="a function is gone",
+        ),
+        pytest.param(
+            sparks(*[(LIT, LIT)] * 3, gb10_fabric_topology="ring", gb10_fabric_functions="first"),
+            ["rocep1s0f0,rocep1s0f1"] * 3,
+            id="one function of a ring",
+        ),
+        pytest.param(
+            sparks(*[(EMPTY, LIT)] * 4, gb10_fabric_topology="switch", gb10_fabric_functions="second"),
+            ["roceP2p1s0f1"] * 4,
+            id="one function of a switch",
+        ),
+    ],
+)
+def test_nccl_gets_the_devices_of_the_rails(nodes: list[Node], hcas: list[str | None]) -> None:
+    plan = planned(nodes)
+    assert [node["environment"].get("NCCL_IB_HCA") for node in plan["nodes"]] == hcas
+    for node in plan["nodes"]:
+        assert hcas[0] is None or ",".join(rail["hca"] for rail in node["rails"]) == node["environment"]["NCCL_IB_HCA"]
+        assert all(rail["peers"] for rail in node["rails"])
 
 
 def ring_without_a_device() -> list[Node]:
