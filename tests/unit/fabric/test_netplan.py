@@ -575,12 +575,15 @@ def test_a_clock_that_is_behind_applies_nothing_again(folders: Host, monkeypatch
     assert io_netplan.differences(folders.run, params, target) == [], "after a boot"
 
 
-def full(monkeypatch: pytest.MonkeyPatch, *but: str) -> Callable[[], None]:
-    """A full disk, except for files with one of these in their path. Returns a function that makes room."""
+def full(monkeypatch: pytest.MonkeyPatch, *but: str, until: Path | None = None) -> Callable[[], None]:
+    """A full disk, except for files with one of these in their path, until a file is gone.
+
+    Returns a function that makes room.
+    """
     write = io_rollback.io_file.write_file
 
     def refuse(path: str, content: str, mode: int) -> None:
-        if not any(part in path for part in but):
+        if not any(part in path for part in but) and (until is None or until.exists()):
             raise OSError(errno.ENOSPC, "No space left on device", path)
         write(path, content, mode)
 
@@ -632,45 +635,33 @@ def test_a_file_that_cannot_be_put_back_is_tried_again(host: Host, monkeypatch: 
 def test_what_is_removed_makes_room_for_what_returns(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     before = changed(host)
     Path(host.path(".40-cx7.yaml.gb10-before")).unlink()
-    write, new = io_rollback.io_file.write_file, Path(host.path("60-gb10-qsfp.yaml"))
-
-    def tight(path: str, content: str, mode: int) -> None:
-        if new.exists():
-            raise OSError(errno.ENOSPC, "No space left on device", path)
-        write(path, content, mode)
-
-    monkeypatch.setattr(io_rollback.io_file, "write_file", tight)
+    full(monkeypatch, until=Path(host.path("60-gb10-qsfp.yaml")))
     assert restored(host)
     assert io_rollback.capture(host.run, before["files"], before["links"]) == before
 
 
-@pytest.mark.parametrize("room", [(), ("pending.json",), ("pending.json", "program")])
-def test_without_room_for_the_way_back_nothing_changes(
-    host: Host, monkeypatch: pytest.MonkeyPatch, room: tuple[str, ...]
-) -> None:
-    old = host.write("40-cx7.yaml", "old", 0o640)
-    host.link("fast", "192.168.100.1/24")
-    target = {"files": {old: ["changed", 0o600]}, "links": {}}
-    full(monkeypatch, *room)
-    with pytest.raises(OSError, match="No space left"):
-        netplan_apply.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
-    assert Path(old).read_text(encoding="utf-8") == "old"
-    assert "netplan apply" not in host.asked
+ARMED = ("pending.json", "program", "systemd", ".gb10-before", "40-cx7.yaml")
 
 
-def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(
-    host: Host, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("room", "begun"), [((), False), (("pending.json",), False), (("pending.json", "program"), False), (ARMED, True)]
+)
+def test_a_change_without_room_on_the_disk_leaves_all_as_it_was(
+    host: Host, monkeypatch: pytest.MonkeyPatch, room: tuple[str, ...], begun: bool
 ) -> None:
     old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10-qsfp.yaml")
     host.link("fast", "192.168.100.1/24")
     target = {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {"fast": None}}
     before = io_rollback.capture(host.run, target["files"], ["fast"])
-    full(monkeypatch, "pending.json", "program", "systemd", ".gb10-before", "40-cx7.yaml")
-    identifier, problem = netplan_apply.change(
-        host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list
-    )
-    assert (identifier, "No space left" in problem, "The old configuration is restored" in problem) == ("", True, True)
+    full(monkeypatch, *room)
+    params = {**PARAMS, "identifier": "one", "confirm_timeout": 60}
+    # Without room for the way back, nothing begins.
+    with contextlib.nullcontext() if begun else pytest.raises(OSError, match="No space left"):
+        identifier, problem = netplan_apply.change(host.run, params, target, list)
+        assert identifier == ""
+        assert problem == f"[Errno 28] No space left on device: '{new}'. The old configuration is restored"
     assert io_rollback.capture(host.run, target["files"], ["fast"]) == before
+    assert ("netplan apply" in host.asked) is begun
 
 
 def test_a_confirmation_that_cannot_be_remembered_is_none(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -804,34 +795,34 @@ def test_an_interface_returns_into_whatever_is_left(document: Any) -> None:
         ),
     ],
 )
-@pytest.mark.parametrize("edit", ["changed", "added", "removed", "none"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("old", "new"), ("", "new"), ("old", ""), ("old", "old")],
+    ids=["changed", "added", "removed", "none"],
+)
 def test_what_somebody_else_did_not_apply_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, refused: bool, edit: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, refused: bool, before: str, after: str
 ) -> None:
-    host, scratch = tmp_path / "host", tmp_path / "scratch"
+    host = tmp_path / "host"
+    generated = tuple((f"{host}{folder}", start, end) for folder, start, end in io_netplan._GENERATED)
     monkeypatch.setattr(io_netplan, "NETPLAN_FOLDERS", ("/etc/netplan",))
-    monkeypatch.setattr(
-        io_netplan,
-        "_GENERATED",
-        tuple((f"{host}/{f[1:]}", start, end) for f, start, end in io_netplan._GENERATED),
-    )
+    monkeypatch.setattr(io_netplan, "_GENERATED", generated)
 
     def write(root: str, text: str) -> None:
         Path(root, name).parent.mkdir(parents=True)
-        Path(root, name).write_text(text, encoding="utf-8")
+        if text:
+            Path(root, name).write_text(text, encoding="utf-8")
 
     def generate(argv: list[str]) -> tuple[int, str, str]:
         # The command netplan itself reloads systemd.
         assert argv[0].startswith("/usr/libexec/netplan/") and argv[1] == "--root-dir"
-        if edit != "removed":
-            write(f"{argv[-1]}{host}", "new" if edit == "changed" else "old")
+        write(f"{argv[-1]}{host}", after)
         return 0, "", ""
 
-    if edit != "added":
-        write(str(host), "old")
-    said = io_netplan.refusal(generate, {}, ["enp1s0f1np1"], str(scratch))
-    assert bool(said) == (refused and edit != "none"), said
-    assert (Path(name).name in said) == bool(said)
+    write(str(host), before)
+    said = io_netplan.refusal(generate, {}, ["enp1s0f1np1"], str(tmp_path / "scratch"))
+    changed_by_others = refused and before != after
+    assert (bool(said), Path(name).name in said) == (changed_by_others, changed_by_others), said
 
 
 def path(peer: str, small: bool = False) -> dict[str, Any]:
