@@ -151,7 +151,7 @@ def main() -> None:
             os.umask(0o022)
             target = compared.target
             pending, problem = change(run, params, target, lambda: io_netplan.differences(run, params, target))
-    except (NetplanError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         module.fail_json(msg=str(error), differences=[], pending="", problem="")
     module.exit_json(
         changed=bool(found) and not problem,

@@ -101,7 +101,7 @@ def main() -> None:
             )
         last = io_rollback.read(io_rollback.LAST) or {}
         waiting = (io_rollback.read(io_rollback.PENDING) or {"id": ""})["id"]
-    except (io_rollback.NetplanError, ValueError, OSError) as error:
+    except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     if state == "confirmed" and not changed and (last.get("id"), last.get("how")) != (identifier, "confirmed"):
         how = f"{last['how']} at {last['time']}" if last.get("id") == identifier else "unknown here"

@@ -30,6 +30,7 @@ def decide(
     instance = object.__new__(plugin.ActionModule)
     instance._task = task(arguments)
     instance._templar = SimpleNamespace(template=lambda value: value)
+    instance._connection = SimpleNamespace(transport="local")
     calls: list[dict[str, Any]] = []
 
     def module(module_args: dict[str, Any], **_variables: Any) -> dict[str, Any]:

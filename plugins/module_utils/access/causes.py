@@ -36,6 +36,16 @@ def filled(text: str, user: str, address: str) -> str:
     return re.sub(r"\b(?:USER@ADDRESS|USER|ADDRESS)\b", lambda found: words[found[0]], text)
 
 
+PASSWORD_WRONG = _cause(
+    "login-password-wrong",
+    pattern=r"Invalid/incorrect password",
+    shows="Invalid/incorrect password: nvidia@192.168.1.11: Permission denied (publickey,password).",
+    why="the login password is wrong, or sshd accepts no password",
+    fix="repeat with the login password: the one with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs "
+    "in; if sshd accepts none, add your public key to ~/.ssh/authorized_keys of USER on its own console",
+    # Only the program sshpass, which no test uses, lets Ansible distinguish it.
+    tested=SOURCE,
+)
 #: In the order in which they are searched: ssh prints the warning about a changed key before its usual last line.
 CAUSES = (
     _cause(
@@ -53,16 +63,7 @@ CAUSES = (
         why="the controller has not stored the node's host key yet",
         fix="run playbooks/access.yml, or 'ssh USER@ADDRESS' once; compare the fingerprint and accept it",
     ),
-    _cause(
-        "login-password-wrong",
-        pattern=r"Invalid/incorrect password",
-        shows="Invalid/incorrect password: nvidia@192.168.1.11: Permission denied (publickey,password).",
-        why="the login password is wrong, or sshd accepts no password",
-        fix="repeat with the login password: the one with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs "
-        "in; if sshd accepts none, add your public key to ~/.ssh/authorized_keys of USER on its own console",
-        # Only the program sshpass, which no test uses, lets Ansible distinguish it.
-        tested=SOURCE,
-    ),
+    PASSWORD_WRONG,
     _cause(
         "login-denied",
         pattern=r"Permission denied \(",

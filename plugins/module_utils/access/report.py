@@ -81,13 +81,8 @@ def _login(node: Node) -> list[Problem]:
     if node["password"]:
         cause = causes.find(node["password"])
         # This login did not offer a key, so the refusal is about the password.
-        if cause and cause.id == "login-denied":
-            cause = next(each for each in causes.CAUSES if each.id == "login-password-wrong")
-        fix = (
-            causes.filled(cause.fix, node["user"], node["address"])
-            if cause
-            else causes.fix("", node["user"], node["address"])
-        )
+        reason = causes.PASSWORD_WRONG.shows if cause and cause.id == "login-denied" else node["password"]
+        fix = causes.fix(reason, node["user"], node["address"])
         return [Problem(node["name"], causes.short(node["password"]), "a login with the given password", fix)]
     if node["key"] and node["password"] is not None:
         fix = causes.filled(

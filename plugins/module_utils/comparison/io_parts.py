@@ -35,13 +35,10 @@ def _firewall(run: Run, nft: str) -> tuple[Mapping[str, Any], Compare]:
 
 
 def _network(run: Run, _nft: str) -> tuple[Mapping[str, Any], Compare]:
-    from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_compare, io_rollback
+    from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_compare
 
     def compare(params: Mapping[str, Any]) -> dict[str, Any]:
-        try:
-            compared = io_compare.compare(run, params)
-        except io_rollback.NetplanError as error:
-            raise ValueError(str(error)) from error
+        compared = io_compare.compare(run, params)
         if compared.refused:
             raise ValueError(f"Nothing was changed: {compared.refused}")
         found = {"differences": compared.differences, "verified": compared.verified, "diff": compared.diff}

@@ -12,26 +12,20 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from itertools import chain
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
-# Sizes in pixels.
-LINE, PAD = 16, 10
-SWITCH_GAP, PORT_GAP, SIDE, SWITCH_WIDTH = 30, 14, 34, 150
-#: The least and the greatest width of a node's text and of a PCIe function.
-NODE_TEXT, FUNCTION_WIDTH = (130, 230), (122, 150)
-#: Widths of a character of a name, of other text and of code.
-NAME, PLAIN, CODE = 10.0, 7.6, 7.3
-_PORT_OF = {twin.interface: number for number, twins in SPARK_PORTS.items() for twin in twins}
-_CODE = 'font-family="monospace" font-size="12"'
-_BOLD = 'font-weight="bold"'
-_END = 'text-anchor="end"'
-_NAME = 'font-weight="bold" font-size="15"'
+#: Pixels: height of a line, space around boxes, and widths of a PCIe function, of the space beside nodes, of a switch.
+LINE, PAD, FUNCTION, SIDE, SWITCH = 16, 10, 142, 34, 150
+_PORT_OF = {twin.interface: f"QSFP port {number}" for number, twins in SPARK_PORTS.items() for twin in twins}
+_BOLD, _END, _CODE = 'font-weight="bold"', 'text-anchor="end"', 'font-family="monospace" font-size="12"'
+_NAME = f'{_BOLD} font-size="15"'
 
 
 @dataclass(frozen=True)
@@ -43,6 +37,12 @@ class DrawnRail:
     address: str
     notes: tuple[str, ...] = ()
     state: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of its box."""
+        every = (pcie_function(self.interface), self.interface, self.hca or "without RDMA", self.address, *self.notes)
+        return [line for line in every if line]
 
 
 @dataclass(frozen=True)
@@ -65,34 +65,37 @@ class DrawnNode:
 class Port:
     """A port of the node ``row``, ``column`` is its position in it. It has a rail for each PCIe function."""
 
-    node: str
     row: int
     column: int
     title: str
     rails: tuple[DrawnRail, ...]
 
-    @property
-    def subnets(self) -> tuple[str, ...]:
+    @cached_property
+    def subnets(self) -> frozenset[str]:
         """The subnets of its rails."""
-        return tuple(str(ipaddress.ip_interface(rail.address).network) for rail in self.rails if rail.address)
+        return frozenset(str(ipaddress.ip_interface(rail.address).network) for rail in self.rails if rail.address)
 
 
 @dataclass(frozen=True)
 class Segment:
-    """A cable or a switch: two ports or more with a common subnet. ``state`` is that of its first rail with a state."""
+    """A cable or a switch: two ports or more with a common subnet, in the order of their nodes."""
 
-    subnets: tuple[str, ...]
     ports: tuple[Port, ...]
+
+    @cached_property
+    def subnets(self) -> tuple[str, ...]:
+        """The subnets of its ports."""
+        return tuple(sorted(frozenset().union(*(port.subnets for port in self.ports)), key=ipaddress.ip_network))
+
+    @property
+    def around(self) -> bool:
+        """Whether a cable has to pass other nodes."""
+        return self.ports[-1].row - self.ports[0].row > 1
 
     @property
     def state(self) -> str:
         """The state of the first rail that has one."""
         return next((rail.state for port in self.ports for rail in port.rails if rail.state), "")
-
-    @property
-    def around(self) -> bool:
-        """Whether a cable has to pass other nodes."""
-        return abs(self.ports[0].row - self.ports[-1].row) > 1
 
 
 @dataclass(frozen=True)
@@ -107,28 +110,20 @@ class Fabric:
         """The ports of all nodes."""
         found = []
         for row, node in enumerate(self.nodes):
-            by_title: dict[str, list[DrawnRail]] = {}
+            titled: dict[str, list[DrawnRail]] = {}
             for rail in node.rails:
-                number = _PORT_OF.get(rail.interface)
-                by_title.setdefault("network device" if number is None else f"QSFP port {number}", []).append(rail)
-            rails = enumerate(by_title.items())
-            found += [Port(node.name, row, column, title, tuple(each)) for column, (title, each) in rails]
+                titled.setdefault(_PORT_OF.get(rail.interface, "network device"), []).append(rail)
+            found += [Port(row, n, title, tuple(each)) for n, (title, each) in enumerate(titled.items())]
         return found
 
     @cached_property
     def segments(self) -> list[Segment]:
         """The cables and switches in the order of their subnets."""
-        joined: list[tuple[set[str], list[Port]]] = []
+        joined: list[list[Port]] = []
         for port in self.ports:
-            same = [each for each in joined if each[0] & set(port.subnets)]
-            joined = [each for each in joined if each not in same]
-            subnets, ports = set(port.subnets).union(*(each[0] for each in same)), [p for each in same for p in each[1]]
-            joined.append((subnets, [*ports, port]))
-        found = [
-            Segment(tuple(sorted(subnets, key=ipaddress.ip_network)), tuple(sorted(ports, key=self.ports.index)))
-            for subnets, ports in joined
-            if len({port.row for port in ports}) > 1
-        ]
+            same = [each for each in joined if any(port.subnets & other.subnets for other in each)]
+            joined = [each for each in joined if each not in same] + [[*chain.from_iterable(same), port]]
+        found = [Segment(tuple(sorted(each, key=self.ports.index))) for each in joined if each[0].row != each[-1].row]
         return sorted(found, key=lambda segment: ipaddress.ip_network(segment.subnets[0]))
 
     @property
@@ -139,19 +134,17 @@ class Fabric:
 
 def of_plan(plan: Plan) -> Fabric:
     """Return the fabric of a plan, as the fact gb10_plan contains it."""
-    return Fabric(
-        tuple(
-            DrawnNode(
-                node.name,
-                ("head" if node.head else "worker",),
-                node.address,
-                node.interface,
-                tuple(DrawnRail(rail.interface, rail.hca, rail.address) for rail in node.rails),
-            )
-            for node in plan.nodes
-        ),
-        plan.mtu,
+    nodes = (
+        DrawnNode(
+            node.name,
+            ("head" if node.head else "worker",),
+            node.address,
+            node.interface,
+            tuple(DrawnRail(rail.interface, rail.hca, rail.address) for rail in node.rails),
+        )
+        for node in plan.nodes
     )
+    return Fabric(tuple(nodes), plan.mtu)
 
 
 def pcie_function(interface: str) -> str:
@@ -168,10 +161,10 @@ def description(fabric: Fabric) -> str:
             " ".join(filter(None, (rail.interface, rail.hca, rail.address, *map("({})".format, rail.notes))))
             for rail in port.rails
         )
-        lines.append(f"{port.node}, {port.title}: {', '.join(rails)}.")
+        lines.append(f"{fabric.nodes[port.row].name}, {port.title}: {', '.join(rails)}.")
     for number, segment in enumerate(fabric.segments, 1):
         kind = "The switch" if fabric.switched else f"Cable {number}"
-        ends = ", ".join(f"{port.node} {port.title}" for port in segment.ports)
+        ends = ", ".join(f"{fabric.nodes[port.row].name} {port.title}" for port in segment.ports)
         lines.append(f"{kind} joins {ends}: {', '.join(segment.subnets)}, MTU {fabric.mtu}.")
     return " ".join(lines) or "No node is connected to another."
 
@@ -193,8 +186,9 @@ def svg(fabric: Fabric, name: str, title: str) -> str:
     )
 
 
-def _text(x: float, y: float, text: str, style: str = "") -> str:
-    return f'<text x="{x:g}" y="{y:g}"{style and " " + style}>{escape(text)}</text>'
+def _text(x: float, y: float, text: str, style: str = "", most: int = 99) -> str:
+    shown = text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+    return f'<text x="{x:g}" y="{y:g}"{style and " " + style}>{escape(shown)}</text>'
 
 
 def _box(x: float, y: float, width: float, height: float, opacity: float) -> str:
@@ -202,76 +196,40 @@ def _box(x: float, y: float, width: float, height: float, opacity: float) -> str
     return f'<rect {size} fill-opacity="{opacity:g}" stroke="currentColor" stroke-opacity="0.6"/>'
 
 
-def _group(state: str, parts: Iterator[str]) -> Iterator[str]:
-    """Give parts the color of a state."""
-    if state:
-        yield f'<g class="{escape(state)}">'
-    yield from parts
-    if state:
-        yield "</g>"
+def _path(path: str) -> str:
+    return f'<path class="cable" d="{path}" fill="none" stroke="currentColor" stroke-width="3"/>'
 
 
-def _width(texts: Sequence[tuple[str, float]], limits: tuple[int, int]) -> float:
-    return min(max([limits[0], *(len(text) * each + 14 for text, each in texts)]), limits[1])
-
-
-def _fitting(text: str, width: float, character: float) -> str:
-    most = int((width - 12) / character)
-    return text if len(text) <= most else f"{text[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
+def _colored(state: str, *parts: str) -> str:
+    return "\n".join([f'<g class="{escape(state)}">', *parts, "</g>"] if state else parts)
 
 
 class _Drawing:
     """The places and sizes of a fabric's parts, and the parts as SVG."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self.fabric = fabric
-        rails = [rail for port in fabric.ports for rail in port.rails]
-        self.function = _width([(text, CODE) for rail in rails for text in self._lines(rail)], FUNCTION_WIDTH)
-        self.function_height = max([4, *(len(self._lines(rail)) for rail in rails)]) * LINE + 8
-        self.port_height = self.function_height + LINE + 12
-        self.port_width = max([2, *(len(port.rails) for port in fabric.ports)]) * (self.function + 6) + 6
-        words = [(line, PLAIN) for node in fabric.nodes for line in (*node.lines, node.address, node.interface)]
-        self.text = _width([*words, *((node.name, NAME) for node in fabric.nodes)], NODE_TEXT)
-        lines = max((len(node.lines) for node in fabric.nodes), default=0)
-        self.node_height = max(self.port_height + 2 * PAD, 98 + 18 * lines)
-        self.columns = max((port.column + 1 for port in fabric.ports), default=0)
-        self.node_width = self.text + 2 * PAD + (self.columns * (self.port_width + PORT_GAP) - PORT_GAP or 60)
-        self.gap, self.width, below = self._switched() if fabric.switched else self._cabled()
-        self.height = len(fabric.nodes) * (self.node_height + self.gap) - self.gap + 4 + below
-
-    def _switched(self) -> tuple[float, float, float]:
-        """Return the space between nodes, the width, and the space below: room for the cables to a switch."""
-        return SWITCH_GAP, self.node_width + 4 + SIDE + SWITCH_WIDTH, SWITCH_GAP
-
-    def _cabled(self) -> tuple[float, float, float]:
-        """Return the space between nodes, the width, and the space below: room for the texts of cables."""
-        segments = self.fabric.segments
-        gap = 2 * PAD + LINE * (1 + max((len(segment.subnets) for segment in segments), default=2))
+        self.fabric, ports, nodes, segments = fabric, fabric.ports, fabric.nodes, fabric.segments
+        # Most characters of a line about a node. A character of a name is wider.
+        self.words = min(28, max([15, *(len(line) for node in nodes for line in (f"{node.name:16}++", *node.lines))]))
+        self.left = 2 + 2 * PAD + 7.6 * self.words
+        self.function_height = LINE * max([4, *(len(rail.lines) for port in ports for rail in port.rails)]) + 8
+        self.port_width = max([2, *(len(port.rails) for port in ports)]) * (FUNCTION + 6) + 6
+        self.columns = max([0, *(port.column + 1 for port in ports)])
+        self.right = self.left + (self.columns * (self.port_width + PAD) or 80)
+        self.node_height = max(
+            self.function_height + LINE + 12 + 2 * PAD, 98 + 18 * max(len(node.lines) for node in nodes)
+        )
         around = any(segment.around for segment in segments)
-        # The text of a cable can be wider than its nodes.
-        ends = (self.center(segment.ports[0]) + 12 + len(self._title(segment, 1)) * 8 for segment in segments)
-        return gap, max([self.node_width + 4 + SIDE * around, *ends]), gap * around
+        texts = 2 * PAD + LINE * (1 + max((len(segment.subnets) for segment in segments), default=2))
+        self.gap = 30 if fabric.switched else texts
+        self.width = self.right + (SIDE + SWITCH if fabric.switched else SIDE if around else 0) + 2
+        self.height = len(nodes) * (self.node_height + self.gap) + 4 - (0 if fabric.switched or around else self.gap)
 
-    @staticmethod
-    def _lines(rail: DrawnRail) -> list[str]:
-        texts = [pcie_function(rail.interface), rail.interface, rail.hca or "without RDMA", rail.address, *rail.notes]
-        return list(filter(None, texts))
-
-    def top(self, port: Port) -> float:
-        """Return the upper edge of a port."""
-        return 2 + port.row * (self.node_height + self.gap) + PAD
-
-    def left(self, port: Port) -> float:
-        """Return the left edge of a port."""
-        return PAD + self.text + port.column * (self.port_width + PORT_GAP)
-
-    def center(self, port: Port) -> float:
-        """Return the middle between the left and the right edge of a port."""
-        return self.left(port) + self.port_width / 2
-
-    def bottom(self, port: Port) -> float:
-        """Return the lower edge of a port."""
-        return self.top(port) + self.port_height
+    def edges(self, port: Port) -> tuple[float, float, float, float]:
+        """Return the left, upper, right and lower edge of a port."""
+        left = self.left + port.column * (self.port_width + PAD)
+        top = 2 + port.row * (self.node_height + self.gap) + PAD
+        return left, top, left + self.port_width, top + self.function_height + LINE + 12
 
     def parts(self) -> Iterator[str]:
         """Yield all parts."""
@@ -280,92 +238,79 @@ class _Drawing:
         for port in self.fabric.ports:
             yield from self._port(port)
         if self.fabric.switched:
-            yield from self._switch(self.node_width + SIDE)
+            yield from self._switch(self.right + SIDE)
         else:
             for number, segment in enumerate(self.fabric.segments, 1):
-                yield from _group(segment.state, self._cable(self._title(segment, number), segment))
+                yield _colored(segment.state, *self._cable(number, segment))
 
     def _node(self, node: DrawnNode, top: float) -> Iterator[str]:
-        yield from _group(node.state, iter([_box(2, top, self.node_width, self.node_height, 0.03)]))
-        yield _text(2 + PAD, top + 24, _fitting(node.name, self.text, NAME), _NAME)
+        x = 2 + PAD
+        yield _colored(node.state, _box(2, top, self.right - 2, self.node_height, 0.03))
+        yield _text(x, top + 24, node.name, _NAME, self.words * 3 // 4)
         for number, line in enumerate(node.lines, 1):
-            text = _text(
-                2 + PAD,
-                top + 24 + 18 * number,
-                _fitting(line, self.text, PLAIN),
-                _BOLD if node.state and number == len(node.lines) else "",
-            )
-            yield from _group(node.state if number == len(node.lines) else "", iter([text]))
-        below = top + 24 + 18 * len(node.lines)
+            state = node.state if number == len(node.lines) else ""
+            yield _colored(state, _text(x, top + 24 + 18 * number, line, state and _BOLD, self.words))
+        below = top + 50 + 18 * len(node.lines)
         if node.address:
-            yield _text(2 + PAD, below + 26, "Its ranks use")
-            yield _text(2 + PAD, below + 44, _fitting(node.address, self.text, PLAIN), _CODE)
-            yield _text(2 + PAD, below + 61, _fitting(node.interface, self.text, PLAIN), _CODE)
+            yield _text(x, below, "Its ranks use")
+            yield _text(x, below + 18, node.address, _CODE, self.words)
+            yield _text(x, below + 35, node.interface, _CODE, self.words)
         if not node.rails:
-            yield _text(2 + PAD + self.text, top + self.node_height / 2, node.empty)
+            yield _text(self.left, top + self.node_height / 2, node.empty)
 
     def _port(self, port: Port) -> Iterator[str]:
-        left, top = self.left(port), self.top(port)
-        yield _box(left, top, self.port_width, self.port_height, 0.05)
+        left, top, right, bottom = self.edges(port)
+        yield _box(left, top, right - left, bottom - top, 0.05)
         yield _text(left + 8, top + LINE, port.title, _BOLD)
         functions = sum(bool(pcie_function(rail.interface)) for rail in port.rails)
         if functions:
-            title = f"{functions} PCIe function{'s' if functions > 1 else ''}"
-            yield _text(left + self.port_width - 8, top + LINE, title, _END)
+            yield _text(right - 8, top + LINE, f"{functions} PCIe function{'s' * (functions > 1)}", _END)
         for index, rail in enumerate(port.rails):
-            place = left + 6 + index * (self.function + 6)
-            yield from _group(rail.state, self._rail(rail, place, top + LINE + 6))
+            x, y = left + 6 + index * (FUNCTION + 6), top + LINE + 6
+            texts = [
+                _text(
+                    x + 6,
+                    y + number * LINE,
+                    line,
+                    _CODE + (f" {_BOLD}" if line in (rail.address, *rail.notes[-1:]) else ""),
+                    18,
+                )
+                for number, line in enumerate(rail.lines, 1)
+            ]
+            yield _colored(rail.state, _box(x, y, FUNCTION, self.function_height, 0.06), *texts)
 
-    def _rail(self, rail: DrawnRail, left: float, top: float) -> Iterator[str]:
-        yield _box(left, top, self.function, self.function_height, 0.06)
-        for line, text in enumerate(self._lines(rail), 1):
-            style = f"{_CODE} {_BOLD}" if text in (rail.address, *rail.notes[-1:]) else _CODE
-            yield _text(left + 6, top + line * LINE, _fitting(text, self.function, CODE), style)
-
-    def _path(self, path: str) -> str:
-        return f'<path class="cable" d="{path}" fill="none" stroke="currentColor" stroke-width="3"/>'
-
-    def _title(self, segment: Segment, number: int) -> str:
-        return ", ".join(filter(None, (f"cable {number}", f"MTU {self.fabric.mtu}", segment.state)))
-
-    def _cable(self, title: str, segment: Segment) -> Iterator[str]:
+    def _cable(self, number: int, segment: Segment) -> Iterator[str]:
         upper, lower = segment.ports
-        start, middle, side = self.bottom(upper), self.bottom(upper) + PAD + self.gap / 2, 1.0
-        x, end, below = self.center(upper), self.center(lower), self.top(lower)
+        start = lower if segment.around else upper
+        left, _top, right, bottom = self.edges(start)
+        x = (left + right) / 2
+        style, place = (_END, x - 12) if segment.around or upper.column <= lower.column else ("", x + 12)
         if segment.around:
-            # From the last node below and next to all nodes to the first one.
-            x, start, side = end, self.bottom(lower), -1.0
-            turn, right = start + PAD + self.gap - 12, self.node_width + SIDE / 2
-            first = f"V{self.top(upper) + self.port_height / 2:g} H{self.left(upper) + self.port_width:g}"
-            yield self._path(f"M{x:g} {start:g} V{turn:g} H{right:g} {first}")
-        elif upper.column == lower.column:
-            yield self._path(f"M{x:g} {start:g} V{below:g}")
+            yield _path(f"{self._beside(upper, self.right + SIDE / 2)} V{bottom + self.gap:g} H{x:g} V{bottom:g}")
         else:
-            side = -1.0 if lower.column > upper.column else 1.0
-            yield self._path(f"M{x:g} {start:g} C{x:g} {middle + 30:g} {end:g} {middle - 30:g} {end:g} {below:g}")
-        for index, text in enumerate([title, *segment.subnets]):
-            style = _CODE if index else _BOLD
-            place = start + PAD + LINE * (index + 1)
-            yield _text(x + side * 12, place, text, style if side > 0 else f"{style} {_END}")
+            end_left, end, end_right, _bottom = self.edges(lower)
+            to, middle = (end_left + end_right) / 2, (bottom + end) / 2
+            yield _path(f"M{x:g} {bottom:g} C{x:g} {middle + 30:g} {to:g} {middle - 30:g} {to:g} {end:g}")
+        title = ", ".join(filter(None, (f"cable {number}", f"MTU {self.fabric.mtu}", segment.state)))
+        for line, text in enumerate([title, *segment.subnets], 1):
+            yield _text(place, bottom + PAD + LINE * line, text, f"{_CODE if line > 1 else _BOLD} {style}")
 
     def _switch(self, left: float) -> Iterator[str]:
-        """Draw one switch. Ports of the last column have a straight cable, those before it one that passes below."""
-        yield _box(left, 2, SWITCH_WIDTH, self.height - 4, 0.05)
-        yield _text(left + 10, 26, "switch", _NAME)
-        yield _text(left + 10, 44, f"MTU {self.fabric.mtu}")
-        top = 70
+        yield _box(left, 2, SWITCH, self.height - 4, 0.05)
+        yield _text(left + PAD, 26, "switch", _NAME)
+        yield _text(left + PAD, 44, f"MTU {self.fabric.mtu}")
+        y = 70
         for segment in self.fabric.segments:
             titles = {port.title for port in segment.ports}
-            yield _text(left + 10, top, titles.pop() if len(titles) == 1 else "all devices")
-            for index, subnet in enumerate(segment.subnets, 1):
-                yield _text(left + 10, top + index * LINE, subnet, _CODE)
-            top += (len(segment.subnets) + 2) * LINE
+            for line, text in enumerate([titles.pop() if len(titles) == 1 else "all devices", *segment.subnets]):
+                yield _text(left + PAD, y + LINE * line, text, _CODE if line else "")
+            y += (len(segment.subnets) + 2) * LINE
             for port in segment.ports:
-                state = next((rail.state for rail in port.rails if rail.state), "")
-                yield from _group(state, iter([self._path(self._to_switch(port, left))]))
+                yield _colored(Segment((port,)).state, _path(self._beside(port, left)))
 
-    def _to_switch(self, port: Port, left: float) -> str:
+    def _beside(self, port: Port, x: float) -> str:
+        """Return a line to the right of the nodes: straight from the last column, else one that passes below."""
+        left, top, right, bottom = self.edges(port)
         if port.column == self.columns - 1:
-            return f"M{self.left(port) + self.port_width:g} {self.top(port) + self.port_height / 2:g} H{left:g}"
-        turn = self.bottom(port) + PAD + SWITCH_GAP / 2
-        return f"M{self.center(port):g} {self.bottom(port):g} V{turn:g} H{left:g}"
+            return f"M{right:g} {(top + bottom) / 2:g} H{x:g}"
+        return f"M{(left + right) / 2:g} {bottom:g} V{bottom + PAD + 15:g} H{x:g}"

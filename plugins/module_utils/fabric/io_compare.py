@@ -44,7 +44,7 @@ class Comparison:
 
 
 def compare(run: Run, params: Mapping[str, Any]) -> Comparison:
-    """Return the comparison; `verified` is False without the option probe. Raises NetplanError, ValueError, OSError."""
+    """Return the comparison; `verified` is False without the option probe. Raises ValueError, OSError."""
     target, notes = io_netplan.target(params)
     found = io_netplan.differences(run, params, target)
     if io_rollback.read(io_rollback.PENDING):

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -26,7 +28,10 @@ def read(run: Run, root: str = "/") -> dict[str, Any]:
     Raises ValueError or OSError if the interfaces cannot be read, ImportError if there is a netplan file but no
     python3-yaml.
     """
-    links = node_io_facts.links(run) if root == "/" else _recorded(os.path.join(root, "ip-address.json"))
+    if root == "/":
+        links = node_io_facts.links(run)
+    else:
+        links = json.loads(Path(root, "ip-address.json").read_text(encoding="utf-8"))
     interfaces = {name: {**facts, **_hardware(root, name)} for name, facts in node_parse.interface_facts(links).items()}
     macs = {link["ifname"]: link.get("permaddr") or link.get("address") or "" for link in links if "ifname" in link}
     devices = [
@@ -49,18 +54,13 @@ def read(run: Run, root: str = "/") -> dict[str, Any]:
     return {"interfaces": interfaces, "rdma": rdma(root), "netplan": netplan, "unreadable": unreadable}
 
 
-def _recorded(path: str) -> list[dict[str, Any]]:
-    with open(path, encoding="utf-8") as file:
-        answer: list[dict[str, Any]] = json.load(file)
-    return answer
-
-
 def _hardware(root: str, name: str) -> dict[str, Any]:
     folder = os.path.join(root, "sys/class/net", name)
     device = os.path.join(folder, "device")
+    driver = os.path.join(device, "driver")
     address = os.path.basename(os.path.realpath(device))
     return {
-        "driver": os.path.basename(_target(os.path.join(device, "driver"))),
+        "driver": os.path.basename(os.readlink(driver)) if os.path.islink(driver) else "",
         "speed": fabric_parse.speed(io_file.read(os.path.join(folder, "speed"))),
         "kind": "physical" if os.path.exists(device) else "virtual",
         "pci": fabric_parse.pci_facts(
@@ -95,17 +95,7 @@ def _port(device: str, port: str) -> dict[str, Any]:
 
 
 def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []
-
-
-def _target(link: str) -> str:
-    try:
-        return os.readlink(link)
-    except OSError:
-        return ""
+    return sorted(map(os.path.basename, glob.glob(os.path.join(glob.escape(folder), "*"))))
 
 
 def _listings(root: str, folders: Iterable[str], unreadable: list[dict[str, str]]) -> dict[str, list[str]]:
@@ -127,9 +117,7 @@ def _each(
     parsed = []
     for file in files:
         try:
-            with open(os.path.join(root, file.lstrip("/")), encoding="utf-8") as opened:
-                text = opened.read()
-            parsed.append(parse(file, text))
+            parsed.append(parse(file, Path(root, file.lstrip("/")).read_text(encoding="utf-8")))
         except OSError as error:
             unreadable.append({"file": file, "reason": str(error.strerror)})
         except UnicodeDecodeError:

@@ -31,11 +31,7 @@ def targets(rails: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 def verified(run: Run, rails: Sequence[Mapping[str, Any]], mtu: int) -> bool:
     """Return whether every path carries a packet of ``mtu`` bytes at once."""
-    paths = targets(rails)
-    if any(_ping(run, path["interface"], path["address"], mtu) for path in paths):
-        return False
-    answered = _answered(run)
-    return not any(_misdirected(run, path, answered) for path in paths)
+    return not _failed(run, targets(rails), mtu)
 
 
 def _ping(run: Run, interface: str, address: str, size: int) -> str:
@@ -51,21 +47,9 @@ def _ping(run: Run, interface: str, address: str, size: int) -> str:
 
 def round_trip(run: Run, target: Mapping[str, Any], samples: int) -> dict[str, Any]:
     """Return the entry of `rtts` of one path."""
-    argv = [
-        "ping",
-        "-n",
-        "-q",
-        "-c",
-        str(samples),
-        "-i",
-        "0.2",
-        "-W",
-        "1",
-        "-I",
-        target["interface"],
-        target["address"],
-    ]
-    return {"interface": target["interface"], "peer": target["peer"], **fabric_parse.round_trip(run(argv)[1])}
+    interface, address = target["interface"], target["address"]
+    _status, said, _error = run(["ping", "-nq", "-c", str(samples), "-i", "0.2", "-W", "1", "-I", interface, address])
+    return {"interface": interface, "peer": target["peer"], **fabric_parse.round_trip(said)}
 
 
 def _answered(run: Run) -> dict[tuple[str, str], str]:

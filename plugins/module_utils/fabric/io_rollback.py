@@ -48,7 +48,7 @@ SETTLE, PATIENCE = 15, 5
 Run = Callable[[list[str]], tuple[int, str, str]]
 
 
-class NetplanError(Exception):
+class NetplanError(ValueError):
     """A step failed on the host; the message names the step and the reason."""
 
 

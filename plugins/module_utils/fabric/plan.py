@@ -172,22 +172,6 @@ def _node(
     )
 
 
-def plain(share: NodeFabric) -> dict[str, Any]:
-    """Return a node's share as plain data: {name, address, interface, rails: [{interface, hca, address, peers}],
-    netplan, environment}."""
-    return {
-        "name": share.name,
-        "address": share.address,
-        "interface": share.interface,
-        "rails": [
-            {"interface": r.interface, "hca": r.hca, "address": str(r.address), "peers": dict(r.peers)}
-            for r in share.rails
-        ],
-        "netplan": dict(share.netplan),
-        "environment": dict(share.environment),
-    }
-
-
 def warnings(functions: str) -> list[str]:
     """Return a sentence if the fabric uses one PCIe function of each port; "" is a fabric without ports."""
     if functions in ("", "both"):

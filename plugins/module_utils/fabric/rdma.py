@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, PciLink, RdmaDevice
@@ -21,23 +21,16 @@ _WIDTH, _GIGATRANSFERS, _MEGABITS = 4, 32.0, 200000
 
 
 def pinned(rails: Iterable[tuple[str, str]], devices: Mapping[str, RdmaDevice]) -> tuple[dict[str, str], list[Problem]]:
-    """Return NCCL_IB_GID_INDEX as a variable, {} without RDMA, and the problems; ``rails`` are (hca, address)."""
-    index, problems = gid_index(devices, [(hca, address) for hca, address in rails if hca])
-    return {} if index is None else {"NCCL_IB_GID_INDEX": str(index)}, problems
-
-
-def gid_index(devices: Mapping[str, RdmaDevice], rails: Sequence[tuple[str, str]]) -> tuple[int | None, list[Problem]]:
-    """Return the one index at which every HCA has the RoCE v2 GID of its IPv4 address, for NCCL_IB_GID_INDEX.
+    """Return NCCL_IB_GID_INDEX: the one index at which every HCA has the RoCE v2 GID of its IPv4 address.
 
     ``devices`` are all of the node; ``rails`` are (hca, address with or without prefix length).
-    Returns None with problems if an HCA has no such GID or the indices differ, None without problems if there
-    is no HCA.
+    Returns {} with problems if an HCA has no such GID or the indices differ, {} without problems if there is no HCA.
     If unset, NCCL 2.21 and newer selects an index per device. That is better, because an index changes when IPv6
     addresses appear or disappear (NVIDIA/nccl issues 1333 and 2157).
     """
     problems: list[Problem] = []
     found: dict[str, set[int]] = {}
-    for hca, address in rails:
+    for hca, address in ((hca, address) for hca, address in rails if hca):
         if hca in devices:
             found[hca], missing = _indices(hca, devices[hca], ipaddress.IPv4Interface(address).ip)
             problems += missing
@@ -52,13 +45,13 @@ def gid_index(devices: Mapping[str, RdmaDevice], rails: Sequence[tuple[str, str]
                 )
             )
     if problems or not found:
-        return None, problems
+        return {}, problems
     if common := set.intersection(*found.values()):
-        return min(common), []
+        return {"NCCL_IB_GID_INDEX": str(min(common))}, []
     indices = ", ".join(
         f"{hca} has {' and '.join(str(index) for index in sorted(some))}" for hca, some in found.items()
     )
-    return None, [
+    return {}, [
         Problem(
             "rdma.gids",
             f"the {ROCE_V2} GIDs of the rails have different indices: {indices}",

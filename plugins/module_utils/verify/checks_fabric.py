@@ -142,7 +142,7 @@ def _gid(cluster: Cluster) -> Iterator[Found]:
     for node, _rail, interface in _rails(cluster):
         if interface.carrier and interface.hca in node.network.rdma:
             for address in interface.addresses:
-                _index, problems = rdma.gid_index(node.network.rdma, [(interface.hca, address)])
+                _index, problems = rdma.pinned([(interface.hca, address)], node.network.rdma)
                 yield from ((node.name, problem.found) for problem in problems)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -34,12 +35,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def visible(secret: str, found: list[str], stop: threading.Event) -> None:
     """Search the arguments and environments of all processes."""
     while not stop.wait(0.02):
-        for path in (
-            process / name
-            for process in Path("/proc").iterdir()
-            if process.name.isdigit()
-            for name in ("cmdline", "environ")
-        ):
+        for path in (path for name in ("cmdline", "environ") for path in Path("/proc").glob(f"[0-9]*/{name}")):
             with contextlib.suppress(OSError):
                 found += [f"{path}"] * (secret.encode() in path.read_bytes())
 
@@ -112,8 +108,29 @@ def test_machines_without_a_valid_host_key_are_one_report_before_any_change(site
     assert site.run(["sh", "-c", f"cat {STORED}"]).output == before
 
 
+#: The variables with which a login fails, by cause.
+FAILURES = {
+    "host-key-unknown": {
+        "ansible_host": FIRST,
+        "ansible_ssh_extra_args": "-o UserKnownHostsFile=/dev/null -o BatchMode=yes",
+    },
+    "login-denied": {
+        "ansible_host": FIRST,
+        "ansible_ssh_extra_args": "-o PubkeyAuthentication=no -o PasswordAuthentication=no",
+    },
+    "sudo-password-missing": {"ansible_host": FIRST, "ansible_become": True},
+    "sudo-password-wrong": {"ansible_host": FIRST, "ansible_become": True, "ansible_become_password": "wrong"},
+    "name-unknown": {"ansible_host": "spark.invalid"},
+    "ssh-refused": {"ansible_host": ssh_hosts.REFUSED},
+    "no-route": {"ansible_host": ssh_hosts.NO_ROUTE},
+    "ssh-timeout": {"ansible_host": ssh_hosts.SILENT},
+}
+
+
 @pytest.mark.slow
-def test_a_wrong_password_and_a_user_without_sudo(site: Site) -> None:
+def test_a_wrong_password_a_user_without_sudo_and_the_messages_of_ssh_have_their_causes(
+    site: Site, tmp_path: Path
+) -> None:
     site.start(SECOND, "another", "nobody ALL=(ALL) ALL")
     confirmed = (*BOTH, "-e", "access_confirmed=true")
     wrong = site.playbook(*confirmed, answers=[ASK])
@@ -124,44 +141,10 @@ def test_a_wrong_password_and_a_user_without_sudo(site: Site) -> None:
     denied = site.playbook(*confirmed, "--limit", SECOND, answers=[(ASK[0], "another")])
     assert denied.status != 0
     assert f"'usermod -aG sudo nvidia' on {SECOND}" in denied.output
-
-
-#: The options of `ansible` with which a login fails, by cause.
-FAILURES = {
-    "host-key-unknown": ("-o UserKnownHostsFile=/dev/null -o BatchMode=yes", FIRST, {}),
-    "login-denied": ("-o PubkeyAuthentication=no -o PasswordAuthentication=no", FIRST, {}),
-    "sudo-password-missing": ("", FIRST, {"ansible_become": "true"}),
-    "sudo-password-wrong": ("", FIRST, {"ansible_become": "true", "ansible_become_password": "wrong"}),
-    "name-unknown": ("", "spark.invalid", {}),
-    "ssh-refused": ("", ssh_hosts.REFUSED, {}),
-    "no-route": ("", ssh_hosts.NO_ROUTE, {}),
-    "ssh-timeout": ("", ssh_hosts.SILENT, {}),
-}
-
-
-@pytest.mark.slow
-def test_the_messages_of_ssh_and_sudo_have_their_causes(site: Site) -> None:
-    site.playbook("-i", f"{FIRST},", "-u", "nvidia", "-e", "access_confirmed=true", answers=[ASK]).assert_ok()
+    shared = {"ansible_user": "nvidia", "ansible_ssh_args": "-o ControlMaster=no -o ControlPath=none"}
+    inventory = tmp_path / "failures.json"
+    inventory.write_text(json.dumps({"all": {"hosts": FAILURES, "vars": shared}}), encoding="utf-8")
     program = Path(ssh_hosts.sys.executable).with_name("ansible")
-    found = {}
-    for name, (options, host, variables) in FAILURES.items():
-        given = [f"--extra-vars={key}={value}" for key, value in variables.items()]
-        shared = "--extra-vars=ansible_ssh_args='-o ControlMaster=no -o ControlPath=none'"
-        argv = [
-            program,
-            "-i",
-            f"{host},",
-            "all",
-            "-u",
-            "nvidia",
-            "-T",
-            "3",
-            "-m",
-            "ping",
-            shared,
-            f"--ssh-extra-args={options}",
-            *given,
-        ]
-        cause = causes.find(site.run(argv).output)
-        found[name] = cause.id if cause else ""
-    assert found == {name: name for name in FAILURES}
+    lines = site.run([program, "-i", inventory, "all", "-T", "3", "-f", "8", "-o", "-m", "ping"]).output.splitlines()
+    causes_of = {name: causes.find(line) for line in lines for name in FAILURES if line.startswith(f"{name} | ")}
+    assert {name: cause and cause.id for name, cause in causes_of.items()} == {name: name for name in FAILURES}

@@ -208,7 +208,10 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (root / "etc/netplan/70-text.yaml").write_text("just text\n", encoding="utf-8")
     (root / "etc/NetworkManager").mkdir()
     (root / "etc/NetworkManager/system-connections").write_text("", encoding="utf-8")
+    # Reading a folder raises OSError, like a free slot (EINVAL).
+    (root / "sys/class/infiniband/rocep1s0f1/ports/1/gids/10").mkdir()
     found = run_module("fabric_info", {"root": str(root)})
+    assert [entry["index"] for entry in found["rdma"]["rocep1s0f1"]["gids"]] == [0, 1, 2, 3], "the slot is free"
     assert [(entry["file"], entry["reason"]) for entry in found["unreadable"]] == [
         (f"/etc/{KEYFILES}", "Not a directory"),
         ("/etc/netplan/50-latin.yaml", "it is not UTF-8"),
@@ -231,22 +234,11 @@ def test_a_mac_address_is_no_number(tmp_path: Path) -> None:
     assert found["unreadable"] == []
 
 
-def test_a_gid_slot_that_cannot_be_read_is_free(tmp_path: Path) -> None:
-    root = plant("spark_pair", tmp_path)
-    # Reading a folder raises OSError, like a free slot (EINVAL).
-    (root / "sys/class/infiniband/rocep1s0f1/ports/1/gids/10").mkdir()
-    found = run_module("fabric_info", {"root": str(root)})
-    assert [entry["index"] for entry in found["rdma"]["rocep1s0f1"]["gids"]] == [0, 1, 2, 3]
-
-
 def test_a_recorded_machine_is_asked_nothing(tmp_path: Path) -> None:
     root = plant("thor", tmp_path / "root")
     found = run_module("fabric_info", {"root": str(root)}, program(tmp_path / "bin", "ip", "echo 'asked' >&2; exit 1"))
     assert "mgbe0_0" in found["interfaces"]
     assert "asked" in run_module("fabric_info", {}, tmp_path / "bin")["msg"]
-
-
-def test_no_recorded_machine(tmp_path: Path) -> None:
     assert str(tmp_path / "ip-address.json") in run_module("fabric_info", {"root": str(tmp_path)})["msg"]
 
 

@@ -14,33 +14,6 @@ RAILS = [
 ]
 
 
-class Node:
-    """The node's commands: addresses without reply, and the device that replies."""
-
-    def __init__(self, silent: str = "", mac: str = "02:00:00:00:00:02") -> None:
-        self.silent, self.mac, self.sent = silent, mac, 0
-
-    def __call__(self, argv: list[str]) -> tuple[int, str, str]:
-        """Return the result of a command."""
-        if argv[0] == "ping":
-            # Without "do" the packet is fragmented, and a path with a smaller MTU carries it.
-            assert (argv[argv.index("-s") + 1], argv[argv.index("-M") + 1]) == ("8972", "do")
-            self.sent += 1
-            return (1, "", "no answer") if argv[-1] == self.silent else (0, "", "")
-        neighbor = {"dev": "port0", "dst": "10.110.0.2", "lladdr": self.mac}
-        return 0, json.dumps([neighbor]) if argv[3] == "show" else "", ""
-
-
-@pytest.mark.parametrize(
-    ("node", "verified"),
-    [(Node(), True), (Node("10.110.1.3"), False), (Node(mac="02:00:00:00:00:09"), False)],
-    ids=["every path", "a silent one", "another device"],
-)
-def test_a_fabric_is_verified_by_a_packet_on_every_path(node: Node, verified: bool) -> None:
-    assert io_probe.verified(node, RAILS, 9000) is verified
-    assert node.sent == 3 or not verified
-
-
 @pytest.mark.parametrize(
     ("stdout", "stderr", "reported"),
     [
@@ -100,10 +73,12 @@ def test_the_device_that_replied(mac: str, neighbors: list[dict[str, str]], dele
 
 
 class Later:
-    """Paths that carry full packets from a time on, and small ones always unless ``cut``."""
+    """Paths that carry full packets from a time on, and small ones always unless ``cut``; ``mac`` replies on port0."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, cut: bool = False, **ready: float) -> None:
-        self.now, self.ready, self.cut, self.pauses = 100.0, ready, cut, 0
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, cut: bool = False, mac: str = "02:00:00:00:00:02", **ready: float
+    ) -> None:
+        self.now, self.ready, self.cut, self.mac, self.pauses = 100.0, ready, cut, mac, 0
         monkeypatch.setattr(io_probe.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(io_probe.time, "sleep", self._sleep)
 
@@ -113,10 +88,23 @@ class Later:
 
     def __call__(self, argv: list[str]) -> tuple[int, str, str]:
         if argv[0] != "ping":
-            return 0, "", ""
+            return 0, json.dumps([{"dev": "port0", "dst": "10.110.0.2", "lladdr": self.mac}]), ""
+        # Without "do" the packet is fragmented, and a path with a smaller MTU carries it.
+        assert argv[argv.index("-M") + 1] == "do"
         size, interface = int(argv[argv.index("-s") + 1]), argv[argv.index("-I") + 1]
         carries = (size == 576 - 28 and not self.cut) or (size == 9000 - 28 and self.now >= self.ready[interface])
         return (0, "", "") if carries else (1, "", "no answer")
+
+
+@pytest.mark.parametrize(
+    ("port1", "mac", "verified"),
+    [(0, "02:00:00:00:00:02", True), (1000, "02:00:00:00:00:02", False), (0, "02:00:00:00:00:09", False)],
+    ids=["every path", "a silent one", "another device"],
+)
+def test_a_fabric_is_verified_by_a_packet_on_every_path(
+    monkeypatch: pytest.MonkeyPatch, port1: float, mac: str, verified: bool
+) -> None:
+    assert io_probe.verified(Later(monkeypatch, mac=mac, port0=0, port1=port1), RAILS, 9000) is verified
 
 
 @pytest.mark.parametrize(
@@ -146,27 +134,13 @@ def test_a_path_that_stays_unverified_is_tried_with_a_small_packet(
     assert run.pauses == 5, "until the time is over, and once more"
 
 
+PING = """5 packets transmitted, 4 received, 20% packet loss, time 8ms
+rtt min/avg/max/mdev = 0.021/0.032/0.043/0.004 ms
+"""
+ROUND_TRIP = ["ping", "-nq", "-c", "5", "-i", "0.2", "-W", "1", "-I", "port0", "10.110.0.2"]
+
+
 def test_a_round_trip() -> None:
-    asked: list[list[str]] = []
-
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        asked.append(argv)
-        return (
-            0,
-            (
-                "5 packets transmitted, 4 received, 20% packet loss, time 8ms\nrtt min/avg/max/mdev = "
-                "0.021/0.032/0.043/0.004 ms\n"
-            ),
-            "",
-        )
-
-    (target, *_others) = io_probe.targets(RAILS)
-    assert io_probe.round_trip(run, target, 5) == {
-        "interface": "port0",
-        "peer": "spark2",
-        "lost_percent": 20.0,
-        "min_ms": 0.021,
-        "avg_ms": 0.032,
-        "max_ms": 0.043,
-    }
-    assert asked == [["ping", "-n", "-q", "-c", "5", "-i", "0.2", "-W", "1", "-I", "port0", "10.110.0.2"]]
+    times = {"lost_percent": 20.0, "min_ms": 0.021, "avg_ms": 0.032, "max_ms": 0.043}
+    found = io_probe.round_trip(lambda argv: (0, PING * (argv == ROUND_TRIP), ""), io_probe.targets(RAILS)[0], 5)
+    assert found == {"interface": "port0", "peer": "spark2", **times}

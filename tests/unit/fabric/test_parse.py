@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,40 +17,43 @@ def test_speed(text: str, speed: int | None) -> None:
     assert parse.speed(text) == speed
 
 
-def test_the_link_of_a_pci_device() -> None:
-    files = {
-        "current_link_width": "4\n",
-        "max_link_width": "",
-        "current_link_speed": "32.0 GT/s PCIe\n",
-        "max_link_speed": " Unknown\n",
-    }
-    found = {"width": 4, "max_width": None, "speed": "32.0 GT/s PCIe", "max_speed": "Unknown"}
-    for address in ("0000:01:00.1", "10002:01:00.7"):
-        assert parse.pci_facts(address, files) == {"address": address, **found}
-    for address in ("virtio0", "0000:01:00.8", "usb1", "00:01:00.1"):
-        assert parse.pci_facts(address, files) is None
+PCI_FILES = {
+    "current_link_width": "4\n",
+    "max_link_width": "",
+    "current_link_speed": "32.0 GT/s PCIe\n",
+    "max_link_speed": " Unknown\n",
+}
 
 
-def test_rdma() -> None:
-    assert [parse.port_state(text) for text in ("4: ACTIVE\n", "DOWN", "")] == ["ACTIVE", "DOWN", ""]
-    free = "0000:0000:0000:0000:0000:0000:0000:0000\n"
-    assert [parse.is_gid(text) for text in (free, "", "fe80:0000:0000:0000:0000:0000:0000:0001\n")] == [
-        False,
-        False,
-        True,
-    ]
-    assert parse.gid_facts(3, "::ffff:1 \n", "IB/RoCE v1\n", "port0\n") == {
-        "index": 3,
-        "gid": "::ffff:1",
-        "type": "RoCE v1",
-        "interface": "port0",
-    }
-    assert parse.gid_facts(0, "x", "RoCE v2\n", "")["type"] == "RoCE v2"
-    assert [parse.device_type(text) for text in ("INTERFACE=x\nDEVTYPE=vlan\n", "INTERFACE=x\n", "")] == [
-        "vlan",
-        "",
-        "",
-    ]
+@pytest.mark.parametrize("address", ["0000:01:00.1", "10002:01:00.7", "virtio0", "0000:01:00.8", "usb1", "00:01:00.1"])
+def test_the_link_of_a_pci_device(address: str) -> None:
+    found = {"address": address, "width": 4, "max_width": None, "speed": "32.0 GT/s PCIe", "max_speed": "Unknown"}
+    pci = address in ("0000:01:00.1", "10002:01:00.7")
+    assert parse.pci_facts(address, PCI_FILES) == (found if pci else None)
+
+
+@pytest.mark.parametrize(
+    ("convert", "text", "expected"),
+    [
+        (parse.port_state, "4: ACTIVE\n", "ACTIVE"),
+        (parse.port_state, "DOWN", "DOWN"),
+        (parse.port_state, "", ""),
+        (parse.is_gid, "0000:0000:0000:0000:0000:0000:0000:0000\n", False),
+        (parse.is_gid, "", False),
+        (parse.is_gid, "fe80:0000:0000:0000:0000:0000:0000:0001\n", True),
+        (parse.device_type, "INTERFACE=x\nDEVTYPE=vlan\n", "vlan"),
+        (parse.device_type, "INTERFACE=x\n", ""),
+        (parse.device_type, "", ""),
+    ],
+)
+def test_the_text_of_a_file(convert: Callable[[str], Any], text: str, expected: Any) -> None:
+    assert convert(text) == expected
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("IB/RoCE v1\n", "RoCE v1"), ("RoCE v2\n", "RoCE v2")])
+def test_a_gid(kind: str, expected: str) -> None:
+    found = {"index": 3, "gid": "::ffff:1", "type": expected, "interface": "port0"}
+    assert parse.gid_facts(3, "::ffff:1 \n", kind, "port0\n") == found
 
 
 def test_a_round_trip_without_a_reply() -> None:
@@ -60,59 +64,59 @@ def test_a_round_trip_without_a_reply() -> None:
 
 
 FACTS: dict[str, Any] = {"mtu": 1500, "addresses": ["10.0.0.1/24", "10.0.1.1/24"]}
-PCI = {"address": "0000:01:00.0", "width": 4, "max_width": 4, "speed": "32.0 GT/s PCIe", "max_speed": ""}
+OWNER = {"file": "a.yaml", "id": "x", "kind": "ethernets", "by": "name"}
+FULL = {
+    **FACTS,
+    "mac": "02::1",
+    "up": True,
+    "carrier": True,
+    "driver": "mlx5_core",
+    "speed": 200000,
+    "hca": "rocep1s0f0",
+    "pci": {"address": "0000:01:00.0", "width": 4, "max_width": 4, "speed": "32.0 GT/s PCIe", "max_speed": ""},
+    "owners": [OWNER],
+}
+BARE = schema.Interface("", 1500, ("10.0.0.1/24", "10.0.1.1/24"), False, False, "", None, "", None, ())
+LINK = schema.PciLink("0000:01:00.0", 4, "32.0 GT/s PCIe")
+WHOLE = schema.Interface(
+    "02::1", 1500, BARE.addresses, True, True, "mlx5_core", 200000, "rocep1s0f0", LINK, (schema.Owner(**OWNER),)
+)
+GID = {"index": 3, "gid": "::1", "type": "RoCE v2", "interface": "port0"}
+RDMA = {
+    "rocep1s0f1": {"interface": "port1", "state": "DOWN", "link_layer": "Ethernet", "gids": [GID]},
+    "other": {"gids": []},
+}
+DEVICES = {
+    "rocep1s0f1": schema.RdmaDevice("port1", "DOWN", "Ethernet", (schema.Gid(3, "::1", "RoCE v2"),)),
+    "other": schema.RdmaDevice("", "", "", ()),
+}
 
 
-def test_facts_without_hardware() -> None:
-    (found,) = schema.interfaces({"port0": {**FACTS, "mac": None}}).values()
-    assert found == schema.Interface("", 1500, ("10.0.0.1/24", "10.0.1.1/24"), False, False, "", None, "", None, ())
-    assert [found.has(address) for address in ("10.0.0.1", "10.0.1.1", "10.0.0", "10.0.0.1/24")] == [
-        True,
-        True,
-        False,
-        False,
-    ]
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        # Facts without hardware.
+        (
+            {"interfaces": {"port0": {**FACTS, "mac": None}}, "rdma": {}},
+            schema.Network({"port0": BARE}, {}, False, ()),
+        ),
+        ({"interfaces": {"port0": FULL}, "rdma": RDMA}, schema.Network({"port0": WHOLE}, DEVICES, False, ())),
+        (
+            {"interfaces": {}, "rdma": {}, "infiniband": True, "unreadable": [{"file": "a", "reason": "b"}]},
+            schema.Network({}, {}, True, (schema.Unreadable("a", "b"),)),
+        ),
+    ],
+)
+def test_typed_facts(facts: dict[str, Any], expected: schema.Network) -> None:
+    assert schema.network(facts) == expected
 
 
-def test_facts_in_full() -> None:
-    owner = {"file": "a.yaml", "id": "x", "kind": "ethernets", "by": "name"}
-    more = {
-        "mac": "02::1",
-        "up": True,
-        "carrier": True,
-        "driver": "mlx5_core",
-        "speed": 200000,
-        "hca": "rocep1s0f0",
-        "pci": PCI,
-        "owners": [owner],
-    }
-    gid = {"index": 3, "gid": "::1", "type": "RoCE v2", "interface": "port0"}
-    rdma = {
-        "rocep1s0f1": {"interface": "port1", "state": "DOWN", "link_layer": "Ethernet", "gids": [gid]},
-        "other": {"gids": []},
-    }
-    found = schema.network({"interfaces": {"port0": {**FACTS, **more}}, "rdma": rdma})
-    link = schema.PciLink("0000:01:00.0", 4, "32.0 GT/s PCIe")
-    whole = schema.Interface(
-        "02::1",
-        1500,
-        tuple(FACTS["addresses"]),
-        True,
-        True,
-        "mlx5_core",
-        200000,
-        "rocep1s0f0",
-        link,
-        (schema.Owner(**owner),),
+def test_the_addresses_and_rdma_devices_of_a_node() -> None:
+    found = schema.Network({"port0": WHOLE}, DEVICES)
+    addresses = ("10.0.0.1", "10.0.1.1", "10.0.0", "10.0.0.1/24", "10.0.2.1")
+    assert [WHOLE.has(address) for address in addresses] == [True, True, False, False, False]
+    assert [found.carrier(address) for address in addresses] == ["port0", "port0", "", "", ""]
+    assert (found.ipv4, found.hcas) == (
+        {"10.0.0.1", "10.0.1.1"},
+        {"port1": "rocep1s0f1", "port0": "rocep1s0f0"},
     )
-    assert found.interfaces == {"port0": whole}
-    assert found.rdma["rocep1s0f1"] == schema.RdmaDevice(
-        "port1", "DOWN", "Ethernet", (schema.Gid(3, "::1", "RoCE v2"),)
-    )
-    assert (found.infiniband, found.unreadable) == (False, ())
-    assert (found.carrier("10.0.1.1"), found.carrier("10.0.2.1"), found.ipv4) == ("port0", "", {"10.0.0.1", "10.0.1.1"})
-    assert found.hcas == {"port1": "rocep1s0f1", "port0": "rocep1s0f0"}
-    unreadable = schema.network(
-        {"interfaces": {}, "rdma": {}, "infiniband": True, "unreadable": [{"file": "a", "reason": "b"}]}
-    )
-    assert (unreadable.infiniband, unreadable.unreadable) == (True, (schema.Unreadable("a", "b"),))

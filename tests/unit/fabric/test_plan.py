@@ -1,28 +1,40 @@
-"""The fabric of a pair (test_topologies.py has the others): its plan, and its problems, all listed together."""
+"""The fabric of each topology: its plan, its limits, and the drift of a node from it (test_mistakes.py has the problems)."""
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import drift
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces as typed
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric, FabricNode, resolve_topology
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    SPARK_PORTS,
+    Fabric,
+    FabricNode,
+    resolve_topology,
+    twins,
+)
 
-ONE = FabricNode("spark1")
-TWO = FabricNode("spark2")
-#: Valid addresses from the user.
-MINE = ("10.110.7.11/24", "10.110.8.11/24")
-YOURS = ("10.110.7.12/24", "10.110.8.12/24")
+PAIR, RING, SWITCH, SOCKET = Fabric(), Fabric("ring"), Fabric("switch"), Fabric("socket")
+
+
+def sparks(count: int, ports: tuple[int, ...] = (1,)) -> list[FabricNode]:
+    return [FabricNode(f"spark{n}", ports, (), f"192.168.1.{10 + n}", "enP7s7") for n in range(1, count + 1)]
+
+
+def pair(*ports: tuple[int, ...]) -> list[FabricNode]:
+    """A pair with these ports, the same for both if there is one entry."""
+    return [replace(node, ports=some) for node, some in zip(sparks(2), ports * 2, strict=False)]
 
 
 def resolved(nodes: Sequence[FabricNode], cabling: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
@@ -30,16 +42,27 @@ def resolved(nodes: Sequence[FabricNode], cabling: Fabric) -> tuple[list[NodeFab
     return fabric_plan.plan(nodes, cabling, resolve_topology(cabling.topology, len(nodes)))
 
 
-def planned(*nodes: FabricNode, cabling: Fabric | None = None) -> list[NodeFabric]:
-    shares, problems = resolved(nodes, cabling or Fabric())
+def planned(nodes: Sequence[FabricNode], cabling: Fabric) -> list[NodeFabric]:
+    shares, problems = resolved(nodes, cabling)
     assert problems == []
     return shares
 
 
-def mistakes(*nodes: FabricNode, cabling: Fabric | None = None) -> list[Problem]:
-    shares, problems = resolved(nodes, cabling or Fabric())
-    assert shares == [], "a plan with problems"
-    return problems
+def links(shares: list[NodeFabric]) -> set[tuple[str, str, str, str]]:
+    """(node, interface, peer, the peer's interface) of every connected pair."""
+    where = {str(rail.address.ip): rail.interface for share in shares for rail in share.rails}
+    return {
+        (share.name, rail.interface, peer, where[ip])
+        for share in shares
+        for rail in share.rails
+        for peer, ip in rail.peers.items()
+    }
+
+
+def on(interface: str, address: str) -> dict[str, str]:
+    """The variables that keep every library on an interface."""
+    names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")
+    return {"VLLM_HOST_IP": address, **dict.fromkeys(names, interface)}
 
 
 def rails(share: NodeFabric) -> list[tuple[str, str, str, dict[str, str]]]:
@@ -47,7 +70,7 @@ def rails(share: NodeFabric) -> list[tuple[str, str, str, dict[str, str]]]:
 
 
 def test_a_port_is_two_rails() -> None:
-    head, worker = planned(ONE, TWO)
+    head, worker = planned(sparks(2), Fabric(mtu=4200))
     assert rails(head) == [
         ("enp1s0f1np1", "rocep1s0f1", "10.110.0.1/24", {"spark2": "10.110.0.2"}),
         ("enP2p1s0f1np1", "roceP2p1s0f1", "10.110.1.1/24", {"spark2": "10.110.1.2"}),
@@ -57,72 +80,57 @@ def test_a_port_is_two_rails() -> None:
         ("enP2p1s0f1np1", "roceP2p1s0f1", "10.110.1.2/24", {"spark1": "10.110.1.1"}),
     ]
     assert (head.address, worker.address) == ("10.110.0.1", "10.110.0.2")
+    addresses = {rail.interface: str(rail.address) for rail in head.rails}
+    assert head.netplan == netplan.document(addresses, 4200, "networkd")
+    assert head.files == netplan.files(list(addresses), "networkd")
 
 
-def test_both_ports_are_four_rails() -> None:
-    head, worker = planned(replace(ONE, ports=(0, 1)), replace(TWO, ports=(0, 1)))
-    assert [rail.interface for rail in head.rails] == ["enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1"]
-    assert head.environment["NCCL_IB_HCA"] == "rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1"
-    assert [rail.peers["spark1"] for rail in worker.rails] == [str(rail.address.ip) for rail in head.rails]
+FIRST, SECOND = ["enp1s0f0np0", "enP2p1s0f0np0"], ["enp1s0f1np1", "enP2p1s0f1np1"]
 
 
-def test_a_cable_may_join_different_ports() -> None:
-    head, worker = planned(replace(ONE, ports=(0,)), replace(TWO, ports=(1,)))
-    assert [rail.interface for rail in head.rails] == ["enp1s0f0np0", "enP2p1s0f0np0"]
-    assert [rail.interface for rail in worker.rails] == ["enp1s0f1np1", "enP2p1s0f1np1"]
-    assert [dict(rail.peers) for rail in head.rails] == [{"spark2": "10.110.0.2"}, {"spark2": "10.110.1.2"}]
-    # Each rank uses its own interface; the other node's would not exist.
-    assert (head.environment["NCCL_SOCKET_IFNAME"], worker.environment["NCCL_SOCKET_IFNAME"]) == (
-        "enp1s0f0np0",
-        "enp1s0f1np1",
-    )
+@pytest.mark.parametrize(
+    ("ports", "interfaces"),
+    [
+        # Each rank uses its own interface; the other node's would not exist.
+        (((0,), (1,)), (FIRST, SECOND)),
+        (((0, 1),), (FIRST + SECOND, FIRST + SECOND)),
+        (((1, 0), (0, 1)), (SECOND + FIRST, FIRST + SECOND)),
+    ],
+    ids=["a cable between different ports", "two cables", "crossed cables"],
+)
+def test_cables_follow_the_order_of_the_ports(
+    ports: tuple[tuple[int, ...], ...], interfaces: tuple[list[str], ...]
+) -> None:
+    shares = planned(pair(*ports), PAIR)
+    hcas = {twin.interface: twin.hca for both in SPARK_PORTS.values() for twin in both}
+    for share, other, names in zip(shares, reversed(shares), interfaces, strict=True):
+        assert [rail.interface for rail in share.rails] == names
+        assert [dict(rail.peers) for rail in share.rails] == [
+            {other.name: str(rail.address.ip)} for rail in other.rails
+        ]
+        found = share.environment["NCCL_SOCKET_IFNAME"], share.environment["NCCL_IB_HCA"]
+        assert found == (names[0], ",".join(hcas[name] for name in names))
 
 
-def test_crossed_ports_follow_the_order_of_the_list() -> None:
-    head, worker = planned(replace(ONE, ports=(1, 0)), replace(TWO, ports=(0, 1)))
-    assert [rail.interface for rail in head.rails][::2] == ["enp1s0f1np1", "enp1s0f0np0"]
-    assert [str(rail.address.network) for rail in head.rails] == [str(rail.address.network) for rail in worker.rails]
-
-
-def test_the_users_addresses_win() -> None:
-    head, worker = planned(replace(ONE, addresses=MINE), replace(TWO, addresses=YOURS))
-    assert [str(rail.address) for rail in head.rails] == list(MINE)
-    assert head.rails[1].peers == {"spark2": "10.110.8.12"}
-    assert worker.address == worker.environment["VLLM_HOST_IP"] == "10.110.7.12"
-
-
-def test_both_addresses_of_a_31_are_hosts() -> None:
-    head, worker = planned(
-        replace(ONE, addresses=("10.110.0.0/31", "10.110.0.2/31")),
-        replace(TWO, addresses=("10.110.0.1/31", "10.110.0.3/31")),
-    )
-    assert (head.rails[0].peers, worker.rails[1].peers) == ({"spark2": "10.110.0.1"}, {"spark1": "10.110.0.2"})
+@pytest.mark.parametrize(
+    ("mine", "yours"),
+    [
+        (("10.110.7.11/24", "10.110.8.11/24"), ("10.110.7.12/24", "10.110.8.12/24")),
+        # Both addresses of a /31 are hosts.
+        (("10.110.0.0/31", "10.110.0.2/31"), ("10.110.0.1/31", "10.110.0.3/31")),
+    ],
+)
+def test_the_users_addresses_win(mine: tuple[str, ...], yours: tuple[str, ...]) -> None:
+    nodes = [replace(node, addresses=some) for node, some in zip(sparks(2), (mine, yours), strict=True)]
+    head, worker = planned(nodes, PAIR)
+    assert [str(rail.address) for rail in head.rails] == list(mine)
+    assert [rail.peers for rail in head.rails] == [{"spark2": text.split("/")[0]} for text in yours]
+    assert worker.address == worker.environment["VLLM_HOST_IP"] == yours[0].split("/")[0]
 
 
 def test_a_single_node_needs_no_fabric() -> None:
-    (only,) = planned(replace(ONE, management="192.168.1.11"))
+    (only,) = planned([FabricNode("spark1", management="192.168.1.11")], PAIR)
     assert only == NodeFabric("spark1", "192.168.1.11")
-
-
-@pytest.mark.parametrize("management", ["", "spark1.local", "127.0.0.1", "fe80::1"])
-def test_a_single_node_is_called_by_an_address_of_its_own(management: str) -> None:
-    nodes, (problem,) = resolved([replace(ONE, management=management)], Fabric())
-    assert nodes == []
-    assert problem.path == "nodes[0].address"
-    assert repr(management) in problem.found
-    assert "ansible_host" in problem.fix
-
-
-def test_the_netplan_document_touches_only_the_rails_and_stays_static() -> None:
-    (head, _worker) = planned(ONE, TWO, cabling=Fabric(mtu=4200))
-    ethernets = head.netplan["network"]["ethernets"]
-    assert list(ethernets) == ["enp1s0f1np1", "enP2p1s0f1np1"]
-    for rail in head.rails:
-        document = ethernets[rail.interface]
-        assert (document["addresses"], document["mtu"]) == ([str(rail.address)], 4200)
-        assert (document["dhcp4"], document["dhcp6"], document["link-local"]) == (False, False, [])
-        # Keep the address while the peer reboots, and do not delay a boot without a cable.
-        assert (document["ignore-carrier"], document["optional"]) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -134,288 +142,179 @@ def test_the_netplan_document_touches_only_the_rails_and_stays_static() -> None:
     ],
 )
 def test_transport(transport: str, expected: dict[str, str]) -> None:
-    (head, _worker) = planned(ONE, TWO, cabling=Fabric(transport=transport))
-    assert {name: value for name, value in head.environment.items() if name.startswith("NCCL_IB")} == expected
+    head, _worker = planned(sparks(2), Fabric(transport=transport))
+    assert head.environment == on("enp1s0f1np1", "10.110.0.1") | expected
 
 
-def user(mine: tuple[str, ...], yours: tuple[str, ...] = YOURS) -> tuple[FabricNode, FabricNode]:
-    return replace(ONE, addresses=mine), replace(TWO, addresses=yours)
+def test_a_ring_of_three_has_six_subnets_as_nvidias_table() -> None:
+    """NVIDIA's connect-three-sparks: port 0 of each node to port 1 of the next, two /24 per cable."""
+    shares = planned(sparks(3, (0, 1)), RING)
+    table = {share.name: {rail.interface: str(rail.address) for rail in share.rails} for share in shares}
+    assert table == {
+        "spark1": {
+            "enp1s0f0np0": "10.110.0.1/24",
+            "enP2p1s0f0np0": "10.110.1.1/24",
+            "enp1s0f1np1": "10.110.4.1/24",
+            "enP2p1s0f1np1": "10.110.5.1/24",
+        },
+        "spark2": {
+            "enp1s0f0np0": "10.110.2.2/24",
+            "enP2p1s0f0np0": "10.110.3.2/24",
+            "enp1s0f1np1": "10.110.0.2/24",
+            "enP2p1s0f1np1": "10.110.1.2/24",
+        },
+        "spark3": {
+            "enp1s0f0np0": "10.110.4.3/24",
+            "enP2p1s0f0np0": "10.110.5.3/24",
+            "enp1s0f1np1": "10.110.2.3/24",
+            "enP2p1s0f1np1": "10.110.3.3/24",
+        },
+    }
 
 
-#: name -> (nodes, cabling, path, found, expected, fix): the last three as parts of the text.
-BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
-    "duplicate address": (
-        user(MINE, (MINE[0], YOURS[1])),
-        Fabric(),
-        "nodes[1].fabric_addresses[0]",
-        "10.110.7.11 of spark2 is also nodes[0].fabric_addresses[0] of spark1",
-        "a unique address",
-        "change one of the two",
-    ),
-    "outside the pool": (
-        user(("192.168.7.11/24", MINE[1]), ("192.168.7.12/24", YOURS[1])),
-        Fabric(),
-        "nodes[0].fabric_addresses[0]",
-        "192.168.7.11/24 of spark1 is outside gb10_fabric_cidr 10.110.0.0/16",
-        "10.110.0.0/16",
-        "change",
-    ),
-    "a subnet wider than the pool": (
-        user(("10.110.7.11/8", MINE[1]), ("10.110.7.12/8", YOURS[1])),
-        Fabric(),
-        "nodes[0].fabric_addresses[0]",
-        "10.110.7.11/8 of spark1 is outside gb10_fabric_cidr 10.110.0.0/16",
-        "10.110.0.0/16",
-        "change",
-    ),
-    "twins in one subnet": (
-        user(("10.110.7.11/24", "10.110.7.13/24"), ("10.110.7.12/24", "10.110.7.14/24")),
-        Fabric(),
-        "nodes[0].fabric_addresses[1]",
-        "10.110.7.13/24 of spark1 is in the same subnet as its fabric_addresses[0]",
-        "each PCIe function in its own subnet",
-        "different subnets",
-    ),
-    "a twin within the other's subnet": (
-        user(("10.110.7.11/24", "10.110.4.11/22"), ("10.110.7.12/24", "10.110.4.12/22")),
-        Fabric(),
-        "nodes[0].fabric_addresses[1]",
-        "10.110.4.11/22 of spark1 is in the same subnet as its fabric_addresses[0]",
-        "each PCIe function in its own subnet",
-        "different subnets",
-    ),
-    "network address": (
-        user(("10.110.7.0/24", MINE[1])),
-        Fabric(),
-        "nodes[0].fabric_addresses[0]",
-        "10.110.7.0/24 of spark1 is not a host address",
-        "a host address",
-        "last octet",
-    ),
-    "broadcast address": (
-        user(("10.110.7.255/24", MINE[1])),
-        Fabric(),
-        "nodes[0].fabric_addresses[0]",
-        "10.110.7.255/24 of spark1 is not a host address",
-        "a host address",
-        "last octet",
-    ),
-    "no prefix length": (
-        user(("10.110.7.11", MINE[1])),
-        Fabric(),
-        "nodes[0].fabric_addresses[0]",
-        "'10.110.7.11' has no prefix length",
-        "10.110.0.1/24",
-        "correct gb10_fabric_addresses",
-    ),
-    "no address": (
-        user(("10.110.7.300/24", MINE[1])),
-        Fabric(),
-        "nodes[0].fabric_addresses[0]",
-        "10.110.7.300",
-        "10.110.0.1/24",
-        "correct gb10_fabric_addresses",
-    ),
-    "too few addresses": (
-        user(MINE[:1]),
-        Fabric(),
-        "nodes[0].fabric_addresses",
-        "1 for spark1",
-        "2, one for each PCIe function of each cabled port",
-        "gb10_fabric_addresses",
-    ),
-    "another subnet than the peer's": (
-        user(MINE, ("10.110.9.12/24", YOURS[1])),
-        Fabric(),
-        "nodes[1].fabric_addresses[0]",
-        "10.110.9.12/24 of spark2 cannot reach 10.110.7.11/24 of spark1",
-        "an address in 10.110.7.0/24",
-        "one subnet per rail",
-    ),
-    "unknown port": (
-        (ONE, replace(TWO, ports=(7,))),
-        Fabric(),
-        "nodes[1].ports[0]",
-        "spark2 has no QSFP port 7",
-        "0 (next to the RJ45 socket) or 1",
-        "correct gb10_fabric_ports",
-    ),
-    "port twice": (
-        (replace(ONE, ports=(1, 1)), replace(TWO, ports=(0, 1))),
-        Fabric(),
-        "nodes[0].ports[1]",
-        "port 1 of spark1 is listed twice",
-        "each port once",
-        "correct gb10_fabric_ports",
-    ),
-    "no port": (
-        (ONE, replace(TWO, ports=())),
-        Fabric(),
-        "nodes[1].ports",
-        "spark2 has no cabled port",
-        "port 0, 1 or both",
-        "gb10_fabric_ports",
-    ),
-    "one end without a cable": (
-        (ONE, replace(TWO, ports=(0, 1))),
-        Fabric(),
-        "nodes[1].ports",
-        "2 of spark2, 1 of spark1",
-        "as many as on the other end",
-        "correct gb10_fabric_ports",
-    ),
-    "MTU above": ((ONE, TWO), Fabric(mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216 bytes", "9000"),
-    "MTU below": ((ONE, TWO), Fabric(mtu=1279), "gb10_fabric_mtu", "1279", "1280 to 9216 bytes", "9000"),
-    "pool too small": (
-        (ONE, TWO),
-        Fabric(pool="10.110.0.0/24"),
-        "gb10_fabric_cidr",
-        "10.110.0.0/24 has no room for 2 subnets",
-        "room for 2 /24 networks",
-        "/16",
-    ),
-    "pool below a subnet": (
-        (ONE, TWO),
-        Fabric(pool="10.110.0.0/30"),
-        "gb10_fabric_cidr",
-        "no room for 2",
-        "2 /24 networks",
-        "/16",
-    ),
-    "no pool": (
-        (ONE, TWO),
-        Fabric(pool="ten"),
-        "gb10_fabric_cidr",
-        "'ten'",
-        "10.110.0.0/16",
-        "correct gb10_fabric_cidr",
-    ),
-    "pool with host bits": (
-        (ONE, TWO),
-        Fabric(pool="10.110.0.1/16"),
-        "gb10_fabric_cidr",
-        "host bits",
-        "10.110.0.0/16",
-        "correct",
-    ),
-    "three on one cable": (
-        (ONE, TWO, FabricNode("spark3")),
-        Fabric(topology="direct"),
-        "gb10_fabric_topology",
-        "direct with 3 nodes",
-        "two nodes on one cable",
-        "another topology",
-    ),
-    "two without a fabric": (
-        (ONE, TWO),
-        Fabric(topology="none"),
-        "gb10_fabric_topology",
-        "none with 2 nodes",
-        "a topology that connects them",
-        "direct",
-    ),
-    "unknown topology": (
-        (ONE, TWO),
-        Fabric(topology="star"),
-        "gb10_fabric_topology",
-        "'star'",
-        "auto or direct or ring",
-        "gb10_fabric_topology",
-    ),
-    "unknown transport": (
-        (ONE, TWO),
-        Fabric(transport="tcp"),
-        "gb10_fabric_transport",
-        "'tcp'",
-        "roce or socket",
-        "roce",
-    ),
-}
+@pytest.mark.parametrize("count", [3, 4, 8])
+def test_a_ring_joins_neighbors_port_0_to_port_1(count: int) -> None:
+    shares = planned(sparks(count, (0, 1)), RING)
+    names = [share.name for share in shares]
+    following = dict(zip(names, names[1:] + names[:1], strict=True))
+    expected = set()
+    for name, peer in following.items():
+        for mine, theirs in zip(SPARK_PORTS[0], SPARK_PORTS[1], strict=True):
+            expected |= {(name, mine.interface, peer, theirs.interface), (peer, theirs.interface, name, mine.interface)}
+    assert links(shares) == expected
 
 
-@pytest.mark.parametrize(("nodes", "cabling", "path", "found", "expected", "fix"), BAD.values(), ids=BAD)
-def test_a_mistake_is_named(
-    nodes: tuple[FabricNode, ...], cabling: Fabric, path: str, found: str, expected: str, fix: str
-) -> None:
-    at_path = [problem for problem in mistakes(*nodes, cabling=cabling) if problem.path == path]
-    assert len(at_path) == 1, at_path
-    assert found in at_path[0].found
-    assert expected in at_path[0].expected
-    assert fix in at_path[0].fix
+@pytest.mark.parametrize(("count", "more"), [(3, {}), (4, {"NCCL_ALGO": "Ring"})])
+def test_a_ring_calls_its_nodes_by_the_network_that_reaches_all(count: int, more: dict[str, str]) -> None:
+    """From four nodes on, not every pair has a cable."""
+    for number, share in enumerate(planned(sparks(count, (0, 1)), RING), 1):
+        assert (share.address, share.interface) == (f"192.168.1.{10 + number}", "enP7s7")
+        assert share.environment == {
+            **on("enP7s7", share.address),
+            "NCCL_IB_DISABLE": "0",
+            "NCCL_IB_HCA": "rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1",
+            "NCCL_IB_SUBNET_AWARE_ROUTING": "1",
+            "NCCL_NET_PLUGIN": "none",
+            "NCCL_IB_MERGE_NICS": "0",
+            **more,
+        }
 
 
-#: Mistakes of one value, which must not cause a second, unfounded problem.
-ALONE = sorted(
-    BAD.keys()
-    - {"outside the pool", "a subnet wider than the pool", "twins in one subnet", "a twin within the other's subnet"}
+@pytest.mark.parametrize(
+    ("nodes", "cabling", "link"),
+    [
+        (sparks(3, (1, 0)), RING, ("spark1", "enp1s0f1np1", "spark2", "enp1s0f0np0")),
+        (
+            [replace(sparks(1)[0], ports=(0,)), *sparks(4)[1:]],
+            SWITCH,
+            ("spark1", "enp1s0f0np0", "spark4", "enp1s0f1np1"),
+        ),
+    ],
+    ids=["a ring the other way round", "different ports of a switch"],
 )
+def test_other_ports(nodes: list[FabricNode], cabling: Fabric, link: tuple[str, str, str, str]) -> None:
+    assert link in links(planned(nodes, cabling))
 
 
-@pytest.mark.parametrize("name", ALONE)
-def test_one_mistake_is_one_problem(name: str) -> None:
-    nodes, cabling, *_rest = BAD[name]
-    problems = mistakes(*nodes, cabling=cabling)
-    assert len(problems) == 1, "\n".join(map(str, problems))
+@pytest.mark.parametrize("count", [2, 3, 4, 8])
+@pytest.mark.parametrize("ports", [(1,), (0, 1)])
+def test_a_switch_joins_all_with_all_on_every_rail(count: int, ports: tuple[int, ...]) -> None:
+    shares = planned(sparks(count, ports), SWITCH)
+    twins = [twin for port in ports for twin in SPARK_PORTS[port]]
+    pairs = list(combinations([share.name for share in shares], 2))
+    assert links(shares) == {
+        (a, t.interface, b, t.interface) for pair in pairs for a, b in (pair, pair[::-1]) for t in twins
+    }
+    assert len({rail.address.network for share in shares for rail in share.rails}) == len(twins)
+    for share in shares:
+        assert (share.address, share.interface) == (str(share.rails[0].address.ip), twins[0].interface)
+        hcas = {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(twin.hca for twin in twins)}
+        assert share.environment == on(share.interface, share.address) | hcas
 
 
-def test_a_wrong_port_does_not_make_the_addresses_wrong() -> None:
-    problems = mistakes(replace(ONE, ports=(1, 7), addresses=(*MINE, "10.110.9.11/24", "10.110.10.11/24")), TWO)
-    assert [problem.path for problem in problems if "addresses" in problem.path and "nodes[0]" in problem.path] == []
+#: The distributed-vllm notes: every node must use the same transport and protocol.
+SOCKETS = {"NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_PROTO": "Simple"}
+DEVICES = ["enp1s0f0np0", "enp1s0f0np0", "mgbe0_0", "mgbe0_0"]
 
 
-def test_all_mistakes_are_listed_together() -> None:
-    problems = mistakes(
-        replace(ONE, ports=(1,), addresses=("10.110.7.11/24", "nonsense/24")),
-        replace(TWO, ports=(7,), addresses=("10.110.7.11/24", "10.111.8.12/24")),
-        cabling=Fabric(mtu=70000, transport="tcp"),
-    )
-    assert sorted(problem.path for problem in problems) == [
-        "gb10_fabric_mtu",
-        "gb10_fabric_transport",
-        "nodes[0].fabric_addresses[1]",
-        "nodes[1].fabric_addresses[0]",
-        "nodes[1].fabric_addresses[1]",
-        "nodes[1].ports[0]",
-    ]
+@pytest.mark.parametrize("interfaces", [DEVICES, [""] * 4], ids=["one rail", "the network that is there"])
+def test_a_mixed_cluster_uses_sockets(interfaces: list[str]) -> None:
+    nodes = [replace(node, interface=interface) for node, interface in zip(sparks(4), interfaces, strict=True)]
+    shares = planned(nodes, Fabric("socket", mtu=1500))
+    for number, (share, interface) in enumerate(zip(shares, interfaces, strict=True), 1):
+        peers = {f"spark{n}": f"10.110.0.{n}" for n in range(1, 5) if n != number}
+        assert rails(share) == ([(interface, "", f"10.110.0.{number}/24", peers)] if interface else [])
+        address = f"10.110.0.{number}" if interface else f"192.168.1.{10 + number}"
+        assert (share.address, share.interface) == (address, interface or "enP7s7")
+        assert share.environment == on(share.interface, address) | SOCKETS
+        assert bool(share.netplan) is bool(interface)
+
+
+def test_an_unreachable_node_does_not_make_its_address_wrong() -> None:
+    assert planned([replace(node, management_interface=None) for node in sparks(3, (0, 1))], RING)
 
 
 PORTS = st.sampled_from([(0,), (1,), (0, 1), (1, 0)])
 
 
 @st.composite
-def cabled_pairs(draw: st.DrawFn) -> tuple[tuple[FabricNode, FabricNode], Fabric]:
+def cabled(draw: st.DrawFn) -> tuple[list[FabricNode], Fabric]:
+    topology = draw(st.sampled_from(["direct", "ring", "switch"]))
+    count = 2 if topology == "direct" else draw(st.integers(3, 12))
     first = draw(PORTS)
-    second = draw(PORTS.filter(lambda ports: len(ports) == len(first)))
+    ports = [draw(PORTS.filter(lambda some: len(some) == len(first))) for _node in range(count)]
+    nodes = [
+        replace(node, ports=(0, 1) if topology == "ring" else some)
+        for node, some in zip(sparks(count), ports, strict=True)
+    ]
     base = draw(st.integers(min_value=1 << 24, max_value=(224 << 24) - 1))
-    pool = ipaddress.IPv4Network((base, draw(st.integers(8, 22))), strict=False)
-    cabling = Fabric(
-        draw(st.sampled_from(["auto", "direct"])),
-        str(pool),
-        draw(st.integers(1280, 9216)),
-        draw(st.sampled_from(["roce", "socket"])),
-    )
-    return (replace(ONE, ports=first), replace(TWO, ports=second)), cabling
+    pool = ipaddress.IPv4Network((base, draw(st.integers(8, 19))), strict=False)
+    return nodes, Fabric(topology, str(pool), draw(st.integers(1280, 9216)), draw(st.sampled_from(["roce", "auto"])))
 
 
-@given(cabled_pairs())
-def test_every_plan_of_a_pair_is_sound(pair: tuple[tuple[FabricNode, FabricNode], Fabric]) -> None:
-    nodes, cabling = pair
-    shares = planned(*nodes, cabling=cabling)
-    assert shares == planned(*nodes, cabling=cabling)
-    pool = ipaddress.IPv4Network(cabling.pool)
+@given(cabled())
+def test_every_plan_is_sound(given_: tuple[list[FabricNode], Fabric]) -> None:
+    nodes, cabling = given_
+    shares, pool = planned(nodes, cabling), ipaddress.IPv4Network(cabling.pool)
+    assert shares == planned(nodes, cabling), "the same input gives the same plan"
     addresses = [rail.address for share in shares for rail in share.rails]
     assert len({address.ip for address in addresses}) == len(addresses)
     assert all(address.network.subnet_of(pool) and address.ip in list(address.network.hosts()) for address in addresses)
-    for share, other in zip(shares, reversed(shares), strict=True):
-        networks = [rail.address.network for rail in share.rails]
-        assert len(set(networks)) == len(networks), "PCIe functions share a subnet"
-        assert [rail.peers for rail in share.rails] == [{other.name: str(rail.address.ip)} for rail in other.rails]
+    for share, node in zip(shares, nodes, strict=True):
+        assert len({rail.address.network for rail in share.rails}) == 2 * len(node.ports or ()), "they share a subnet"
+        assert all(rail.peers for rail in share.rails), "a rail without peers"
+    assert all((b, j, a, i) in links(shares) for a, i, b, j in links(shares)), "a path without a reverse path"
+    written = [
+        replace(node, addresses=tuple(str(rail.address) for rail in share.rails))
+        for node, share in zip(nodes, shares, strict=True)
+    ]
+    assert planned(written, cabling) == shares, "the chosen addresses are valid as the user's addresses"
 
 
-def test_what_is_chosen_is_accepted_when_the_user_writes_it_down() -> None:
-    shares = planned(replace(ONE, ports=(0, 1)), replace(TWO, ports=(0, 1)))
-    written = [FabricNode(share.name, (0, 1), tuple(str(rail.address) for rail in share.rails)) for share in shares]
-    assert planned(*written) == shares
+COUNTS = {"direct": [2], "ring": [3, 4], "switch": [2, 3, 4, 254], "socket": [2, 3, 4], "none": [1]}
+
+
+@pytest.mark.parametrize(
+    ("count", "cabling", "place"),
+    [
+        *(
+            (count, Fabric(topology), "" if count in counts else "gb10_fabric_topology")
+            for topology, counts in COUNTS.items()
+            for count in {1, 2, 3, 4, *counts}
+        ),
+        *((2, Fabric(pool=f"10.0.0.0/{prefix}"), "") for prefix in (8, 23)),
+        *((2, Fabric(pool=f"10.0.0.0/{prefix}"), "gb10_fabric_cidr") for prefix in (24, 25)),
+        *((2, Fabric(mtu=mtu), "") for mtu in (1280, 9216)),
+    ],
+)
+def test_the_limits_of_nodes_pools_and_mtu(count: int, cabling: Fabric, place: str) -> None:
+    shares, problems = resolved(sparks(count, (0, 1) if cabling.topology == "ring" else (1,)), cabling)
+    assert place in [problem.path for problem in problems] if place else problems == []
+    assert len(shares) == (0 if place else count)
+
+
+def test_an_invalid_choice_of_functions_means_both_until_it_is_reported() -> None:
+    assert [len(twins(0, functions)) for functions in ("both", "first", "second", "other")] == [2, 1, 1, 2]
 
 
 RAILS = {"enp1s0f1np1": "10.110.0.1/24", "enP2p1s0f1np1": "10.110.1.1/24"}
@@ -443,36 +342,6 @@ def live(**changes: object) -> dict[str, dict[str, object]]:
 )
 def test_drift(interfaces: dict[str, dict[str, object]], expected: list[str]) -> None:
     assert drift(RAILS, 9000, typed(interfaces)) == expected
-
-
-@pytest.mark.parametrize(("topology", "count"), [("none", 1), ("socket", 2)])
-@pytest.mark.parametrize("ports", [None, (1,)])
-def test_addresses_without_a_device_are_reported(topology: str, count: int, ports: tuple[int, ...] | None) -> None:
-    nodes = [
-        FabricNode(f"spark{n}", ports, (f"10.110.0.{n}/24",), f"192.168.1.{n}", "eth0") for n in range(1, count + 1)
-    ]
-    shares, problems = resolved(nodes, Fabric(topology))
-    assert shares == []
-    assert [problem.path for problem in problems] == [f"nodes[{index}].fabric_addresses" for index in range(count)]
-
-
-def test_the_default_mtu_is_that_of_the_cables() -> None:
-    (head, _worker) = planned(ONE, TWO)
-    assert {document["mtu"] for document in head.netplan["network"]["ethernets"].values()} == {9000}
-
-
-@pytest.mark.parametrize(
-    ("topology", "count", "why"),
-    [("none", 1, "it has no fabric address"), ("ring", 3, "the nodes reach each other at it")],
-)
-def test_why_a_management_address_is_needed(topology: str, count: int, why: str) -> None:
-    nodes = [FabricNode(f"spark{number}", (0, 1)) for number in range(count)]
-    found = [
-        problem.expected
-        for problem in mistakes(*nodes, cabling=Fabric(topology=topology))
-        if problem.path.endswith(".address")
-    ]
-    assert found == [f"an IPv4 address of one of its interfaces, because {why}"] * count
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from recorded_hosts import plant
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, gid_index, pinned
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, pinned
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces, network
 
 RING = ["rocep1s0f0", "roceP2p1s0f0", "rocep1s0f1", "roceP2p1s0f1"]
@@ -19,35 +21,34 @@ RING_ADDRESSES = ["10.20.0.11/24", "10.20.1.11/24", "10.20.2.11/24", "10.20.3.11
 PAIR, PAIR_ADDRESSES = ["rocep1s0f1", "roceP2p1s0f1"], ["192.168.100.10/24", "192.168.101.10"]
 
 
-def index_of(facts: dict[str, Any], hcas: list[str], addresses: list[str]) -> tuple[int | None, list[Problem]]:
-    return gid_index(network(facts).rdma, list(zip(hcas, addresses, strict=True)))
+def index_of(facts: dict[str, Any], hcas: list[str], addresses: list[str]) -> tuple[str | None, list[Problem]]:
+    variables, problems = pinned(zip(hcas, addresses, strict=True), network(facts).rdma)
+    return variables.get("NCCL_IB_GID_INDEX"), problems
 
 
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    read: dict[str, str] = {}
+@cache
+def recorded(name: str) -> str:
+    with TemporaryDirectory() as root:
+        return json.dumps(fabric_io_facts.read(lambda argv: (127, "", argv[0]), str(plant(name, Path(root)))))
 
-    def machine(name: str) -> dict[str, Any]:
-        if name not in read:
-            root: Path = plant(name, tmp_path_factory.mktemp(name))
-            read[name] = json.dumps(fabric_io_facts.read(lambda argv: (127, "", argv[0]), str(root)))
-        found: dict[str, Any] = json.loads(read[name])
-        return found
 
-    return machine
+def machine(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(recorded(name))
+    return found
 
 
 @pytest.mark.parametrize(
     ("host", "hcas", "addresses", "expected"),
     [
-        pytest.param("spark_pair", PAIR, PAIR_ADDRESSES, 3, id="as everywhere without IPv6"),
-        pytest.param("spark_ring", RING[::2], RING_ADDRESSES[::2], 3, id="first halves"),
-        pytest.param("spark_ring", RING[1::2], RING_ADDRESSES[1::2], 5, id="second halves, moved by IPv6"),
+        pytest.param("spark_pair", PAIR, PAIR_ADDRESSES, "3", id="as everywhere without IPv6"),
+        pytest.param("spark_ring", RING[::2], RING_ADDRESSES[::2], "3", id="first halves"),
+        pytest.param("spark_ring", RING[1::2], RING_ADDRESSES[1::2], "5", id="second halves, moved by IPv6"),
         pytest.param("thor", [], [], None, id="no RDMA device"),
+        pytest.param("spark_pair", [""], ["10.0.0.1/24"], None, id="a rail without RDMA"),
     ],
 )
-def test_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[str], expected: int | None) -> None:
-    assert index_of(machines(host), hcas, addresses) == (expected, [])
+def test_gid_index(host: str, hcas: list[str], addresses: list[str], expected: str | None) -> None:
+    assert index_of(machine(host), hcas, addresses) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -79,14 +80,14 @@ def test_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[st
         ),
     ],
 )
-def test_no_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[str], said: list[str]) -> None:
-    index, problems = index_of(machines(host), hcas, addresses)
+def test_no_gid_index(host: str, hcas: list[str], addresses: list[str], said: list[str]) -> None:
+    index, problems = index_of(machine(host), hcas, addresses)
     assert index is None
     assert [text in problem.found for text, problem in zip(said, problems, strict=True)] == [True] * len(said), problems
 
 
-def test_gid_index_takes_neither_version_1_nor_another_place(machines: Any) -> None:
-    fabric = machines("spark_pair")
+def test_gid_index_takes_neither_version_1_nor_another_place() -> None:
+    fabric = machine("spark_pair")
     for hca in PAIR:
         gids = fabric["rdma"][hca]["gids"]
         gids[3]["type"] = "RoCE v1"
@@ -95,18 +96,18 @@ def test_gid_index_takes_neither_version_1_nor_another_place(machines: Any) -> N
     for hca, indices in zip(PAIR, [(3, 7), (5, 7)], strict=True):
         gids = fabric["rdma"][hca]["gids"]
         gids[:] = [{**gids[3], "type": "RoCE v2", "index": index} for index in indices]
-    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == (7, [])
+    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == ("7", [])
     fabric["rdma"][PAIR[0]]["gids"].append({**fabric["rdma"][PAIR[0]]["gids"][0], "index": 5})
-    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == (5, [])
+    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == ("5", [])
 
 
 @pytest.mark.parametrize("host", ["spark_pair", "spark_sync", "spark_ring", "spark_bond", "thor"])
-def test_whole_links(machines: Any, host: str) -> None:
-    assert degraded(network(machines(host)).interfaces) == []
+def test_whole_links(host: str) -> None:
+    assert degraded(network(machine(host)).interfaces) == []
 
 
-def test_degraded_links(machines: Any) -> None:
-    pcie, first, second = degraded(network(machines("spark_x2")).interfaces)
+def test_degraded_links() -> None:
+    pcie, first, second = degraded(network(machine("spark_x2")).interfaces)
     assert first.startswith("enP2p1s0f1np1: the link has 100000 Mb/s; 200000 are expected.")
     assert second.startswith("enp1s0f1np1: the link has 100000 Mb/s; 200000 are expected.")
     assert pcie.startswith(
@@ -130,15 +131,7 @@ def test_degraded_links(machines: Any) -> None:
         pytest.param({"speed": 100000, "pci": {"address": "0000:41:00.0"}}, 0, id="a ConnectX that is no Spark's"),
     ],
 )
-def test_what_is_degraded(machines: Any, changes: dict[str, Any], sentences: int) -> None:
-    twin = machines("spark_pair")["interfaces"]["enp1s0f1np1"]
+def test_what_is_degraded(changes: dict[str, Any], sentences: int) -> None:
+    twin = machine("spark_pair")["interfaces"]["enp1s0f1np1"]
     changed = {**twin, **changes, "pci": {**twin["pci"], **changes.get("pci", {})}}
     assert len(degraded(interfaces({"enp1s0f1np1": changed}))) == sentences
-
-
-def test_the_index_as_a_variable(machines: Any) -> None:
-    devices = network(machines("spark_pair")).rdma
-    rails = list(zip(PAIR, PAIR_ADDRESSES, strict=True))
-    assert pinned(rails, devices) == ({"NCCL_IB_GID_INDEX": "3"}, [])
-    assert pinned([("", "10.0.0.1/24")], devices) == ({}, [])
-    assert pinned([("none", "10.0.0.1/24")], devices)[0] == {}

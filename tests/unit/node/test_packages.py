@@ -151,14 +151,20 @@ def test_a_pending_reboot(tmp_path: Path) -> None:
     assert io_packages.reboot(str(tmp_path)) == {"required": True, "packages": []}
     (tmp_path / "run/reboot-required.pkgs").write_text("linux-base\nlibc6\nlinux-base\n$(x)\n", encoding="ascii")
     assert io_packages.reboot(str(tmp_path))["packages"] == ["linux-base", "libc6"]
-    assert packages.pending_reboot([]).startswith("a reboot is pending. Fix: ")
-    assert packages.pending_reboot(["libc6"]).startswith("a reboot is pending for libc6. Fix: ")
-    assert packages.pending_reboot([f"lib{number}" for number in range(5)]).startswith(
-        "a reboot is pending for lib0, lib1, lib2, lib3, lib4. Fix: "
-    )
-    assert packages.pending_reboot([f"lib{number}" for number in range(7)]).startswith(
-        "a reboot is pending for lib0, lib1, lib2, lib3, lib4 and 2 more. Fix: "
-    )
+
+
+@pytest.mark.parametrize(
+    ("count", "whose"),
+    [
+        (0, ""),
+        (1, " for lib0"),
+        (5, " for lib0, lib1, lib2, lib3, lib4"),
+        (7, " for lib0, lib1, lib2, lib3, lib4 and 2 more"),
+    ],
+)
+def test_a_pending_reboot_names_some_packages(count: int, whose: str) -> None:
+    text = f"a reboot is pending{whose}. Fix: run playbooks/stop.yml, then reboot the node"
+    assert packages.pending_reboot([f"lib{number}" for number in range(count)]) == text
 
 
 # --- the wait and the installation ---
@@ -216,63 +222,84 @@ class Host:
         return result
 
 
-def test_nothing_missing_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(monkeypatch, [state(UPGRADE, [], stale=True)], [])
-    assert (host.run()["changed"], host.asked, host.shown) == (False, [], [])
+NOTHING = {"changed": False, "packages": [], "diff": {"before": "", "after": ""}}
+DONE = {"changed": True, "packages": LACKS, "diff": {"before": "", "after": "g++\nmake\n"}}
+UPDATE = {"update_cache": True, "update_cache_retries": 3}
+INSTALL = {"name": LACKS, "state": "present", "install_recommends": False}
+WAITING = "  spark1: apt is locked by unattended-upgr (PID 7): waiting, {} of 900 s"
+INSTALLING = "  spark1: installing g++, make"
+OFFLINE = {"failed": True, "msg": "no network"}
+NOT_UPDATED = "warning: spark1: the package lists could not be updated, and the packages were installed from old lists: no network"
+FAILS = (
+    "spark1: apt cannot install g++, make: 404 Not Found Before: no network Fix: resolve the error of `sudo apt-get "
+    "update && sudo apt-get install g++ make` on spark1, then run again"
+)
+LOCKED = (
+    "spark1: apt is still locked by unattended-upgr (PID 7) after 15 min. Expected: a free lock, to install g++, make. "
+    "Fix: wait until that process ends, then run again. To wait longer, raise gb10_apt_timeout"
+)
+
+
+@pytest.mark.parametrize(
+    ("states", "apt", "expected", "asked", "shown"),
+    [
+        pytest.param([state(UPGRADE, [], stale=True)], [], NOTHING, [], [], id="nothing missing"),
+        pytest.param([state()], [{}], DONE, [INSTALL], [INSTALLING], id="one call installs everything"),
+        pytest.param([state(stale=True)], [{}, {}], DONE, [UPDATE, INSTALL], [INSTALLING], id="stale lists"),
+        pytest.param(
+            [*[state(UPGRADE)] * 17, state()],
+            [{}],
+            DONE,
+            [INSTALL],
+            [*map(WAITING.format, (0, 30, 60)), INSTALLING],
+            id="the wait names the holder, and ends with it",
+        ),
+        pytest.param(
+            [state(), state(UPGRADE), state()],
+            [{"failed": True, "msg": "Failed to lock apt"}, {}],
+            DONE,
+            [INSTALL, INSTALL],
+            [INSTALLING, INSTALLING],
+            id="another process takes the lock in between",
+        ),
+        pytest.param(
+            [state(stale=True)],
+            [OFFLINE, {}],
+            DONE,
+            [UPDATE, INSTALL],
+            [INSTALLING, NOT_UPDATED],
+            id="a foreign source fails",
+        ),
+        pytest.param(
+            [state(stale=True)],
+            [OFFLINE, {"failed": True, "msg": "404\n Not Found"}],
+            {"failed": True, "msg": FAILS},
+            [UPDATE, INSTALL],
+            [INSTALLING],
+            id="apt fails",
+        ),
+        pytest.param(
+            [state(UPGRADE)],
+            [],
+            {"failed": True, "msg": LOCKED},
+            [],
+            [WAITING.format(seconds) for seconds in range(0, 900, 30)],
+            id="a lock that stays",
+        ),
+    ],
+)
+def test_the_wait_and_the_installation(
+    monkeypatch: pytest.MonkeyPatch,
+    states: list[dict[str, Any]],
+    apt: list[dict[str, Any]],
+    expected: dict[str, Any],
+    asked: list[Any],
+    shown: list[str],
+) -> None:
+    host = Host(monkeypatch, states, apt)
+    assert (host.run(), host.asked, host.shown) == (expected, asked, shown)
 
 
 def test_check_mode_shows_the_packages_and_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch, [state(UPGRADE)], [], check=True)
-    assert host.run() == {"changed": True, "packages": LACKS, "diff": {"before": "", "after": "g++\nmake\n"}}
-    assert (host.asked, host.now) == ([], 1000)
-
-
-def test_one_call_installs_everything_after_stale_lists_were_updated(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(monkeypatch, [state(stale=True)], [{}, {"changed": True}])
-    assert host.run()["changed"] is True
-    assert [arguments.get("name", "update") for arguments in host.asked] == ["update", LACKS]
-
-
-def test_the_wait_names_the_holder_and_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(monkeypatch, [*[state(UPGRADE)] * 20, state()], [{"changed": True}])
-    assert host.run()["changed"] is True
-    assert host.shown[0] == "  spark1: apt is locked by unattended-upgr (PID 7): waiting, 0 of 900 s"
-    assert host.shown[1:3] == [host.shown[0].replace("0 of", f"{seconds} of") for seconds in (30, 60)]
-
-
-def test_a_lock_that_stays_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(monkeypatch, [state(UPGRADE)], [])
-    result = host.run()
-    assert result["failed"] is True
-    assert result["msg"].startswith(
-        "spark1: apt is still locked by unattended-upgr (PID 7) after 15 min. Expected: a free lock"
-    )
-    assert "gb10_apt_timeout" in result["msg"]
-    assert (host.asked, 900 <= host.now - 1000 < 910, 28 <= len(host.shown) <= 31) == ([], True, True)
-
-
-def test_a_lock_that_another_process_takes_in_between_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(
-        monkeypatch,
-        [state(), state(UPGRADE), state()],
-        [{"failed": True, "msg": "Failed to lock apt"}, {"changed": True}],
-    )
-    assert host.run()["changed"] is True
-
-
-def test_a_failure_of_apt_has_its_text_and_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(
-        monkeypatch,
-        [state(stale=True)],
-        [{"failed": True, "msg": "no network"}, {"failed": True, "msg": "404\n Not Found"}],
-    )
-    assert host.run()["msg"] == (
-        "spark1: apt cannot install g++, make: 404 Not Found Before: no network "
-        "Fix: resolve the error of `sudo apt-get update && sudo apt-get install g++ make` on spark1, then run again"
-    )
-
-
-def test_a_foreign_source_that_fails_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host(monkeypatch, [state(stale=True)], [{"failed": True, "msg": "no such repository"}, {"changed": True}])
-    assert host.run()["changed"] is True
-    assert host.shown[-1].startswith("warning: spark1: the package lists could not be updated")
+    assert (host.run(), host.asked, host.now) == (DONE, [], 1000)

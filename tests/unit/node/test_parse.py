@@ -17,53 +17,71 @@ GB10 = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-11111111-2222-3333-4444-555555555
 H200 = "NVIDIA H200, 9.0, 580.159.04, 143771, GPU-66666666-7777-8888-9999-000000000000\n"
 
 
-def facts(
-    stdout: str, status: int = 0, stderr: str = "", summary: str = SUMMARY, meminfo: str = MEMINFO
-) -> dict[str, Any]:
-    return node_parse.gpu_facts((status, stdout, stderr), summary, meminfo)
-
-
-def test_gb10_shares_the_hosts_memory() -> None:
-    found = facts(GB10)
-    (gpu,) = found["gpus"]
-    assert (gpu["name"], gpu["capability"], gpu["sm"], gpu["memory_bytes"]) == ("NVIDIA GB10", "12.1", "sm_121", None)
-    assert gpu["reasons"] == {"memory_bytes": "nvidia-smi reports [N/A]: the GPU shares the host's memory"}
-    assert (found["unified_memory"], found["memory_bytes"]) == (True, 125513088 * 1024)
-    assert (found["driver_version"], found["cuda_version"], found["reason"]) == ("580.142", "13.0", "")
-
-
-def test_the_cuda_release_in_the_words_of_driver_610() -> None:
-    """The first line of the table of nvidia-smi 610.43.02, as sgl-project/sglang#27487 shows it."""
-    summary = "| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |\n"
-    assert facts(GB10, summary=summary)["cuda_version"] == "13.3"
-
-
-def test_cma_that_the_kernel_took_for_itself() -> None:
-    """A kernel whose handover reserve is CMA reports CmaFree above CmaTotal."""
-    found = node_parse.cma_facts("CmaTotal:              0 kB\nCmaFree:         9764864 kB\n")
-    assert found == {"cma_total_bytes": 0, "cma_free_bytes": 9764864 * 1024}
-    assert node_parse.cma_facts(MEMINFO) == {"cma_total_bytes": None, "cma_free_bytes": None}
-
-
-def test_a_gpu_with_memory_of_its_own() -> None:
-    found = facts(H200)
-    (gpu,) = found["gpus"]
-    assert (gpu["capability"], gpu["sm"], gpu["memory_bytes"], gpu["reasons"]) == ("9.0", "sm_90", 143771 * 2**20, {})
-    assert gpu["uuid"].startswith("GPU-6666")
-    assert found["unified_memory"] is False
-
-
-def test_two_kinds_of_gpu_in_a_host_keep_their_order() -> None:
-    found = facts(GB10 + H200)
-    assert [gpu["sm"] for gpu in found["gpus"]] == ["sm_121", "sm_90"]
-    assert found["driver_version"] == "580.142", "that of the first"
-    assert found["unified_memory"] is False
-
-
+#: The first line of the table of nvidia-smi 610.43.02, as sgl-project/sglang#27487 shows it.
+DRIVER_610 = "| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |\n"
 DRIVER = (
     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest "
     "NVIDIA driver is installed.\n"
 )
+UNREAD = "NVIDIA GB10, [Unknown Error], 580.142, [GPU requires reset], GPU-1\n"
+NOT_A_TABLE = (
+    "nvidia-smi printed 'No devices were found' instead of name, compute_cap, driver_version, memory.total, uuid"
+)
+OF_GB10 = {
+    "name": "NVIDIA GB10",
+    "uuid": "GPU-11111111-2222-3333-4444-555555555555",
+    "capability": "12.1",
+    "sm": "sm_121",
+    "memory_bytes": None,
+    "reasons": {"memory_bytes": "nvidia-smi reports [N/A]: the GPU shares the host's memory"},
+}
+OF_H200 = {
+    "name": "NVIDIA H200",
+    "uuid": "GPU-66666666-7777-8888-9999-000000000000",
+    "capability": "9.0",
+    "sm": "sm_90",
+    "memory_bytes": 143771 * 2**20,
+    "reasons": {},
+}
+OF_UNREAD = {
+    "name": "NVIDIA GB10",
+    "uuid": "GPU-1",
+    "capability": None,
+    "sm": None,
+    "memory_bytes": None,
+    "reasons": {
+        "capability": "compute_cap: '[Unknown Error]' is not a compute capability. Expected: MAJOR.MINOR, such as "
+        '"12.1". Fix: correct compute_cap.',
+        "memory_bytes": "nvidia-smi reports [GPU requires reset]",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("stdout", "summary", "gpus", "driver", "cuda", "unified", "reason"),
+    [
+        pytest.param(GB10, SUMMARY, [OF_GB10], "580.142", "13.0", True, "", id="GB10 shares the host's memory"),
+        pytest.param(GB10, DRIVER_610, [OF_GB10], "580.142", "13.3", True, "", id="the words of driver 610"),
+        pytest.param(H200, SUMMARY, [OF_H200], "580.159.04", "13.0", False, "", id="memory of its own"),
+        pytest.param(GB10 + H200, SUMMARY, [OF_GB10, OF_H200], "580.142", "13.0", False, "", id="two kinds, in order"),
+        pytest.param(
+            UNREAD, "", [OF_UNREAD], "580.142", None, None, "nvidia-smi prints no CUDA version", id="nothing is guessed"
+        ),
+        pytest.param("", SUMMARY, [], None, None, None, "nvidia-smi lists no GPU", id="nothing"),
+        pytest.param("No devices were found\n", SUMMARY, [], None, None, None, NOT_A_TABLE, id="no devices, status 0"),
+    ],
+)
+def test_gpus(
+    stdout: str, summary: str, gpus: list[Any], driver: str | None, cuda: str | None, unified: bool | None, reason: str
+) -> None:
+    assert node_parse.gpu_facts((0, stdout, ""), summary, MEMINFO) == {
+        "gpus": gpus,
+        "driver_version": driver,
+        "cuda_version": cuda,
+        "memory_bytes": 125513088 * 1024,
+        "unified_memory": unified,
+        "reason": reason,
+    }
 
 
 @pytest.mark.parametrize(
@@ -74,48 +92,24 @@ DRIVER = (
         pytest.param(-9, "", "", "nvidia-smi failed with status -9: ", id="killed"),
         pytest.param(9, DRIVER, "", f"nvidia-smi failed with status 9: {DRIVER.strip()}", id="driver fails"),
         pytest.param(
-            6,
-            "No devices were found\n",
-            "",
-            "nvidia-smi failed with status 6: No devices were found",
-            id="no devices, status 6",
-        ),
-        pytest.param(0, "", "", "nvidia-smi lists no GPU", id="nothing"),
-        pytest.param(
-            0,
-            "No devices were found\n",
-            "",
-            (
-                "nvidia-smi printed 'No devices were found' instead of name, compute_cap, driver_version, "
-                "memory.total, uuid"
-            ),
-            id="no devices, status 0",
-        ),
-        pytest.param(
-            2, 'Field "uuid" is not a valid field to query.\n', "", 'status 2: Field "uuid" is not', id="old driver"
+            6, "No devices were found\n", "", "nvidia-smi failed with status 6: No devices were found", id="6"
         ),
     ],
 )
-def test_no_gpu_has_a_reason(status: int, stdout: str, stderr: str, reason: str) -> None:
-    found = facts(stdout, status, stderr)
-    assert reason in found["reason"]
-    assert (found["gpus"], found["driver_version"], found["cuda_version"], found["unified_memory"]) == (
-        [],
-        None,
-        None,
-        None,
-    )
-    assert found["memory_bytes"] == 125513088 * 1024
+def test_a_query_that_fails_has_a_reason(status: int, stdout: str, stderr: str, reason: str) -> None:
+    found = node_parse.gpu_facts((status, stdout, stderr), SUMMARY, "")
+    nothing = {"driver_version": None, "cuda_version": None, "memory_bytes": None, "unified_memory": None}
+    assert found == {"gpus": [], **nothing, "reason": reason}
 
 
-def test_what_cannot_be_read_is_not_guessed() -> None:
-    found = facts("NVIDIA GB10, [Unknown Error], 580.142, [GPU requires reset], GPU-1\n", summary="", meminfo="")
-    (gpu,) = found["gpus"]
-    assert (gpu["capability"], gpu["sm"], gpu["memory_bytes"]) == (None, None, None)
-    assert "'[Unknown Error]' is not a compute capability" in gpu["reasons"]["capability"]
-    assert gpu["reasons"]["memory_bytes"] == "nvidia-smi reports [GPU requires reset]"
-    assert (found["unified_memory"], found["cuda_version"], found["memory_bytes"]) == (None, None, None)
-    assert found["reason"] == "nvidia-smi prints no CUDA version"
+def test_memory_of_the_host() -> None:
+    """A kernel whose handover reserve is CMA reports CmaFree above CmaTotal."""
+    found = node_parse.cma_facts("CmaTotal:              0 kB\nCmaFree:         9764864 kB\n")
+    assert found == {"cma_total_bytes": 0, "cma_free_bytes": 9764864 * 1024}
+    assert node_parse.cma_facts(MEMINFO) == {"cma_total_bytes": None, "cma_free_bytes": None}
+    assert node_parse.total_memory(MEMINFO) == 125513088 * 1024
+    with pytest.raises(ValueError, match="/proc/meminfo has no MemAvailable"):
+        node_parse.available_memory(MEMINFO)
 
 
 #: `ip -json address show` of iproute2 6.1 in a network namespace with a veth link up and one down; lifetimes left out.
@@ -242,93 +236,91 @@ def test_unit_of_cgroup(text: str, unit: str) -> None:
     assert node_parse.unit_of_cgroup(text) == unit
 
 
-def shown(**changes: str) -> str:
-    """`systemctl show` of a missing unit, from systemd 252, with some properties changed."""
-    properties = {
-        "LoadState": "not-found",
-        "UnitFileState": "",
-        "ActiveState": "inactive",
-        "SubState": "dead",
-        "Result": "success",
-        "MainPID": "0",
-        "NRestarts": "0",
-        "InvocationID": "",
-        "Job": "0",
-        "ExecMainStatus": "0",
-        "Environment": "",
-        "ExecStopPost": "",
-        "ExecMainStartTimestampMonotonic": "0",
-        "ActiveExitTimestampMonotonic": "0",
-    }
-    assert set(properties) == set(node_parse.SERVICE_PROPERTIES)
-    return "".join(f"{name}={value}\n" for name, value in (properties | changes).items())
+#: `systemctl show` of a missing unit, from systemd 252.
+SHOWN = {
+    "LoadState": "not-found",
+    "UnitFileState": "",
+    "ActiveState": "inactive",
+    "SubState": "dead",
+    "Result": "success",
+    "MainPID": "0",
+    "NRestarts": "0",
+    "InvocationID": "",
+    "Job": "0",
+    "ExecMainStatus": "0",
+    "Environment": "",
+    "ExecStopPost": "",
+    "ExecMainStartTimestampMonotonic": "0",
+    "ActiveExitTimestampMonotonic": "0",
+}
+MISSING = {
+    "unit": "gb10-ray.service",
+    "load": "not-found",
+    "enabled": False,
+    "active": "inactive",
+    "sub": "dead",
+    "result": "success",
+    "pid": None,
+    "restarts": 0,
+    "status": 0,
+    "invocation": "",
+    "started": 0.0,
+    "stopped": 0.0,
+    "queued": False,
+    "container": False,
+    "loaded_inputs": "",
+}
+RUNNING = {"LoadState": "loaded", "UnitFileState": "enabled", "ActiveState": "active", "SubState": "running"}
+WAITING = {"ActiveState": "activating", "SubState": "auto-restart", "Result": "exit-code", "ExecMainStatus": "203"}
+CONTAINER = "{ path=/usr/bin/podman ; argv[]=podman rm --force gb10-vllm ; ignore_errors=yes ; start_time=[n/a] }"
 
 
-def test_a_service_that_is_not_there() -> None:
-    assert node_parse.service_facts("gb10-ray.service", shown()) == {
-        "unit": "gb10-ray.service",
-        "load": "not-found",
-        "enabled": False,
-        "active": "inactive",
-        "sub": "dead",
-        "result": "success",
-        "pid": None,
-        "restarts": 0,
-        "status": 0,
-        "invocation": "",
-        "started": 0.0,
-        "stopped": 0.0,
-        "queued": False,
-        "container": False,
-        "loaded_inputs": "",
-    }
-
-
-def test_a_running_service() -> None:
-    found = node_parse.service_facts(
-        "gb10-ray.service",
-        shown(
-            LoadState="loaded",
-            UnitFileState="enabled",
-            ActiveState="active",
-            SubState="running",
-            MainPID="730",
-            NRestarts="2",
-            InvocationID="0f3c",
-            Environment='GB10_INPUTS=abc123 RAY_AUTH_TOKEN_PATH=%d/ray.token "LESS=a b"',
-            ExecMainStartTimestampMonotonic="123456789",
-            ActiveExitTimestampMonotonic="120000000",
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, {}),
+        (
+            {
+                **RUNNING,
+                "MainPID": "730",
+                "NRestarts": "2",
+                "InvocationID": "0f3c",
+                "Environment": 'GB10_INPUTS=abc123 RAY_AUTH_TOKEN_PATH=%d/ray.token "LESS=a b"',
+                "ExecMainStartTimestampMonotonic": "123456789",
+                "ActiveExitTimestampMonotonic": "120000000",
+            },
+            {
+                "load": "loaded",
+                "enabled": True,
+                "active": "active",
+                "sub": "running",
+                "pid": 730,
+                "restarts": 2,
+                "invocation": "0f3c",
+                "started": 123.456789,
+                "stopped": 120.0,
+                "loaded_inputs": "abc123",
+            },
         ),
-    )
-    assert (found["active"], found["enabled"], found["pid"], found["restarts"], found["invocation"]) == (
-        "active",
-        True,
-        730,
-        2,
-        "0f3c",
-    )
-    assert (found["started"], found["stopped"], found["loaded_inputs"]) == (123.456789, 120.0, "abc123")
-
-
-def test_a_service_that_runs_a_container() -> None:
-    said = "{ path=/usr/bin/podman ; argv[]=podman rm --force gb10-vllm ; ignore_errors=yes ; start_time=[n/a] }"
-    assert node_parse.service_facts("gb10-vllm.service", shown(ExecStopPost=said))["container"] is True
-
-
-def test_a_service_that_waits_for_its_next_start() -> None:
-    found = node_parse.service_facts(
-        "gb10-vllm.service",
-        shown(
-            LoadState="loaded",
-            ActiveState="activating",
-            SubState="auto-restart",
-            Result="exit-code",
-            ExecMainStatus="203",
-            Environment="OTHER=GB10_INPUTS=no GB10_INPUTS=new",
+        (
+            {**WAITING, "Job": "12", "Environment": "OTHER=GB10_INPUTS=no GB10_INPUTS=new"},
+            {
+                "active": "activating",
+                "sub": "auto-restart",
+                "result": "exit-code",
+                "status": 203,
+                "queued": True,
+                "loaded_inputs": "new",
+            },
         ),
-    )
-    assert (found["sub"], found["result"], found["status"], found["pid"]) == ("auto-restart", "exit-code", 203, None)
-    assert found["loaded_inputs"] == "new"
+        ({"ExecStopPost": CONTAINER}, {"container": True}),
+    ],
+    ids=["missing", "running", "waits for its next start", "container"],
+)
+def test_a_service(changes: dict[str, str], expected: dict[str, Any]) -> None:
+    assert set(SHOWN) == set(node_parse.SERVICE_PROPERTIES)
+    text = "".join(f"{name}={value}\n" for name, value in {**SHOWN, **changes}.items())
+    assert node_parse.service_facts("gb10-ray.service", text) == {**MISSING, **expected}
 
 
 @pytest.mark.parametrize(
@@ -343,9 +335,3 @@ def test_a_service_that_waits_for_its_next_start() -> None:
 )
 def test_inputs_of_environment(environ: str, expected: str) -> None:
     assert node_parse.inputs_of_environment(environ) == expected
-
-
-def test_a_memory_that_is_missing_is_an_error() -> None:
-    assert node_parse.total_memory(MEMINFO) == 125513088 * 1024
-    with pytest.raises(ValueError, match="/proc/meminfo has no MemAvailable"):
-        node_parse.available_memory(MEMINFO)

@@ -87,43 +87,42 @@ def test_the_service_user_is_not_ready(node: Path) -> None:
 
 
 @ROOT_ONLY
-def test_only_a_generated_token_of_root_has_a_digest(node: Path) -> None:
-    token = Path(paths.RAY_TOKEN)
-    token.write_text("swordfish", encoding="ascii")
-    assert state(node)["ray_token_digest"] == ""
-    token.write_text(TOKEN, encoding="ascii")
-    assert state(node)["ray_token_digest"]
-    token.chmod(0o640)
-    assert state(node)["ray_token_digest"] == ""
-    token.chmod(0o600)
-    os.chown(token, 990, 0)
-    assert state(node)["ray_token_digest"] == ""
-    token.unlink()
-    token.symlink_to(node / "elsewhere")
-    assert state(node)["ray_token_digest"] == ""
+@pytest.mark.parametrize("name", ["RAY_TOKEN", "WATCHDOG_TOKEN"])
+@pytest.mark.parametrize(
+    ("text", "mode", "owner", "known"),
+    [
+        (TOKEN, 0o600, 0, digest(TOKEN)),
+        ("swordfish", 0o600, 0, ""),
+        (TOKEN, 0o640, 0, ""),
+        (TOKEN, 0o600, 990, ""),
+        (None, 0o600, 0, ""),
+    ],
+    ids=["generated", "a word", "open to a group", "of another user", "a link"],
+)
+def test_only_a_generated_token_of_root_has_a_digest(
+    node: Path, name: str, text: str | None, mode: int, owner: int, known: str
+) -> None:
+    token, real = Path(getattr(paths, name)), node / "elsewhere"
+    token.unlink(missing_ok=True)
+    if text is None:
+        token.symlink_to(real)
+    file = real if text is None else token
+    file.write_text(text or TOKEN, encoding="ascii")
+    file.chmod(mode)
+    os.chown(file, owner, 0)
+    assert state(node)[f"{name.lower()}_digest"] == known
 
 
 @ROOT_ONLY
-def test_the_token_of_the_watchdog(node: Path) -> None:
-    token = Path(paths.WATCHDOG_TOKEN)
-    token.write_text(TOKEN, encoding="ascii")
-    token.chmod(0o600)
-    assert state(node)["watchdog_token_digest"] == digest(TOKEN)
-    token.chmod(0o644)
-    assert state(node)["watchdog_token_digest"] == ""
-
-
-@ROOT_ONLY
-def test_a_runtime_is_finished_when_the_link_names_it(node: Path) -> None:
+@pytest.mark.parametrize("target", ["", "runtime/other", "runtime/abc"])
+def test_a_runtime_is_finished_when_the_link_names_it_and_it_has_its_mark(node: Path, target: str) -> None:
     link = node / "runtime/current"
     link.unlink()
-    assert state(node)["runtime_mark"] == ""
     (node / "runtime/other").mkdir()
-    link.symlink_to(node / "runtime/other")
-    assert state(node)["runtime_mark"] == ""
-    link.unlink()
-    link.symlink_to(node / "runtime/abc")
-    (node / "runtime/abc/.complete").unlink()
+    if target:
+        link.symlink_to(node / target)
+    if target == "runtime/abc":
+        (node / "runtime/abc/.complete").unlink()
     assert state(node)["runtime_mark"] == ""
 
 
