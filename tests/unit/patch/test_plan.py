@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as patch_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.blocks import MARKER
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.plan import PatchPlan
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Request, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Request, State, Wanted
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
     CONFIGS,
     FIRST,
@@ -44,23 +44,13 @@ class FakeTree:
         self.troubles: dict[str, str] = {}
         self.left: set[str] = set()
 
-    def shipped(self, path: str) -> bytes | None:
-        return self._shipped.get(path)
-
-    def current(self, path: str) -> Wanted:
-        return self.written.get(path, self._shipped.get(path))
+    def state(self, path: str) -> State:
+        current = self.written.get(path, self._shipped.get(path))
+        ours, trouble = path in self.written, self.troubles.get(path, "")
+        return State(current, self._shipped.get(path), ours, path in self.left, trouble)
 
     def exists(self, path: str) -> bool:
         return any(name == path or name.startswith(f"{path}/") for name in [*self._shipped, *self.written])
-
-    def trouble(self, path: str) -> str:
-        return self.troubles.get(path, "")
-
-    def ours(self, path: str) -> bool:
-        return path in self.written
-
-    def stale(self, path: str) -> bool:
-        return path in self.left
 
     def run(self, plan: PatchPlan) -> None:
         for path, wanted in plan.files.items():

@@ -201,24 +201,6 @@ def test_any_layout_is_edited_rightly_or_refused(
     assert_only_added(source, edited.removeprefix("\ufeff"), "f")
 
 
-@pytest.mark.parametrize(
-    ("edited", "same"),
-    [
-        (b"X = 0\ndef f(): pass\nY = 1\n", True),
-        (b"X = 0\ndef f(): pass\nY < 1\n", False),
-        (b"X = 0\ndef f(): pass\n\nY = 1\n", False),
-        (b"X < 0\ndef f(): pass\nY = 1\n", False),
-        (b" \nX = 0\ndef f(): pass\nY = 1\n", False),
-        (b"X = 0\ndef f(): return\nY = 1\n", False),
-        (b"X = 0\ndef f(): pass\n", False),
-        (b"X = 0\ndef f(: pass\nY = 1\n", False),
-    ],
-)
-def test_a_change_outside_of_the_function_is_noticed(edited: bytes, same: bool) -> None:
-    tree = parse(b"X = 0\ndef f(): pass\nY = 1\n")
-    assert source_edit._says(edited, tree, find(tree, "f")) is same
-
-
 def test_parameters_without_a_default_are_required() -> None:
     function = source_edit.find(source_edit.parse(b"def f(a, b=1, *, c, d=2): pass\n"), "f")
     assert source_edit.required(function) == ["a", "c"]
