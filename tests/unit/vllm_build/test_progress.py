@@ -69,7 +69,7 @@ def test_the_line_of_a_running_build(log: str, line: str) -> None:
 
 
 @pytest.mark.parametrize("active", ["active", "activating", "deactivating", "reloading"])
-@pytest.mark.parametrize("status", [Status(), Status(NAME, "building"), DONE, Status(NAME, "failed")], ids=str)
+@pytest.mark.parametrize("status", [Status(), BUILDING, DONE, Status(NAME, "failed")], ids=str)
 def test_a_running_unit_is_running(active: str, status: Status) -> None:
     """Its program writes the result before it ends."""
     assert found(active, status=status).state == "running"
@@ -81,16 +81,15 @@ def test_a_finished_build_has_its_own_duration() -> None:
 
 
 @pytest.mark.parametrize(
-    "status",
-    [Status(), Status(NAME, "building"), Status("0.32.0-0", "finished"), Status("0.32.0-0", "failed")],
-    ids=str,
+    "status", [Status(), BUILDING, Status("other", "finished"), Status("other", "failed")], ids=str
 )
 def test_a_build_that_never_ended(status: Status) -> None:
     ended = found("inactive", status=status)
-    assert (ended.state, ended.reason) == (
-        "none",
-        "the unit has ended before its build, such as by a restart of the host",
-    )
+    reason = "the unit has ended before its build, such as by a restart of the host"
+    assert (ended.state, ended.reason) == ("none", reason)
+
+
+OUT_OF_MEMORY = "the kernel ended it because of its memory limit; set vllm_build_jobs lower"
 
 
 @pytest.mark.parametrize(
@@ -98,72 +97,58 @@ def test_a_build_that_never_ended(status: Status) -> None:
     [
         ("failed", "exit-code", Status(NAME, "failed"), "the build failed"),
         ("inactive", "success", Status(NAME, "failed"), "the build failed"),
-        (
-            "failed",
-            "oom-kill",
-            Status(NAME, "building"),
-            "the kernel ended it because of its memory limit; set vllm_build_jobs lower",
-        ),
-        ("failed", "timeout", Status(NAME, "building"), "it ran longer than vllm_build_timeout"),
+        ("failed", "oom-kill", BUILDING, OUT_OF_MEMORY),
+        ("failed", "timeout", BUILDING, "it ran longer than vllm_build_timeout"),
         ("failed", "signal", Status(), "a signal ended it"),
     ],
 )
 def test_a_failed_build_says_why(active: str, result: str, status: Status, reason: str) -> None:
-    ended = found(active, result, FAILED, status)
-    assert (ended.state, ended.line) == ("failed", "[127/504], 10 min, about 29 min left")
     causes = [
         "FAILED: CMakeFiles/_C.dir/csrc/quantization/w8a8/cutlass/scaled_mm_entry.cu.o",
         'scaled_mm_entry.cu(12): error: identifier "foo" is undefined',
         '1 error detected in the compilation of "scaled_mm_entry.cu".',
     ]
     # systemd knows the cause of the others.
-    assert ended.reason.splitlines() == [reason, *(causes if reason == "the build failed" else causes[-1:])]
+    shown = causes if reason == "the build failed" else causes[-1:]
+    line = "[127/504], 10 min, about 29 min left"
+    assert found(active, result, FAILED, status) == Progress("failed", line, "\n".join([reason, *shown]))
+
+
+CMAKE = [
+    "CMake Error at CMakeLists.txt:23 (message):",
+    "  GCC >= 13 is required",
+    "  to build vLLM",
+    "Call Stack:",
+    "next",
+]
+NUMBERS, ERRORS = ([f"{word} {number}" for number in range(30)] for word in ("line", "error"))
 
 
 @pytest.mark.parametrize(
-    "cause",
+    ("lines", "shown"),
     [
-        "nvcc fatal   : Unsupported gpu architecture 'compute_121a'",
-        "fatal: unable to access 'https://github.com/NVIDIA/cutlass.git/': Could not resolve host: github.com",
-        "/usr/bin/ld: cannot find -lnuma: No such file or directory",
-        "OSError: [Errno 28] No space left on device",
-        "Killed",
-        "ERROR: Failed to build",
+        *(
+            ([cause, "next"], [cause])
+            for cause in (
+                "nvcc fatal   : Unsupported gpu architecture 'compute_121a'",
+                "fatal: unable to access 'https://github.com/NVIDIA/cutlass.git/': Could not resolve host: github.com",
+                "/usr/bin/ld: cannot find -lnuma: No such file or directory",
+                "OSError: [Errno 28] No space left on device",
+                "Killed",
+                "ERROR: Failed to build",
+            )
+        ),
+        # The text of an error of CMake is below it.
+        (CMAKE, CMAKE[:4]),
+        # The last ones are shown, and cut.
+        ([f"{line} {'x' * 500}" for line in ERRORS], [f"{line} {'x' * 500}"[:300] for line in ERRORS[-12:]]),
+        # Without a known cause the end is shown.
+        (NUMBERS, NUMBERS[-12:]),
+        ([], []),
     ],
 )
-def test_causes(cause: str) -> None:
-    assert found("failed", "exit-code", f"{CONFIGURED}{cause}\nnext\n").reason.splitlines() == [
-        "the build failed",
-        cause,
-    ]
-
-
-def test_the_text_below_an_error_of_cmake_is_shown() -> None:
-    error = [
-        "CMake Error at CMakeLists.txt:23 (message):",
-        "  GCC >= 13 is required",
-        "  to build vLLM",
-        "Call Stack:",
-        "next",
-    ]
-    lines = found("failed", "exit-code", CONFIGURED + "\n\n".join(error)).reason.splitlines()
-    assert lines == ["the build failed", *error[:4]]
-
-
-def test_without_a_known_cause_the_end_is_shown() -> None:
-    lines = [f"line {number}" for number in range(30)]
-    assert found("failed", "exit-code", "\n\n".join(lines)).reason.splitlines() == ["the build failed", *lines[-12:]]
-    assert found("failed", "exit-code", "").reason == "the build failed"
-
-
-def test_the_last_causes_are_shown_and_cut() -> None:
-    shown = found(
-        "failed", "exit-code", "".join(f"error {number} {'x' * 500}\n" for number in range(30))
-    ).reason.splitlines()[1:]
-    assert ([text.split()[1] for text in shown], {len(text) for text in shown}) == (
-        [str(number) for number in range(18, 30)],
-        {300},
-    )
+def test_the_causes_of_a_failure(lines: list[str], shown: list[str]) -> None:
+    assert found("failed", "exit-code", "\n\n".join(lines)).reason.splitlines() == ["the build failed", *shown]
 
 
 # --- the status ---
