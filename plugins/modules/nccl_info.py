@@ -240,7 +240,8 @@ def main() -> None:
         of_unit = io_library.pids(runner(module), params["unit"]) if params["unit"] else []
         processes = io_library.processes(of_unit, params["pids"] or [])
         try:
-            if path := find(params):
+            runtime, path = params["runtime"], params["path"]
+            if path := io_library.bundled(runtime) if runtime else path and io_library.find(path):
                 library = io_library.library(path)
                 facts = {
                     "path": path,
@@ -263,13 +264,6 @@ def main() -> None:
         processes=[process.facts() for process in processes],
         problems=[str(problem) for problem in problems],
     )
-
-
-def find(params: dict[str, Any]) -> str | None:
-    """Return the library's path, None or "" if there is none to read. Raises ProblemsError if it does not exist."""
-    if params["runtime"]:
-        return io_library.bundled(params["runtime"])
-    return params["path"] and io_library.find(params["path"])
 
 
 def differences(

@@ -81,6 +81,7 @@ removed:
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -183,7 +184,7 @@ def make_current(store: str, name: str, used: str | None, removed: list[str]) ->
     if used != name:
         nccl_io_store.use(store, name)
     for each in removed:
-        nccl_io_store.forget(store, each)
+        shutil.rmtree(f"{store}/{each}")
 
 
 if __name__ == "__main__":

@@ -72,6 +72,7 @@ progress:
   type: dict
 """
 
+import dataclasses
 import glob
 import os
 
@@ -84,7 +85,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import available_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_coverage
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store, progress
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store
 
 
 def main() -> None:
@@ -117,7 +118,7 @@ def main() -> None:
         published=published,
         cores=len(os.sched_getaffinity(0)),
         memory=available_memory(io_file.read("/proc/meminfo")),
-        progress={"state": found.state, "reason": found.reason, "line": progress.line(found)} if found else {},
+        progress=dataclasses.asdict(found) if found else {},
     )
 
 

@@ -84,8 +84,6 @@ removed:
 """
 
 import json
-import os
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -113,19 +111,11 @@ def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
     if found != stored.sha256:
         raise ProblemsError([Problem("file", f"{path} has sha256 {found}", stored.sha256, "send the file again")])
     with io_store.part(store, name) as folder:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            io_store.copy(descriptor, f"{folder}/{stored.wheel}")
-        finally:
-            os.close(descriptor)
+        with open(path, "rb") as file:
+            io_store.copy(file.fileno(), f"{folder}/{stored.wheel}")
         io_file.write_file(
             f"{folder}/{io_store.STAMP}", json.dumps(stamp, indent=2, sort_keys=True) + "\n", io_file.READABLE
         )
-
-
-def text(params: dict[str, Any], added: bool, stamp: dict[str, Any] | None) -> list[str]:
-    """Return lines about a wheel that this host built now, [] for others."""
-    return wheel.text(stamp) if stamp and added and not params["file"] else []
 
 
 def main() -> None:
@@ -166,7 +156,7 @@ def main() -> None:
     module.exit_json(
         changed=added or bool(removed),
         stamp=stamp,
-        lines=text(params, added, stamp),
+        lines=wheel.text(stamp) if stamp and added and not params["file"] else [],
         removed=removed,
         diff={"before": "" if added else f"{name}\n", "after": f"{name}\n"},
     )

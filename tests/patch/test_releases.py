@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 import shutil
 from pathlib import Path
@@ -10,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from called_module import call_module
 from patch import sources
 from patch.stubs import World, execute, world
-from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import FP8, ORACLE, ROWS, USE_FLAG, UTILS
 
@@ -39,16 +40,19 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def patch(package: Path, **arguments: Any) -> dict[str, Any]:
-    answer = run_module(
-        "vllm_patch",
-        {"package_dir": str(package), "capability": "12.1", "mechanism": "source", "patches": ALL} | arguments,
-    )
+    given = {"package_dir": str(package), "capability": "12.1", "mechanism": "source", "patches": ALL, **arguments}
+    answer = call_module("vllm_patch", given)
     assert not answer.get("failed"), answer
     return answer
 
 
 def statuses(answer: dict[str, Any]) -> dict[str, str]:
     return {entry["name"]: entry["status"] for entry in answer["patches"]}
+
+
+def copied(package: Path, folder: Path) -> Path:
+    """Return a copy of a package in this folder."""
+    return shutil.copytree(package, folder / "vllm")
 
 
 @pytest.fixture(scope="module")
@@ -59,84 +63,65 @@ def shipped(version: str) -> Path:
 @pytest.fixture(scope="module")
 def patched(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a copy of the package with every patch in its source."""
-    package = tmp_path_factory.mktemp("patched") / "vllm"
-    shutil.copytree(shipped, package)
+    package = copied(shipped, tmp_path_factory.mktemp("patched"))
     patch(package)
     return package
 
 
 def test_made_twice_and_taken_back(version: str, shipped: Path, tmp_path: Path) -> None:
-    package = tmp_path / "vllm"
-    shutil.copytree(shipped, package)
-    before = digests(tmp_path)
-    first = patch(package)
-    assert (first["changed"], first["vllm_version"]) == (True, version)
+    package = copied(shipped, tmp_path)
+    before, first = digests(tmp_path), patch(package)
     expected = dict.fromkeys(ALL, "applied") | ({} if number(version) < (0, 15) else {"w8a8_torch": "not_needed"})
-    assert statuses(first) == expected
+    assert (first["changed"], first["vllm_version"], statuses(first)) == (True, version, expected)
     assert (first["flags"], first["environment"]) == ([], {})
-    after = digests(tmp_path)
-    assert after != before
-    again = patch(package)
-    assert again["changed"] is False
+    after, again = digests(tmp_path), patch(package)
+    assert (after != before, again["changed"], digests(tmp_path)) == (True, False, after)
     assert statuses(again) == {name: status.replace("applied", "already_applied") for name, status in expected.items()}
-    assert digests(tmp_path) == after
     removed = patch(package, state="absent")
-    assert removed["changed"] is True
+    assert (removed["changed"], digests(tmp_path)) == (True, before)
     assert statuses(removed) == {name: status.replace("applied", "removed") for name, status in expected.items()}
-    assert digests(tmp_path) == before
     assert patch(package, state="absent")["changed"] is False
 
 
-#: Results of auto on 12.1, for CUDA 12 builds. The test adjusts them for CUDA 13 builds.
-AUTO = [
-    ((0, 13), {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "not_needed"}, [], {}),
-    ((0, 14), {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "applied"}, [], {}),
+#: Results of auto on 12.1, for CUDA 12 builds: since which release, w8a8 and fp8_moe_oracle, flags, variables. The test
+#: adjusts them for CUDA 13 builds.
+TWO_KERNELS = "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"
+TRITON = ["--moe-backend", "triton"]
+AUTO: list[tuple[tuple[int, int], tuple[str, str], list[str], dict[str, str]]] = [
+    ((0, 13), ("applied", "not_needed"), [], {}),
+    ((0, 14), ("applied", "applied"), [], {}),
     (
         (0, 15),
-        {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "use_flag"},
+        ("applied", "use_flag"),
         [],
-        {
-            "VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel",
-            "VLLM_USE_FLASHINFER_MOE_FP8": "0",
-        },
+        {"VLLM_DISABLED_KERNELS": TWO_KERNELS, "VLLM_USE_FLASHINFER_MOE_FP8": "0"},
     ),
-    (
-        (0, 17),
-        {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "use_flag"},
-        ["--moe-backend", "triton"],
-        {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"},
-    ),
+    ((0, 17), ("applied", "use_flag"), TRITON, {"VLLM_DISABLED_KERNELS": TWO_KERNELS}),
     (
         (0, 20),
-        {"w8a8": "use_flag", "w8a8_torch": "not_needed", "fp8_moe_oracle": "use_flag"},
-        ["--moe-backend", "triton"],
-        {
-            "VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
-        },
+        ("use_flag", "use_flag"),
+        TRITON,
+        {"VLLM_DISABLED_KERNELS": f"{TWO_KERNELS},CutlassFp8BlockScaledMMKernel"},
     ),
 ]
 
 
 @pytest.mark.parametrize("cuda", [12, 13])
 def test_auto_changes_no_file_where_a_flag_does(version: str, shipped: Path, tmp_path: Path, cuda: int) -> None:
-    package = tmp_path / "vllm"
-    shutil.copytree(shipped, package)
+    package, folder = copied(shipped, tmp_path), tmp_path / "gb10_moe_configs"
     (package / "_C.abi3.so").write_bytes(b"\x7fELF\0libcudart.so.%d\0" % cuda)
-    before = digests(package)
-    _since, expected, flags, environment = [row for row in AUTO if row[0] <= number(version)][-1]
+    before, answer = digests(package), patch(package, mechanism="auto")
+    _since, (w8a8, oracle), flags, environment = [row for row in AUTO if row[0] <= number(version)][-1]
     if cuda == 13 and number(version) >= (0, 20):
-        expected, environment = expected | {"w8a8": "not_needed"}, {}
-    answer = patch(package, mechanism="auto")
-    assert answer["cuda_build"] == cuda
-    assert statuses(answer) == {**expected, "moe_config": "use_flag"}
-    folder = tmp_path / "gb10_moe_configs"
+        w8a8, environment = "not_needed", {}
+    expected = {"w8a8": w8a8, "w8a8_torch": "not_needed", "fp8_moe_oracle": oracle, "moe_config": "use_flag"}
+    assert (answer["cuda_build"], statuses(answer)) == (cuda, expected)
     assert (answer["flags"], answer["environment"]) == (flags, {**environment, "VLLM_TUNED_CONFIG_FOLDER": str(folder)})
     assert all(entry["reason"] and entry["source"] for entry in answer["patches"])
-    applied = "applied" in expected.values()
-    assert (digests(package) != before) is applied
+    assert (digests(package) != before) is ("applied" in (w8a8, oracle))
     upstream = {path.name for path in (package / "model_executor/layers/fused_moe/configs").glob("*GB10*")}
     ours = {path.name for path in folder.glob("*.json")}
-    assert (not ours & upstream, len(ours)) == (True, 3 if number(version) >= (0, 28) else 4)
+    assert (ours & upstream, len(ours)) == (set(), 3 if number(version) >= (0, 28) else 4)
 
 
 def test_the_patch_decides_scales_that_no_flag_decides(version: str, shipped: Path) -> None:
@@ -144,70 +129,51 @@ def test_the_patch_decides_scales_that_no_flag_decides(version: str, shipped: Pa
     if number(version) < (0, 20):
         return
     token, tensor = (rf"self\.activation_quant_key = kFp8Dynamic{kind}Sym" for kind in ("Token", "Tensor"))
-    assert re.search(
-        rf"elif cutlass_fp8_supported\(\):\s+{token}\s+else:\s+{tensor}", (shipped / FP8).read_text(encoding="utf-8")
-    )
-    row = next(
-        row
-        for row in ROWS
-        if row.patch == "w8a8"
-        and row.cuda is None
-        and row.since <= number(version)
-        and number(version) < (row.until or (99,))
-    )
-    assert row.verdict == USE_FLAG and "keeps a scale for each token" in row.reason
+    text = (shipped / FP8).read_text(encoding="utf-8")
+    assert re.search(rf"elif cutlass_fp8_supported\(\):\s+{token}\s+else:\s+{tensor}", text)
+    rows = [row for row in ROWS if row.patch == "w8a8" and row.cuda is None and row.since <= number(version)]
+    row = next(row for row in rows if number(version) < (row.until or (99,)))
+    assert (row.verdict, "keeps a scale for each token" in row.reason) == (USE_FLAG, True)
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
-def test_cutlass_fp8(version: str, shipped: Path, patched: Path, capability: tuple[int, int]) -> None:
+def test_cutlass_fp8(shipped: Path, patched: Path, capability: tuple[int, int]) -> None:
     for package in (shipped, patched):
         with world() as around:
             around.capability = capability
             module = execute(package / UTILS)
             expected = package is shipped or capability != (12, 1)
             assert (module.cutlass_fp8_supported(), module.cutlass_block_fp8_supported()) == (expected, expected)
-            constants = {
-                name: value
-                for name, value in vars(module).items()
-                if name in ("CUTLASS_FP8_SUPPORTED", "CUTLASS_BLOCK_FP8_SUPPORTED")
-            }
-            assert constants and set(constants.values()) == {expected}
+            names = {"CUTLASS_FP8_SUPPORTED", "CUTLASS_BLOCK_FP8_SUPPORTED"} & vars(module).keys()
+            assert {getattr(module, name) for name in names} == {expected}
             assert any("is False on 12.1 (gb10.cluster)" in line for line in around.log) is not expected
             around.cuda = False
             assert module.cutlass_fp8_supported() is False, "without CUDA the capability is not queried"
-    assert number(version)
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_fp8_kernels(version: str, shipped: Path, patched: Path, capability: tuple[int, int]) -> None:
-    found = [
-        file
-        for file, name in KERNELS.items()
-        if (shipped / file).exists() and name in (shipped / file).read_text(encoding="utf-8")
-    ]
+    there = {file: name for file, name in KERNELS.items() if (shipped / file).exists()}
+    found = {file: name for file, name in there.items() if name in (shipped / file).read_text(encoding="utf-8")}
     assert len(found) == (0 if number(version) < (0, 15) else 2)
-    for file in found:
-        for package in (shipped, patched):
-            with world() as around:
-                around.capability = capability
-                kernel = vars(execute(package / file))[KERNELS[file]]
-                supported, reason = kernel.is_supported(None)
-                assert bool(supported) is (package is shipped or capability != (12, 1)), reason
+    for package, (file, name) in itertools.product((shipped, patched), found.items()):
+        with world() as around:
+            around.capability = capability
+            supported, reason = vars(execute(package / file))[name].is_supported(None)
+            assert bool(supported) is (package is shipped or capability != (12, 1)), reason
 
 
-@pytest.mark.parametrize("names", [["w8a8"], ["w8a8_torch"], ["w8a8", "w8a8_torch"]])
+@pytest.mark.parametrize(
+    ("names", "expected"), [(["w8a8"], None), (["w8a8_torch"], "use_flag"), (["w8a8", "w8a8_torch"], "not_needed")]
+)
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_fp8_linear_op(
-    version: str, shipped: Path, tmp_path: Path, capability: tuple[int, int], names: list[str]
+    version: str, shipped: Path, tmp_path: Path, capability: tuple[int, int], names: list[str], expected: str | None
 ) -> None:
-    package = tmp_path / "vllm"
-    shutil.copytree(shipped, package)
+    package = copied(shipped, tmp_path)
     answer = patch(package, patches=names)
     if number(version) >= (0, 15):
-        assert (
-            statuses(answer).get("w8a8_torch")
-            == {1: None if names == ["w8a8"] else "use_flag", 2: "not_needed"}[len(names)]
-        )
+        assert statuses(answer).get("w8a8_torch") == expected
         return
     with world() as around:
         around.capability = capability
@@ -217,15 +183,8 @@ def test_fp8_linear_op(
 
 
 EVERYTHING = {
-    *(
-        "TritonExperts",
-        "BatchedTritonExperts",
-        "FlashInferExperts",
-        "MarlinExperts",
-        "TritonOrDeepGemmExperts",
-        "BatchedDeepGemmExperts",
-    ),
-    *("TritonOrCutlassExperts", "CutlassExpertsFp8", "CutlassBatchedExpertsFp8"),
+    *("TritonExperts", "BatchedTritonExperts", "FlashInferExperts", "MarlinExperts", "TritonOrDeepGemmExperts"),
+    *("BatchedDeepGemmExperts", "TritonOrCutlassExperts", "CutlassExpertsFp8", "CutlassBatchedExpertsFp8"),
 }
 
 
@@ -233,16 +192,15 @@ class Oracle:
     """The function that chooses the FP8 MoE backend in one release, with the same interface for all releases."""
 
     def __init__(self, package: Path, around: World) -> None:
-        self.around = around
         around.supported = set(EVERYTHING)
         self.module = execute(package / (ORACLE if (package / ORACLE).exists() else FP8))
         self.bare = not hasattr(self.module, "backend_to_kernel_cls")
 
     def ask(self, moe_backend: str = "auto", batched: bool = False) -> tuple[str, ...]:
         """Return the names of the backend and its class."""
+        if hasattr(self.module, "get_fp8_moe_backend"):
+            return (self.module.get_fp8_moe_backend(False, SimpleNamespace(tp_size=1), False).name,)
         if self.bare:
-            if hasattr(self.module, "get_fp8_moe_backend"):
-                return (self.module.get_fp8_moe_backend(False, SimpleNamespace(tp_size=1), False).name,)
             return (self.module.select_fp8_moe_backend(False, 1, False, allow_vllm_cutlass=True).name,)
         parallel = SimpleNamespace(use_batched_activation_format=batched, ep_size=1, use_deepep_v2_kernels=False)
         config = SimpleNamespace(moe_backend=moe_backend, is_lora_enabled=False, moe_parallel_config=parallel)

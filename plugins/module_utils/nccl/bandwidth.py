@@ -16,7 +16,8 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import rank_environment
-from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan, PlannedNode
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import of_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 
 #: NVIDIA warns below this bus bandwidth, in 10^9 bytes per second, of the largest message over all devices together.
 #: Source: dgx-spark-playbooks, spark_cluster_setup.py (175 Gbit/s, and 80 in a ring).
@@ -77,14 +78,9 @@ def argv(plan: Plan, environment: Mapping[str, str], settings: BandwidthSettings
         *("systemd-run", "--wait", "--pipe", "--quiet", "--collect", f"--unit={UNIT}", f"--uid={plan.user}"),
         *("--property=LimitMEMLOCK=infinity", f"--property=RuntimeMaxSec={settings.timeout}"),
         *(f"--setenv={name}={value}" for name, value in environment.items()),
-        *(f"{_path(plan)}/bin/python", "-", f"--bytes={settings.bytes}"),
+        *(of_plan.python(plan), "-", f"--bytes={settings.bytes}"),
         *(f"--backend={settings.backend}", f"--timeout={settings.timeout}"),
     ]
-
-
-def _path(plan: Plan) -> str:
-    """Return the environment of the ranks. The role refuses a container before."""
-    return plan.runtime.path if isinstance(plan.runtime, Environment) else ""
 
 
 def expected(plan: Plan, backend: str, wanted: float) -> float:

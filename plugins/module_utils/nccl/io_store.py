@@ -114,8 +114,3 @@ def use(store: str, name: str) -> None:
     os.symlink(name, temporary)
     os.rename(temporary, f"{store}/current")
     io_file.sync_folder(store)
-
-
-def forget(store: str, name: str) -> None:
-    """Remove a build."""
-    shutil.rmtree(f"{store}/{name}")

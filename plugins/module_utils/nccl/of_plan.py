@@ -96,8 +96,8 @@ def use(plan: Plan, settings: NcclSettings, wanted: bool, built: Mapping[str, An
     name, sha256 = str(built.get("name") or ""), str(built.get("sha256") or "")
     there = wanted and bool(sha256)
     folder = f"{store(plan)}/{name}"
-    library, python = f"{folder}/lib/libnccl.so.2", _python(plan)
-    mounted = there and not python
+    library, interpreter = f"{folder}/lib/libnccl.so.2", python(plan)
+    mounted = there and not interpreter
     method = settings.nccl_sm121_build_method
     return {
         "there": there,
@@ -108,12 +108,16 @@ def use(plan: Plan, settings: NcclSettings, wanted: bool, built: Mapping[str, An
             "capabilities": [plan.node.capability],
             "keep": settings.nccl_sm121_build_keep_releases,
         },
-        "select": {"python": python, **({"library": library, "method": method} if wanted else {"state": "absent"})},
+        "select": {
+            "python": interpreter,
+            **({"library": library, "method": method} if wanted else {"state": "absent"}),
+        },
         "environment": {"LD_PRELOAD": library} if mounted else {},
         "files": {library: sha256} if there else {},
         "mounts": [{"source": folder, "target": folder, "read_only": True}] if mounted else [],
     }
 
 
-def _python(plan: Plan) -> str:
+def python(plan: Plan) -> str:
+    """Return the interpreter of the ranks, "" in a container."""
     return f"{plan.runtime.path}/bin/python" if isinstance(plan.runtime, Environment) else ""

@@ -135,7 +135,7 @@ def _mismatch(row: Row, edits: Sequence[Edit], request: Request, tree: Tree | No
         return _refusal(edits, row.patch, request.capability, tree)
     if row.known_by:
         file, text = row.known_by
-        if text.encode() not in (tree.shipped(file) or b""):
+        if text.encode() not in (tree.state(file).shipped or b""):
             return f"{file}: expected {text}"
     return _refusal(row.edits + row.replaced, row.patch, request.capability, tree)
 
@@ -144,7 +144,7 @@ def _refusal(edits: Sequence[Edit], patch: str, capability: ComputeCapability, t
     """Return why a patch cannot be applied, "" if it can. Raises ProblemsError for a file with a syntax error."""
     content: dict[str, bytes] = {}
     for edit in edits:
-        shipped, trouble = content.get(edit.file) or tree.shipped(edit.file), tree.trouble(edit.file)
+        shipped, trouble = content.get(edit.file) or tree.state(edit.file).shipped, tree.state(edit.file).trouble
         if trouble:
             return f"{edit.file}: {trouble}"
         if shipped is None:
@@ -170,12 +170,12 @@ def _moe_config(row: Row, request: Request, tree: Tree | None) -> Decision:
     tables = {
         name: table
         for name, table in patch_files.moe_tables().items()
-        if not tree or tree.shipped(f"{CONFIGS}/{name}") is None
+        if not tree or tree.state(f"{CONFIGS}/{name}").shipped is None
     }
     files: dict[str, Wanted] = {
         f"{folder}/{name}": table
         for name, table in tables.items()
-        if not tree or tree.shipped(f"{folder}/{name}") is None
+        if not tree or tree.state(f"{folder}/{name}").shipped is None
     }
     if not tables:
         return Decision(NOT_NEEDED, "vLLM ships all of these tables", row.source)

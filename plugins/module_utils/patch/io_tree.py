@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.blocks import MARKER
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, State, Wanted
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PTXAS
 
 #: The library of NVIDIA's NCCL wheel, relative to the package.
@@ -33,15 +33,10 @@ _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 
 
 @dataclass(frozen=True)
-class _State:
-    """The state of a file. ``kept``: an original or record of an earlier run exists."""
+class _State(State):
+    """A file on disk: also its real path, and the record of an earlier run."""
 
     real: str
-    current: Wanted
-    shipped: bytes | None
-    ours: bool
-    kept: bool
-    trouble: str
     record: tuple[str, ...]
 
 
@@ -53,28 +48,12 @@ class Tree:
         self._folder = folder or os.path.join(os.path.dirname(root), "gb10_moe_configs")
         self._states: dict[str, _State] = {}
 
-    def shipped(self, path: str) -> bytes | None:
-        return self._state(path).shipped
-
-    def current(self, path: str) -> Wanted:
-        return self._state(path).current
-
     def exists(self, path: str) -> bool:
         return os.path.lexists(os.path.join(self._root, path))
 
-    def trouble(self, path: str) -> str:
-        return self._state(path).trouble
-
-    def ours(self, path: str) -> bool:
-        return self._state(path).ours
-
-    def stale(self, path: str) -> bool:
-        state = self._state(path)
-        return state.kept and not state.ours and not state.trouble
-
     def original(self, path: str) -> str:
         """Return the path of the file that vLLM or Triton shipped, original or in place."""
-        state = self._state(path)
+        state = self.state(path)
         return state.real + (_ORIGINAL if state.ours else "")
 
     def changes(self, files: Mapping[str, Wanted]) -> dict[str, Wanted]:
@@ -82,14 +61,14 @@ class Tree:
         return {path: wanted for path, wanted in files.items() if not self._is(path, wanted)}
 
     def _is(self, path: str, wanted: Wanted) -> bool:
-        state = self._state(path)
+        state = self.state(path)
         return not (state.ours or state.kept) if wanted is None else state.ours and state.current == wanted
 
     def digests(self, paths: Iterable[str], files: Mapping[str, Wanted]) -> dict[str, str]:
         """Return each path's SHA-256 after ``files`` are written, "" if absent. A link's digest is that of its text."""
         result = {}
         for path in paths:
-            state = self._state(path)
+            state = self.state(path)
             wanted = files.get(path, state.current)
             if wanted is None and path in files:
                 wanted = state.shipped if state.ours else state.current
@@ -103,7 +82,7 @@ class Tree:
 
     def texts(self, path: str, wanted: Wanted) -> tuple[str, str, str]:
         """Return (path, text before, text after) of a change."""
-        state = self._state(path)
+        state = self.state(path)
         # A foreign file that is not wanted stays. Only its kept original and record are removed.
         after = wanted if wanted is not None else state.shipped if state.ours else state.current
         return state.real, _text(state.current), _text(after)
@@ -134,7 +113,7 @@ class Tree:
         argument = "config_folder" if path.startswith(self._folder) else "package_dir"
         return ProblemsError([Problem(argument, found, expected, fix)])
 
-    def _state(self, path: str) -> _State:
+    def state(self, path: str) -> _State:
         if path not in self._states:
             self._states[path] = self._look(path)
         return self._states[path]
@@ -146,7 +125,7 @@ class Tree:
         current = _current(real, large)
         if record and current is not None and _digest(real) in _recorded(record, of_original=False):
             shipped = None if large or isinstance(current, Link) else _read(real + _ORIGINAL)
-            return _State(real, current, shipped, True, kept, _original_trouble(real, record), record)
+            return _State(current, shipped, True, kept, _original_trouble(real, record), real, record)
         shipped = current if isinstance(current, bytes) else None
         trouble = ""
         if shipped is not None and MARKER.search(shipped):
@@ -155,12 +134,12 @@ class Tree:
                 trouble = (
                     f"{real} was changed after it was patched; undo that change, or replace it with {real}{_ORIGINAL}"
                 )
-        return _State(real, current, shipped, False, kept, trouble, record)
+        return _State(current, shipped, False, kept, trouble, real, record)
 
     def check(self, files: Mapping[str, Wanted]) -> None:
         """Raise ProblemsError if a file's folder is not writable, SyntaxError if a file is not valid Python."""
         for path, wanted in files.items():
-            real = self._state(path).real
+            real = self.state(path).real
             folder = os.path.dirname(real)
             while not os.path.isdir(folder):
                 folder = os.path.dirname(folder)
@@ -177,7 +156,7 @@ class Tree:
         try:
             for path, wanted in files.items():
                 written.append(path)
-                self._put(self._state(path), wanted)
+                self._put(self.state(path), wanted)
         except OSError as error:
             for path in reversed(written):
                 self._back(self._states[path])

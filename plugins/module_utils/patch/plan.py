@@ -50,7 +50,7 @@ def present(request: Request, tree: Tree) -> PatchPlan:
     for name, decision in decisions.items():
         if name in settled:
             # Remove tables and links of an earlier run that are no longer wanted.
-            plan.files |= {path: None for path in _whole(name, request) if tree.ours(path)} | decision.files
+            plan.files |= {path: None for path in _whole(name, request) if tree.state(path).ours} | decision.files
         status, paths = decision.status, list(dict.fromkeys([*(edit.file for edit in decision.edits), *decision.files]))
         if status == APPLIES:
             done = all(_done(name, decision, path, request.capability, tree) for path in paths)
@@ -87,11 +87,11 @@ def _merge(environment: dict[str, str], added: Mapping[str, str]) -> None:
 
 def absent(request: Request, tree: Tree) -> PatchPlan:
     """Plan to remove the named patches from all files."""
-    troubles = {name: [path for path in _editable(name) if tree.trouble(path)] for name in request.names}
+    troubles = {name: [path for path in _editable(name) if tree.state(path).trouble] for name in request.names}
     plan = PatchPlan(files=_edited(request, tree, {name: () for name, troubled in troubles.items() if not troubled}))
     for name in _ordered(request.names):
         whole = _whole(name, request)
-        plan.files |= dict.fromkeys(path for path in whole if tree.ours(path) or tree.stale(path))
+        plan.files |= dict.fromkeys(path for path in whole if tree.state(path).ours or tree.state(path).stale)
         plan.patches.append(_removed(name, whole, troubles[name], tree))
     return plan
 
@@ -102,13 +102,13 @@ def _removed(name: str, whole: Sequence[str], troubled: list[str], tree: Tree) -
     ``whole`` are the files that it adds, ``troubled`` those it cannot edit.
     """
     if troubled:
-        return _entry(name, UNSUPPORTED, troubled, tree.trouble(troubled[0]), "")
+        return _entry(name, UNSUPPORTED, troubled, tree.state(troubled[0]).trouble, "")
     editable = _editable(name)
-    if mine := [path for path in whole if tree.ours(path)] + [
+    if mine := [path for path in whole if tree.state(path).ours] + [
         path for path in editable if name in dict(_held(tree, path))
     ]:
         return _entry(name, "removed", mine, "the shipped files are restored", "")
-    if stale := [path for path in [*editable, *whole] if tree.stale(path)]:
+    if stale := [path for path in [*editable, *whole] if tree.state(path).stale]:
         reason = "vLLM was reinstalled after it was patched; nothing is restored, the old original is removed"
         return _entry(name, NOT_NEEDED, stale, reason, "")
     return _entry(name, NOT_NEEDED, [], "it is not applied", "")
@@ -132,9 +132,9 @@ def _entry(name: str, status: str, files: list[str], reason: str, source: str) -
 def _done(name: str, decision: Decision, path: str, capability: ComputeCapability, tree: Tree) -> bool:
     """Return whether the file already contains the patch."""
     if path in decision.files:
-        return tree.ours(path) and tree.current(path) == decision.files[path]
+        return tree.state(path).ours and tree.state(path).current == decision.files[path]
     edits = [edit for edit in decision.edits if edit.file == path]
-    shipped = tree.shipped(path) or b""
+    shipped = tree.state(path).shipped or b""
     marker = blocks.marker(name, capability).encode()
     return _bytes(tree, path).count(marker) == blocks.made(shipped, edits, name, capability).count(marker)
 
@@ -152,13 +152,13 @@ def _whole(name: str, request: Request) -> list[str]:
 
 
 def _bytes(tree: Tree, path: str) -> bytes:
-    current = tree.current(path)
+    current = tree.state(path).current
     return current if isinstance(current, bytes) else b""
 
 
 def _held(tree: Tree, path: str) -> list[tuple[str, ComputeCapability]]:
     """Return the patches of an earlier run in a file."""
-    if not tree.ours(path):
+    if not tree.state(path).ours:
         return []
     found = dict.fromkeys(
         (match[1].decode(), match[3].decode()) for match in blocks.MARKER.finditer(_bytes(tree, path))
@@ -170,13 +170,13 @@ def _edited(request: Request, tree: Tree, made: Mapping[str, Sequence[Edit]]) ->
     """Return every edited file with ``made`` and its other existing patches, None if no patch remains."""
     files: dict[str, Wanted] = {}
     for path in dict.fromkeys(path for name in PATCHES for path in _editable(name)):
-        if tree.trouble(path):
+        if tree.state(path).trouble:
             continue
-        shipped = tree.shipped(path)
+        shipped = tree.state(path).shipped
         content = None if shipped is None else _patched(shipped, path, request, tree, made)
         if content != shipped:
             files[path] = content
-        elif tree.ours(path) or tree.stale(path):
+        elif tree.state(path).ours or tree.state(path).stale:
             files[path] = None
     return files
 

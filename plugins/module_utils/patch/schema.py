@@ -27,26 +27,34 @@ class Link(str):
 Wanted: TypeAlias = "bytes | Link | None"
 
 
+@dataclass(frozen=True)
+class State:
+    """A file: its content, and its shipped content, each None if there is none.
+
+    ``ours``: it has the content that an earlier run wrote. ``kept``: an original or record of an earlier run exists.
+    ``trouble`` is why the shipped content is unknown, "" if it is known.
+    """
+
+    current: Wanted
+    shipped: bytes | None
+    ours: bool
+    kept: bool
+    trouble: str
+
+    @property
+    def stale(self) -> bool:
+        """Whether an original is kept of a file that is no longer patched."""
+        return self.kept and not self.ours and not self.trouble
+
+
 class Tree(Protocol):
     """A package's files, by their path relative to it."""
 
-    def shipped(self, path: str) -> bytes | None:
-        """Return the shipped content of the file, None if vLLM did not ship it."""
-
-    def current(self, path: str) -> Wanted:
-        """Return the current content of the file, None if absent."""
+    def state(self, path: str) -> State:
+        """Return the state of a file, which may be absent."""
 
     def exists(self, path: str) -> bool:
         """Return whether a file or folder exists."""
-
-    def trouble(self, path: str) -> str:
-        """Return why the shipped content is unknown, "" if it is known."""
-
-    def ours(self, path: str) -> bool:
-        """Return whether the file has the content that an earlier run wrote."""
-
-    def stale(self, path: str) -> bool:
-        """Return whether an original is kept of a file that is no longer patched."""
 
 
 @dataclass(frozen=True)

@@ -127,35 +127,19 @@ def _place(function: Function, name: str, after: str | None) -> int:
     raise SourceEditError(name, f"a statement that assigns {after}")
 
 
-class _Lines:
-    """A file's lines, numbered as in the syntax tree, and its style."""
-
-    def __init__(self, source: bytes) -> None:
-        self.source = source
-        breaks = list(_NEWLINE.finditer(source))
-        self._starts: list[int] = [0, *(found.end() for found in breaks)]
-        self.newline = breaks[0][0] if breaks else b"\n"
-
-    def start(self, line: int) -> int:
-        """Return the offset of a line's first byte, or of the file's end for a line after the last."""
-        return self._starts[line - 1] if line <= len(self._starts) else len(self.source)
-
-    def text(self, line: int) -> bytes:
-        return self.source[self.start(line) : self.start(line + 1)]
-
-    def indent(self, line: int) -> bytes:
-        text = self.text(line)
-        return text[: len(text) - len(text.lstrip(b" \t\f"))]
-
-    def opens(self, node: ast.stmt) -> bool:
-        """Return whether the statement is the first of its line; one with decorators always is."""
-        return first_line(node) != node.lineno or len(self.indent(node.lineno)) == node.col_offset
-
-
 def first_line(node: ast.stmt) -> int:
     """Return the statement's first line, decorators included."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def _start(lines: Sequence[bytes], line: int) -> int:
+    """Return the offset of a line's first byte, or of the file's end for a line after the last."""
+    return sum(map(len, lines[: line - 1]))
+
+
+def _indent(text: bytes) -> bytes:
+    return text[: len(text) - len(text.lstrip(b" \t\f"))]
 
 
 def insert(source: bytes, name: str, block: Sequence[str], after: str | None = None) -> bytes:
@@ -170,82 +154,60 @@ def insert(source: bytes, name: str, block: Sequence[str], after: str | None = N
     tree = parse(text)
     function = find(tree, name)
     index = _place(function, name, after)
-    lines = _Lines(text)
-    edited = _apply(text, _edits(lines, function, index, block))
+    edited = text
+    for start, end, replacement in reversed(_edits(text, function, index, block)):
+        edited = edited[:start] + replacement + edited[end:]
     added = ast.parse("\n".join(block)).body
     function.body[index:index] = added
-    reported = _says(edited, tree, function)
+    wanted = ast.dump(tree)
     del function.body[index : index + len(added)]
-    if not reported:
+    try:
+        found = ast.dump(parse(edited))
+    except SyntaxError:
+        found = ""
+    if found != wanted:
         raise SourceEditError(name, "a body to which lines can be added without changing its meaning")
     return bom + edited
 
 
-def _says(edited: bytes, tree: ast.Module, function: Function) -> bool:
-    """Return whether the file matches the tree, which differs from the old file only in ``function``.
-
-    The statements around that function have the same bytes, so it is sufficient to compare their positions.
-    """
-    try:
-        body = parse(edited).body
-    except SyntaxError:
-        return False
-    if len(body) != len(tree.body):
-        return False
-    moved = 0
-    for new, old in zip(body, tree.body, strict=True):
-        if old.lineno <= function.lineno <= (old.end_lineno or 0):
-            moved = (new.end_lineno or 0) - (old.end_lineno or 0)
-            if ast.dump(new) != ast.dump(old):
-                return False
-        elif type(new) is not type(old) or _span(new, 0) != _span(old, moved if old.lineno > function.lineno else 0):
-            return False
-    return True
-
-
-def _span(node: ast.stmt, moved: int) -> tuple[int | None, ...]:
-    return node.lineno + moved, node.col_offset, (node.end_lineno or 0) + moved, node.end_col_offset
-
-
-def _edits(lines: _Lines, function: Function, index: int, block: Sequence[str]) -> list[tuple[int, int, bytes]]:
-    """Return [(start, end, replacement)] that put the block before the body's statement ``index``."""
-    body = function.body
-    indent, opening = _opening(lines, function)
-    added = b"".join((indent + line.encode() if line else b"") + lines.newline for line in block)
+def _edits(text: bytes, function: Function, index: int, block: Sequence[str]) -> list[tuple[int, int, bytes]]:
+    """Return [(start, end, replacement)] in order that put the block before the body's statement ``index``."""
+    body, lines = function.body, text.splitlines(keepends=True)
+    newline = lines[0][len(lines[0].rstrip(b"\r\n")) :] or b"\n"
+    indent, opening = _opening(lines, function, newline)
+    added = b"".join((indent + line.encode() if line else b"") + newline for line in block)
     if index == 0:
         if opening:
             start, end, _line_break = opening[0]
-            return [(start, end, lines.newline + added + indent)]
+            return [(start, end, newline + added + indent)]
         line = first_line(body[0])
         # Comments above the first statement describe it, so they stay with it.
-        while lines.text(line - 1).strip() == b"" or lines.text(line - 1).lstrip().startswith(b"#"):
+        while lines[line - 2].strip() == b"" or lines[line - 2].lstrip().startswith(b"#"):
             line -= 1
-        return [(lines.start(line), lines.start(line), added)]
+        start = _start(lines, line)
+        return [(start, start, added)]
     before = body[index - 1]
     if before.end_lineno is None or before.end_col_offset is None:
         raise AssertionError("ast.parse sets both")
     if index < len(body) and first_line(body[index]) == before.end_lineno:  # "docstring"; return x
-        end = lines.start(before.end_lineno) + before.end_col_offset
-        start = lines.start(body[index].lineno) + body[index].col_offset
-        return [*opening, (end, start, lines.newline + added + indent)]
-    start = lines.start(before.end_lineno + 1)
-    if _NEWLINE.search(lines.text(before.end_lineno)) is None:  # the file has no final newline
-        added = lines.newline + added.removesuffix(lines.newline)
+        end = _start(lines, before.end_lineno) + before.end_col_offset
+        start = _start(lines, body[index].lineno) + body[index].col_offset
+        return [*opening, (end, start, newline + added + indent)]
+    start = _start(lines, before.end_lineno + 1)
+    if not lines[before.end_lineno - 1].endswith((b"\n", b"\r")):  # the file has no final newline
+        added = newline + added.removesuffix(newline)
     return [*opening, (start, start, added)]
 
 
-def _opening(lines: _Lines, function: Function) -> tuple[bytes, list[tuple[int, int, bytes]]]:
+def _opening(lines: Sequence[bytes], function: Function, newline: bytes) -> tuple[bytes, list[tuple[int, int, bytes]]]:
     """Return the body's indentation, and the edit that moves a body from the line of its ``def`` to its own line."""
     first = function.body[0]
-    if lines.opens(first):
-        return lines.indent(first_line(first)), []
-    outer = lines.indent(function.lineno)
+    indent = _indent(lines[first_line(first) - 1])
+    # A statement with decorators is always the first of its line.
+    if first_line(first) != first.lineno or len(indent) == first.col_offset:
+        return indent, []
+    outer = _indent(lines[function.lineno - 1])
     indent = outer + (b"\t" if outer.endswith(b"\t") else b"    ")
-    start = lines.start(first.lineno) + first.col_offset
-    return indent, [(len(lines.source[:start].rstrip(b" \t")), start, lines.newline + indent)]
-
-
-def _apply(source: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
-    for start, end, replacement in sorted(edits, reverse=True):
-        source = source[:start] + replacement + source[end:]
-    return source
+    start = _start(lines, first.lineno) + first.col_offset
+    end_of_header = len(b"".join(lines)[:start].rstrip(b" \t"))
+    return indent, [(end_of_header, start, newline + indent)]

@@ -25,34 +25,32 @@ _BELOW = 3
 
 @dataclass(frozen=True)
 class Progress:
-    """``state``: none, running, finished or failed; ``step`` of ``steps``, 0 if unknown; seconds since the start."""
+    """``state``: none, running, finished or failed; ``line`` and ``reason`` are for people."""
 
     state: str
-    step: int
-    steps: int
-    seconds: float
-    reason: str
+    line: str
+    reason: str = ""
 
 
 def progress(active: str, result: str, seconds: float, log: str, status: Status, name: str) -> Progress:
     """Return the progress of the build ``name``. ``active`` and ``result`` are the unit's, ``status`` its program's."""
-    step, steps = _steps(log)
-    mine = status.name == name
+    mine, line = status.name == name, _line(log, seconds)
     if active in ("active", "activating", "deactivating", "reloading"):
-        return Progress("running", step, steps, seconds, "")
+        return Progress("running", line)
     if mine and status.state == "finished":
-        return Progress("finished", step, steps, status.seconds, "")
+        return Progress("finished", _line(log, status.seconds))
     if active == "failed" or (mine and status.state == "failed"):
-        return Progress("failed", step, steps, seconds, _reason(result, log))
-    return Progress(
-        "none", step, steps, seconds, "the unit has ended before its build, such as by a restart of the host"
-    )
+        return Progress("failed", line, _reason(result, log))
+    return Progress("none", line, "the unit has ended before its build, such as by a restart of the host")
 
 
-def _steps(log: str) -> tuple[int, int]:
+def _line(log: str, seconds: float) -> str:
+    """Return ninja's progress and the time left. A resumed build counts only the steps that are left."""
     found = [(int(step), int(steps)) for step, steps in _STEP.findall(log)]
-    large = [pair for pair in found if pair[1] >= _SMALL]
-    return large[-1] if large else (0, 0)
+    step, steps = next((pair for pair in reversed(found) if pair[1] >= _SMALL), (0, 0))
+    if not step:
+        return f"configures, {span(seconds)}"
+    return f"[{step}/{steps}], {span(seconds)}, about {span(seconds / step * (steps - step))} left"
 
 
 def _reason(result: str, log: str) -> str:
@@ -73,11 +71,3 @@ def _causes(lines: list[str]) -> list[str]:
     wanted = {index for index, text in enumerate(lines) if _CAUSE.search(text)}
     wanted |= {index + more for index in wanted for more in range(1, _BELOW + 1) if "CMake Error" in lines[index]}
     return [lines[index] for index in sorted(wanted) if index < len(lines)]
-
-
-def line(found: Progress) -> str:
-    """Return one line for people. A resumed build counts only the steps that are left."""
-    if not found.step:
-        return f"configures, {span(found.seconds)}"
-    left = found.seconds / found.step * (found.steps - found.step)
-    return f"[{found.step}/{found.steps}], {span(found.seconds)}, about {span(left)} left"

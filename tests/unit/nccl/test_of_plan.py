@@ -37,36 +37,31 @@ def planned(**settings: Any) -> dict[str, Any]:
     return act({"planned": True}, fact({"root": "/opt/gb10"}), **settings)
 
 
-def test_a_tag_of_the_plan() -> None:
-    answer = planned()
+def test_a_tag_of_the_plan_and_the_variables_of_the_role() -> None:
     tag = fact({})["stack"]["nccl"]
-    common = {"store": "/opt/gb10/nccl", "capabilities": ["12.1"], "functions": "", "ccache": False}
-    source = {"source": f"/opt/gb10/nccl/source/{tag}", "commit": tags.COMMITS[tag]}
-    assert answer == {
+    common: dict[str, Any] = {"store": "/opt/gb10/nccl", "capabilities": ["12.1"], "functions": "", "ccache": False}
+    assert planned() == {
         "changed": False,
         "archive": False,
-        "options": {**common, **source},
+        "options": {**common, "source": f"/opt/gb10/nccl/source/{tag}", "commit": tags.COMMITS[tag]},
         "requirements": {**common, "from_git": True},
     }
+    given = {"capabilities": ["9.0"], "cuda_home": "/cuda", "ccache": True}
+    answer = planned(version="v9.9.9-1", commit="1" * 40, only_funcs="SendRecv", **given)
+    source = {"source": "/opt/gb10/nccl/source/v9.9.9-1", "commit": "1" * 40}
+    assert answer["options"] == {**common, **given, "functions": "SendRecv", **source}
 
 
-def test_the_variables_of_the_role() -> None:
-    answer = planned(
-        version="v9.9.9-1", commit="1" * 40, capabilities=["9.0"], cuda_home="/cuda", only_funcs="SendRecv", ccache=True
-    )
-    assert answer["options"] == {
-        "store": "/opt/gb10/nccl",
-        "capabilities": ["9.0"],
-        "cuda_home": "/cuda",
-        "functions": "SendRecv",
-        "ccache": True,
-        "source": "/opt/gb10/nccl/source/v9.9.9-1",
-        "commit": "1" * 40,
-    }
-
-
-def test_a_tag_without_a_known_commit_is_refused() -> None:
-    assert "a known commit, as for v2.27.7-1, " in planned(version="v9.9.9-1")["msg"]
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"version": "v9.9.9-1"}, "a known commit, as for v2.27.7-1, "),
+        ({"source": "/none/nccl.tar.gz"}, "/none/nccl.tar.gz does not exist. Expected: a tar file on the controller."),
+    ],
+)
+def test_an_unknown_source_is_refused(settings: dict[str, Any], message: str) -> None:
+    answer = planned(**settings)
+    assert (answer["failed"], message in answer["msg"]) == (True, True)
 
 
 def test_each_gpu_of_the_cluster_is_built_for_once() -> None:
@@ -93,12 +88,6 @@ def test_an_archive_is_verified(tmp_path: Path, name: str) -> None:
     }
 
 
-def test_a_missing_archive_is_refused() -> None:
-    answer = planned(source="/none/nccl.tar.gz")
-    assert answer["failed"]
-    assert "/none/nccl.tar.gz does not exist. Expected: a tar file on the controller." in answer["msg"]
-
-
 def used(made: Any, wanted: bool = True, plan: dict[str, Any] | None = None, **settings: Any) -> dict[str, Any]:
     found = {"root": "/opt/gb10", "runtime": {"path": "/opt/gb10/runtime/1"}} if plan is None else plan
     return act({"built": "made", "wanted": wanted}, fact(found), made, **settings)
@@ -118,13 +107,8 @@ def test_a_runtime_gets_the_build() -> None:
 
 @pytest.mark.parametrize("made", [None, {"skipped": True}, {"name": NAME, "sha256": None}])
 def test_check_mode_on_a_fresh_head_has_no_build(made: Any) -> None:
-    answer = used(made)
-    assert {name: answer[name] for name in ("there", "environment", "files", "mounts")} == {
-        "there": False,
-        "environment": {},
-        "files": {},
-        "mounts": [],
-    }
+    for answer in (used(made), used(made, plan=CONTAINER)):
+        assert (answer["there"], answer["environment"], answer["files"], answer["mounts"]) == (False, {}, {}, [])
 
 
 def test_a_build_that_is_not_wanted_is_removed() -> None:
@@ -133,22 +117,20 @@ def test_a_build_that_is_not_wanted_is_removed() -> None:
     assert answer["select"] == {"python": "/opt/gb10/runtime/1/bin/python", "state": "absent"}
 
 
+CONTAINER = {"root": "/opt/gb10", "runtime": {"kind": "container", "engine": "podman", "image": "vllm:1"}}
+
+
 def test_a_container_preloads_the_mounted_build() -> None:
-    plan = {"root": "/opt/gb10", "runtime": {"kind": "container", "engine": "podman", "image": "vllm:1"}}
-    answer, folder = used(BUILT, plan=plan), f"/opt/gb10/nccl/{NAME}"
-    assert answer["environment"] == {"LD_PRELOAD": LIBRARY}
-    assert answer["mounts"] == [{"source": folder, "target": folder, "read_only": True}]
-    assert used(None, plan=plan)["mounts"] == used(BUILT, wanted=False, plan=plan)["mounts"] == []
+    answer, folder = used(BUILT, plan=CONTAINER), f"/opt/gb10/nccl/{NAME}"
+    mount = {"source": folder, "target": folder, "read_only": True}
+    assert (answer["environment"], answer["mounts"]) == ({"LD_PRELOAD": LIBRARY}, [mount])
+    assert used(BUILT, wanted=False, plan=CONTAINER)["mounts"] == []
 
 
 def test_the_options_are_those_of_the_modules() -> None:
     found, build = used(BUILT), planned()
-    for module, options in (
-        (nccl_build, build["options"]),
-        (nccl_build, build["requirements"]),
-        (nccl_install, found["install"]),
-        (nccl_select, found["select"]),
-    ):
+    pairs = ((nccl_build, build["options"]), (nccl_build, build["requirements"]), (nccl_install, found["install"]))
+    for module, options in (*pairs, (nccl_select, found["select"])):
         assert options.keys() <= load_yaml(module.DOCUMENTATION)["options"].keys()
 
 

@@ -13,7 +13,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps imp
     differences,
     early,
     mapped,
-    used,
 )
 
 OURS = "/opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2.30.7"
@@ -32,16 +31,16 @@ MAPS = f"""\
 
 
 def test_mapped_once_each_and_nothing_but_files() -> None:
-    assert mapped(MAPS) == [
+    found = mapped(MAPS)
+    assert found == [
         Mapping("/usr/bin/python3.12", "fd:01", 1311, False, "558f0a000000-558f0a001000", size=0x1000),
         Mapping(OURS, "fd:01", 4711, False, "7f0000000000-7f0000200000", size=0x3000000),
         Mapping(WHEELS, "fd:01", 4242, False, "7f0004000000-7f0004200000", size=0x200000),
         Mapping("/usr/lib/libnccl-net.so", "fd:01", 99, False, "7f0005000000-7f0005001000", size=0x1000),
     ]
-
-
-def test_what_cannot_be_read_goes_by_its_name_and_a_plugin_is_none() -> None:
-    assert [file.named for file in mapped(MAPS)] == [False, True, True, False]
+    # What cannot be read goes by its name, and a plugin is no libnccl.
+    assert [file.named for file in found] == [False, True, True, False]
+    assert mapped("nonsense\n7f00-7f01 r-xp 0 0:0 0 [anon:libnccl.so]\n") == []
 
 
 #: Addresses decrease in mapping order: the linker, preloaded files, the C library, and files opened later.
@@ -90,11 +89,6 @@ def test_names_as_the_kernel_writes_them(path: str, expected: tuple[str, bool]) 
     assert (found.path, found.deleted) == expected
 
 
-@pytest.mark.parametrize("text", ["", "nonsense\n", "7f00-7f01 r-xp 0 0:0 0 [anon:libnccl.so]\n"])
-def test_what_is_none(text: str) -> None:
-    assert mapped(text) == []
-
-
 def library(path: str = OURS, sha256: str | None = "a" * 64, deleted: bool = False) -> Mapping:
     return Mapping(path, "fd:01", 1, deleted, "0-1", sha256)
 
@@ -105,9 +99,18 @@ OTHER = Process(8, "ray::IDLE")
 TORCH = "/opt/gb10/runtime/x/lib/python3.12/site-packages/torch/lib/libtorch_cuda.so"
 
 
-def test_with_a_preload_both_may_be_mapped() -> None:
-    assert differences("spark1", [WORKER, OTHER], OURS, "a" * 64) == []
-    assert differences("spark1", [WORKER], OURS) == []
+@pytest.mark.parametrize(
+    ("processes", "sha256"),
+    [
+        ([WORKER, OTHER], "a" * 64),
+        ([WORKER], None),
+        ([Process(7, "x", (library(OURS, None),))], None),
+        # A container sees the same file by another name.
+        ([Process(7, "python3", (library("/mnt/libnccl.so.2"),))], "a" * 64),
+    ],
+)
+def test_with_a_preload_both_may_be_mapped(processes: list[Process], sha256: str | None) -> None:
+    assert differences("spark1", processes, OURS, sha256) == []
 
 
 @pytest.mark.parametrize(
@@ -126,81 +129,65 @@ def test_with_a_preload_both_may_be_mapped() -> None:
         ({"callers": (Caller(TORCH, (WHEELS,)), Caller("/x/libmine.so", (OURS,)))}, None),
         ({"callers": (Caller(TORCH, (WHEELS,)), Caller("/x/libmine.so"))}, None),
         ({"libraries": BOTH[1:]}, WHEELS),
+        ({"libraries": ()}, None),
     ],
     ids=str,
 )
 def test_of_several_one_is_used_or_nobody_can_say(changes: dict[str, Any], path: str | None) -> None:
     process = Process(**{"pid": 7, "name": "x", "libraries": BOTH, **changes})
-    found, why = used(process)
-    assert (found.path if found else None) == path
-    assert bool(why) == (path is None)
-    assert process.facts()["used"] == path
-
-
-def test_none_is_used_where_none_is_mapped() -> None:
-    assert used(OTHER) == (None, "")
-
-
-def test_mapped_beside_the_one_that_is_used_is_not_used() -> None:
-    """ctypes opened our library, as VLLM_NCCL_SO_PATH does. PyTorch continues to use the wheel's."""
-    beside = Process(7, "x", BOTH, callers=(Caller(TORCH, (WHEELS,)),))
-    (problem,) = differences("spark1", [beside], OURS, "a" * 64)
-    assert problem.found == f"it uses {WHEELS} (sha256 bbbbbbbbbbbb…), while {OURS} is only mapped"
-
-
-def test_what_cannot_be_told_is_no_proof() -> None:
-    (problem,) = differences("spark1", [Process(7, "x", BOTH)], OURS, "a" * 64)
-    assert problem.found.startswith("the used library is unknown: 2 are mapped")
-    assert "no mapped file shows which one is called" in problem.found
-
-
-def test_vllms_own_communicator_may_have_another() -> None:
-    (problem,) = differences("spark1", [Process(7, "x", BOTH, preload=(OURS,), vllm_library=WHEELS)], OURS, "a" * 64)
-    assert problem.found == f"vLLM's own communicator uses {WHEELS} (sha256 bbbbbbbbbbbb…), from VLLM_NCCL_SO_PATH"
-
-
-def test_alone_nothing_else_may_be() -> None:
-    (problem,) = differences("spark1", [WORKER, OTHER], OURS, "a" * 64, alone=True)
-    assert problem.path == "spark1, process 7 (VLLM::Worker_TP0)"
-    assert problem.found == f"it has mapped {WHEELS} (sha256 bbbbbbbbbbbb…) in addition to {OURS}"
+    facts = process.facts()
+    assert (facts["used"], bool(facts["undecided"])) == (path, path is None and bool(process.libraries))
 
 
 @pytest.mark.parametrize(
-    ("found", "said"),
+    ("changes", "alone", "said"),
     [
-        (library(WHEELS, "b" * 64), f"it has mapped {WHEELS} (sha256 bbbbbbbbbbbb…)"),
-        (library(OURS, "b" * 64), f"it has mapped {OURS} (sha256 bbbbbbbbbbbb…)"),
-        (library(OURS, "b" * 64, deleted=True), f"it has mapped {OURS} (deleted, sha256 bbbbbbbbbbbb…)"),
-        (library(OURS, None), f"it has mapped {OURS} (its content could not be read)"),
+        ({"libraries": BOTH[1:]}, False, f"it has mapped {WHEELS} (sha256 bbbbbbbbbbbb…)"),
+        ({"libraries": (library(OURS, "b" * 64),)}, False, f"it has mapped {OURS} (sha256 bbbbbbbbbbbb…)"),
+        (
+            {"libraries": (library(OURS, "b" * 64, deleted=True),)},
+            False,
+            f"it has mapped {OURS} (deleted, sha256 bbbbbbbbbbbb…)",
+        ),
+        ({"libraries": (library(OURS, None),)}, False, f"it has mapped {OURS} (its content could not be read)"),
+        ({"preload": (OURS,)}, True, f"it has mapped {WHEELS} (sha256 bbbbbbbbbbbb…) in addition to {OURS}"),
+        # ctypes opened our library, as VLLM_NCCL_SO_PATH does. PyTorch continues to use the wheel's.
+        (
+            {"callers": (Caller(TORCH, (WHEELS,)),)},
+            False,
+            f"it uses {WHEELS} (sha256 bbbbbbbbbbbb…), while {OURS} is only mapped",
+        ),
+        (
+            {"preload": (OURS,), "vllm_library": WHEELS},
+            False,
+            f"vLLM's own communicator uses {WHEELS} (sha256 bbbbbbbbbbbb…), from VLLM_NCCL_SO_PATH",
+        ),
+        (
+            {},
+            False,
+            f"the used library is unknown: 2 are mapped ({OURS}, {WHEELS}), and no mapped file shows which one is called",
+        ),
     ],
-    ids=["the wheel's", "another one of that name", "the one before", "unknown"],
+    ids=["the wheel's", "that name", "the one before", "unreadable", "alone", "beside", "vLLM's own", "unknown"],
 )
-def test_another_library_is_named_with_process_and_node(found: Mapping, said: str) -> None:
-    (problem,) = differences("spark2", [Process(7, "VLLM::Worker_TP1", (found,)), OTHER], OURS, "a" * 64)
+def test_another_library_is_named_with_process_and_node(changes: dict[str, Any], alone: bool, said: str) -> None:
+    process = Process(**{"pid": 7, "name": "VLLM::Worker_TP1", "libraries": BOTH, **changes})
+    (problem,) = differences("spark2", [process, OTHER], OURS, "a" * 64, alone)
     assert (problem.path, problem.found) == ("spark2, process 7 (VLLM::Worker_TP1)", said)
     assert problem.expected == f"{OURS} (sha256 aaaaaaaaaaaa…)"
 
 
-def test_a_container_sees_the_same_file_by_another_name() -> None:
-    assert differences("spark1", [Process(7, "python3", (library("/mnt/libnccl.so.2"),))], OURS, "a" * 64) == []
+def test_each_process_is_listed_also_without_a_hash() -> None:
+    # A deleted name is another file.
+    ranks = [Process(number, "x", (library(OURS, None, deleted=True),)) for number in (1, 2)]
+    assert [problem.path for problem in differences("spark1", [*ranks, WORKER], OURS)] == [
+        f"spark1, process {number} (x)" for number in (1, 2)
+    ]
 
 
-def test_without_a_hash_a_name_that_is_gone_is_another_file() -> None:
-    assert differences("spark1", [Process(7, "x", (library(OURS, None),))], OURS) == []
-    assert len(differences("spark1", [Process(7, "x", (library(OURS, None, deleted=True),))], OURS)) == 1
-
-
-def test_all_are_listed() -> None:
-    ranks = [Process(number, "x", (library(WHEELS, "b" * 64),)) for number in (1, 2)]
-    assert len(differences("spark1", [*ranks, WORKER], OURS, "a" * 64)) == 2
-
-
-def test_a_service_that_has_loaded_none_is_no_proof() -> None:
+def test_what_cannot_be_read_or_has_loaded_none_is_no_proof() -> None:
     (problem,) = differences("spark1", [OTHER, OTHER], OURS)
     assert (problem.path, problem.found) == ("spark1", "none of 2 processes has mapped a libnccl")
-
-
-def test_what_cannot_be_read_is_no_proof() -> None:
-    (problem,) = differences("spark1", [WORKER, Process(9, "x", unreadable="/proc/9/maps: Permission denied")], OURS)
-    assert problem.path == "spark1, process 9 (x)"
-    assert "Permission denied" in problem.found
+    denied = "/proc/9/maps: Permission denied"
+    (problem,) = differences("spark1", [WORKER, Process(9, "", unreadable=denied)], OURS)
+    assert (problem.path, problem.found) == ("spark1, process 9", denied)

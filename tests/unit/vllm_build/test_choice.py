@@ -10,17 +10,24 @@ import pytest
 from cluster_nodes import BUILD, Node, cluster_plan, lock_of, mistakes, spark
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, parse
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as vllm_build_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.choice import digest_of_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Patch, Request, Stored
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import (
+    BuildNode,
+    Choice,
+    Item,
+    Patch,
+    Request,
+    Stored,
+)
 
 COMMIT, SHA = "73cf1122" + "0" * 32, "e672" + "0" * 60
 RELEASE, TORCH = "0.33.0", "2.14.0"
 LOCK = lock_of(f"vllm=={RELEASE}", "ray==2.60.0", f"torch=={TORCH}")
-#: The published wheel's code: for the GPU's generation, and for older GPUs only.
+OWN = hashlib.sha256(LOCK.encode()).hexdigest()
 RUNS = {"vllm/_C": {"native": 0, "same_major": 7, "ptx": 0, "none": 2}}
 LACKS = {"vllm/_C": {"native": 0, "same_major": 0, "ptx": 0, "none": 9}}
+MIXED = {**RUNS, "vllm/_flashmla_C": LACKS["vllm/_C"]}
 PATCH = Patch("/site/fix.patch", "1" * 64)
 
 
@@ -28,127 +35,114 @@ def request(**changes: Any) -> Request:
     return parse.request({**BUILD, "enabled": "auto", "commit": COMMIT, **changes})
 
 
-def pair(
-    *capabilities: str, published: Any = None, stored: tuple[Stored, ...] = ()
-) -> list[vllm_build_schema.BuildNode]:
-    return [
-        vllm_build_schema.BuildNode(f"node{number}", capability, stored, published)
-        for number, capability in enumerate(capabilities or ("12.1", "12.1"), 1)
-    ]
+def pair(*capabilities: str, published: Any = None, stored: tuple[Stored, ...] = ()) -> list[BuildNode]:
+    given = enumerate(capabilities or ("12.1", "12.1"), 1)
+    return [BuildNode(f"node{number}", capability, stored, published) for number, capability in given]
 
 
-def choose(nodes: list[vllm_build_schema.BuildNode], device: str = "cuda", **changes: Any) -> vllm_build_schema.Choice:
-    return choice.choose(request(**changes), RELEASE, TORCH, device, nodes)
+def choose(nodes: list[BuildNode], device: str = "cuda", enabled: Any = True, **changes: Any) -> Choice:
+    return choice.choose(request(enabled=enabled, **changes), RELEASE, TORCH, device, nodes)
+
+
+def first(nodes: list[BuildNode] | None = None, **changes: Any) -> Item:
+    return choose(nodes or pair(), **changes).wheels[0]
 
 
 # --- the variables ---
 
 
 @pytest.mark.parametrize(
-    ("given", "wanted"),
-    [(True, "true"), (False, "false"), ("True", "true"), ("auto", "auto"), ("Auto", "auto"), ("yes", "yes")],
+    ("name", "given", "expected"),
+    [
+        *(("wanted", {"enabled": value}, "true") for value in (True, "True", "true")),
+        *(("wanted", {"enabled": value}, "false") for value in (False, "False")),
+        *(("wanted", {"enabled": value}, value.lower()) for value in ("auto", "Auto", "yes")),
+        *(("separate", {"separate": value}, True) for value in (True, "true", "1")),
+        *(("separate", {"separate": value}, False) for value in (False, "false", "no")),
+    ],
 )
-def test_values_of_an_inventory_and_of_the_command_line_are_equal(given: Any, wanted: str) -> None:
-    assert request(enabled=given).wanted == wanted
+def test_values_of_an_inventory_and_of_the_command_line_are_equal(name: str, given: Any, expected: Any) -> None:
+    assert getattr(request(**given), name) == expected
 
 
-@pytest.mark.parametrize(
-    ("given", "separate"), [(True, True), ("true", True), ("1", True), (False, False), ("false", False), ("no", False)]
-)
-def test_separate_wheels_can_be_text(given: Any, separate: bool) -> None:
-    assert request(separate=given).separate is separate
-
-
-def test_a_sound_request_has_no_problem() -> None:
-    assert (
-        choice.check_request(request(capabilities=["12.1", "11.0"], patches=[vars(PATCH)]), RELEASE, locked=True) == []
-    )
-    archive = request(source="/site/vllm-0.33.0.tar.gz", commit="", checksum=SHA)
-    assert (choice.check_request(archive, RELEASE, locked=True), archive.identity) == ([], f"sha256 {SHA}")
-    assert request().identity == f"commit {COMMIT}"
+def dependency(**changes: Any) -> dict[str, Any]:
+    """Return the variables of a request with one dependency."""
+    return {"dependencies": [{"variable": "X", "archive": "/x.tar", "sha256": SHA, **changes}]}
 
 
 @pytest.mark.parametrize(
     ("changes", "paths", "word"),
     [
-        ({"enabled": "maybe"}, ["vllm_build_enabled"], "auto or true or false"),
-        ({"commit": ""}, ["vllm_build_commit"], f"git ls-remote {BUILD['source']} shows for v0.33.0"),
-        ({"commit": "", "version": ""}, ["vllm_build_commit"], "shows for v0.33.0"),
-        ({"commit": "", "version": "main"}, ["vllm_build_commit"], "shows for main"),
-        ({"commit": COMMIT[:-1]}, ["vllm_build_commit"], "because a tag can be moved"),
-        ({"commit": COMMIT.upper()}, ["vllm_build_commit"], "40 hexadecimal digits"),
-        ({"commit": f"{COMMIT}\n"}, ["vllm_build_commit"], "40 hexadecimal digits"),
-        ({"source": "/x/vllm-0.33.0.tar.gz"}, ["vllm_build_checksum"], "sha256sum"),
-        ({"source": "/x/vllm-0.33.0.tgz", "checksum": SHA.upper()}, ["vllm_build_checksum"], "lower case"),
-        (
-            {"patches": [{"path": "/x/fix.patch", "sha256": ""}]},
-            ["vllm_build_patches[0]"],
-            "/x/fix.patch cannot be read",
-        ),
-        (
-            {"patches": [vars(PATCH), {"path": "/other/fix.patch", "sha256": SHA}]},
-            ["vllm_build_patches[1]"],
-            "a second fix.patch",
-        ),
-        ({"capabilities": ["12.1", "sm_121"]}, ["vllm_build_capabilities[1]"], "'sm_121' is not a compute capability"),
+        ({"capabilities": ["12.1", "11.0"], "patches": [vars(PATCH)], **dependency()}, [], ""),
+        ({"source": "/site/vllm-0.33.0.tar.gz", "commit": "", "checksum": SHA}, [], ""),
+        ({"enabled": False, "commit": "", "patches": [{"path": "x", "sha256": ""}], "capabilities": ["x"]}, [], ""),
+        ({"enabled": "maybe"}, ["enabled"], "auto or true or false"),
+        ({"commit": ""}, ["commit"], f"git ls-remote {BUILD['source']} shows for v0.33.0"),
+        ({"commit": "", "version": ""}, ["commit"], "shows for v0.33.0"),
+        ({"commit": "", "version": "main"}, ["commit"], "shows for main"),
+        ({"commit": COMMIT[:-1]}, ["commit"], "because a tag can be moved"),
+        ({"commit": COMMIT.upper()}, ["commit"], "40 hexadecimal digits"),
+        ({"commit": f"{COMMIT}\n"}, ["commit"], "40 hexadecimal digits"),
+        ({"source": "/x/vllm-0.33.0.tar.gz"}, ["checksum"], "sha256sum"),
+        ({"source": "/x/vllm-0.33.0.tgz", "checksum": SHA.upper()}, ["checksum"], "lower case"),
+        ({"patches": [{"path": "/x/fix.patch", "sha256": ""}]}, ["patches[0]"], "/x/fix.patch cannot be read"),
+        ({"patches": [vars(PATCH), {"path": "/x/fix.patch", "sha256": SHA}]}, ["patches[1]"], "a second fix.patch"),
+        ({"capabilities": ["12.1", "sm_121"]}, ["capabilities[1]"], "'sm_121' is not a compute capability"),
         (
             {"commit": "", "patches": [{"path": "x", "sha256": ""}], "capabilities": ["12"]},
-            ["vllm_build_commit", "vllm_build_patches[0]", "vllm_build_capabilities[0]"],
+            ["commit", "patches[0]", "capabilities[0]"],
             "",
         ),
+        # Values of another form.
+        ({"patches": "fix.patch"}, ["patches"], "a list of files"),
+        ({"capabilities": 12.1}, ["capabilities"], "a list, such as ['12.1']"),
+        ({"environment": ["CMAKE_ARGS"]}, ["environment"], "a mapping"),
+        ({"environment": {"A B": 1}}, ["environment"], "the name of a variable"),
+        ({"dependencies": {"variable": "X"}}, ["dependencies"], "a list of {variable, archive, sha256}"),
+        ({"dependencies": ["x"]}, [f"dependencies[0].{name}" for name in ("variable", "archive", "sha256")], ""),
+        (dependency(sha256=SHA.upper()), ["dependencies[0].sha256"], "lower case"),
+        (dependency(variable="X Y", archive=""), ["dependencies[0].variable", "dependencies[0].archive"], ""),
     ],
 )
 def test_what_is_wrong_with_a_request(changes: dict[str, Any], paths: list[str], word: str) -> None:
     problems = choice.check_request(request(**changes), RELEASE, locked=True)
-    assert [problem.path for problem in problems] == paths
+    assert [problem.path for problem in problems] == [f"vllm_build_{path}" for path in paths]
     assert word in "\n".join(map(str, problems))
+    if paths:
+        # The digest before the plan does not fail, so that the plan can report them.
+        given = {**BUILD, "enabled": "auto", "commit": COMMIT, **changes}
+        assert digest_of_lock(LOCK, given, []) == OWN
+
+
+@pytest.mark.parametrize(("release", "locked"), [(RELEASE, False), ("", True)])
+def test_a_release_is_needed(release: str, locked: bool) -> None:
+    (problem,) = choice.check_request(request(), release, locked)
+    assert (problem.path, "gb10_runtime_lock" in problem.fix) == ("vllm_build_enabled", True)
 
 
 def test_the_files_of_a_build() -> None:
-    dependency = {"variable": "VLLM_CUTLASS_SRC_DIR", "archive": "/x/cutlass.tar", "sha256": "4" * 64}
-    given = {"source": "/x/vllm-0.33.0.tar.gz", "checksum": SHA, "dependencies": [dependency]}
-    assert (
-        choice.check_files(request(**given, archives={"/x/vllm-0.33.0.tar.gz": SHA, "/x/cutlass.tar": "4" * 64})) == []
-    )
-    assert [found.path for found in choice.check_files(request(**given))] == [
-        "vllm_build_source",
-        "vllm_build_dependencies[0].archive",
-    ]
-    problems = choice.check_files(request(**given, archives={"/x/vllm-0.33.0.tar.gz": "5" * 64, "/x/cutlass.tar": SHA}))
-    assert [found.path for found in problems] == ["vllm_build_checksum", "vllm_build_dependencies[0].sha256"]
-    assert [found.expected for found in problems] == [SHA, "4" * 64]
+    given = {"source": "/x/vllm-0.33.0.tar.gz", "checksum": SHA, **dependency(sha256="4" * 64)}
+
+    def problems(**archives: str) -> list[tuple[str, str]]:
+        found = choice.check_files(request(**given, archives=archives))
+        return [(problem.path, problem.expected) for problem in found]
+
+    assert problems(**{"/x/vllm-0.33.0.tar.gz": SHA, "/x.tar": "4" * 64}) == []
+    missing = ("vllm_build_source", "vllm_build_dependencies[0].archive")
+    assert problems() == [(path, "a tar file on the controller") for path in missing]
+    wrong = [("vllm_build_checksum", SHA), ("vllm_build_dependencies[0].sha256", "4" * 64)]
+    assert problems(**{"/x/vllm-0.33.0.tar.gz": "5" * 64, "/x.tar": SHA}) == wrong
     # A repository is no file.
     assert choice.check_files(request()) == []
 
 
-def test_a_release_is_needed() -> None:
-    for release, native in ((RELEASE, False), ("", True)):
-        (problem,) = choice.check_request(request(), release, native)
-        assert (problem.path, "gb10_runtime_lock" in problem.fix) == ("vllm_build_enabled", True)
-
-
-def test_without_a_build_nothing_is_checked() -> None:
-    assert (
-        choice.check_request(
-            request(enabled=False, commit="", patches=[{"path": "x", "sha256": ""}], capabilities=["x"]),
-            "",
-            locked=False,
-        )
-        == []
-    )
-
-
-def test_what_is_an_archive() -> None:
-    names = ["git@x:vllm.git", "https://h/vllm.git", "/x/v", "/x/v.zip", "/x/v.tar.zst", "/x/tar", "/x/v.tgz.asc"]
-    names += [f"/x/v.{suffix}" for suffix in ("tar", "tar.gz", "tar.xz", "tar.bz2", "tgz")]
-    assert [request(source=name).archive for name in names] == [index >= 7 for index in range(len(names))]
-
-
 def test_the_role_gets_the_source_from_the_plan() -> None:
-    built = choose(pair(), enabled=True, source="/x/v.tar", checksum=SHA)
-    assert (built.identity, built.archive) == (f"sha256 {SHA}", True)
-    built = choose(pair(), enabled=True)
-    assert (built.identity, built.archive) == (f"commit {COMMIT}", False)
+    names = ["git@x:vllm.git", "https://h/vllm.git", "/x/v", "/x/v.zip", "/x/v.tar.zst", "/x/tar", "/x/v.tgz.asc"]
+    archives = [f"/x/v.{suffix}" for suffix in ("tar", "tar.gz", "tar.xz", "tar.bz2", "tgz")]
+    for archive, sources in ((False, names), (True, archives)):
+        expected = (f"sha256 {SHA}" if archive else f"commit {COMMIT}", archive)
+        built = [choose(pair(), source=source, checksum=SHA) for source in sources]
+        assert [(each.identity, each.archive) for each in built] == [expected] * len(sources)
 
 
 @pytest.mark.parametrize(
@@ -188,30 +182,30 @@ def test_architectures(capabilities: list[str], architectures: str) -> None:
     assert choice.architectures(capabilities) == architectures
 
 
-def test_one_wheel_for_a_mixed_cluster() -> None:
-    (item,) = choose(pair("12.1", "11.0", "12.1"), enabled=True).wheels
-    assert (item.capabilities, item.architectures, item.nodes) == (
-        ("11.0", "12.1"),
-        "11.0a;12.1a",
-        ("node1", "node2", "node3"),
-    )
-    assert (item.version.split("+gb10.")[0], item.torch, item.wheel, item.sha256) == (RELEASE, TORCH, "", "")
-    assert item.name == f"{RELEASE}-{item.version.partition('+gb10.')[2]}{item.name[-4:]}"
-
-
-def test_separate_wheels_of_a_mixed_cluster() -> None:
-    found = choose(pair("12.1", "11.0", "12.1"), enabled=True, separate=True).wheels
-    assert [(item.architectures, item.nodes) for item in found] == [
-        ("12.1a", ("node1", "node3")),
-        ("11.0a", ("node2",)),
-    ]
-    assert len({item.name for item in found}) == len({item.version for item in found}) == 2
-
-
-def test_given_gpus_win_and_a_node_without_a_gpu_gets_the_others_wheel() -> None:
-    (item,) = choose(pair("12.1", "11.0"), enabled=True, separate=True, capabilities=["9.0"]).wheels
-    assert (item.architectures, item.nodes) == ("9.0a", ("node1", "node2"))
-    assert [item.architectures for item in choose(pair("12.1", ""), enabled=True).wheels] == ["12.1a"]
+@pytest.mark.parametrize(
+    ("capabilities", "changes", "expected"),
+    [
+        (("12.1", "11.0", "12.1"), {}, [("11.0a;12.1a", ("node1", "node2", "node3"))]),
+        (
+            ("12.1", "11.0", "12.1"),
+            {"separate": True},
+            [("12.1a", ("node1", "node3")), ("11.0a", ("node2",))],
+        ),
+        # Given GPUs win, and a node without a GPU gets the wheel of the others.
+        (("12.1", "11.0"), {"separate": True, "capabilities": ["9.0"]}, [("9.0a", ("node1", "node2"))]),
+        (("12.1", ""), {}, [("12.1a", ("node1", "node2"))]),
+    ],
+)
+def test_one_wheel_for_a_mixed_cluster_unless_it_has_separate_ones(
+    capabilities: tuple[str, ...], changes: dict[str, Any], expected: list[tuple[str, tuple[str, ...]]]
+) -> None:
+    wheels = choose(pair(*capabilities), **changes).wheels
+    assert [(item.architectures, item.nodes) for item in wheels] == expected
+    assert len({item.name for item in wheels}) == len({item.version for item in wheels}) == len(wheels)
+    for item in wheels:
+        release, digest = item.version.split("+gb10.")
+        assert (release, item.torch, item.wheel, item.sha256) == (RELEASE, TORCH, "", "")
+        assert item.name == f"{RELEASE}-{digest}{item.name[-4:]}"
 
 
 @pytest.mark.parametrize(
@@ -224,23 +218,19 @@ def test_given_gpus_win_and_a_node_without_a_gpu_gets_the_others_wheel() -> None
         {"capabilities": ["12.1", "11.0"]},
         {"separate": True},
         {"environment": {"CMAKE_ARGS": "-DX=1"}},
-        {"dependencies": [{"variable": "VLLM_CUTLASS_SRC_DIR", "archive": "/x.tar", "sha256": SHA}]},
+        dependency(),
     ],
     ids=str,
 )
 def test_what_decides_about_the_wheel_is_in_its_name(changes: dict[str, Any]) -> None:
-    one, other = choose(pair(), enabled=True), choose(pair(), enabled=True, **changes)
-    assert one.key != other.key
-    assert one.wheels[0].name != other.wheels[0].name
+    one, other = choose(pair()), choose(pair(), **changes)
+    assert (one.key != other.key, one.wheels[0].name != other.wheels[0].name) == (True, True)
 
 
 def test_the_order_of_patches_counts_and_their_folder_does_not() -> None:
-    def named(*patches: Patch) -> str:
-        return choose(pair(), enabled=True, patches=[vars(patch) for patch in patches]).wheels[0].name
-
-    other = Patch("/site/b.patch", "2" * 64)
-    assert named(PATCH, other) != named(other, PATCH)
-    assert named(PATCH) == named(replace(PATCH, path="/elsewhere/fix.patch"))
+    mine, other, moved = (vars(patch) for patch in (PATCH, Patch("/b", "2" * 64), replace(PATCH, path="/x/fix.patch")))
+    assert first(patches=[mine, other]).name != first(patches=[other, mine]).name
+    assert first(patches=[mine]).name == first(patches=[moved]).name
 
 
 def test_another_torch_or_release_is_another_wheel_of_the_same_key() -> None:
@@ -252,109 +242,68 @@ def test_another_torch_or_release_is_another_wheel_of_the_same_key() -> None:
 # --- the decision ---
 
 
-def test_off_by_default() -> None:
-    assert choose(pair(published=LACKS), enabled=False) == vllm_build_schema.Choice("off", (), "", ())
-    assert not choose(pair(), enabled=False).built
-
-
 @pytest.mark.parametrize(
-    ("nodes", "device", "changes", "state", "word"),
+    ("nodes", "changes", "state", "word"),
     [
-        (pair(), "cuda", {}, "undecided", "decided after the installation"),
-        (
-            [*pair("12.1", published=RUNS), vllm_build_schema.BuildNode("node2", "12.1", (), None)],
-            "cuda",
-            {},
-            "undecided",
-            "decided after",
-        ),
-        (
-            pair(published=RUNS),
-            "cuda",
-            {},
-            "published",
-            "1 of 1 extensions of the published wheel have code that 12.1 runs",
-        ),
-        (pair(published={**RUNS, "vllm/_flashmla_C": LACKS["vllm/_C"]}), "cuda", {}, "published", "1 of 2 extensions"),
-        (pair(published={}), "cpu", {}, "published", "has no GPU code"),
+        (pair(), {}, "undecided", "decided after the installation"),
+        ([*pair("12.1", published=RUNS), BuildNode("node2", "12.1", (), None)], {}, "undecided", "decided after"),
+        (pair(published=RUNS), {}, "published", "1 of 1 extensions of the published wheel have code that 12.1 runs"),
+        (pair(published=MIXED), {}, "published", "1 of 2 extensions"),
+        (pair(published={}), {"device": "cpu"}, "published", "has no GPU code"),
         (
             pair(published=LACKS),
-            "cuda",
             {},
             "missing",
             "node1: the published wheel: vllm/_C, which each model needs, has no code for 12.1",
         ),
-        (pair(published=RUNS), "cuda", {"enabled": True}, "missing", "vllm_build_enabled: true"),
-        (pair(), "cuda", {"enabled": True}, "missing", "vllm_build_enabled: true"),
+        (pair(published=RUNS), {"enabled": True}, "missing", "vllm_build_enabled: true"),
+        (pair(), {"enabled": True}, "missing", "vllm_build_enabled: true"),
         # The source decides before the published wheel is installed.
-        (pair(), "cuda", {"patches": [vars(PATCH)]}, "missing", "1 patch changes the source"),
-        (pair(published=RUNS), "cuda", {"version": "v0.34.0rc1"}, "missing", "v0.34.0rc1 is not the release v0.33.0"),
-        (pair(published=RUNS), "cuda", {"version": "main"}, "missing", "main is not the release"),
-        (pair(published=RUNS), "cuda", {"version": ""}, "published", "1 of 1"),
-        (pair(published=RUNS), "cuda", {"source": "/x/vllm-0.33.0.tar.gz", "checksum": SHA}, "published", "1 of 1"),
-        (
-            pair(published=RUNS),
-            "cuda",
-            {"source": "/x/vllm-0.32.0.tar.gz", "checksum": SHA},
-            "missing",
-            "vllm-0.32.0.tar.gz is not the archive",
-        ),
-        (
-            pair(published=RUNS),
-            "cuda",
-            {"source": "/vllm-0.33.0/main.tar", "checksum": SHA},
-            "missing",
-            "main.tar is not the archive",
-        ),
-        (
-            pair(published=RUNS),
-            "cuda",
-            {"source": "https://github.com/mine/vllm.git"},
-            "missing",
-            "mine/vllm.git is not the repository",
-        ),
-        (pair(published=RUNS), "cuda", {"source": "https://github.com/vllm-project/vllm"}, "published", "1 of 1"),
+        (pair(), {"patches": [vars(PATCH)]}, "missing", "1 patch changes the source"),
+        (pair(published=RUNS), {"version": "v0.34.0rc1"}, "missing", "v0.34.0rc1 is not the release v0.33.0"),
+        (pair(published=RUNS), {"version": "main"}, "missing", "main is not the release"),
+        (pair(published=RUNS), {"version": ""}, "published", "1 of 1"),
+        (pair(published=RUNS), {"source": "/x/vllm-0.33.0.tar.gz"}, "published", "1 of 1"),
+        (pair(published=RUNS), {"source": "/x/vllm-0.32.0.tgz"}, "missing", "vllm-0.32.0.tgz is not the archive"),
+        (pair(published=RUNS), {"source": "/vllm-0.33.0/main.tar"}, "missing", "main.tar is not the archive"),
+        (pair(published=RUNS), {"source": "https://h/mine/vllm.git"}, "missing", "mine/vllm.git is not the repository"),
+        (pair(published=RUNS), {"source": "https://github.com/vllm-project/vllm"}, "published", "1 of 1"),
     ],
 )
-def test_the_decision(
-    nodes: list[vllm_build_schema.BuildNode], device: str, changes: dict[str, Any], state: str, word: str
-) -> None:
-    found = choose(nodes, device, **changes)
+def test_the_decision(nodes: list[BuildNode], changes: dict[str, Any], state: str, word: str) -> None:
+    found = choose(nodes, **{"enabled": "auto", **changes})
     assert (found.state, found.built, bool(found.wheels), bool(found.key)) == (state, *(state == "missing",) * 3)
     assert any(word in reason for reason in found.why), found.why
+    assert choose(nodes, **{**changes, "enabled": False}) == Choice("off", ())
 
 
 def test_one_reason_for_equal_nodes_and_the_missing_kernels_are_named() -> None:
-    found = choose(pair("12.1", "12.1", "11.0", published={**RUNS, "vllm/_flashmla_C": LACKS["vllm/_C"]}))
+    found = choose(pair("12.1", "12.1", "11.0", published=MIXED), enabled="auto")
     sentences = [f"{capability} runs; vllm/_flashmla_C have none" for capability in ("12.1", "11.0")]
     assert [reason.partition("that ")[2] for reason in found.why] == sentences
 
 
 def test_ready_when_each_node_has_the_same_wheel() -> None:
-    name = choose(pair(), enabled=True).wheels[0].name
+    name = first().name
     mine, other = Stored(name, "vllm-a.whl", "a" * 64), Stored(name, "vllm-b.whl", "b" * 64)
     old = Stored("0.32.0-0123456789ab", "vllm-old.whl", "c" * 64)
-    ready = choose(pair(stored=(old, mine)), enabled=True)
-    assert (ready.state, ready.built, ready.wheels[0].wheel, ready.wheels[0].sha256) == (
-        "ready",
-        True,
-        "vllm-a.whl",
-        "a" * 64,
-    )
-    nodes = pair(stored=(mine,))
-    for theirs in ((), (old,), (other,)):
-        found = choose([nodes[0], replace(nodes[1], stored=theirs)], enabled=True)
-        assert (found.state, found.wheels[0].sha256) == ("missing", "a" * 64)
-    # The head lacks it, and a worker has it.
-    assert choose([replace(nodes[0], stored=()), nodes[1]], enabled=True).state == "missing"
+    ready = choose(pair(stored=(old, mine)))
+    assert (ready.state, ready.built) == ("ready", True)
+    assert (ready.wheels[0].wheel, ready.wheels[0].sha256) == ("vllm-a.whl", "a" * 64)
+    # The head lacks it, or a worker has none, an old or another one.
+    for of_head, of_worker in (((), (mine,)), ((mine,), ()), ((mine,), (old,)), ((mine,), (other,))):
+        nodes = [replace(node, stored=own) for node, own in zip(pair(), (of_head, of_worker), strict=True)]
+        assert (choose(nodes).state, first(nodes).sha256) == ("missing", "a" * 64)
 
 
 def test_each_node_needs_only_its_own_wheel() -> None:
-    spark_wheel, thor_wheel = (item.name for item in choose(pair("12.1", "11.0"), enabled=True, separate=True).wheels)
-    stored = [Stored(spark_wheel, "s.whl", "a" * 64)], [Stored(thor_wheel, "t.whl", "b" * 64)]
-    nodes = [replace(node, stored=tuple(own)) for node, own in zip(pair("12.1", "11.0"), stored, strict=True)]
-    assert choose(nodes, enabled=True, separate=True).state == "ready"
-    assert choose([nodes[0], replace(nodes[1], stored=nodes[0].stored)], enabled=True, separate=True).state == "missing"
+    items = choose(pair("12.1", "11.0"), separate=True).wheels
+    nodes = [
+        replace(node, stored=(Stored(item.name, "x.whl", "a" * 64),))
+        for node, item in zip(pair("12.1", "11.0"), items, strict=True)
+    ]
+    assert choose(nodes, separate=True).state == "ready"
+    assert choose([nodes[0], replace(nodes[1], stored=nodes[0].stored)], separate=True).state == "missing"
 
 
 STAMP = {"name": "n", "wheel": "w.whl", "sha256": SHA, "seconds": 3, "jobs": 7}
@@ -369,17 +318,9 @@ def test_a_stamp_is_a_build() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"name": None},
-        {"name": "../n"},
-        {"name": "n" * 129},
-        {"wheel": "../w.whl"},
-        {"wheel": "/w.whl"},
-        {"wheel": "w.whl\nRUN x"},
-        {"wheel": "w\u0660.whl"},
-        {"wheel": ["w.whl"]},
-        {"sha256": SHA.upper()},
-        {"sha256": SHA[1:]},
-        {"sha256": None},
+        *({"name": name} for name in (None, "../n", "n" * 129)),
+        *({"wheel": wheel} for wheel in ("../w.whl", "/w.whl", "w.whl\nRUN x", "w\u0660.whl", ["w.whl"])),
+        *({"sha256": digest} for digest in (SHA.upper(), SHA[1:], None)),
     ],
 )
 def test_a_stamp_of_another_form_is_no_build(changes: dict[str, Any]) -> None:
@@ -387,62 +328,22 @@ def test_a_stamp_of_another_form_is_no_build(changes: dict[str, Any]) -> None:
     assert parse.builds([{**STAMP, **changes}, STAMP, "x", None]) == (parse.build(STAMP),)
 
 
+@pytest.mark.parametrize("given", [None, "x", {}, {"a": 1}, 7])
+def test_other_values_than_stamps_are_no_builds(given: Any) -> None:
+    assert (parse.builds(given), parse.build(given)) == ((), None)
+
+
+@pytest.mark.parametrize("wrong", [None, "x", [], *({"vllm/_C": {"native": count}} for count in ("7", True, -1))])
+def test_the_coverage_of_a_node_has_numbers(wrong: Any) -> None:
+    assert [parse.published(given) for given in (RUNS, {}, wrong)] == [RUNS, {}, None]
+
+
 def test_numbers_of_a_node_have_a_limit() -> None:
     assert [parse.count(value) for value in (20, 0, -1, "20", None, 2.5, True, 10**4400)] == [20, 0, 0, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("given", [None, "x", {}, {"a": 1}, 7])
-def test_other_values_than_stamps_are_no_builds(given: Any) -> None:
-    assert parse.builds(given) == ()
-    assert parse.build(given) is None
-
-
-def test_the_coverage_of_a_node_has_numbers() -> None:
-    assert parse.published(RUNS) == RUNS
-    assert parse.published({}) == {}
-    for wrong in (
-        None,
-        "x",
-        [],
-        {"vllm/_C": {"native": "7"}},
-        {"vllm/_C": {"native": True}},
-        {"vllm/_C": {"native": -1}},
-    ):
-        assert parse.published(wrong) is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "places"),
-    [
-        ({"patches": "fix.patch"}, ["vllm_build_patches"]),
-        ({"capabilities": 12.1}, ["vllm_build_capabilities"]),
-        ({"environment": ["CMAKE_ARGS"]}, ["vllm_build_environment"]),
-        ({"environment": {"A B": 1}}, ["vllm_build_environment"]),
-        ({"dependencies": {"variable": "X"}}, ["vllm_build_dependencies"]),
-        ({"dependencies": ["x"]}, [f"vllm_build_dependencies[0].{name}" for name in ("variable", "archive", "sha256")]),
-        (
-            {"dependencies": [{"variable": "X", "archive": "/x.tar", "sha256": SHA.upper()}]},
-            ["vllm_build_dependencies[0].sha256"],
-        ),
-        (
-            {"dependencies": [{"variable": "X Y", "sha256": SHA}]},
-            [f"vllm_build_dependencies[0].{name}" for name in ("variable", "archive")],
-        ),
-    ],
-)
-def test_values_of_another_form_are_reported(changes: dict[str, Any], places: list[str]) -> None:
-    assert [found.path for found in choice.check_request(request(**changes), RELEASE, locked=True)] == places
-    # The digest before the plan does not fail, so that the plan can report them.
-    assert (
-        choice.digest_of_lock(LOCK, {**BUILD, "enabled": "auto", "commit": COMMIT, **changes}, [])
-        == hashlib.sha256(LOCK.encode()).hexdigest()
-    )
-
-
-def head(
-    *stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: str = "12.1"
-) -> vllm_build_schema.BuildNode:
-    return vllm_build_schema.BuildNode("node1", capability, stored, None, cores, memory)
+def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB) -> BuildNode:
+    return BuildNode("node1", "12.1", stored, None, cores, memory)
 
 
 @pytest.mark.parametrize(
@@ -461,23 +362,19 @@ def head(
         ),
     ],
 )
-def test_the_expected_duration(node: vllm_build_schema.BuildNode, device: str, expected: str) -> None:
-    found = choice.choose(request(enabled=True), RELEASE, TORCH, device, [node])
-    assert found.why[0] == "vllm_build_enabled: true"
-    assert found.why[1].startswith(f"{found.wheels[0].name} is built on node1")
-    assert expected in found.why[1]
-    assert len(found.why) == 2
+def test_the_expected_duration(node: BuildNode, device: str, expected: str) -> None:
+    found = choose([node], device)
+    enabled, estimate = found.why
+    assert enabled == "vllm_build_enabled: true"
+    assert (estimate.startswith(f"{found.wheels[0].name} is built on node1"), expected in estimate) == (True, True)
 
 
 def test_each_gpu_takes_time_and_a_wheel_that_exists_none() -> None:
-    thor = vllm_build_schema.BuildNode("node2", "11.0", (), None, 14, 100 * GIB)
-    assert "11.1 CPU hours" in choose([head(), thor], enabled=True).why[1]
-    two = choose([head(), thor], enabled=True, separate=True)
-    assert [reason.split()[0] for reason in two.why[1:]] == [item.name for item in two.wheels]
-    first = Stored(two.wheels[0].name, "a.whl", "a" * 64)
-    assert [reason.split()[0] for reason in choose([head(first), thor], enabled=True, separate=True).why[1:]] == [
-        two.wheels[1].name
-    ]
+    thor = BuildNode("node2", "11.0", (), None, 14, 100 * GIB)
+    assert "11.1 CPU hours" in choose([head(), thor]).why[1]
+    names = [item.name for item in choose([head(), thor], separate=True).wheels]
+    for node, built in ((head(), names), (head(Stored(names[0], "a.whl", "a" * 64)), names[1:])):
+        assert [reason.split()[0] for reason in choose([node, thor], separate=True).why[1:]] == built
 
 
 # --- the planner ---
@@ -508,9 +405,6 @@ def planned(given: list[Node], lock: str = LOCK) -> dict[str, Any]:
     return plan
 
 
-OWN = hashlib.sha256(LOCK.encode()).hexdigest()
-
-
 @pytest.mark.parametrize(
     "lock", [LOCK, lock_of("vllm==0.33.0+cpu", "ray==2.60.0", "torch==2.14.0+cpu")], ids=["cuda", "local version"]
 )
@@ -534,48 +428,37 @@ OWN = hashlib.sha256(LOCK.encode()).hexdigest()
 def test_the_environment_before_and_in_the_plan(observed: Any, changes: dict[str, Any], own: bool, lock: str) -> None:
     """node_info reads the environment that the plan uses, so both must give it the same name."""
     given = nodes(observed, **changes)
-    runtime = planned(given, lock)["runtime"]
     results = [node["observed"].get("vllm_build", {}) for node in given]
     before = digest_of_lock(lock, given[0]["build"], results)
-    assert runtime["path"] == f"/opt/gb10/runtime/{before[:12]}"
+    assert planned(given, lock)["runtime"]["path"] == f"/opt/gb10/runtime/{before[:12]}"
     assert (before == hashlib.sha256(lock.encode()).hexdigest()) is own
 
 
-def test_two_builds_have_two_environments() -> None:
-    digests = {
-        planned(nodes(**changes))["runtime"]["path"]
-        for changes in ({}, {"commit": "1" * 40}, {"enabled": False}, {"separate": True})
-    }
-    assert len(digests) == 4
-
-
-def test_an_invalid_request_has_the_locks_environment() -> None:
-    for changes in ({"commit": ""}, {"enabled": "maybe"}, {"capabilities": ["x"]}):
-        assert digest_of_lock(LOCK, {**BUILD, "enabled": True, "commit": COMMIT, **changes}, []) == OWN
+def test_two_builds_have_two_environments_and_an_empty_lock_its_own() -> None:
+    builds = ({}, {"commit": "1" * 40}, {"enabled": False}, {"separate": True})
+    assert len({planned(nodes(**changes))["runtime"]["path"] for changes in builds}) == 4
     assert digest_of_lock("", {**BUILD, "enabled": True, "commit": COMMIT}, []) == hashlib.sha256(b"").hexdigest()
 
 
-def test_the_plan_of_a_missing_build() -> None:
-    plan = planned(nodes({"published": RUNS}))
-    assert (plan["build"]["state"], plan["build"]["wheels"][0]["nodes"]) == ("missing", ["spark1", "spark2"])
-    assert (plan["build"]["wheels"][0]["torch"], plan["build"]["wheels"][0]["architectures"]) == (TORCH, "12.1a")
-    assert [node["wheels"] for node in plan["nodes"]] == [[], []]
+def test_the_plan_of_a_build_before_and_after_it_is_on_every_node() -> None:
+    missing = planned(nodes({"published": RUNS}))
+    (item,) = missing["build"]["wheels"]
+    assert (missing["build"]["state"], item["nodes"]) == ("missing", ["spark1", "spark2"])
+    assert (item["torch"], item["architectures"]) == (TORCH, "12.1a")
+    assert [(node["wheels"], node["runtime_mark"]) for node in missing["nodes"]] == [([], f"{OWN}\n")] * 2
+    plan = planned(nodes({"builds": [stamp(item["name"], "a")]}))
+    assert plan["build"]["state"] == "ready"
+    wheel = {"wheel": f"/opt/gb10/build/wheels/{item['name']}/vllm-a.whl", "sha256": "a" * 64, "built": True}
+    expected = [([wheel], f"{OWN}\n{'a' * 64}\n")] * 2
+    assert [(node["wheels"], node["runtime_mark"]) for node in plan["nodes"]] == expected
+    assert plan["runtime"]["path"] == missing["runtime"]["path"] != f"/opt/gb10/runtime/{OWN[:12]}"
 
 
 def stamp(name: str, letter: str) -> dict[str, str]:
     return {"name": name, "wheel": f"vllm-{letter}.whl", "sha256": letter * 64}
 
 
-def test_the_plan_of_a_build_on_every_node() -> None:
-    missing = planned(nodes())
-    name = missing["build"]["wheels"][0]["name"]
-    plan = planned(nodes({"builds": [stamp(name, "a")]}))
-    assert plan["build"]["state"] == "ready"
-    wheel = {"wheel": f"/opt/gb10/build/wheels/{name}/vllm-a.whl", "sha256": "a" * 64, "built": True}
-    assert [node["wheels"] for node in plan["nodes"]] == [[wheel], [wheel]]
-    assert plan["runtime"]["path"] == missing["runtime"]["path"] != f"/opt/gb10/runtime/{OWN[:12]}"
-    assert [node["runtime_mark"] for node in plan["nodes"]] == [f"{OWN}\n{'a' * 64}\n"] * 2
-    assert missing["nodes"][0]["runtime_mark"] == f"{OWN}\n"
+CONTAINER = {"gb10_runtime": "container", "gb10_container_image": f"registry/vllm@sha256:{'0' * 64}"}
 
 
 def test_only_a_missing_build_needs_its_files() -> None:
@@ -606,37 +489,26 @@ def test_the_wheels_of_the_user_are_installed_too() -> None:
     assert plan["nodes"][1]["runtime_mark"].split() == [OWN, "a" * 64, "d" * 64]
 
 
-def test_a_build_without_commit_is_refused_with_the_place() -> None:
-    (problem,) = mistakes(nodes(commit=""), LOCK)
-    assert (problem.path, problem.found) == ("vllm_build_commit", "''")
-    assert "git ls-remote https://github.com/vllm-project/vllm.git" in problem.fix
+@pytest.mark.parametrize(
+    ("given", "lock", "paths"),
+    [
+        ({"commit": ""}, LOCK, ["vllm_build_commit"]),
+        ({"settings": {**CONTAINER, "gb10_runtime_lock": ""}}, "", ["vllm_build_enabled"]),
+        ({}, "", ["gb10_runtime_lock", "vllm_build_enabled"]),
+    ],
+    ids=["no commit", "an image without lock", "no lock"],
+)
+def test_problems_of_a_build_are_those_of_the_plan(given: dict[str, Any], lock: str, paths: list[str]) -> None:
+    assert {problem.path for problem in mistakes(nodes(**given), lock)} == set(paths)
 
 
 @pytest.mark.parametrize("enabled", ["auto", True])
 def test_a_wheel_and_a_build_of_vllm_exclude_each_other(enabled: Any) -> None:
-    wheel = {"wheel": "/site/vllm-0.33.0-cp38-abi3-linux_aarch64.whl", "sha256": "d" * 64}
-    torch = {"wheel": "/site/torch-2.14.0-cp312-cp312-linux_aarch64.whl", "sha256": "d" * 64}
-    given = nodes(enabled=enabled)
-    given[1]["settings"]["gb10_runtime_wheels"] = [torch, wheel]
+    names = ("torch-2.14.0-cp312-cp312-linux_aarch64.whl", "vllm-0.33.0-cp38-abi3-linux_aarch64.whl")
+    wheels = [{"wheel": f"/site/{name}", "sha256": "d" * 64} for name in names]
+    given, without = nodes(enabled=enabled), nodes(enabled=False)
+    for node in (given[1], without[1]):
+        node["settings"]["gb10_runtime_wheels"] = wheels
     (problem,) = mistakes(given, LOCK)
-    assert (problem.path, problem.found) == (
-        "nodes[1].gb10_runtime_wheels[1]",
-        "vllm-0.33.0-cp38-abi3-linux_aarch64.whl",
-    )
-    for node in given:
-        node["build"]["enabled"] = False
-    assert planned(given)["nodes"][1]["wheels"][1]["built"] is False
-
-
-CONTAINER = {"gb10_runtime": "container", "gb10_container_image": f"registry/vllm@sha256:{'0' * 64}"}
-
-
-def test_an_image_without_lock_is_not_built() -> None:
-    problems = mistakes(nodes(settings={**CONTAINER, "gb10_runtime_lock": ""}), "")
-    assert [problem.path for problem in problems] == ["vllm_build_enabled"]
-    assert problems[0].found == "the runtime has no lock"
-
-
-def test_a_missing_lock_is_said_too() -> None:
-    paths = [problem.path for problem in mistakes(nodes(), "")]
-    assert {"gb10_runtime_lock", "vllm_build_enabled"} <= set(paths)
+    assert (problem.path, problem.found) == ("nodes[1].gb10_runtime_wheels[1]", names[1])
+    assert planned(without)["nodes"][1]["wheels"][1]["built"] is False

@@ -3,6 +3,7 @@ wheel."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from built_wheels import WHEEL, write_wheel
@@ -18,6 +20,7 @@ from built_wheels import WHEEL, write_wheel
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.progress import Progress
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Status
 
 GB10 = ComputeCapability(12, 1)
@@ -52,8 +55,7 @@ def run(argv: list[str]) -> tuple[int, str, str]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    command = ["git", "-C", str(folder), "-c", "user.name=n", "-c", "user.email=e", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+    return run(["git", "-C", str(folder), "-c", "user.name=n", "-c", "user.email=e", *arguments])[1]
 
 
 @pytest.fixture
@@ -61,30 +63,24 @@ def source(tmp_path: Path) -> Path:
     """Create a checkout of vLLM in miniature."""
     folder = tmp_path / "source"
     (folder / "csrc").mkdir(parents=True)
-    (folder / "CMakeLists.txt").write_text(CMAKE, encoding="utf-8")
-    (folder / "pyproject.toml").write_text('requires = ["torch == 2.14.0"]\n', encoding="utf-8")
-    (folder / "csrc" / "x.cu").write_text("one\n", encoding="utf-8")
-    (folder / "tool.sh").write_text("#!/bin/sh\n", encoding="utf-8")
-    (folder / "tool.sh").chmod(0o700)
-    (folder / "csrc" / "x.cu").chmod(0o600)
+    files = {
+        "CMakeLists.txt": (CMAKE, 0o644),
+        "pyproject.toml": ('requires = ["torch == 2.14.0"]\n', 0o644),
+        "csrc/x.cu": ("one\n", 0o600),
+        "tool.sh": ("#!/bin/sh\n", 0o700),
+    }
+    for name, (text, mode) in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).chmod(mode)
     (folder / "link").symlink_to("/etc/hostname")
-    git(folder, "init", "--quiet")
-    git(folder, "add", ".")
-    git(folder, "commit", "--quiet", "-m", "all")
+    for command in (["init"], ["add", "."], ["commit", "-m", "all"]):
+        git(folder, *command)
     return folder
 
 
 def patch(folder: Path, text: str = PATCH, name: str = "two.patch") -> str:
     (folder / name).write_text(text, encoding="utf-8")
     return str(folder / name)
-
-
-def change(name: str, old: str, new: str, below: str = "") -> str:
-    """Return a patch of a file's first line, above the line ``below``."""
-    count = 2 if below else 1
-    return f"--- a/{name}\n+++ b/{name}\n@@ -1,{count} +1,{count} @@\n-{old}\n+{new}\n" + (
-        f" {below}\n" if below else ""
-    )
 
 
 def prepare(source: Path, *patches: str, name: str = NAME, gpus: tuple[ComputeCapability, ...] = (GB10,)) -> Path:
@@ -106,45 +102,48 @@ def problem(call: Callable[[], Any]) -> str:
 def test_the_requirements_of_vllm_only(source: Path) -> None:
     assert io_build.requirements(run, str(source), []) == ('requires = ["torch == 2.14.0"]\n', CMAKE)
     (source / "CMakeLists.txt").write_text("project(other)\n", encoding="utf-8")
-    assert f"{source} has no CMakeLists.txt of vLLM" in problem(lambda: io_build.requirements(run, str(source), []))
-    assert "correct vllm_build_source" in problem(lambda: io_build.requirements(run, "/nonexistent", []))
+    message = "source: {} has no CMakeLists.txt of vLLM. Expected: the source of vLLM. Fix: correct vllm_build_source."
+    for folder in (str(source), "/nonexistent"):
+        assert problem(lambda folder=folder: io_build.requirements(run, folder, [])) == message.format(folder)
 
 
 def test_patches_change_the_requirements(source: Path, tmp_path: Path) -> None:
     """Of each patch only the files with requirements count. The last one does not apply, so it changes nothing."""
-    torch = PATCH + change("pyproject.toml", 'requires = ["torch == 2.14.0"]', 'requires = ["torch == 2.15.0"]')
-    gpus = change("CMakeLists.txt", *CMAKE.splitlines()[:1], "project(vllm_extensions)", below=CMAKE.splitlines()[1])
-    patches = [patch(tmp_path, text, f"{number}.patch") for number, text in enumerate((torch, PATCH, gpus, torch))]
-    assert io_build.requirements(run, str(source), patches) == (
-        'requires = ["torch == 2.15.0"]\n',
-        CMAKE.replace(" LANGUAGES CXX", ""),
+    header = "--- a/{0}\n+++ b/{0}\n"
+    torch = (
+        header.format("pyproject.toml")
+        + '@@ -1 +1 @@\n-requires = ["torch == 2.14.0"]\n+requires = ["torch == 2.15.0"]\n'
     )
+    first, second = CMAKE.splitlines()
+    gpus = header.format("CMakeLists.txt") + f"@@ -1,2 +1,2 @@\n-{first}\n+project(vllm_extensions)\n {second}\n"
+    texts = (PATCH + torch, PATCH, gpus, torch)
+    patches = [patch(tmp_path, text, f"{number}.patch") for number, text in enumerate(texts)]
+    expected = ('requires = ["torch == 2.15.0"]\n', CMAKE.replace(" LANGUAGES CXX", ""))
+    assert io_build.requirements(run, str(source), patches) == expected
     assert git(source, "status", "--porcelain") == ""
 
 
-def test_the_patched_source(source: Path, tmp_path: Path) -> None:
-    tree = prepare(source, patch(tmp_path))
-    assert tree == tmp_path / "store" / "tree"
-    assert ((tree / "csrc" / "x.cu").read_text(), (tree / "csrc" / "new.cu").read_text()) == ("two\n", "new\n")
-    assert (tree / "CMakeLists.txt").read_text() == CMAKE.replace("12.0", "12.0;12.1")
-    assert not (tree / ".git").exists()
-    assert (git(source, "status", "--porcelain"), (tmp_path / "store" / "tree.name").read_text()) == ("", NAME)
-
-
-def test_the_builds_user_can_read_it(source: Path) -> None:
-    tree = prepare(source)
-    modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in tree.rglob("*") if not path.is_symlink()}
-    assert modes == {"CMakeLists.txt": 0o644, "pyproject.toml": 0o644, "csrc": 0o755, "x.cu": 0o644, "tool.sh": 0o755}
-    assert str((tree / "link").readlink()) == "/etc/hostname"
-    assert stat.S_IMODE(tree.stat().st_mode) == 0o755
-
-
-def test_unchanged_files_keep_their_times(source: Path) -> None:
-    os.utime(source / "csrc" / "x.cu", (1000, 1000))
+def test_the_patched_source_can_be_read_by_the_builds_user(source: Path, tmp_path: Path) -> None:
+    os.utime(source / "tool.sh", (1000, 1000))
     os.utime(source / "CMakeLists.txt", (1000, 1000))
-    assert (prepare(source) / "csrc" / "x.cu").stat().st_mtime == 1000
-    assert (prepare(source) / "CMakeLists.txt").stat().st_mtime > 1000
+    # A store below a repository: without a limit of its search, git apply takes that repository's index, omits all
+    # files, and reports success.
+    git(tmp_path, "init")
+    tree = prepare(source, patch(tmp_path))
+    texts = {name: (tree / name).read_text() for name in ("csrc/x.cu", "csrc/new.cu", "CMakeLists.txt")}
+    assert texts == {
+        "csrc/x.cu": "two\n",
+        "csrc/new.cu": "new\n",
+        "CMakeLists.txt": CMAKE.replace("12.0", "12.0;12.1"),
+    }
+    modes = {path.name: stat.S_IMODE(path.lstat().st_mode) for path in tree.rglob("*") if not path.is_symlink()}
+    readable = dict.fromkeys(("CMakeLists.txt", "pyproject.toml", "x.cu", "new.cu"), 0o644)
+    assert modes == {**readable, "csrc": 0o755, "tool.sh": 0o755}
+    assert (str((tree / "link").readlink()), stat.S_IMODE(tree.stat().st_mode)) == ("/etc/hostname", 0o755)
+    # Times decide what ninja compiles again.
+    assert (tree / "tool.sh").stat().st_mtime == 1000 < (tree / "CMakeLists.txt").stat().st_mtime
     assert (prepare(source, name="other", gpus=()) / "CMakeLists.txt").stat().st_mtime == 1000
+    assert git(source, "status", "--porcelain") == ""
 
 
 def test_patches_are_applied_in_their_order(source: Path, tmp_path: Path) -> None:
@@ -157,6 +156,10 @@ def test_patches_are_applied_in_their_order(source: Path, tmp_path: Path) -> Non
 
 
 def test_the_source_of_the_same_build_is_kept(source: Path, tmp_path: Path) -> None:
+    for left in ("tree", ".tree.part"):
+        (tmp_path / "store").mkdir(exist_ok=True)
+        (tmp_path / "store" / left).write_text("a file in the place of a folder", encoding="utf-8")
+    (tmp_path / "store" / "tree.name").write_text(NAME, encoding="utf-8")
     tree = prepare(source)
     (tree / "mark").touch()
     assert (prepare(source) / "mark").exists()
@@ -174,66 +177,42 @@ def test_the_source_of_the_same_build_is_kept(source: Path, tmp_path: Path) -> N
         PATCH.replace("csrc/new.cu", "../new.cu"),
         PATCH.replace("csrc/new.cu", "/tmp/new.cu"),
         PATCH.replace("csrc/new.cu", "csrc/x.cu/new.cu"),
+        PATCH.replace("csrc/new.cu", "outside/new.cu"),
     ],
-    ids=["other content", "text", "empty", "other file", "above", "absolute", "below a file"],
+    ids=["other content", "text", "empty", "other file", "above", "absolute", "below a file", "through a link"],
 )
 def test_a_patch_that_does_not_apply_leaves_no_source(source: Path, tmp_path: Path, text: str) -> None:
+    (source / "outside").symlink_to(tmp_path)
     good = prepare(source)
     found = problem(lambda: prepare(source, patch(tmp_path), patch(tmp_path, text, "bad.patch"), name="other"))
     assert found.startswith("vllm_build_patches[1]: bad.patch does not apply: ")
-    assert not good.exists(), "the source of another build"
-    assert not (tmp_path / "store" / "tree.name").exists()
+    assert (good.exists(), (tmp_path / "store" / "tree.name").exists()) == (False, False), "the source of another build"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.patch", "source", "store", "two.patch"]
     # The next run has the corrected patches.
     assert (prepare(source, patch(tmp_path), name="other") / "csrc" / "new.cu").exists()
 
 
-def test_a_patch_does_not_follow_a_link_of_the_source(source: Path, tmp_path: Path) -> None:
-    (source / "outside").symlink_to(tmp_path)
-    text = PATCH.replace("csrc/new.cu", "outside/new.cu")
-    assert "bad.patch does not apply" in problem(lambda: prepare(source, patch(tmp_path, text, "bad.patch")))
-    assert not (tmp_path / "new.cu").exists()
-
-
-def test_a_store_below_a_repository(source: Path, tmp_path: Path) -> None:
-    """Without a limit of its search, git apply takes that repository's index, omits all files, and reports success."""
-    git(tmp_path, "init", "--quiet")
-    tree = prepare(source, patch(tmp_path))
-    assert ((tree / "csrc" / "x.cu").read_text(), (tree / "csrc" / "new.cu").exists()) == ("two\n", True)
-
-
-def test_an_interrupted_preparation_is_repeated(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class KilledError(Exception):
-        pass
-
-    def killed(*_arguments: Any) -> None:
-        raise KilledError
-
-    expected = {"csrc", "link", "CMakeLists.txt", "pyproject.toml", "tool.sh"}
-    # The last one is that of the mark.
-    for place, gpus in (
+@pytest.mark.parametrize(
+    ("place", "gpus"),
+    [
         ("_readable", (GB10,)),
         ("os.rename", (GB10,)),
         ("io_file.write_file", (GB10,)),
+        # That of the mark.
         ("io_file.write_file", ()),
-    ):
-        with monkeypatch.context() as patched:
-            patched.setattr(f"{io_build.__name__}.{place}", killed)
-            with pytest.raises(KilledError):
-                prepare(source, patch(tmp_path), name=f"{place}{gpus}", gpus=gpus)
-        assert not (tmp_path / "store" / "tree.name").exists()
-        assert {
-            path.name for path in prepare(source, patch(tmp_path), name=f"{place}{gpus}", gpus=gpus).iterdir()
-        } == expected
-        assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["tree", "tree.name"]
-
-
-def test_a_file_in_the_place_of_the_source_is_replaced(source: Path, tmp_path: Path) -> None:
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store" / "tree.name").write_text(NAME, encoding="utf-8")
-    (tmp_path / "store" / "tree").write_text("file", encoding="utf-8")
-    (tmp_path / "store" / ".tree.part").write_text("file", encoding="utf-8")
-    assert prepare(source).is_dir()
+    ],
+)
+def test_an_interrupted_preparation_is_repeated(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, gpus: tuple[ComputeCapability, ...]
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(f"{io_build.__name__}.{place}", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            prepare(source, patch(tmp_path), gpus=gpus)
+    assert not (tmp_path / "store" / "tree.name").exists()
+    tree = prepare(source, patch(tmp_path), gpus=gpus)
+    assert {path.name for path in tree.iterdir()} == {"csrc", "link", "CMakeLists.txt", "pyproject.toml", "tool.sh"}
+    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == ["tree", "tree.name"]
 
 
 # --- the host and the unit ---
@@ -243,46 +222,33 @@ class Systemd:
     """Answers the commands of a host."""
 
     def __init__(self, started: int = 0, **unit: str) -> None:
-        self.unit, self.started = (
-            {"ActiveState": "inactive", "Result": "success", "Description": io_build.UNIT, **unit},
-            started,
-        )
+        self.unit = {"ActiveState": "inactive", "Result": "success", "Description": io_build.UNIT, **unit}
+        self.started = started
         self.calls: list[list[str]] = []
 
     def __call__(self, argv: list[str]) -> tuple[int, str, str]:
         self.calls.append(argv)
         if argv[:2] == ["systemctl", "show"]:
             lines = [f"{key}={value}" for key, value in self.unit.items()]
-            return 0, "\n".join([*lines, "ExecMainStartTimestampMonotonic=0", "a line", ""]), ""
+            return 0, "\n".join([*lines, "a line", ""]), ""
         if argv[:2] == ["systemctl", "is-active"]:
             return (0, "active\n", "") if argv[2] == "gb10-vllm.service" else (3, "inactive\n", "")
-        return self.started, "13.3.0\n", "Failed to start transient unit.\n" if self.started else ""
+        return self.started, "13.3.0\n", "Failed to start transient unit.\n"
 
 
-def test_the_host() -> None:
-    found = io_build.host(Systemd(), ["gb10-ray.service", "gb10-vllm.service"])
-    assert found.serving == ("gb10-vllm.service",)
-    assert (found.cores, "git" in found.programs) == (len(os.sched_getaffinity(0)), True)
-    assert found.memory > 0
-    assert found.disk > 0
-    assert found.programs <= {"g++", "git", "ccache"}
-    assert (found.compiler, found.gcc) == ("13.3.0", 13)
-    assert io_build.host(Systemd(), []).serving == ()
-
-
-def test_the_disk_is_that_of_dynamic_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, usage = [], shutil.disk_usage("/")
-
-    def disk_usage(path: str) -> Any:
-        asked.append(path)
-        return usage
-
-    monkeypatch.setattr(io_build.shutil, "disk_usage", disk_usage)
+def test_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk is that of systemd's folder for dynamic users, as soon as it exists."""
+    asked = mock.Mock(return_value=shutil.disk_usage("/"))
+    monkeypatch.setattr(io_build.shutil, "disk_usage", asked)
     monkeypatch.setattr(io_build, "STATE", str(tmp_path / "lib" / "gb10-vllm-build"))
     for folder in ("lib", "lib/private"):
         (tmp_path / folder).mkdir()
-        io_build.host(Systemd(), [])
-    assert asked == [str(tmp_path / "lib"), str(tmp_path / "lib" / "private")]
+        found = io_build.host(Systemd(), ["gb10-ray.service", "gb10-vllm.service"])
+    assert asked.mock_calls == [mock.call(f"{tmp_path}/lib"), mock.call(f"{tmp_path}/lib/private")]
+    assert (found.cores, found.disk) == (len(os.sched_getaffinity(0)), asked.return_value.free)
+    assert (found.serving, found.compiler, found.gcc) == (("gb10-vllm.service",), "13.3.0", 13)
+    assert found.memory > 0
+    assert {"git"} <= found.programs <= {"g++", "git", "ccache"}
 
 
 @pytest.mark.parametrize(
@@ -309,14 +275,13 @@ def test_another_build_is_not_disturbed(description: str) -> None:
 
 def test_a_start_keeps_the_log_of_the_last_one(tmp_path: Path) -> None:
     log, systemd = tmp_path / "build.log", Systemd()
-    io_build.start(systemd, ["systemd-run", "x"], str(log))
-    assert systemd.calls == [["systemctl", "reset-failed", "gb10-vllm-build.service"], ["systemd-run", "x"]]
-    log.write_text("first\n", encoding="utf-8")
-    io_build.start(systemd, ["systemd-run", "x"], str(log))
-    assert [path.name for path in tmp_path.iterdir()] == ["build.log.1"]
-    assert "systemd-run failed: Failed to start transient unit" in problem(
-        lambda: io_build.start(Systemd(started=1), ["systemd-run"], str(log))
-    )
+    for text in ("first\n", "second\n"):
+        io_build.start(systemd, ["systemd-run", "x"], str(log))
+        log.write_text(text, encoding="utf-8")
+    assert systemd.calls == [["systemctl", "reset-failed", "gb10-vllm-build.service"], ["systemd-run", "x"]] * 2
+    assert (tmp_path / "build.log.1").read_text(encoding="utf-8") == "first\n"
+    found = problem(lambda: io_build.start(Systemd(started=1), ["systemd-run"], str(log)))
+    assert "systemd-run failed: Failed to start transient unit" in found
 
 
 # --- the folder of the build's user ---
@@ -338,7 +303,6 @@ def finish(folder: Path, /, **changes: Any) -> None:
         "seconds": 12.5,
         "wheel": WHEEL,
         "ccache": {"cache_miss": 3},
-        "dependencies": {},
         **changes,
     }
     (folder / "status.json").write_text(json.dumps(content), encoding="utf-8")
@@ -359,41 +323,33 @@ def test_a_status_that_is_not_json(state: Path, content: bytes) -> None:
     assert io_build.status() == Status()
 
 
-def test_a_status_that_is_no_file(state: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_a_status_that_is_no_file(state: Path, kind: str) -> None:
     """The build's user could make root read other files, or wait."""
-    secret, status = tmp_path / "secret.json", state / "status.json"
-    secret.write_text(json.dumps({"name": "secret"}), encoding="utf-8")
-    status.symlink_to(secret)
-    assert io_build.status() == Status()
-    status.unlink()
-    os.mkfifo(status)
-    assert io_build.status() == Status()
-    status.unlink()
-    status.mkdir()
+    finish(state)
+    if kind == "link":
+        (state / "status.json").rename(state.parent / "secret.json")
+        (state / "status.json").symlink_to(state.parent / "secret.json")
+    else:
+        (state / "status.json").unlink()
+        (os.mkfifo if kind == "pipe" else os.mkdir)(state / "status.json")
     assert io_build.status() == Status()
 
 
 def test_progress_comes_from_unit_log_and_status(state: Path, tmp_path: Path) -> None:
     log = tmp_path / "build.log"
-    assert io_build.read(Systemd(), str(log), NAME).state == "none"
+    begin = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0]) - 200
+
+    def progress(name: str = NAME, **unit: str) -> Progress:
+        return io_build.read(Systemd(ExecMainStartTimestampMonotonic=str(int(begin * 1e6)), **unit), str(log), name)
+
+    assert progress().state == "none"
     log.write_bytes(b"[1/500] \xff Building\n" + b"x" * 100_000 + b"\n[400/500] Building\n")
-    running = io_build.read(Systemd(ActiveState="active", Description="x"), str(log), NAME)
-    assert (running.state, running.step, running.steps, running.seconds) == ("running", 400, 500, 0.0)
+    assert progress(ActiveState="active") == Progress("running", "[400/500], 3 min, about 50 s left")
     finish(state)
-    assert (io_build.read(Systemd(), str(log), NAME).state, io_build.read(Systemd(), str(log), "other").state) == (
-        "finished",
-        "none",
-    )
-    assert "memory limit" in io_build.read(Systemd(ActiveState="failed", Result="oom-kill"), str(log), "other").reason
-
-
-def test_the_seconds_of_a_running_unit(state: Path) -> None:
-    begin = float(Path("/proc/uptime").read_text(encoding="ascii").split()[0]) - 100
-
-    def systemctl(_argv: list[str]) -> tuple[int, str, str]:
-        return 0, f"ActiveState=active\nExecMainStartTimestampMonotonic={int(begin * 1e6)}\n", ""
-
-    assert 100 <= io_build.read(systemctl, str(state / "x"), NAME).seconds < 160
+    assert (progress().state, progress("other").state) == ("finished", "none")
+    assert "memory limit" in progress("other", ActiveState="failed", Result="oom-kill").reason
+    assert io_build.read(Systemd(ActiveState="active"), str(log), NAME).line == "[400/500], 0 s, about 0 s left"
 
 
 def add(state: Path, *gpus: ComputeCapability) -> dict[str, Any]:
@@ -406,13 +362,13 @@ def stored(state: Path) -> list[str]:
 
 
 def test_a_finished_wheel_is_added(state: Path) -> None:
-    wheel = write_wheel(state / "dist" / WHEEL, "121a", "90a")
+    content = write_wheel(state / "dist" / WHEEL, "121a", "90a").read_bytes()
     finish(state)
     stamp = add(state, GB10)
     assert stored(state) == [f"{NAME}/stamp.json", f"{NAME}/{WHEEL}"]
     assert io_store.stamps(str(state.parent / "store")) == [stamp]
-    assert (state.parent / "store" / "wheels" / NAME / WHEEL).read_bytes() == wheel.read_bytes()
-    expected = {
+    assert (state.parent / "store" / "wheels" / NAME / WHEEL).read_bytes() == content
+    assert stamp == {
         "version": "0.33.0",
         "jobs": 7,
         "name": NAME,
@@ -420,14 +376,10 @@ def test_a_finished_wheel_is_added(state: Path) -> None:
         "seconds": 12.5,
         "ccache": {"cache_miss": 3},
         "dependencies": {},
+        "extensions": {"vllm/_C": {"sm_90a": 1, "sm_121a": 1}, "vllm/cumem_allocator": {}},
+        "coverage": ["12.1: own code in 1 of 1 extensions"],
+        "sha256": hashlib.sha256(content).hexdigest(),
     }
-    assert expected.items() <= stamp.items()
-    assert stamp["extensions"] == {"vllm/_C": {"sm_90a": 1, "sm_121a": 1}, "vllm/cumem_allocator": {}}
-    assert stamp["coverage"] == ["12.1: own code in 1 of 1 extensions"]
-    assert (
-        stamp["sha256"]
-        == subprocess.run(["sha256sum", wheel], capture_output=True, text=True, check=True).stdout.split()[0]
-    )
 
 
 def test_a_wheel_without_gpu_code_is_added_for_no_gpu(state: Path) -> None:
@@ -436,47 +388,43 @@ def test_a_wheel_without_gpu_code_is_added_for_no_gpu(state: Path) -> None:
     assert add(state)["coverage"] == []
 
 
-@pytest.mark.parametrize("architectures", [("90a",), ("120a",), ()], ids=str)
-def test_a_wheel_without_code_for_the_gpu_is_refused(state: Path, architectures: tuple[str, ...]) -> None:
-    write_wheel(state / "dist" / WHEEL, *architectures)
-    finish(state)
-    assert "Expected: code for 12.1" in problem(lambda: add(state, GB10))
-    assert stored(state) == []
-
-
 @pytest.mark.parametrize(
-    "changes",
+    ("architectures", "changes", "found"),
     [
-        {"state": "failed"},
-        {"state": "building"},
-        {"name": "other"},
-        {"wheel": ""},
-        {"wheel": f"../{WHEEL}"},
-        {"wheel": 3},
+        (("90a",), {}, "Expected: code for 12.1"),
+        (("120a",), {}, "Expected: code for 12.1"),
+        ((), {}, "Expected: code for 12.1"),
+        (("121a",), {"state": "failed"}, "the build has left no wheel"),
+        (("121a",), {"state": "building"}, "the build has left no wheel"),
+        (("121a",), {"name": "other"}, "the build has left no wheel"),
+        (("121a",), {"wheel": ""}, "the build has left no wheel"),
+        (("121a",), {"wheel": f"../{WHEEL}"}, "the build has left no wheel"),
+        (("121a",), {"wheel": 3}, "the build has left no wheel"),
     ],
     ids=str,
 )
-def test_only_the_finished_wheel_of_this_build_counts(state: Path, changes: dict[str, Any]) -> None:
-    write_wheel(state / "dist" / WHEEL, "121a")
-    write_wheel(state / WHEEL, "121a")
+def test_only_the_finished_wheel_of_this_build_with_code_for_the_gpu_counts(
+    state: Path, architectures: tuple[str, ...], changes: dict[str, Any], found: str
+) -> None:
+    for folder in (state / "dist", state):
+        write_wheel(folder / WHEEL, *architectures)
     finish(state, **changes)
-    assert "the build has left no wheel" in problem(lambda: add(state, GB10))
+    assert found in problem(lambda: add(state, GB10))
     assert stored(state) == []
 
 
-def test_a_wheel_that_is_no_file_of_the_builds_user(state: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["link", "folder", "link of the folder"])
+def test_a_wheel_that_is_no_file_of_the_builds_user(state: Path, tmp_path: Path, kind: str) -> None:
     """Root must not copy a file that the build's user cannot read."""
-    secret = write_wheel(tmp_path / "secret.whl", "121a")
+    secret = write_wheel(tmp_path / WHEEL, "121a")
     finish(state)
-    (state / "dist" / WHEEL).symlink_to(secret)
-    assert f"wheel: dist/{WHEEL} " in problem(lambda: add(state, GB10))
-    (state / "dist" / WHEEL).unlink()
-    (state / "dist" / WHEEL).mkdir()
-    assert f"wheel: dist/{WHEEL} " in problem(lambda: add(state, GB10))
-    (state / "dist" / WHEEL).rmdir()
-    (state / "dist").rmdir()
-    (state / "dist").symlink_to(tmp_path)
-    (tmp_path / "secret.whl").rename(tmp_path / WHEEL)
+    if kind == "link":
+        (state / "dist" / WHEEL).symlink_to(secret)
+    elif kind == "folder":
+        (state / "dist" / WHEEL).mkdir()
+    else:
+        (state / "dist").rmdir()
+        (state / "dist").symlink_to(tmp_path)
     assert f"wheel: dist/{WHEEL} " in problem(lambda: add(state, GB10))
     assert stored(state) == []
 

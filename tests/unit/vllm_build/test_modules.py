@@ -9,39 +9,40 @@ import re
 import subprocess
 import sys
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from ansible.module_utils.testing import patch_module_args
 from built_wheels import WHEEL, write_wheel
+from called_module import call_module
 from repository import load_yaml, read
-from run_module import program, run_module
+from run_module import program
 
 from ansible_collections.gb10.cluster.plugins.action import vllm_build_wait
 from ansible_collections.gb10.cluster.plugins.lookup import file_digests
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, wheel
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB, Host
-from ansible_collections.gb10.cluster.plugins.modules import vllm_build as build_module
-from ansible_collections.gb10.cluster.plugins.modules import vllm_build_info as info_module
 from ansible_collections.gb10.cluster.plugins.modules import vllm_build_wait as wait_module
-from ansible_collections.gb10.cluster.plugins.modules import vllm_build_wheel as wheel_module
 from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
 
 NAME, OTHER = "0.33.0-0123456789ab", "0.33.0-ba9876543210"
-CMAKE = 'project(vllm_extensions LANGUAGES CXX)\nset(CUDA_SUPPORTED_ARCHS "9.0;12.0")\n'
+CMAKE = """\
+project(vllm_extensions LANGUAGES CXX)
+set(CUDA_SUPPORTED_ARCHS "9.0;12.0")
+message(FATAL_ERROR "GCC >= 13 is required to build vLLM with CUDA")
+"""
 NVCC = (
     "[ \"$1\" = --version ] && echo 'Cuda compilation tools, release 13.0, V13.0.88' || printf "
     "'sm_90\\nsm_110\\nsm_121\\n'"
 )
 #: A systemctl whose unit is in the file `unit`, and a systemd-run that records its command there.
-SYSTEMCTL = (
-    'case "$1" in show) cat {0}/unit 2>/dev/null;; is-active) grep -qx "$2" {0}/serving 2>/dev/null && echo '
-    "active;; esac; true"
-)
+SYSTEMCTL = 'case "$1" in show) cat {0}/unit 2>/dev/null;; esac; true'
 SYSTEMD_RUN = """\
 for word in "$@"; do printf '%s\\n' "$word"; done > {0}/started
 printf 'ActiveState=active\\nDescription=Build of vLLM %s\\n' "$(sed -n 's/^--name=//p' {0}/started)" > {0}/unit"""
@@ -51,23 +52,26 @@ HOST = Host(20, 100 * GIB, 500 * GIB, frozenset({"g++", "git", "ccache"}), heade
 @pytest.fixture
 def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create a host with a source, a CUDA toolkit and systemd, and return its folder."""
-    (tmp_path / "source").mkdir()
+    for folder in ("source", "store", "cuda"):
+        (tmp_path / folder).mkdir()
     (tmp_path / "source" / "CMakeLists.txt").write_text(CMAKE, encoding="utf-8")
     (tmp_path / "source" / "pyproject.toml").write_text('requires = ["torch == 2.14.0"]\n', encoding="utf-8")
-    (tmp_path / "store").mkdir()
-    (tmp_path / "cuda").mkdir()
     program(tmp_path / "cuda" / "bin", "nvcc", NVCC)
-    tools = program(tmp_path / "tools", "systemctl", SYSTEMCTL.format(tmp_path))
-    program(tools, "systemd-run", SYSTEMD_RUN.format(tmp_path))
-    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    program(tmp_path / "tools", "systemctl", SYSTEMCTL.format(tmp_path))
+    program(tmp_path / "tools", "systemd-run", SYSTEMD_RUN.format(tmp_path))
     monkeypatch.setattr(io_build, "STATE", str(tmp_path / "state"))
     return tmp_path
 
 
-def given(head: Path, **changes: Any) -> dict[str, Any]:
-    """Return the arguments of vllm_build; None leaves one out."""
+def call(head: Path, module: str, given: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
+    """Return the result of a module with the host's store; None leaves an argument out."""
+    arguments = {name: value for name, value in given.items() if value is not None}
+    return call_module(module, {"store": str(head / "store"), **arguments}, head / "tools", check)
+
+
+def build(head: Path, check: bool = False, host: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Run vllm_build on a host whose resources do not depend on the test's."""
     arguments = {
-        "store": str(head / "store"),
         "name": NAME,
         "version": "0.33.0+gb10.01234567",
         "device": "cuda",
@@ -81,25 +85,9 @@ def given(head: Path, **changes: Any) -> dict[str, Any]:
         "program": "/opt/gb10/build/io_run.py",
         "cuda_home": str(head / "cuda"),
     }
-    return {key: value for key, value in {**arguments, **changes}.items() if value is not None}
-
-
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., dict[str, Any]]:
-    """Return a function that runs a module in this process, on a host whose resources do not depend on the test's."""
-
-    def run(main: Callable[[], None], arguments: dict[str, Any], check: bool = False, **host: Any) -> dict[str, Any]:
-        monkeypatch.setattr(
-            io_build,
-            "host",
-            lambda _run, units: replace(HOST, **{"serving": (), **host}) if units is not None else HOST,
-        )
-        with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit):
-            main()
-        answer: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return answer
-
-    return run
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(io_build, "host", lambda _run, units: replace(HOST, **(host or {})) if units == [] else None)
+        return call(head, "vllm_build", {**arguments, **changes}, check)
 
 
 def started(head: Path) -> list[str]:
@@ -114,21 +102,16 @@ def in_store(head: Path) -> list[str]:
 # --- vllm_build ---
 
 
-def test_a_build_is_started(head: Path, module: Any) -> None:
-    answer = module(build_module.main, given(head))
+def test_a_build_is_started_once(head: Path) -> None:
+    answer, words = build(head), started(head)
     assert (answer["changed"], answer["jobs"], answer["log"]) == (True, 19, f"{head}/store/build.log")
-    words = started(head)
     assert words[:2] == ["--unit=gb10-vllm-build.service", f"--description=Build of vLLM {NAME}"]
-    assert words[-6:-2] == [
-        "/usr/bin/python3",
-        "/opt/gb10/build/io_run.py",
-        f"--name={NAME}",
-        f"--source={head}/store/tree",
+    assert words[-6:] == [
+        *("/usr/bin/python3", "/opt/gb10/build/io_run.py", f"--name={NAME}", f"--source={head}/store/tree"),
+        *("--state=/var/lib/gb10-vllm-build", "--python=/opt/gb10/build/environment/bin/python"),
     ]
-    assert words[-2:] == ["--state=/var/lib/gb10-vllm-build", "--python=/opt/gb10/build/environment/bin/python"]
-    assert {"--setenv=TORCH_CUDA_ARCH_LIST=12.1a", f"--setenv=CUDA_HOME={head}/cuda", "--setenv=MAX_JOBS=19"} <= set(
-        words
-    )
+    variables = {"--setenv=TORCH_CUDA_ARCH_LIST=12.1a", f"--setenv=CUDA_HOME={head}/cuda", "--setenv=MAX_JOBS=19"}
+    assert variables <= set(words)
     assert "12.0;12.1" in (head / "store" / "tree" / "CMakeLists.txt").read_text(encoding="utf-8")
     assert answer["stamp"] == {
         "version": "0.33.0+gb10.01234567",
@@ -143,55 +126,30 @@ def test_a_build_is_started(head: Path, module: Any) -> None:
         "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "jobs": 19,
     }
-
-
-def test_a_running_build_continues(head: Path, module: Any) -> None:
-    first = module(build_module.main, given(head))
-    (head / "started").unlink()
     # Its own compilers may use the memory that a start requires.
-    again = module(build_module.main, given(head), memory=0)
-    assert (again["changed"], started(head)) == (False, [])
-    assert again["stamp"].keys() == first["stamp"].keys()
-    other = module(build_module.main, given(head, name=OTHER))
-    assert f"no other build than {OTHER}" in other["msg"]
-
-
-def test_after_an_interruption_the_same_source_is_used(head: Path, module: Any) -> None:
-    module(build_module.main, given(head))
-    (head / "unit").unlink()
     (head / "started").unlink()
-    (head / "store" / "tree" / "mark").touch()
-    assert module(build_module.main, given(head))["changed"] is True
-    assert started(head)
-    assert (head / "store" / "tree" / "mark").exists()
+    assert (build(head, host={"memory": 0})["changed"], started(head)) == (False, [])
+    assert f"no other build than {OTHER}" in build(head, name=OTHER)["msg"]
 
 
-def test_a_build_in_the_store_is_not_repeated(head: Path, module: Any) -> None:
+def test_a_build_in_the_store_is_not_repeated(head: Path) -> None:
     received(head)
-    answer = module(build_module.main, given(head), memory=0, disk=0)
-    assert (answer["changed"], started(head)) == (False, [])
+    answer = build(head, host={"memory": 0, "disk": 0})
+    assert (answer["changed"], started(head), answer["diff"]["before"]) == (False, [], f"{NAME}\n")
 
 
-@pytest.mark.parametrize("source", [True, False], ids=["with a source", "before it is fetched"])
-def test_check_mode_starts_nothing(head: Path, module: Any, source: bool) -> None:
-    arguments = given(head) if source else given(head, source=None)
-    answer = module(build_module.main, arguments, check=True)
-    assert (answer["changed"], started(head), in_store(head)) == (source, [], [])
+@pytest.mark.parametrize(("check", "source"), [(True, "/source"), (True, None), (False, None)])
+def test_check_mode_and_a_question_without_a_source_start_nothing(head: Path, check: bool, source: str | None) -> None:
+    """The role asks for the requirements before it downloads the source."""
+    answer = build(head, check, source=source and f"{head}{source}")
+    assert (answer["changed"], answer["jobs"], started(head), in_store(head)) == (source is not None, 19, [], [])
 
 
-def test_check_mode_installs_no_packages(head: Path, module: Any) -> None:
-    host: dict[str, Any] = {"programs": frozenset(), "headers": False}
-    assert not module(build_module.main, given(head, source=None), check=True, **host).get("failed")
+def test_check_mode_installs_no_packages(head: Path) -> None:
+    host = {"programs": frozenset(), "headers": False}
+    assert "msg" not in build(head, check=True, source=None, host=host)
     for check, count in ((False, 3), (True, 1)):
-        answer = module(build_module.main, given(head, source=None), check=check, disk=0, **host)
-        assert answer["msg"].startswith(f"{count} problem")
-
-
-def test_the_requirements_alone(head: Path, module: Any) -> None:
-    """The role asks before it downloads the source."""
-    answer = module(build_module.main, given(head, source=None))
-    assert (answer["changed"], answer["jobs"], started(head), in_store(head)) == (False, 19, [], [])
-    assert "B are free" in module(build_module.main, given(head, source=None), memory=0)["msg"]
+        assert build(head, check, source=None, host={**host, "disk": 0})["msg"].startswith(f"{count} problem")
 
 
 @pytest.mark.parametrize(
@@ -206,65 +164,47 @@ def test_the_requirements_alone(head: Path, module: Any) -> None:
         ({"environment": {"MAX_JOBS": 3}}, {}, "vllm_build_environment: MAX_JOBS"),
         ({}, {"serving": ("gb10-vllm.service",)}, "gb10-vllm.service is running"),
         ({}, {"disk": 0}, "are free in /var/lib/gb10-vllm-build"),
+        ({}, {"compiler": "12.2.0"}, "g++ is release 12"),
         ({"commit": "0" * 40}, {}, "git failed in "),
         ({"patches": ["/nonexistent.patch"]}, {}, "vllm_build_patches[0]: nonexistent.patch does not apply"),
     ],
 )
-def test_what_refuses_a_build(
-    head: Path, module: Any, changes: dict[str, Any], host: dict[str, Any], found: str
-) -> None:
-    answer = module(build_module.main, given(head, **changes), **host)
-    assert found in answer["msg"]
-    assert started(head) == []
-    assert "tree" not in in_store(head)
+def test_what_refuses_a_build(head: Path, changes: dict[str, Any], host: dict[str, Any], found: str) -> None:
+    assert found in build(head, host=host, **changes)["msg"]
+    assert (started(head), "tree" in in_store(head)) == ([], False)
 
 
-def test_a_patch_may_change_the_required_compiler(head: Path, module: Any) -> None:
-    lists = head / "source" / "CMakeLists.txt"
-    lists.write_text(f'{CMAKE}message(FATAL_ERROR "GCC >= 13 is required to build vLLM with CUDA")\n', encoding="utf-8")
-    assert "g++ is release 12" in module(build_module.main, given(head), compiler="12.2.0")["msg"]
-    patch = head / "gcc.patch"
-    lines = lists.read_text(encoding="utf-8").splitlines()
-    changed = lines[2].replace("13", "12")
-    patch.write_text(
-        f"--- a/CMakeLists.txt\n+++ b/CMakeLists.txt\n@@ -2,2 +2,2 @@\n {lines[1]}\n-{lines[2]}\n+{changed}\n",
-        encoding="utf-8",
-    )
-    assert module(build_module.main, given(head, patches=[str(patch)]), compiler="12.2.0")["changed"] is True
+def test_a_patch_may_change_the_required_compiler(head: Path) -> None:
+    patch, old = head / "gcc.patch", CMAKE.splitlines()[2]
+    text = f"--- a/CMakeLists.txt\n+++ b/CMakeLists.txt\n@@ -3 +3 @@\n-{old}\n+{old.replace('13', '12')}\n"
+    patch.write_text(text, encoding="utf-8")
+    answer = build(head, patches=[str(patch)], host={"compiler": "12.2.0"})
+    assert (answer["changed"], answer["stamp"]["patches"]) == (True, ["gcc.patch"])
 
 
-def test_a_moved_tag_is_said_with_the_other_problems(head: Path, module: Any) -> None:
+def test_a_moved_tag_is_said_with_the_other_problems(head: Path) -> None:
     git = ["git", "-C", str(head / "source"), "-c", "user.name=n", "-c", "user.email=e"]
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "all"]):
         subprocess.run([*git, *command], check=True)
     commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    answer = module(build_module.main, given(head, commit="0" * 40), disk=0)
-    assert answer["msg"].startswith("2 problems found")
-    assert f"vllm_build_commit: {head}/source is commit {commit}. Expected: {'0' * 40}" in answer["msg"]
-    assert module(build_module.main, given(head, commit=commit))["changed"] is True
+    message = build(head, commit="0" * 40, host={"disk": 0})["msg"]
+    assert message.startswith("2 problems found")
+    assert f"vllm_build_commit: {head}/source is commit {commit}. Expected: {'0' * 40}" in message
+    assert build(head, commit=commit)["changed"] is True
 
 
-def test_the_settings_reach_the_unit(head: Path, module: Any) -> None:
-    settings = {
-        "jobs": 3,
-        "nvcc_threads": 2,
-        "ccache": False,
-        "network": False,
-        "timeout": 60,
-        "environment": {"VERBOSE": 1},
-    }
-    arguments = given(head, while_serving=True, **settings)
-    module(build_module.main, arguments, programs=frozenset({"g++", "git"}), serving=("gb10-vllm.service",))
-    expected = {"MAX_JOBS=3", "NVCC_THREADS=2", "CCACHE_DISABLE=1", "VERBOSE=1"}
-    assert {f"--setenv={value}" for value in expected} | {
-        "--property=PrivateNetwork=yes",
-        "--property=RuntimeMaxSec=60",
-    } <= set(started(head))
+def test_the_settings_reach_the_unit(head: Path) -> None:
+    settings = {"jobs": 3, "nvcc_threads": 2, "ccache": False, "network": False, "while_serving": True, "timeout": 60}
+    host = {"programs": frozenset({"g++", "git"}), "serving": ("gb10-vllm.service",)}
+    build(head, host=host, environment={"VERBOSE": 1}, **settings)
+    variables = ("MAX_JOBS=3", "NVCC_THREADS=2", "CCACHE_DISABLE=1", "VERBOSE=1")
+    properties = ("PrivateNetwork=yes", "RuntimeMaxSec=60")
+    expected = {*(f"--setenv={each}" for each in variables), *(f"--property={each}" for each in properties)}
+    assert expected <= set(started(head))
 
 
-def test_a_build_for_cpus(head: Path, module: Any) -> None:
-    changes = {"device": "cpu", "capabilities": [], "architectures": "", "cuda": "", "cuda_home": None}
-    answer = module(build_module.main, given(head, **changes))
+def test_a_build_for_cpus(head: Path) -> None:
+    answer = build(head, device="cpu", capabilities=[], architectures="", cuda="", cuda_home=None)
     assert (answer["changed"], answer["stamp"]["cuda"]) == (True, "")
     assert (head / "store" / "tree" / "CMakeLists.txt").read_text(encoding="utf-8") == CMAKE
     assert not any("CUDA_HOME" in word for word in started(head))
@@ -280,99 +220,73 @@ def stamp_of(path: Path, name: str = NAME, **changes: Any) -> dict[str, Any]:
 def received(head: Path, name: str = NAME, check: bool = False, **changes: Any) -> dict[str, Any]:
     """Run vllm_build_wheel with a file that another host sent; None leaves an argument out."""
     path = write_wheel(head / "transfer" / WHEEL, "121a")
-    arguments = {
-        "store": str(head / "store"),
-        "name": name,
-        "stamp": stamp_of(path, name),
-        "file": str(path),
-        **changes,
-    }
-    return run_module(
-        "vllm_build_wheel", {key: value for key, value in arguments.items() if value is not None}, check=check
-    )
+    arguments = {"name": name, "stamp": stamp_of(path, name), "file": str(path), **changes}
+    return call(head, "vllm_build_wheel", arguments, check)
 
 
 def builds(head: Path) -> list[str]:
-    return [
-        stamp["name"]
-        for stamp in run_module("vllm_build_info", {"store": str(head / "store")}, head / "tools")["builds"]
-    ]
+    return [stamp["name"] for stamp in info(head)["builds"]]
 
 
 def test_a_wheel_is_received_once(head: Path) -> None:
-    asked = received(head, stamp=None, file=None)
-    assert (asked["changed"], asked["stamp"]) == (False, None)
-    checked = received(head, check=True)
-    assert (checked["changed"], checked["stamp"], in_store(head)) == (True, None, [])
+    asked, checked = received(head, stamp=None, file=None), received(head, check=True)
+    assert [(found["changed"], found["stamp"]) for found in (asked, checked)] == [(False, None), (True, None)]
+    assert in_store(head) == []
     first = received(head)
     assert (first["changed"], first["stamp"]) == (True, stamp_of(head / "transfer" / WHEEL))
-    assert first["diff"] == {"before": "", "after": f"{NAME}\n"}
+    assert (first["diff"], first["lines"]) == ({"before": "", "after": f"{NAME}\n"}, [])
     for changes in ({}, {"stamp": None, "file": None}):
         again = received(head, **changes)
         assert (again["changed"], again["stamp"]) == (False, first["stamp"])
-    assert builds(head) == [NAME]
+    assert info(head)["builds"] == [first["stamp"]]
     assert sorted(path.name for path in (head / "store" / "wheels" / NAME).iterdir()) == ["stamp.json", WHEEL]
+    (head / "store" / "wheels" / NAME / "stamp.json").write_text("{", encoding="utf-8")
+    assert "is not JSON" in call(head, "vllm_build_info", {})["msg"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("stamp", "changes", "found"),
     [
-        ({"sha256": "0" * 64}, f"Expected: {'0' * 64}"),
-        ({"sha256": None}, "stamp: a value is missing or has another form"),
-        ({"wheel": f"../../../{WHEEL}"}, "stamp: a value is missing or has another form"),
-        ({"name": OTHER}, f"stamp: it is that of {OTHER}"),
+        ({"sha256": "0" * 64}, {}, f"Expected: {'0' * 64}"),
+        ({"sha256": None}, {}, "stamp: a value is missing or has another form"),
+        ({"wheel": f"../../../{WHEEL}"}, {}, "stamp: a value is missing or has another form"),
+        ({"name": OTHER}, {}, f"stamp: it is that of {OTHER}"),
+        ({}, {"file": "/nonexistent/absent.whl"}, "absent.whl"),
+        ({}, {"capabilities": ["x"]}, "capabilities[0]: 'x'"),
     ],
 )
-def test_another_file_than_that_of_the_stamp_is_refused(head: Path, changes: dict[str, Any], found: str) -> None:
+def test_another_file_than_that_of_the_stamp_is_refused(
+    head: Path, stamp: dict[str, Any], changes: dict[str, Any], found: str
+) -> None:
     path = write_wheel(head / "transfer" / WHEEL, "121a")
-    assert found in received(head, stamp=stamp_of(path, **changes))["msg"]
+    assert found in received(head, stamp=stamp_of(path, **stamp), **changes)["msg"]
     assert builds(head) == []
-    assert received(head)["changed"] is True
 
 
-def test_a_missing_file_is_an_error(head: Path) -> None:
-    path = write_wheel(head / "transfer" / WHEEL, "121a")
-    answer = received(head, file=str(head / "absent.whl"), stamp=stamp_of(path))
-    assert (answer["failed"], "absent.whl" in answer["msg"]) == (True, True)
-    assert "capabilities[0]: 'x'" in received(head, capabilities=["x"])["msg"]
-
-
-def test_the_oldest_builds_are_removed(head: Path) -> None:
+def test_the_oldest_builds_are_removed_unless_they_are_used(head: Path) -> None:
     names = [f"0.33.0-{number}" for number in range(4)]
     for age, name in enumerate(names[:3]):
-        assert received(head, name)["removed"] == []
+        # A wheel of another build has another hash.
+        path = write_wheel(head / "transfer" / WHEEL, "121a", files={"vllm/build": name.encode()})
+        assert call(head, "vllm_build_wheel", {"name": name, "stamp": stamp_of(path, name), "file": str(path)})[
+            "changed"
+        ]
         os.utime(head / "store" / "wheels" / name / "stamp.json", (age, age))
     checked = received(head, names[3], check=True, keep=2)
-    # It is not there yet, so it is unknown what it replaces.
-    assert (checked["removed"], len(builds(head))) == ([], 3)
+    assert (checked["removed"], len(builds(head))) == ([], 3), "it is unknown what a missing build replaces"
+    (head / "current").mkdir()
+    used = json.loads((head / "store" / "wheels" / names[0] / "stamp.json").read_text(encoding="utf-8"))["sha256"]
+    (head / "current" / ".complete").write_text(f"{'1' * 64}\n{used}\n", encoding="utf-8")
+    asked = {"name": names[2], "keep": 1}
+    for changes, removed in (
+        ({"used": [names[1]]}, [names[0]]),
+        ({"runtime": str(head / "current")}, [names[1]]),
+        ({"runtime": str(head / "absent")}, [names[1], names[0]]),
+    ):
+        answer = call(head, "vllm_build_wheel", {**asked, **changes}, check=True)
+        assert (answer["changed"], answer["removed"], len(builds(head))) == (True, removed, 3)
     last = received(head, names[3], keep=2)
     assert (last["removed"], builds(head)) == ([names[1], names[0]], [names[3], names[2]])
-    # The one in use stays, however old it is.
-    os.utime(head / "store" / "wheels" / names[2] / "stamp.json", (1, 1))
-    asked = received(head, names[2], check=True, keep=1, stamp=None, file=None)
-    assert (asked["changed"], asked["removed"], len(builds(head))) == (True, [names[3]], 2)
-    assert received(head, names[2], keep=1, stamp=None, file=None)["removed"] == [names[3]]
-    assert builds(head) == [names[2]]
-
-
-def test_builds_in_use_are_kept(head: Path) -> None:
-    names = [f"0.33.0-{number}" for number in range(4)]
-    for age, name in enumerate(names):
-        received(head, name, keep=9)
-        os.utime(head / "store" / "wheels" / name / "stamp.json", (age, age))
-    # A wheel of another build has another hash.
-    stamp = head / "store" / "wheels" / names[0] / "stamp.json"
-    stamp.write_text(
-        json.dumps({**json.loads(stamp.read_text(encoding="utf-8")), "sha256": "5" * 64}), encoding="utf-8"
-    )
-    os.utime(stamp, (0, 0))
-    (head / "current").mkdir()
-    (head / "current" / ".complete").write_text(f"{'1' * 64}\n{'5' * 64}\n", encoding="utf-8")
-    given = {"keep": 1, "stamp": None, "file": None, "check": True}
-    assert received(head, names[3], **given)["removed"] == [names[2], names[1], names[0]]
-    assert received(head, names[3], used=[names[1]], runtime=str(head / "current"), **given)["removed"] == [names[2]]
-    # Without an environment, none has a wheel.
-    assert received(head, names[3], runtime=str(head / "absent"), **given)["removed"] == [names[2], names[1], names[0]]
 
 
 def finish(head: Path, *architectures: str) -> None:
@@ -382,66 +296,40 @@ def finish(head: Path, *architectures: str) -> None:
     (head / "state" / "status.json").write_text(json.dumps(content), encoding="utf-8")
 
 
-def test_the_wheel_of_a_finished_build(head: Path, module: Any) -> None:
-    inputs = {"jobs": 20, "source": "vllm.git commit 73cf"}
-    arguments = {"store": str(head / "store"), "name": NAME, "stamp": inputs, "capabilities": ["12.1"]}
-    assert "the build has left no wheel" in module(wheel_module.main, arguments)["msg"]
+def test_the_wheel_of_a_finished_build(head: Path) -> None:
+    stamp = {"jobs": 20, "source": "vllm.git commit 73cf"}
+    arguments: dict[str, Any] = {"name": NAME, "stamp": stamp, "capabilities": ["12.1"]}
+    assert "the build has left no wheel" in call(head, "vllm_build_wheel", arguments)["msg"]
     finish(head, "121a")
-    assert module(wheel_module.main, arguments, check=True)["changed"] is True
+    assert call(head, "vllm_build_wheel", arguments, check=True)["changed"] is True
+    refused = call(head, "vllm_build_wheel", {**arguments, "capabilities": ["12.1", "11.0"]})["msg"]
+    assert "vllm/_C, which each model needs, has no code for 11.0" in refused
     assert builds(head) == []
-    answer = module(wheel_module.main, arguments)
-    assert (answer["changed"], answer["stamp"]["jobs"], answer["stamp"]["coverage"]) == (
-        True,
-        20,
-        ["12.1: own code in 1 of 1 extensions"],
-    )
+    answer, again = (call(head, "vllm_build_wheel", arguments) for _run in range(2))
+    assert (answer["changed"], answer["stamp"]["jobs"]) == (True, 20)
+    assert answer["stamp"]["coverage"] == ["12.1: own code in 1 of 1 extensions"]
     assert answer["lines"] == wheel.text(answer["stamp"])
-    assert answer["lines"][0] == f"{WHEEL}, from vllm.git commit 73cf"
-    again = module(wheel_module.main, arguments)
-    assert (again["changed"], again["lines"]) == (False, [])
-    # Another host gets the same stamp and file.
-    stamp, folder = answer["stamp"], head / "store" / "wheels" / NAME
-    other = run_module(
-        "vllm_build_wheel", {"store": str(head / "other"), "name": NAME, "stamp": stamp, "file": str(folder / WHEEL)}
-    )
-    assert other["stamp"] == stamp
-
-
-def test_a_wheel_without_code_for_a_gpu_is_refused(head: Path, module: Any) -> None:
-    finish(head, "121a")
-    arguments = {"store": str(head / "store"), "name": NAME, "stamp": {}, "capabilities": ["12.1", "11.0"]}
-    assert "vllm/_C, which each model needs, has no code for 11.0" in module(wheel_module.main, arguments)["msg"]
-    assert builds(head) == []
+    assert (again["changed"], again["stamp"], again["lines"]) == (False, answer["stamp"], [])
 
 
 # --- vllm_build_info ---
 
 
 def info(head: Path, **arguments: Any) -> dict[str, Any]:
-    answer = run_module("vllm_build_info", {"store": str(head / "store"), **arguments}, head / "tools")
-    assert not answer.get("failed"), answer
+    answer = call(head, "vllm_build_info", arguments)
     assert answer["changed"] is False
     return answer
 
 
-def test_an_empty_host(head: Path) -> None:
-    found = info(head)
-    assert (found["builds"], found["capability"], found["published"], found["progress"]) == ([], "", None, {})
-    assert info(head, runtime=str(head / "absent"))["published"] is None
-
-
-def test_the_published_wheel(head: Path, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_published_wheel(head: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runtime = head / "runtime"
-    site = runtime / "lib" / "python3.12" / "site-packages"
-    site.mkdir(parents=True)
     with zipfile.ZipFile(write_wheel(head / WHEEL, "120f", "90a")) as archive:
-        archive.extractall(site)
+        archive.extractall(runtime / "lib" / "python3.12" / "site-packages")
 
     def asked(capability: str | None) -> tuple[str, Any]:
-        monkeypatch.setattr(
-            info_module.node_io_facts, "gpu", lambda _run: {"gpus": [{"capability": None}, {"capability": capability}]}
-        )
-        answer = module(info_module.main, {"store": str(head / "store"), "runtime": str(runtime)})
+        gpus = [{"capability": None}, {"capability": capability}]
+        monkeypatch.setattr(io_facts, "gpu", lambda _run: {"gpus": gpus})
+        answer = info(head, runtime=str(runtime))
         return answer["capability"], answer["published"]
 
     # An interrupted installation is no published wheel.
@@ -452,24 +340,13 @@ def test_the_published_wheel(head: Path, module: Any, monkeypatch: pytest.Monkey
 
 
 def test_the_progress_of_a_build(head: Path) -> None:
+    empty = info(head)
+    assert (empty["builds"], empty["capability"], empty["published"], empty["progress"]) == ([], "", None, {})
     assert info(head, name=NAME)["progress"]["state"] == "none"
     (head / "unit").write_text("ActiveState=active\n", encoding="utf-8")
     (head / "store" / "build.log").write_text("[126/504] Building CUDA object\n", encoding="utf-8")
-    assert info(head, name=NAME)["progress"] == {
-        "state": "running",
-        "reason": "",
-        "line": "[126/504], 0 s, about 0 s left",
-    }
-    (head / "unit").write_text("ActiveState=failed\nResult=oom-kill\n", encoding="utf-8")
-    assert "memory limit" in info(head, name=NAME)["progress"]["reason"]
-
-
-def test_the_builds_of_a_host(head: Path) -> None:
-    received(head)
-    stamp = stamp_of(head / "transfer" / WHEEL)
-    assert info(head)["builds"] == [stamp]
-    (head / "store" / "wheels" / NAME / "stamp.json").write_text("{", encoding="utf-8")
-    assert "is not JSON" in run_module("vllm_build_info", {"store": str(head / "store")})["msg"]
+    line = "[126/504], 0 s, about 0 s left"
+    assert info(head, name=NAME)["progress"] == {"state": "running", "reason": "", "line": line}
 
 
 # --- the wait ---
@@ -478,8 +355,7 @@ def test_the_builds_of_a_host(head: Path) -> None:
 class Clock:
     """Replaces the module time: only sleep() advances it."""
 
-    def __init__(self) -> None:
-        self.now = 1000.0
+    now = 1000.0
 
     def monotonic(self) -> float:
         return self.now
@@ -494,30 +370,17 @@ def progress(state: str = "running", line: str = "[1/5]", reason: str = "") -> d
 
 def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[str, Any], list[str], float]:
     """Return the action's result, its output, and its seconds; the last answer is repeated."""
-    clock, shown, left = Clock(), [], list(answers)
-    action = object.__new__(vllm_build_wait.ActionModule)
-
-    def answer(module_name: str, module_args: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        assert task_vars["inventory_hostname"] == "spark1"
-        assert (module_name, module_args) == ("gb10.cluster.vllm_build_info", {"store": "/store", "name": NAME})
-        found = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(found, Exception):
-            raise found
-        return dict(found)
-
-    class Shown:
-        def display(self, text: str) -> None:
-            shown.append(text)
-
-    def validated(argument_spec: Mapping[str, Any]) -> tuple[None, dict[str, Any]]:
-        return None, dict(zip(argument_spec, ("/store", NAME), strict=True))
-
+    clock, display, action = Clock(), mock.Mock(), object.__new__(vllm_build_wait.ActionModule)
+    module, variables = mock.Mock(side_effect=chain(answers, repeat(answers[-1]))), {"inventory_hostname": "spark1"}
+    given = {"store": "/store", "name": NAME}
     monkeypatch.setattr(polling, "time", clock)
-    monkeypatch.setattr(polling, "Display", Shown)
+    monkeypatch.setattr(polling, "Display", display)
     monkeypatch.setattr(vllm_build_wait.ActionBase, "run", lambda *_arguments: {})
-    monkeypatch.setattr(action, "_execute_module", answer, raising=False)
-    monkeypatch.setattr(action, "validate_argument_spec", validated, raising=False)
-    return action.run(None, {"inventory_hostname": "spark1"}), shown, clock.now - 1000
+    monkeypatch.setattr(action, "_execute_module", module, raising=False)
+    monkeypatch.setattr(action, "validate_argument_spec", lambda argument_spec: (argument_spec, given), raising=False)
+    result = action.run(None, variables)
+    module.assert_called_with(module_name="gb10.cluster.vllm_build_info", module_args=given, task_vars=variables)
+    return result, [shown.args[0] for shown in display().display.call_args_list], clock.now - 1000
 
 
 def test_waiting_shows_a_line_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,19 +411,14 @@ def test_what_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answers: list[Any],
     assert waited(monkeypatch, answers)[0] == {"failed": True, "msg": message}
 
 
-def test_a_host_that_does_not_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, _shown, seconds = waited(monkeypatch, [progress(), AnsibleConnectionFailure("no  route\n")])
-    assert result["failed"] is True
+def test_only_a_host_that_does_not_come_back_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = AnsibleConnectionFailure("no  route\n")
+    result, _shown, seconds = waited(monkeypatch, [progress(), lost])
+    assert (result["failed"], 300 < seconds < 320) == (True, True)
     assert result["msg"].startswith("spark1 is no longer reachable: no route. The build continues.")
-    assert 300 < seconds < 320
-
-
-def test_a_restart_of_ssh_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost = AnsibleConnectionFailure("no route")
-    assert (
-        waited(monkeypatch, [progress(), *[lost] * 50, progress(), *[lost] * 50, progress("finished")])[0]["line"]
-        == "[1/5]"
-    )
+    # A restart of SSH.
+    restarts = [progress(), *[lost] * 50, progress(), *[lost] * 50, progress("finished")]
+    assert waited(monkeypatch, restarts)[0]["line"] == "[1/5]"
 
 
 def test_the_wait_documents_its_options() -> None:
@@ -571,22 +429,17 @@ def test_the_wait_documents_its_options() -> None:
 # --- the digests of files ---
 
 
-def digests(*terms: Any, **options: Any) -> list[dict[str, str]]:
+def test_the_digests_of_patches(tmp_path: Path) -> None:
     lookup = object.__new__(file_digests.LookupModule)
     lookup.set_options = lambda **_given: None
-    lookup.get_option = lambda name: options.get(name, "")
-    found: list[dict[str, str]] = lookup.run(list(terms))
-    return found
-
-
-def test_the_digests_of_patches(tmp_path: Path) -> None:
+    lookup.get_option = {"inventory": str(tmp_path)}.get
     (tmp_path / "a.patch").write_bytes(b"a")
-    expected = {"path": str(tmp_path / "a.patch"), "sha256": hashlib.sha256(b"a").hexdigest()}
-    assert digests(str(tmp_path / "a.patch")) == digests("a.patch", inventory=str(tmp_path)) == [expected]
-    assert digests("b.patch", "a.patch", inventory=str(tmp_path)) == [
+    digest = hashlib.sha256(b"a").hexdigest()
+    paths = ["b.patch", "a.patch", f"{tmp_path}/a.patch", str(tmp_path), "~/x.patch"]
+    assert lookup.run(paths) == [
         {"path": f"{tmp_path}/b.patch", "sha256": ""},
-        expected,
+        *[{"path": f"{tmp_path}/a.patch", "sha256": digest}] * 2,
+        {"path": str(tmp_path), "sha256": ""},
+        {"path": str(Path("~/x.patch").expanduser()), "sha256": ""},
     ]
-    assert digests(str(tmp_path)) == [{"path": str(tmp_path), "sha256": ""}]
-    assert digests() == []
-    assert digests("~/x.patch", inventory=str(tmp_path))[0]["path"] == str(Path("~/x.patch").expanduser())
+    assert lookup.run([]) == []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.progress import Progress, line, progress
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.progress import Progress, progress
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Status
 
 NAME = "0.33.0-0123456789ab"
@@ -27,13 +27,13 @@ running build_ext
 -- Build files have been written to: /var/lib/gb10-vllm-build/work-x/build/temp.linux-aarch64-cpython-312
 """
 COMPILED = f"""{CONFIGURED}\
-[1/507] Building CXX object CMakeFiles/cumem_allocator.dir/csrc/cumem_allocator.cpp.o
-[2/507] Building CUDA object CMakeFiles/_moe_C.dir/csrc/moe/topk_softmax_kernels.cu.o
+[1/504] Building CXX object CMakeFiles/cumem_allocator.dir/csrc/cumem_allocator.cpp.o
+[2/504] Building CUDA object CMakeFiles/_moe_C.dir/csrc/moe/topk_softmax_kernels.cu.o
 csrc/moe/topk_softmax_kernels.cu(103): warning #177-D: variable "x" was declared but never referenced
-DEBUG [126/507] Building CUDA object CMakeFiles/_C.dir/csrc/attention/paged_attention_v1.cu.o
+DEBUG [126/504] Building CUDA object CMakeFiles/_C.dir/csrc/attention/paged_attention_v1.cu.o
 """
 FAILED = f"""{COMPILED}\
-[127/507] Building CUDA object CMakeFiles/_C.dir/csrc/quantization/w8a8/cutlass/scaled_mm_entry.cu.o
+[127/504] Building CUDA object CMakeFiles/_C.dir/csrc/quantization/w8a8/cutlass/scaled_mm_entry.cu.o
 FAILED: CMakeFiles/_C.dir/csrc/quantization/w8a8/cutlass/scaled_mm_entry.cu.o
 /usr/local/cuda/bin/nvcc -forward-unknown-to-host-compiler -DCUTLASS -c scaled_mm_entry.cu
 scaled_mm_entry.cu(12): error: identifier "foo" is undefined
@@ -50,48 +50,46 @@ def found(active: str = "active", result: str = "success", log: str = COMPILED, 
 
 
 @pytest.mark.parametrize(
-    ("log", "steps"),
+    ("log", "line"),
     [
-        ("", (0, 0)),
-        (CONFIGURED, (0, 0)),
-        (COMPILED, (126, 507)),
-        (FAILED, (127, 507)),
+        ("", "configures, 10 min"),
+        (CONFIGURED, "configures, 10 min"),
+        (COMPILED, "[126/504], 10 min, about 30 min left"),
+        (FAILED, "[127/504], 10 min, about 29 min left"),
         # A resumed build counts the rest; then another target begins.
-        (f"{COMPILED}[1/41] Linking CXX shared module _C.abi3.so\n", (1, 41)),
-        (f"{COMPILED}[3/9] Creating directories\n", (126, 507)),
-        ("  [5/507] in the middle of a text\nx[6/507] Building\n[7/507]Building\n", (0, 0)),
-        ("[99999999/99999999] Building\n", (0, 0)),
+        (f"{COMPILED}[1/12] Linking CXX shared module _C.abi3.so\n", "[1/12], 10 min, about 1 h left"),
+        (f"{COMPILED}[3/11] Creating directories\n", "[126/504], 10 min, about 30 min left"),
+        ("  [5/507] in the middle of a text\nx[6/507] Building\n[7/507]Building\n", "configures, 10 min"),
+        ("[99999999/99999999] Building\n", "configures, 10 min"),
     ],
     ids=["empty", "configured", "compiled", "failed", "resumed", "small", "no line of ninja", "too large"],
 )
-def test_steps(log: str, steps: tuple[int, int]) -> None:
-    running = found(log=log)
-    assert (running.state, running.step, running.steps, running.reason) == ("running", *steps, "")
+def test_the_line_of_a_running_build(log: str, line: str) -> None:
+    assert found(log=log) == Progress("running", line)
 
 
 @pytest.mark.parametrize("active", ["active", "activating", "deactivating", "reloading"])
-@pytest.mark.parametrize("status", [Status(), Status(NAME, "building"), DONE, Status(NAME, "failed")], ids=str)
+@pytest.mark.parametrize("status", [Status(), BUILDING, DONE, Status(NAME, "failed")], ids=str)
 def test_a_running_unit_is_running(active: str, status: Status) -> None:
     """Its program writes the result before it ends."""
-    assert found(active, status=status) == Progress("running", 126, 507, 600.0, "")
+    assert found(active, status=status).state == "running"
 
 
 def test_a_finished_build_has_its_own_duration() -> None:
     """The unit of a finished build is gone, and its start with it."""
-    assert found("inactive", status=DONE) == Progress("finished", 126, 507, 812.5, "")
+    assert found("inactive", status=DONE) == Progress("finished", "[126/504], 13 min, about 40 min left")
 
 
 @pytest.mark.parametrize(
-    "status",
-    [Status(), Status(NAME, "building"), Status("0.32.0-0", "finished"), Status("0.32.0-0", "failed")],
-    ids=str,
+    "status", [Status(), BUILDING, Status("other", "finished"), Status("other", "failed")], ids=str
 )
 def test_a_build_that_never_ended(status: Status) -> None:
     ended = found("inactive", status=status)
-    assert (ended.state, ended.reason) == (
-        "none",
-        "the unit has ended before its build, such as by a restart of the host",
-    )
+    reason = "the unit has ended before its build, such as by a restart of the host"
+    assert (ended.state, ended.reason) == ("none", reason)
+
+
+OUT_OF_MEMORY = "the kernel ended it because of its memory limit; set vllm_build_jobs lower"
 
 
 @pytest.mark.parametrize(
@@ -99,84 +97,58 @@ def test_a_build_that_never_ended(status: Status) -> None:
     [
         ("failed", "exit-code", Status(NAME, "failed"), "the build failed"),
         ("inactive", "success", Status(NAME, "failed"), "the build failed"),
-        (
-            "failed",
-            "oom-kill",
-            Status(NAME, "building"),
-            "the kernel ended it because of its memory limit; set vllm_build_jobs lower",
-        ),
-        ("failed", "timeout", Status(NAME, "building"), "it ran longer than vllm_build_timeout"),
+        ("failed", "oom-kill", BUILDING, OUT_OF_MEMORY),
+        ("failed", "timeout", BUILDING, "it ran longer than vllm_build_timeout"),
         ("failed", "signal", Status(), "a signal ended it"),
     ],
 )
 def test_a_failed_build_says_why(active: str, result: str, status: Status, reason: str) -> None:
-    ended = found(active, result, FAILED, status)
-    assert (ended.state, ended.step) == ("failed", 127)
     causes = [
         "FAILED: CMakeFiles/_C.dir/csrc/quantization/w8a8/cutlass/scaled_mm_entry.cu.o",
         'scaled_mm_entry.cu(12): error: identifier "foo" is undefined',
         '1 error detected in the compilation of "scaled_mm_entry.cu".',
     ]
     # systemd knows the cause of the others.
-    assert ended.reason.splitlines() == [reason, *(causes if reason == "the build failed" else causes[-1:])]
+    shown = causes if reason == "the build failed" else causes[-1:]
+    line = "[127/504], 10 min, about 29 min left"
+    assert found(active, result, FAILED, status) == Progress("failed", line, "\n".join([reason, *shown]))
+
+
+CMAKE = [
+    "CMake Error at CMakeLists.txt:23 (message):",
+    "  GCC >= 13 is required",
+    "  to build vLLM",
+    "Call Stack:",
+    "next",
+]
+NUMBERS, ERRORS = ([f"{word} {number}" for number in range(30)] for word in ("line", "error"))
 
 
 @pytest.mark.parametrize(
-    "cause",
+    ("lines", "shown"),
     [
-        "nvcc fatal   : Unsupported gpu architecture 'compute_121a'",
-        "fatal: unable to access 'https://github.com/NVIDIA/cutlass.git/': Could not resolve host: github.com",
-        "/usr/bin/ld: cannot find -lnuma: No such file or directory",
-        "OSError: [Errno 28] No space left on device",
-        "Killed",
-        "ERROR: Failed to build",
+        *(
+            ([cause, "next"], [cause])
+            for cause in (
+                "nvcc fatal   : Unsupported gpu architecture 'compute_121a'",
+                "fatal: unable to access 'https://github.com/NVIDIA/cutlass.git/': Could not resolve host: github.com",
+                "/usr/bin/ld: cannot find -lnuma: No such file or directory",
+                "OSError: [Errno 28] No space left on device",
+                "Killed",
+                "ERROR: Failed to build",
+            )
+        ),
+        # The text of an error of CMake is below it.
+        (CMAKE, CMAKE[:4]),
+        # The last ones are shown, and cut.
+        ([f"{line} {'x' * 500}" for line in ERRORS], [f"{line} {'x' * 500}"[:300] for line in ERRORS[-12:]]),
+        # Without a known cause the end is shown.
+        (NUMBERS, NUMBERS[-12:]),
+        ([], []),
     ],
 )
-def test_causes(cause: str) -> None:
-    assert found("failed", "exit-code", f"{CONFIGURED}{cause}\nnext\n").reason.splitlines() == [
-        "the build failed",
-        cause,
-    ]
-
-
-def test_the_text_below_an_error_of_cmake_is_shown() -> None:
-    error = [
-        "CMake Error at CMakeLists.txt:23 (message):",
-        "  GCC >= 13 is required",
-        "  to build vLLM",
-        "Call Stack:",
-        "next",
-    ]
-    lines = found("failed", "exit-code", CONFIGURED + "\n\n".join(error)).reason.splitlines()
-    assert lines == ["the build failed", *error[:4]]
-
-
-def test_without_a_known_cause_the_end_is_shown() -> None:
-    lines = [f"line {number}" for number in range(30)]
-    assert found("failed", "exit-code", "\n\n".join(lines)).reason.splitlines() == ["the build failed", *lines[-12:]]
-    assert found("failed", "exit-code", "").reason == "the build failed"
-
-
-def test_the_last_causes_are_shown_and_cut() -> None:
-    shown = found(
-        "failed", "exit-code", "".join(f"error {number} {'x' * 500}\n" for number in range(30))
-    ).reason.splitlines()[1:]
-    assert ([text.split()[1] for text in shown], {len(text) for text in shown}) == (
-        [str(number) for number in range(18, 30)],
-        {300},
-    )
-
-
-@pytest.mark.parametrize(
-    ("given_progress", "text"),
-    [
-        (Progress("running", 0, 0, 90.0, ""), "configures, 1 min"),
-        (Progress("running", 126, 504, 600.0, ""), "[126/504], 10 min, about 30 min left"),
-        (Progress("finished", 507, 507, 7300.0, ""), "[507/507], 2 h, about 0 s left"),
-    ],
-)
-def test_the_line_for_people(given_progress: Progress, text: str) -> None:
-    assert line(given_progress) == text
+def test_the_causes_of_a_failure(lines: list[str], shown: list[str]) -> None:
+    assert found("failed", "exit-code", "\n\n".join(lines)).reason.splitlines() == ["the build failed", *shown]
 
 
 # --- the status ---
@@ -250,4 +222,4 @@ JSON = st.recursive(
 def test_any_status_gives_progress(value: dict[str, Any], log: str) -> None:
     status = parse.status(json.dumps(value))
     for active in ("active", "inactive", "failed"):
-        assert line(progress(active, "success", 1.0, log, status, NAME))
+        assert progress(active, "success", 1.0, log, status, NAME).line
