@@ -19,10 +19,9 @@ import pytest
 from certificates import authority
 from fake_backend import USAGE, Backend, serve
 from gateway import proxy as running
-from gateway.proxy import Answer, Proxy, free_port, settings
+from gateway.proxy import Answer, Proxy
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits
-from ansible_collections.gb10.cluster.plugins.plugin_utils.gateway import planned as planned_gateway
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 CHAT, PAGE = "/v1/chat/completions", "https://chat.example.com"
@@ -76,15 +75,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             for cluster, server in servers.items()
         ]
         # Only failed requests start checks in these tests.
-        given = settings(
-            free_port(),
+        planned = running.planned(
+            models,
             silence_timeout=SILENCE,
             health_interval=3600,
             origins=[PAGE],
             fallbacks={"chat": ["twin"], "twin": ["secret"]},
         )
-        planned = planned_gateway(models, given, {}, {"certificate": "", "key": ""})
-        assert planned["report"] == ""
         found = stack.enter_context(running.started(planned, {}, tmp_path_factory.mktemp("gateway")))
         yield World(found, servers)
 
@@ -579,8 +576,7 @@ def test_a_ca_is_trusted_for_its_own_cluster_only(tmp_path: Any) -> None:
             server = Backend(name)
             stack.enter_context(serve(server, pair.issue("127.0.0.1").write(tmp_path, name)))
             models.append({"name": name, "url": f"https://127.0.0.1:{server.port}/v1", "cluster": name, "ca": ca.text})
-        planned = planned_gateway(models, settings(free_port()), {}, {"certificate": "", "key": ""})
-        proxy = stack.enter_context(running.started(planned, {}, tmp_path))
+        proxy = stack.enter_context(running.started(running.planned(models), {}, tmp_path))
         key = proxy.add("alice")
         assert [proxy.chat(name, key).status for name in ("right", "stranger")] == [200, 503]
         assert proxy.report()["models"][1]["error"].startswith("its certificate is not trusted: ")

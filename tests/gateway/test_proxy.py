@@ -15,10 +15,9 @@ import pytest
 from certificates import authority
 from fake_backend import USAGE, Backend, serve
 from gateway import proxy as running
-from gateway.proxy import OPERATOR, Proxy, free_port, settings
+from gateway.proxy import OPERATOR, Proxy
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits, requests
-from ansible_collections.gb10.cluster.plugins.plugin_utils.gateway import planned as planned_gateway
 
 #: A model of each cluster: one with TLS and a key, one without; the third is a fallback of the second's kind.
 BIG, SMALL = "org/big-model", "small"
@@ -80,8 +79,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             part: Path(path).read_text(encoding="ascii")
             for part, path in zip(("certificate", "key"), gateway, strict=True)
         }
-        planned = planned_gateway(models, settings(free_port(), fallbacks={SMALL: [BIG]}), KEYS, tls)
-        assert planned["report"] == ""
+        planned = running.planned(models, KEYS, tls, fallbacks={SMALL: [BIG]})
         with running.started(planned, KEYS, folder, gateway, str(folder / "trusted.pem")) as found.proxy:
             yield found
         for name in found.backends:
@@ -366,7 +364,7 @@ def test_the_counts_survive_a_restart_and_nothing_else_was_contacted(world: Worl
 def test_the_program_starts_with_the_counts_of_its_last_run(tmp_path: Path) -> None:
     with running.closed_network(), serve(Backend(SMALL)) as backend:
         models = [{"name": SMALL, "url": f"http://127.0.0.1:{backend.port}/v1", "cluster": "south"}]
-        planned = planned_gateway(models, settings(free_port()), {}, {"certificate": "", "key": ""})
+        planned = running.planned(models)
         for count in (1, 2):
             with running.started(planned, {}, tmp_path) as proxy:
                 key = proxy.add("alice")

@@ -105,10 +105,8 @@ class _Reader:
 
 def clocks(output: str) -> dict[str, float]:
     """Return {field: value} of one sample of nvidia-smi, {} for other output. Fields without a number are left out."""
-    values = output.strip().splitlines()[:1]
-    words = values[0].split(",") if values else []
     found = {}
-    for name, word in zip(CLOCK_FIELDS, words, strict=False):
+    for name, word in zip(CLOCK_FIELDS, output.strip().partition("\n")[0].split(","), strict=False):
         try:
             found[name] = float(word)
         except ValueError:

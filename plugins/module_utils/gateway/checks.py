@@ -23,7 +23,6 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _PEM = re.compile(r"\s*(?:-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+")
 #: Seconds: the least and the most of each time.
 _TIMES: Mapping[str, tuple[int, int]] = {"silence_timeout": (1, 86400), "health_interval": (2, 3600)}
-_PORTS = "1 to 65535"
 
 
 def problems(given: GatewaySettings) -> list[Problem]:
@@ -163,22 +162,17 @@ def _url(place: str, url: str) -> Iterator[Problem]:
     expected = "http:// or https://, a host and a port, and /v1, such as https://10.0.0.5:8000/v1"
     try:
         parts = urllib.parse.urlsplit(url)
-        port = parts.port
+        valid = parts.scheme in ("http", "https") and _host(parts.hostname or "") and bool(parts.port)
     except ValueError:
         yield Problem(place, repr(url), expected, f"correct {place}")
         return
-    wrong = parts.scheme not in ("http", "https") or not _host(parts.hostname or "") or port is None or port == 0
-    if wrong or parts.path != "/v1" or parts.query or parts.fragment or "@" in parts.netloc or url != url.strip():
+    if not valid or parts.path != "/v1" or parts.query or parts.fragment or "@" in parts.netloc or url != url.strip():
         # A URL with a user may have a password.
         yield Problem(place, "it has a user" if "@" in url else repr(url), expected, f"correct {place}")
 
 
 def _host(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return bool(_HOST.fullmatch(host))
-    return True
+    return _address(host) or bool(_HOST.fullmatch(host))
 
 
 def _fallbacks(given: GatewaySettings) -> Iterator[Problem]:
@@ -222,7 +216,7 @@ def _listener(given: GatewaySettings) -> Iterator[Problem]:
         found = f"{given.host} without TLS: keys and texts would cross the network unencrypted"
         yield Problem("gateway_host", found, "TLS, or a loopback address", fix)
     if not 1 <= given.port <= 65535:
-        yield Problem("gateway_port", str(given.port), _PORTS, "correct gateway_port")
+        yield Problem("gateway_port", str(given.port), "1 to 65535", "correct gateway_port")
     if given.name and not _host(given.name):
         yield Problem(
             "gateway_name", repr(given.name), "a DNS name or an address, without port", "correct gateway_name"
