@@ -71,7 +71,6 @@ class Entry:
     """A model of one server, its key, and its own trust: a CA is not trusted for another server."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given = given
         self.id, self.name = str(given["id"]), str(given["name"])
         self.base = str(given["url"]).removesuffix("/v1")
         self.key = os.environ.get(given["variable"], "") if given["variable"] else ""

@@ -151,7 +151,7 @@ def test_a_hostile_result_is_refused(tmp_path: Path, vllm: Server, result: Any, 
     assert expected in found["msg"] and len(found["msg"]) < 1000
 
 
-def keyed(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> io_run.Measured:
+def keyed(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Measure with a key, whose port the serving unit owns."""
     key_file = folder / "credentials/key"
     monkeypatch.setattr(io_client, "bearer", lambda *_arguments: io_client.key(str(key_file)))
