@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -126,29 +127,6 @@ def test_each_path_of_the_api(world: World, alice: str, path: str, body: dict[st
     assert world.backends[BIG].bodies[-1] == (upstream, {"model": BIG, **body})
 
 
-def test_claude_code_gets_anthropics_format(world: World, alice: str) -> None:
-    body: Any = {"model": BIG, "messages": HELLO, "max_tokens": 9, "system": "Be brief.", "metadata": {"user_id": "x"}}
-    version = {"anthropic-version": "2023-06-01"}
-    answer = world.proxy.ask("/v1/messages?beta=true", body, **{"x-api-key": alice}, **version)
-    assert answer.data["content"] == [{"type": "text", "text": f"{BIG}: one two three"}]
-    assert (answer.data["usage"]["input_tokens"], answer.data["usage"]["output_tokens"]) == (7, 3)
-    stream = world.proxy.ask("/v1/messages", {**body, "stream": True}, alice, **version)
-    kinds = [event["type"] for event in stream.events]
-    assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
-    assert (
-        "".join(event["delta"].get("text", "") for event in stream.events if event["type"] == "content_block_delta")
-        == "one two three"
-    )
-    counted = world.proxy.ask("/v1/messages/count_tokens", {"model": BIG, "messages": HELLO}, alice)
-    assert counted.data == {"input_tokens": 6}, "the model's own count"
-    refused = world.proxy.ask("/v1/messages", body, "sk-wrong", **version)
-    assert (refused.status, refused.data["type"], refused.data["error"]["type"]) == (
-        401,
-        "error",
-        "authentication_error",
-    )
-
-
 def test_a_request_without_a_known_key_is_refused(world: World) -> None:
     for given in (
         {},
@@ -183,11 +161,8 @@ def test_a_damaged_list_of_clients_lets_nobody_in(world: World, alice: str) -> N
 
 def test_a_client_uses_and_sees_only_its_models(world: World, alice: str) -> None:
     key = world.proxy.add("bob", SMALL)
-    listed = world.proxy.ask("/v1/models", key=key).data["data"]
-    assert [model["id"] for model in listed] == [SMALL]
-    assert {
-        model["id"]: model.get("max_model_len") for model in world.proxy.ask("/v1/models", key=alice).data["data"]
-    } == {BIG: 4096, SMALL: None}
+    listed = [world.proxy.ask("/v1/models", key=each).data["data"] for each in (key, alice)]
+    assert [[model["id"] for model in models] for models in listed] == [[SMALL], [BIG, SMALL]]
     answer = world.proxy.chat(BIG, key)
     assert (answer.status, answer.data["error"]["code"]) == (404, "model_not_found")
     assert world.proxy.chat(SMALL, key).status == 200
@@ -264,18 +239,6 @@ def test_a_fallback_answers_for_a_dead_server(world: World) -> None:
     world.proxy.revoke("small-only")
 
 
-def test_a_fallback_is_not_for_a_client_without_it_before_the_check(world: World) -> None:
-    key = world.proxy.add("strict", SMALL)
-    world.backends[SMALL].broken = 500
-    try:
-        before = len(world.backends[BIG].bodies)
-        assert world.proxy.chat(SMALL, key).status == 500
-        assert len(world.backends[BIG].bodies) == before
-    finally:
-        world.backends[SMALL].broken = 200
-    world.proxy.revoke("strict")
-
-
 def test_a_wrong_key_or_model_of_a_server_is_reported(world: World, alice: str) -> None:
     backend = world.backends[BIG]
     try:
@@ -333,32 +296,15 @@ def test_only_the_operator_reads_the_report(world: World, alice: str) -> None:
     assert "operator" not in report["usage"]
 
 
-@pytest.mark.parametrize(
-    ("body", "status", "code"),
-    [
-        (b"{", 400, "invalid_json"),
-        (b"[" * 100000, 400, "invalid_json"),
-        (b"[]", 400, "missing_model"),
-        (b'{"model": ["small"]}', 400, "missing_model"),
-    ],
-)
-def test_a_body_that_is_not_a_request(world: World, alice: str, body: bytes, status: int, code: str) -> None:
-    answer = world.proxy.ask("/v1/chat/completions", body, alice)
-    assert (answer.status, answer.data["error"]["code"]) == (status, code)
-
-
-def test_the_counts_survive_a_restart_and_nothing_else_was_contacted(world: World, alice: str) -> None:
-    """The last test of the module: it ends the gateway by a second one on the same state."""
+def test_nothing_else_was_contacted_and_no_file_has_a_key(world: World, alice: str) -> None:
+    """The last test with this gateway."""
     world.proxy.wait(lambda report: "alice" in report["usage"])
-    before = used(world, "alice")
     log = world.proxy.log()
-    assert [line for line in log.splitlines() if "refused an attempt" in line or "internal error" in line] == []
+    assert not re.search("refused an attempt|internal error", log)
     secrets = [alice, KEYS["north"], OPERATOR, *world.proxy.keys.values()]
-    assert not [secret for secret in secrets if secret in log]
     usage = world.proxy.folder / "state/usage.json"
     assert usage.stat().st_mode & 0o777 == 0o600
-    assert not [secret for secret in secrets if secret in usage.read_text(encoding="utf-8")]
-    assert before[SMALL]["requests"] > 0
+    assert not [secret for secret in secrets if secret in log + usage.read_text(encoding="utf-8")]
 
 
 def test_the_program_starts_with_the_counts_of_its_last_run(tmp_path: Path) -> None:

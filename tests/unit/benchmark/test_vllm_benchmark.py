@@ -15,12 +15,13 @@ from typing import Any
 import fake_benchmark
 import pytest
 import yaml
+from decisions import decide
 from repository import ROOT
 from run_module import program, run_module
 from run_playbook import Run, run
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import checks, io_run
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
@@ -28,7 +29,7 @@ SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json
 KEY = "5ec0e7-0123456789"
 SIZE = {"concurrency": 1, "input_tokens": 1024, "output_tokens": 128, "requests": 6}
 SETTINGS = benchmark_plan.BenchmarkSettings("quick", [1], [1024], 128, 7, 60)
-METRICS = """vllm:num_requests_running{{engine="0",model_name="tiny"}} {running}
+METRICS = """vllm:num_requests_running{{engine="0",model_name="tiny"}} 0.0
 vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 0.0
 vllm:prefix_cache_queries_total{{engine="0",model_name="tiny"}} {queries}
 vllm:prefix_cache_hits_total{{engine="0",model_name="tiny"}} {hits}
@@ -39,7 +40,7 @@ class Server(ThreadingHTTPServer):
     """A fake vLLM. Its prefix cache has a quarter of the tokens between two readings."""
 
     daemon_threads = True
-    running, readings, root = 0.0, 0, "/srv/models/tiny"
+    readings = 0
 
     @property
     def url(self) -> str:
@@ -53,8 +54,8 @@ class Handler(BaseHTTPRequestHandler):
         """Send health, metrics or models."""
         server = self.server
         server.readings += self.path == "/metrics"
-        metrics = METRICS.format(running=server.running, queries=1000.0 * server.readings, hits=250.0 * server.readings)
-        models = json.dumps({"data": [{"id": "tiny", "root": server.root, "max_model_len": 1024}]})
+        metrics = METRICS.format(queries=1000.0 * server.readings, hits=250.0 * server.readings)
+        models = json.dumps({"data": [{"id": "tiny", "root": "/srv/models/tiny", "max_model_len": 1024}]})
         self.reply({"/metrics": metrics, "/v1/models": models}.get(self.path, ""))
 
     def do_POST(self) -> None:
@@ -210,17 +211,18 @@ UnitFileState=
 ActiveState=inactive
 SubState=dead
 Result=success
-MainPID={pid}
+MainPID=0
 NRestarts=0
 InvocationID=
 ExecMainStatus=0
 Environment=
-ExecMainStartTimestampMonotonic=0"""
+ExecMainStartTimestampMonotonic=0
+"""
 
 
-def role(folder: Path, url: str, *arguments: str, pid: int = 0) -> Run:
+def role(folder: Path, url: str, *arguments: str) -> Run:
     """Run the role on this machine, on the plan of a single node."""
-    (folder / "unit").write_text(UNIT.format(pid=pid), encoding="utf-8")
+    (folder / "unit").write_text(UNIT, encoding="utf-8")
     for name, script in (("systemctl", f"cat {folder}/unit"), ("journalctl", "true"), ("ip", "echo '[]'")):
         program(folder / "bin", name, script)
     host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
@@ -273,32 +275,59 @@ def test_check_mode_lists_the_runs(tmp_path: Path, vllm: Server) -> None:
     assert not (tmp_path / "systemd-run.json").exists() and not (tmp_path / "mine/.gb10/benchmarks").exists()
 
 
+API = {"healthy": True, "answers": True, "root": "/srv/models/tiny", "running": 1, "waiting": 1}
+
+
 @pytest.mark.parametrize(
-    ("fault", "expected"),
+    ("api", "running", "busy_ok", "expected"),
     [
-        ("other model", "serves /srv/models/other. Expected: /srv/models/tiny, which answers."),
-        ("busy", "2 requests of other clients run or wait. Expected: none."),
-        ("no server", "serves no model. Expected: /srv/models/tiny, which answers."),
-        ("benchmark", "gb10-benchmark.service runs on spark1. Expected: one benchmark at a time."),
-        ("sweep", "benchmark_model_concurrencies: 512. Expected: at most 8."),
+        pytest.param(
+            {"root": "/srv/models/other"},
+            False,
+            True,
+            "serves /srv/models/other. Expected: /srv/models/tiny",
+            id="other",
+        ),
+        pytest.param(
+            {"healthy": False, "root": None}, False, True, "serves no model. Expected: /srv/models/tiny", id="down"
+        ),
+        pytest.param(
+            {"answers": None, "reason": "timed out"},
+            False,
+            True,
+            "/srv/models/tiny (timed out). Expected:",
+            id="silent",
+        ),
+        pytest.param({}, False, False, "2 requests of other clients run or wait. Expected: none.", id="busy"),
+        pytest.param(
+            {}, True, True, "gb10-benchmark.service runs on spark1. Expected: one benchmark at a time.", id="unit"
+        ),
+        pytest.param({"waiting": None, "running": 0}, False, False, "", id="idle"),
+        pytest.param({}, False, True, "", id="busy, as permitted"),
     ],
 )
-def test_the_role_refuses(tmp_path: Path, vllm: Server, fault: str, expected: str) -> None:
-    fake_benchmark.install(tmp_path, fake_benchmark.result())
-    vllm.root = "/srv/models/other" if fault == "other model" else vllm.root
-    vllm.running = 2.0 if fault == "busy" else 0.0
-    sweep = (
-        ["-e", "benchmark_model_mode=sweep", "-e", '{"benchmark_model_concurrencies": [512]}']
-        if fault == "sweep"
-        else []
+def test_a_server_that_cannot_be_measured(
+    tmp_path: Path, api: dict[str, Any], running: bool, busy_ok: bool, expected: str
+) -> None:
+    found = checks.refusal(typed(plan(tmp_path, "http://127.0.0.1:8000", False)), API | api, running, busy_ok)
+    assert expected in found and bool(found) is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pid", "expected"),
+    [
+        ({"mode": "sweep", "concurrencies": [512]}, None, "benchmark_model_concurrencies: 512. Expected: at most 8."),
+        ({}, 7, "gb10-benchmark.service runs on spark1."),
+        ({"busy_ok": False}, None, "2 requests of other clients run or wait."),
+    ],
+)
+def test_the_action_refuses(tmp_path: Path, changes: dict[str, Any], pid: int | None, expected: str) -> None:
+    sizes = {"concurrencies": [1], "input_tokens": [512], "output_tokens": 64, "timeout": 600}
+    found, calls = decide(
+        "benchmark_runs",
+        {"mode": "single", **sizes, "busy_ok": True, "api": API, **changes},
+        plan(tmp_path, "http://127.0.0.1:8000", False),
+        result={"service": {"pid": pid}},
     )
-    url = "http://127.0.0.1:9" if fault == "no server" else vllm.url
-    done = role(tmp_path, url, *sweep, pid=os.getpid() if fault == "benchmark" else 0)
-    assert done.status != 0 and expected in " ".join(done.output.split()), done.output
-    assert not (tmp_path / "systemd-run.json").exists()
-
-
-def test_a_busy_server_can_be_measured(tmp_path: Path, vllm: Server) -> None:
-    fake_benchmark.install(tmp_path, fake_benchmark.result(output_tokens=256))
-    vllm.running = 2.0
-    role(tmp_path, vllm.url, "-e", "benchmark_model_busy_ok=true").assert_ok()
+    assert found["failed"] and expected in found["msg"]
+    assert calls == [{"name": "gb10-benchmark.service"}]

@@ -6,6 +6,7 @@ import base64
 import grp
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 from certificates import authority
+from decisions import decide
 from repository import ROOT
 from run_module import run_module
 from typed_plans import fact
@@ -83,14 +85,11 @@ def test_a_damaged_list_of_clients_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_an_exposed_key_of_the_host_is_closed(tmp_path: Path) -> None:
-    key(tmp_path)
-    kept = (tmp_path / "operator.key").read_text(encoding="ascii")
+    (tmp_path / "operator.key").write_text("sk-host\n", encoding="ascii")
     (tmp_path / "operator.key").chmod(0o644)
     key(tmp_path)
-    assert (
-        (tmp_path / "operator.key").stat().st_mode & 0o777,
-        (tmp_path / "operator.key").read_text(encoding="ascii"),
-    ) == (0o600, kept)
+    found = tmp_path / "operator.key"
+    assert (found.stat().st_mode & 0o777, found.read_text(encoding="ascii")) == (0o600, "sk-host\n")
 
 
 @contextmanager
@@ -209,17 +208,34 @@ def test_a_model_without_an_answer_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("report", "found"),
     [
-        ("{", "Expecting property name"),
-        ({"models": [], "usage": {}}, "it lists . Expected: n/big"),
-        ({"models": [{"id": 1}], "usage": {}}, "an entry that is not a model"),
-        ({"models": MODELS, "usage": {"alice": 1}}, "an entry is not the use of a client"),
         ([], "the gateway's report is not valid"),
+        ({"models": [], "usage": []}, "the gateway's report is not valid"),
+        ({"models": {}, "usage": {}}, "the gateway's report is not valid"),
+        *(
+            ({"models": [model], "usage": {}}, "the gateway's report has an entry that is not a model")
+            for model in (
+                {"id": 1},
+                MODELS[0] | {"healthy": 1},
+                MODELS[0] | {"checked": "x"},
+                MODELS[0] | {"kind": "x"},
+            )
+        ),
+        ({"models": MODELS, "usage": {"alice": 1}}, "an entry is not the use of a client"),
     ],
 )
-def test_a_report_that_is_not_expected(tmp_path: Path, report: Any, found: str) -> None:
+def test_a_report_that_is_not_expected(report: Any, found: str) -> None:
+    with pytest.raises(ValueError, match=f"^{found}$"):
+        io_info.parse(json.dumps(report))
+
+
+@pytest.mark.parametrize(
+    ("report", "found"), [("{", "Expecting property name"), (REPORT, "it lists n/big, s/small. Expected: n/big")]
+)
+def test_without_the_expected_report_there_is_a_reason_and_no_model(tmp_path: Path, report: Any, found: str) -> None:
     with gateway(report) as (url, _asked):
         answer = info(tmp_path, url, expected=["n/big"])
-    assert found in answer["problem"] and [client["name"] for client in answer["clients"]] == ["alice"]
+    assert found in answer["problem"]
+    assert (answer["models"], [client["name"] for client in answer["clients"]]) == ([], ["alice"])
 
 
 def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
@@ -373,11 +389,16 @@ def test_the_actions_of_the_role_read_its_variables_and_return_no_secret(tmp_pat
     assert not [secret for secret in secrets if secret in output or secret in json.dumps(results)]
 
 
-def test_the_plan_fails_with_every_problem(tmp_path: Path) -> None:
-    output, found = run_plan(
-        tmp_path, gateway_port="x", gateway_tls_certificate="/none.pem", gateway_tls_key="/none.key"
-    )
-    assert found == {}
-    for text in ("problems found; nothing was changed.", "gateway_port: 0", "gateway_tls_certificate: "):
-        assert text in output
-    assert CLUSTER_KEY not in output and MODEL_KEY not in output
+def test_the_plan_fails_with_every_problem() -> None:
+    """The action reads the variables as the role has them."""
+    names = {"port": "x", "host": "lan", "tls_certificate": "-----BEGIN x", "tls_key": "-----BEGIN y", "clusters": {}}
+    variables = {f"gateway_{name}": value for name, value in names.items()} | {
+        "gateway_model_keys": {"south": MODEL_KEY}
+    }
+    result = decide("gateway_plan", {}, {}, variables={**variables, "inventory_hostname": "box"})[0]
+    places = re.findall(r"^  \d+\. (\w+)", result["msg"], re.MULTILINE)
+    assert result["failed"] and MODEL_KEY not in str(result)
+    assert set(places) == {
+        *("gateway_models", "gateway_host", "gateway_port", "gateway_model_keys"),
+        *("gateway_tls_certificate", "gateway_tls_key"),
+    }
