@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from certificates import authority
-from fake_backend import USAGE, Backend, serve
+from fake_backend import Backend, serve
 from gateway import proxy as running
 from gateway.proxy import OPERATOR, Proxy
 
@@ -167,37 +167,6 @@ def test_a_client_uses_and_sees_only_its_models(world: World, alice: str) -> Non
     assert (answer.status, answer.data["error"]["code"]) == (404, "model_not_found")
     assert world.proxy.chat(SMALL, key).status == 200
     world.proxy.revoke("bob")
-
-
-def test_the_use_is_counted_for_plain_requests_and_streams(world: World) -> None:
-    key = world.proxy.add("counter")
-    for stream in (False, True):
-        for path, body in (
-            ("/v1/chat/completions", {"messages": HELLO}),
-            ("/v1/completions", {"prompt": "Hello"}),
-            ("/v1/messages", {"messages": HELLO, "max_tokens": 9}),
-            ("/v1/responses", {"input": "Hello"}),
-        ):
-            assert world.proxy.ask(path, {"model": SMALL, "stream": stream, **body}, key).status == 200
-    assert world.proxy.ask("/v1/messages/count_tokens", {"model": SMALL, "messages": HELLO}, key).status == 200, (
-        "a request without tokens"
-    )
-    assert world.proxy.chat("unknown", key).status == 404
-    expected = {
-        "requests": 9,
-        "failures": 0,
-        "prompt_tokens": 8 * USAGE["prompt_tokens"],
-        "completion_tokens": 8 * USAGE["completion_tokens"],
-    }
-    world.proxy.wait(lambda report: report["usage"]["counter"]["models"] == {SMALL: expected})
-    # A stream shows its usage only to a client that requests it.
-    assert not any("usage" in event and event["usage"] for event in world.proxy.chat(SMALL, key, stream=True).events)
-    assert (
-        world.proxy.chat(SMALL, key, stream=True, stream_options={"include_usage": True}).events[-1]["usage"][
-            "completion_tokens"
-        ]
-        == 3
-    )
 
 
 def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str) -> None:

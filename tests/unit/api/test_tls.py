@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ansible.errors import AnsibleFilterError
 from cluster_nodes import KNOWN, LOCK, cluster_plan, mistakes, spark
 from run_module import run_module
 from run_playbook import run
+from small_server import serving
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
@@ -289,70 +289,31 @@ def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-class Handler(BaseHTTPRequestHandler):
-    """A healthy vLLM."""
-
-    seen: list[str]
-
-    def do_GET(self) -> None:
-        """Serve health and models."""
-        self.reply(json.dumps({"data": [{"id": "tiny", "root": "/m"}]}))
-
-    def do_POST(self) -> None:
-        """Serve a completion."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.reply(json.dumps({"choices": [{"text": "Paris", "finish_reason": "stop"}]}))
-
-    def reply(self, body: str) -> None:
-        """Send the response, and record the request with its key."""
-        self.server.seen.append(f"{self.path} {self.headers['Authorization']}")  # type: ignore[attr-defined]
-        self.send_response(302 if self.path == "/moved/v1/models" else 200)
-        self.send_header("Location", "/v1/models")
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Print nothing."""
-
-
-class Tls(ThreadingHTTPServer):
-    """The same server with TLS. The client reports a failed handshake."""
-
-    daemon_threads = True
-
-    def __init__(self, pair: certificates.Pair | None, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.seen: list[str] = []
-        if pair is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*pair.write(folder, "api"))
-            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-
-    def handle_error(self, *_arguments: Any) -> None:
-        """Print nothing."""
-
-
 Serve = Callable[..., Any]
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
+    """Return what runs a healthy vLLM, with the lines of its requests and their keys."""
+
     @contextmanager
     def serve(
         pair: certificates.Pair | None = GOOD, ca: str = CA.text, name: str = NAME
     ) -> Iterator[tuple[io_client.Server, list[str]]]:
+        seen: list[str] = []
+
+        def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+            seen.append(f"{request.path} {request.headers['Authorization']}")
+            found = {"data": [{"id": "tiny", "root": "/m"}], "choices": [{"text": "Paris", "finish_reason": "stop"}]}
+            status = 302 if request.path == "/moved/v1/models" else 200
+            return status, json.dumps(found), {"Location": "/v1/models"}
+
         (tmp_path / "ca.crt").write_text(ca, encoding="ascii")
-        with Tls(pair, tmp_path) as server:
-            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-            thread.start()
-            try:
-                yield (
-                    io_client.Server(f"https://127.0.0.1:{server.server_port}", str(tmp_path / "ca.crt"), name),
-                    server.seen,
-                )
-            finally:
-                server.shutdown()
-                thread.join()
+        secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if pair else None
+        if secured and pair:
+            secured.load_cert_chain(*pair.write(tmp_path, "api"))
+        with serving(answer, secured) as url:
+            yield io_client.Server(url.replace("http:", "https:"), str(tmp_path / "ca.crt"), name), seen
 
     return serve
 
@@ -364,10 +325,8 @@ def test_a_server_is_known_by_its_name_on_loopback(serve: Serve, pair: certifica
     with serve(pair, ca) as (server, _seen):
         assert io_client.health(server) == (True, "")
         assert io_client.answers(server, "tiny", 10) == (True, "")
-        assert (
-            smoke.whole("\n".join(line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10))).text
-            == "Paris"
-        )
+        lines = [line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10)]
+        assert smoke.whole("\n".join(lines)).text == "Paris"
         assert io_status.api(server, "", 0, 10)["answers"]
 
 

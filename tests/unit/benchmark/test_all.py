@@ -42,24 +42,18 @@ LOGGED = {
         "msg": "STEP {{ role_name | split('.') | last }} {{ gb10_model }} {{ inventory_hostname }}"
     },
 }
-SET_PLAN = {
-    "gb10_plan": (
-        "{{ plan | combine({'model': '/srv/models/' ~ gb10_model, 'node': "
-        "plan.nodes[groups['all'].index(inventory_hostname)]}) }}"
-    )
-}
-MEASURED = {name: value for name, value in SETTINGS.items() if name.startswith("benchmark_model_")}
-INPUTS = {"settings": {**MEASURED, "gb10_models": "{{ gb10_models | default({}) }}"}}
-DOCUMENT = {
-    "document": {"model": "/srv/models/{{ gb10_model }}", "runs": "{{ measured }}"},
-    "file": "{{ gb10_model }}.json",
-}
+SET_PLAN = (
+    "{{ plan | combine({'model': '/srv/models/' ~ gb10_model, 'node': "
+    "plan.nodes[groups['all'].index(inventory_hostname)]}) }}"
+)
+OF_ROLE = {name: value for name, value in SETTINGS.items() if name.startswith("benchmark_model_")}
+INPUTS = {"settings": {**OF_ROLE, "gb10_models": "{{ gb10_models | default({}) }}"}}
 ROLES: dict[str, list[dict[str, Any]]] = {
     "gb10/tasks/main.yml": [
         LOGGED,
         {"name": "Collect", "ansible.builtin.set_fact": {"gb10_inputs": INPUTS}},
         fails("gb10_model == 'large'", "large does not fit"),
-        {"name": "Set", "ansible.builtin.set_fact": SET_PLAN},
+        {"name": "Set", "ansible.builtin.set_fact": {"gb10_plan": SET_PLAN}},
     ],
     "golden/tasks/check.yml": [LOGGED],
     "model_store/tasks/main.yml": [LOGGED],
@@ -76,7 +70,12 @@ ROLES: dict[str, list[dict[str, Any]]] = {
         LOGGED,
         {
             "name": "Set",
-            "ansible.builtin.set_fact": {"__benchmark_model_report": DOCUMENT},
+            "ansible.builtin.set_fact": {
+                "__benchmark_model_report": {
+                    "document": {"model": "/srv/models/{{ gb10_model }}", "runs": "{{ measured }}"},
+                    "file": "{{ gb10_model }}.json",
+                }
+            },
             "when": "gb10_plan.node.head",
         },
         fails("gb10_model == 'slow' and gb10_plan.node.head", "slower than before"),
