@@ -200,55 +200,23 @@ def test_the_plan_has_https_and_the_server_its_files() -> None:
 
 
 def test_a_container_reads_what_the_unit_lays_out() -> None:
+    """The recorded units (tests/unit/service) have TLS of a native rank, and a container without TLS."""
     planned = plan(
         gb10_runtime="container", gb10_container_image="sha256:" + "1" * 64, gb10_distributed_executor_backend="mp"
     )
     argv = launch_argv.contained(typed(planned), launch_argv.VLLM, launch_argv.vllm_argv(typed(planned)))
     assert "--ssl-keyfile=/run/gb10-vllm/api.key" in argv
     assert "--mount=type=bind,source=/run/gb10-vllm,target=/run/gb10-vllm,readonly" in argv
-    assert not [
-        word
-        for word in launch_argv.contained(typed({**planned, "api_tls": {}}), launch_argv.VLLM, ["vllm"])
-        if "source=/run/gb10-vllm" in word
-    ]
-
-
-def unit(planned: dict[str, Any]) -> list[str]:
-    """The unit of vLLM, without comments."""
     lines = rendered_units.planned(planned, "gb10-vllm")["unit"]["text"].splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-@pytest.mark.parametrize("executor", ["ray", "mp"])
-@pytest.mark.parametrize("runtime", ["native", "container"])
-def test_the_unit_gets_credentials(runtime: str, executor: str) -> None:
-    settings = {"gb10_distributed_executor_backend": executor} | (
-        {"gb10_runtime": "container", "gb10_container_image": "sha256:" + "1" * 64} if runtime == "container" else {}
-    )
-    planned = plan(**settings)
-    planned["node"]["secrets"] = ["HF_TOKEN"]
-    alone = unit(planned)
-    assert not [line for line in alone if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], (
-        "nothing starts with a single rank"
-    )
-    lines = unit({**planned, "nodes": [planned["node"], {**planned["node"], "name": "spark2", "head": False}]})
-    assert {"LoadCredential=api.cert:/etc/gb10/tls/api.crt", "LoadCredential=api.key:/etc/gb10/tls/api.key"} <= set(
-        lines
-    )
-    assert {"LoadCredential=secret.env:/etc/gb10/secret.env", "LoadCredential=api.env:/etc/gb10/api.env"} <= set(lines)
-    assert lines.count("RuntimeDirectory=gb10-vllm") == (runtime == "container")
-    assert (sum(line.startswith("ExecStartPre=/usr/bin/install") for line in lines) > 0) is (runtime == "container")
-    (start,) = [line for line in lines if line.startswith("ExecStart=")]
-    group = [line for line in lines if line.startswith("Environment=GB10_RANK_GROUP=")]
-    assert len(group) == (executor == "mp")
-    assert all(line.rpartition("=")[2] not in start for line in group)
-    assert "Restart=always" in lines
-
-
-def test_a_unit_without_tls_has_no_credentials_of_it() -> None:
-    planned = plan()
-    lines = unit({**planned, "api_tls": {}})
-    assert not [line for line in lines if "api.key:" in line or "secret.env" in line]
+    assert {
+        "LoadCredential=api.cert:/etc/gb10/tls/api.crt",
+        "LoadCredential=api.key:/etc/gb10/tls/api.key",
+        "RuntimeDirectory=gb10-vllm",
+        "ExecStartPre=/usr/bin/install --owner=gb10 --mode=0400 %d/api.cert %d/api.key /run/gb10-vllm",
+    } <= set(lines)
+    without = launch_argv.contained(typed({**planned, "api_tls": {}}), launch_argv.VLLM, ["vllm"])
+    assert not [word for word in without if "source=/run/gb10-vllm" in word]
+    assert not [line for line in lines if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], "a single rank"
 
 
 def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
