@@ -64,7 +64,7 @@ class ActionModule(Decision):
         plan, date = self.plan(variables), datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         results = self.of_nodes(variables, [node.name for node in plan.nodes], _COPIES, {}).values()
         copies = [folder for result in results for folder in result.get("copies", ())]
-        return matrix.start(plan.model, date, arguments["models"], matrix.stored(self._folders(variables), copies))
+        return matrix.start(plan.model, date, arguments["models"], self._folders(variables), copies)
 
     def _plan(self, arguments: Values, variables: Mapping[str, Any]) -> Values:
         inputs, plan = self._settings(variables), self.plan(variables)

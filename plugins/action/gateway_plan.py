@@ -26,7 +26,8 @@ class ActionModule(gateway.GatewayDecision):
             models = self.models(variables)
         except ProblemsError as error:
             return {"failed": True, "msg": str(error)}
-        planned = gateway.planned(models, self.settings(variables), self.keys(variables), self.tls(variables))
+        client = self.place(variables)["client"]
+        planned = gateway.planned(models, self.settings(variables), self.keys(variables), self.tls(variables), client)
         if planned["report"]:
             return {"failed": True, "msg": planned["report"]}
         lock = sources.gateway_lock()

@@ -64,6 +64,7 @@ key:
   type: str
 """
 
+import dataclasses
 import fcntl
 import grp
 import os
@@ -93,14 +94,14 @@ def main() -> None:
         supports_check_mode=True,
     )
     name, path = module.params["name"], module.params["clients_file"]
-    key = clients.key(secrets.token_urlsafe(32))
+    key = f"{clients.PREFIX}{secrets.token_urlsafe(32)}"
     try:
         # Until the module ends, so that no other run changes the file meanwhile.
         _lock(path)
         before = clients.parse(io_file.read_bounded(path, clients.MOST))
         if not name:
             key = _operator(module, key)
-            after = clients.with_operator(before, key)
+            after = dataclasses.replace(before, operator=clients.digest(key))
         elif module.params["state"] == "present":
             after = clients.create(before, name, key, int(time.time()), module.params["models"])
         else:

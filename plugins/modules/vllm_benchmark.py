@@ -118,8 +118,6 @@ hit_rate:
   type: float
 """
 
-from dataclasses import asdict
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run
@@ -154,7 +152,7 @@ def main() -> None:
         measured = io_run.measure(params["command"], run, server, params["key_file"], params["unit"], runner(module))
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{run.name}: {error}")
-    module.exit_json(changed=False, **asdict(measured))
+    module.exit_json(changed=False, **measured)
 
 
 if __name__ == "__main__":

@@ -46,12 +46,11 @@ class GatewayDecision(Decision):
         return access.place(host, self.number(variables, "port"), name, self.address(variables), secured)
 
     def settings(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of GatewaySettings that are variables of the role or the host's address."""
+        """Return the fields of GatewaySettings that are variables of the role."""
         return {
             **{name: self.setting(variables, name) for name in ("host", "name", "fallbacks", "origins")},
             **{name: self.number(variables, name) for name in ("port", "silence_timeout", "health_interval")},
             "allow_plain_http": boolean(self.setting(variables, "allow_plain_http"), strict=False),
-            "address": self.address(variables),
         }
 
     def tls(self, variables: Mapping[str, Any]) -> dict[str, str]:
@@ -83,13 +82,16 @@ class GatewayDecision(Decision):
 
 
 def planned(
-    models: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], keys: Mapping[str, str], tls: Mapping[str, str]
+    models: Sequence[Mapping[str, Any]],
+    settings: Mapping[str, Any],
+    keys: Mapping[str, str],
+    tls: Mapping[str, str],
+    client: str,
 ) -> dict[str, Any]:
-    """Return the gateway's files and place, or a report of all problems, as plan.plan. No result has a key.
+    """Return the gateway's files, or a report of all problems, as plan.plan. No result has a key.
 
-    ``models``: entries of gateway_models. ``tls``: the texts {certificate, key}.
+    ``models``: entries of gateway_models. ``tls``: the texts {certificate, key}. ``client``: of place().
     """
-    client = access.place(settings["host"], settings["port"], settings["name"], settings["address"], True)["client"]
     facts = certificate.verdict({**tls, "ca": ""}, client)
     given = schema.GatewaySettings(models=plan.models_of(models), keyed=list(keys), tls=bool(facts), **settings)
     return plan.plan(given, keys, facts, tls["certificate"])

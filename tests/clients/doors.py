@@ -27,8 +27,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from gateway import proxy
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.gateway import planned as planned_gateway
-
 HERE = ROOT / "tests/clients"
 PACKAGES = ROOT / ".venv-clients"
 PYTHON = PACKAGES / "bin/python"
@@ -221,10 +219,8 @@ def gateway(folder: Path, origin: str, behind: Door, secured: Tls | None = None)
     """Run the gateway's program, as its unit does, in front of the guard."""
     ca, certificate, key = secured.texts if secured else ["", "", ""]
     models = [{"name": behind.model, "url": f"{behind.url}/v1", "cluster": "north", "ca": ca}]
-    given = proxy.settings(proxy.free_port(), origins=[origin])
-    keys = {"north": behind.key}
-    planned = planned_gateway(models, given, keys, {"certificate": certificate, "key": key})
-    assert planned["report"] == ""
+    keys, own = {"north": behind.key}, secured and {"certificate": certificate, "key": key}
+    planned = proxy.planned(models, keys, own, origins=[origin])
     with (
         proxy.started(planned, keys, folder, secured and secured.pair, behind.ca) as started,
         Door("gateway", started.url, started.add("alice"), behind.model, behind.engine, ca=behind.ca).clients() as door,

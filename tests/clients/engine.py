@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -313,18 +314,6 @@ async def left(request: Request) -> None:
         pass
 
 
-async def chat(request: Request) -> Response:
-    return await answer(request, chat_reply, chat_answer, chat_events)
-
-
-async def messages(request: Request) -> Response:
-    return await answer(request, message_reply, message_answer, message_events)
-
-
-async def responses(request: Request) -> Response:
-    return await answer(request, response_reply, response_answer, response_events)
-
-
 async def answer(request: Request, replied: Any, whole: Any, events: Any) -> Response:
     body = json.loads(await request.body())
     if body["model"] != MODEL:
@@ -386,9 +375,21 @@ ROUTES = [
     Route("/health", health),
     Route("/metrics", metrics),
     Route("/v1/models", models),
-    Route("/v1/chat/completions", chat, methods=["POST"]),
-    Route("/v1/responses", responses, methods=["POST"]),
-    Route("/v1/messages", messages, methods=["POST"]),
+    Route(
+        "/v1/chat/completions",
+        partial(answer, replied=chat_reply, whole=chat_answer, events=chat_events),
+        methods=["POST"],
+    ),
+    Route(
+        "/v1/responses",
+        partial(answer, replied=response_reply, whole=response_answer, events=response_events),
+        methods=["POST"],
+    ),
+    Route(
+        "/v1/messages",
+        partial(answer, replied=message_reply, whole=message_answer, events=message_events),
+        methods=["POST"],
+    ),
     Route("/v1/messages/count_tokens", count_tokens, methods=["POST"]),
 ]
 

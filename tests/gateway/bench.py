@@ -192,16 +192,14 @@ def yours(url: str, key_file: Path, model: str) -> Iterator[Target]:
 def report(target: Target, python: Path) -> str:
     from gateway import proxy  # noqa: PLC0415
 
-    from ansible_collections.gb10.cluster.plugins.plugin_utils.gateway import planned as planned_gateway  # noqa: PLC0415
-
     keys = {"south": target.key} if target.key else {}
     models = [{"name": target.model, "url": f"http://{target.host}:{target.port}/v1", "cluster": "south"}]
-    planned = planned_gateway(models, proxy.settings(port := proxy.free_port()), keys, {"certificate": "", "key": ""})
+    planned = proxy.planned(models, keys)
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         with proxy.started(planned, keys, Path(folder), own=python) as running:
             start = time.monotonic() - began
-            own = replace(target, host="127.0.0.1", port=port, key=running.add("bench"))
+            own = replace(target, host="127.0.0.1", port=int(running.url.rpartition(":")[2]), key=running.add("bench"))
             idle = running.memory()
             direct, through = asyncio.run(measured(target)), asyncio.run(measured(own))
             memory = running.memory()

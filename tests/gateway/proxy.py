@@ -15,9 +15,9 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from patch.sources import CACHE
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, schema
+from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
 
 LOCK = ROOT / "roles/gateway/files/gateway.lock"
 OPERATOR = "sk-operator"
@@ -83,10 +84,13 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-def settings(port: int, **more: Any) -> dict[str, Any]:
-    """Return the settings of a gateway on loopback."""
-    place = {"host": "127.0.0.1", "port": port, "name": "", "address": "127.0.0.1", "allow_plain_http": False}
-    return place | {"fallbacks": {}, "silence_timeout": 30, "health_interval": 3, "origins": []} | more
+def planned(models: Sequence[Mapping[str, Any]], keys: Any = None, tls: Any = None, **more: Any) -> dict[str, Any]:
+    """Return the plan of a gateway on loopback, with its URL. ``tls``: the texts of its certificate and key."""
+    settings = {"host": "127.0.0.1", "port": free_port(), "name": "", "allow_plain_http": False, "origins": []}
+    settings |= {"fallbacks": {}, "silence_timeout": 30, "health_interval": 3} | more
+    found = gateway.planned(models, settings, keys or {}, tls or {"certificate": "", "key": ""}, "127.0.0.1")
+    assert found["report"] == ""
+    return found | {"url": f"{'https' if tls else 'http'}://127.0.0.1:{settings['port']}"}
 
 
 @dataclass
@@ -145,7 +149,7 @@ class Proxy:
 
     def add(self, name: str, *models: str) -> str:
         """Create a client and return its key."""
-        key = clients.key(f"{name}-{len(self.keys)}")
+        key = f"{clients.PREFIX}{name}-{len(self.keys)}"
         self.keys[name] = key
         self.write(clients.create(self.known, name, key, 1, models))
         return key
@@ -193,8 +197,8 @@ def started(
 
     Only the paths of the files differ. ``own``: an interpreter with the packages.
     """
-    proxy = Proxy(planned["place"]["url"], folder, ca)
-    proxy.write(clients.with_operator(proxy.known, OPERATOR))
+    proxy = Proxy(planned["url"], folder, ca)
+    proxy.write(replace(proxy.known, operator=clients.digest(OPERATOR)))
     (folder / "settings.json").write_text(
         planned["settings"].replace(schema.CLIENTS, str(folder / "clients.json")), encoding="utf-8"
     )

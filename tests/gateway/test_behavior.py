@@ -9,6 +9,7 @@ import re
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,10 +20,9 @@ import pytest
 from certificates import authority
 from fake_backend import USAGE, Backend, serve
 from gateway import proxy as running
-from gateway.proxy import Answer, Proxy, free_port, settings
+from gateway.proxy import Answer, Proxy
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits
-from ansible_collections.gb10.cluster.plugins.plugin_utils.gateway import planned as planned_gateway
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 CHAT, PAGE = "/v1/chat/completions", "https://chat.example.com"
@@ -51,6 +51,14 @@ class World:
         finally:
             vars(server).update(before)
 
+    @contextmanager
+    def twins(self, **values: Any) -> Iterator[Counter[str]]:
+        """Change both replicas alike, and count the requests that they get."""
+        with self.changed("a", **values) as first, self.changed("b", **values) as second:
+            before, counts = len(first.bodies) + len(second.bodies), Counter[str]()
+            yield counts
+            counts["requests"] = len(first.bodies) + len(second.bodies) - before
+
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
@@ -76,15 +84,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             for cluster, server in servers.items()
         ]
         # Only failed requests start checks in these tests.
-        given = settings(
-            free_port(),
+        planned = running.planned(
+            models,
             silence_timeout=SILENCE,
             health_interval=3600,
             origins=[PAGE],
             fallbacks={"chat": ["twin"], "twin": ["secret"]},
         )
-        planned = planned_gateway(models, given, {}, {"certificate": "", "key": ""})
-        assert planned["report"] == ""
         found = stack.enter_context(running.started(planned, {}, tmp_path_factory.mktemp("gateway")))
         yield World(found, servers)
 
@@ -157,9 +163,6 @@ def test_a_wrong_request_of_one_client_changes_nothing_for_others(world: World, 
     for _ in range(5):
         wrong = world.proxy.ask("/v1/embeddings", {"model": "chat", "input": "Hello"}, bob)
         assert (wrong.status, wrong.data["error"]["code"]) == (400, "wrong_path")
-        assert wrong.data["error"]["message"].startswith(
-            "The model 'chat' generates text, so it does not have this path. Its paths: /v1/chat/"
-        )
         chained = world.proxy.ask(
             "/v1/responses", {"model": "chat", "input": "Hello", "previous_response_id": "x"}, bob
         )
@@ -192,28 +195,20 @@ def test_another_replica_answers_for_a_broken_one(world: World, alice: str) -> N
 
 
 def test_two_broken_replicas_are_asked_once_each(world: World, alice: str) -> None:
-    with world.changed("a", broken=500) as first, world.changed("b", broken=503) as second:
-        before = len(first.bodies) + len(second.bodies)
+    with world.twins(broken=503) as counts:
         answer = world.proxy.chat("twin", alice)
-        assert answer.status in (500, 503) and answer.data["error"]["message"] == "the engine is dead", (
-            "the last one's own answer"
-        )
-        assert len(first.bodies) + len(second.bodies) == before + 2
+    assert (answer.status, answer.data["error"]["message"]) == (503, "the engine is dead"), "the last one's own answer"
+    assert counts["requests"] == 2
 
 
 def test_a_silent_server_is_not_replaced_after_the_time_limit(world: World, alice: str) -> None:
-    with world.changed("a", pause=60.0) as first, world.changed("b", pause=60.0) as second:
-        before = len(first.bodies) + len(second.bodies)
+    with world.twins(pause=60.0) as counts:
         answer = world.proxy.chat("twin", alice)
-        assert (answer.status, answer.data["error"]["code"], answer.headers["x-should-retry"]) == (
-            504,
-            "timeout",
-            "false",
-        )
-        assert answer.data["error"]["message"] == f"The model's server sent nothing for {SILENCE} s."
-        assert SILENCE <= answer.seconds < SILENCE + 2
-        assert len(first.bodies) + len(second.bodies) == before + 1
-        until(lambda: first.running + second.running == 0, 2)
+        until(lambda: world.servers["a"].running + world.servers["b"].running == 0, 2)
+    error = answer.data["error"]
+    assert (answer.status, error["code"], answer.headers["x-should-retry"]) == (504, "timeout", "false")
+    assert error["message"] == f"The model's server sent nothing for {SILENCE} s."
+    assert SILENCE <= answer.seconds < SILENCE + 2 and counts["requests"] == 1
 
 
 def test_the_error_of_the_only_server_is_the_answer(world: World, alice: str) -> None:
@@ -250,10 +245,9 @@ def test_a_stream_may_take_longer_than_the_longest_silence(world: World, alice: 
 def test_a_broken_stream_ends_with_an_error_and_no_other_server_answers(
     world: World, alice: str, path: str, body: dict[str, Any], last: str
 ) -> None:
-    with world.changed("a", breaks=2) as first, world.changed("b", breaks=2) as second:
-        before = len(first.bodies) + len(second.bodies)
+    with world.twins(breaks=2) as counts:
         answer = world.proxy.ask(path, {"model": "twin", "stream": True, **body}, alice)
-        assert len(first.bodies) + len(second.bodies) == before + 1
+    assert counts["requests"] == 1
     assert answer.status == 200 and last in answer.text and "[DONE]" not in answer.text and "two" in answer.text
 
 
@@ -310,7 +304,7 @@ def test_the_servers_error_reaches_the_client_unchanged(world: World, alice: str
 
 
 def test_a_server_that_does_not_take_the_gateways_key_is_not_the_clients_mistake(world: World, alice: str) -> None:
-    with world.changed("a", key="other"), world.changed("b", key="other"):
+    with world.twins(key="other"):
         answer = world.proxy.chat("twin", alice)
         assert (answer.status, answer.data["error"]["code"]) == (503, "model_unavailable")
         world.proxy.wait(lambda report: not report["models"][1]["healthy"])
@@ -347,19 +341,13 @@ def test_the_page_of_a_browser_can_use_the_gateway(world: World, alice: str) -> 
 
 
 def test_the_page_of_another_origin_cannot(world: World, alice: str) -> None:
-    refused = world.proxy.ask(
-        CHAT, method="OPTIONS", origin="https://other.example", **{"access-control-request-method": "POST"}
-    )
-    for answer in (refused, world.proxy.ask("/v1/models", key=alice, origin="https://other.example")):
-        assert not [name for name in answer.headers if name.startswith("access-control")]
-    assert refused.status == 401
-
-
-# Item 11.
-def test_one_model_can_be_retrieved(world: World, alice: str) -> None:
-    answer = world.proxy.ask("/v1/models/chat", key=alice)
-    assert (answer.status, answer.data["id"], answer.data["object"]) == (200, "chat", "model")
-    assert world.proxy.ask("/v1/models/none", key=alice).data["error"]["code"] == "model_not_found"
+    other = {"origin": "https://other.example", "access-control-request-method": "POST"}
+    answers = [
+        world.proxy.ask("/v1/models", key=key, method=method, **other)
+        for key, method in (("", "OPTIONS"), (alice, "GET"))
+    ]
+    assert [answer.status for answer in answers] == [401, 200]
+    assert not [name for answer in answers for name in answer.headers if name.startswith("access-control")]
 
 
 def test_a_body_with_another_type_is_still_json(world: World, alice: str) -> None:
@@ -426,11 +414,11 @@ def test_each_request_is_counted_once_and_errors_are_failures(world: World) -> N
     key = world.proxy.add("counted")
     with world.changed("chat", refusal={**TOO_LONG, "usage": USAGE}):
         assert world.proxy.chat("chat", key).status == 400
-    with world.changed("a", broken=500), world.changed("b", broken=503):
-        assert world.proxy.chat("twin", key).status in (500, 503)
+    with world.twins(broken=503):
+        assert world.proxy.chat("twin", key).status == 503
     with world.changed("a", broken=500):
         assert [world.proxy.chat("twin", key).status for _ in range(2)] == [200, 200]
-    with world.changed("a", breaks=2), world.changed("b", breaks=2):
+    with world.twins(breaks=2):
         assert "error" in world.proxy.chat("twin", key, stream=True).text
     assert world.proxy.chat("none", key).status == 404
     assert counted(world, "counted") == {"chat": [1, 1, 0, 0], "twin": [4, 2, 3 * 7, 2 * 3 + 2]}
@@ -440,12 +428,9 @@ def test_each_request_is_counted_once_and_errors_are_failures(world: World) -> N
 def test_a_chain_of_fallbacks_does_not_reach_a_model_that_the_key_forbids(world: World) -> None:
     key = world.proxy.add("limited", "chat", "twin")
     before = len(world.servers["secret"].bodies)
-    changes = [world.changed(name, broken=500) for name in ("chat", "a", "b")]
-    with ExitStack() as stack:
-        for change in changes:
-            stack.enter_context(change)
+    with world.changed("chat", broken=500), world.twins(broken=500):
         assert [world.proxy.chat(name, key).status for name in ("chat", "twin")] == [500, 500]
-    with world.changed("a", name="gone"), world.changed("b", name="gone"):
+    with world.twins(name="gone"):
         with world.changed("chat", broken=500):
             world.proxy.chat("chat", key)
         world.proxy.wait(lambda report: [model["healthy"] for model in report["models"]][1:3] == [False, False])
@@ -579,8 +564,7 @@ def test_a_ca_is_trusted_for_its_own_cluster_only(tmp_path: Any) -> None:
             server = Backend(name)
             stack.enter_context(serve(server, pair.issue("127.0.0.1").write(tmp_path, name)))
             models.append({"name": name, "url": f"https://127.0.0.1:{server.port}/v1", "cluster": name, "ca": ca.text})
-        planned = planned_gateway(models, settings(free_port()), {}, {"certificate": "", "key": ""})
-        proxy = stack.enter_context(running.started(planned, {}, tmp_path))
+        proxy = stack.enter_context(running.started(running.planned(models), {}, tmp_path))
         key = proxy.add("alice")
         assert [proxy.chat(name, key).status for name in ("right", "stranger")] == [200, 503]
         assert proxy.report()["models"][1]["error"].startswith("its certificate is not trusted: ")

@@ -50,10 +50,10 @@ def missing(texts: Mapping[str, str]) -> list[Problem]:
 
     Valid is PEM text, or a readable file. No message shows a text.
     """
-    variables = {"certificate": CERTIFICATE, "key": KEY, "ca": CA}
+    parts = (("certificate", CERTIFICATE, "CERTIFICATE"), ("key", KEY, "PRIVATE KEY"), ("ca", CA, "CERTIFICATE"))
     problems = []
-    for part, expected in (("certificate", "CERTIFICATE"), ("key", "PRIVATE KEY"), ("ca", "CERTIFICATE")):
-        text, variable = texts[part], variables[part]
+    for part, variable, expected in parts:
+        text = texts[part]
         if not text and part != "ca":
             fix = f"set {variable}, or unset all gb10_api_tls_* variables"
             problems.append(Problem(variable, "it is empty, but other TLS settings are not", _PEM, fix))
@@ -110,10 +110,8 @@ def covers(certificate: Certificate, name: str) -> bool:
 
 def _matches(pattern: str, name: str) -> bool:
     """Return whether a name matches a pattern. A wildcard replaces exactly one label, the first."""
-    if pattern.startswith("*."):
-        first, dot, rest = name.partition(".")
-        return bool(first) and bool(dot) and rest == pattern[2:]
-    return pattern == name
+    first, dot, rest = name.partition(".")
+    return pattern == name or (bool(first and dot) and pattern == f"*.{rest}")
 
 
 def day(moment: datetime) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import MOST, Run
@@ -18,19 +18,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_clie
 _INTERVAL, _LINES, _CHARACTERS = 5, 4, 1000
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One run. ``clocks``: see parse.clock_summary(); ``hit_rate``: of the prefix cache during the run."""
-
-    result: parse.Result
-    clocks: dict[str, float | None]
-    hit_rate: float | None
-
-
 def measure(
     command: Sequence[str], run: Run, server: io_client.Server, key_file: str, unit: str, look: io_command.Run
-) -> Measured:
-    """Run the command. Raises OSError, and ValueError with the reason; no error contains the API key."""
+) -> dict[str, Any]:
+    """Run the command, and return {result, clocks, hit_rate}.
+
+    ``clocks``: see parse.clock_summary(); ``hit_rate``: of the prefix cache during the run. Raises OSError, and
+    ValueError with the reason; no error contains the API key.
+    """
     key = io_client.bearer(server, key_file, unit)
     before = io_status.counters(server)
     samples: list[dict[str, float]] = []
@@ -51,7 +46,8 @@ def measure(
         result = parse.result(stdout[: MOST + 1].decode("utf-8", "replace"), run)
     except ValueError as error:
         raise ValueError(f"invalid result of vllm bench serve: {error}".replace(key or "\0", "***")) from error
-    return Measured(result, parse.clock_summary(samples), parse.hit_rate(before, io_status.counters(server)))
+    hit_rate = parse.hit_rate(before, io_status.counters(server))
+    return {"result": result, "clocks": parse.clock_summary(samples), "hit_rate": hit_rate}
 
 
 def _reason(status: int, stderr: str, key: str) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import BenchmarkSettings, runs, seconds
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.report import figures
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
@@ -25,8 +26,17 @@ _MOST = 4 * 1024**2
 #: Estimates: seconds of a start without its weights, bytes of memory that a node fills in a second, and seconds of a
 #: run whose speed is unknown. docs/benchmarks.md has measured starts.
 _START, _FILL, _RUN = 180, 5e8, 60
-#: The keys of a run that the table has.
-_SHOWN = ("concurrency", "input_tokens", "output_tokens", "tokens_per_second", "decode_tokens_per_second")
+#: The columns of the table: title, width, value of a run.
+_COLUMNS: Sequence[tuple[str, int, str]] = (
+    ("at once", 7, "concurrency"),
+    ("input", 6, "input_tokens"),
+    ("output", 6, "output_tokens"),
+    ("tok/s", 8, "tokens_per_second"),
+    ("decode", 7, "decode_tokens_per_second"),
+    ("prefill", 8, "prefill_tokens_per_second"),
+    ("TTFT ms", 9, "ttft_ms"),
+    ("roofline %", 10, "roofline_percent"),
+)
 
 
 def folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
@@ -56,11 +66,6 @@ def candidate(plan: Plan | None, name: str, settings: BenchmarkSettings, problem
     return {"name": name, "model": plan.model, "key": key, "minutes": round(spent / 60), "problem": ""}
 
 
-def stored(known: Mapping[str, str], copies: Sequence[str]) -> list[str]:
-    """Return the models with a complete copy. ``known``: from folders(). ``copies``: the folders of complete copies."""
-    return [name for name, folder in known.items() if folder in copies]
-
-
 def problem(failures: Mapping[str, Mapping[str, Any]], part: str) -> str:
     """Return why a part of the run failed, "" if it did not. ``failures``: the last {part, reason} of each node."""
     ours = [str(each.get("reason") or "") for each in failures.values() if each.get("part") == part]
@@ -80,24 +85,45 @@ def refusal(candidates: Sequence[Mapping[str, Any]], chosen: bool) -> str:
     )
 
 
-def start(served: str, date: str, chosen: Sequence[str], available: Sequence[str]) -> dict[str, Any]:
-    """Return the state of a run before its models are planned. ``chosen``: by the user, otherwise the stored ones."""
-    models = list(dict.fromkeys(chosen or available))
+def start(
+    served: str, date: str, chosen: Sequence[str], known: Mapping[str, str], copies: Sequence[str]
+) -> dict[str, Any]:
+    """Return the state of a run before its models are planned: those that the user chose, else those with a copy.
+
+    ``known``: from folders(). ``copies``: the folders of complete copies.
+    """
+    models = list(dict.fromkeys(chosen or (name for name, folder in known.items() if folder in copies)))
     return {"served": served, "date": date, "chosen": bool(chosen), "models": models, "candidates": [], "left_out": []}
 
 
 def planned(state: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Return the candidates of a state with another one, and the lines about stored models without a plan."""
     candidates = [*state["candidates"], more]
-    return {"candidates": candidates, "left_out": [] if state["chosen"] else left_out(candidates)}
+    refused = [each["name"] for each in candidates if each["problem"] and not state["chosen"]]
+    left_out = [f"{name}: left out, because the planner refuses it" for name in refused]
+    return {"candidates": candidates, "left_out": left_out}
 
 
 def begun(state: Mapping[str, Any], text: str, restart: bool) -> dict[str, Any]:
-    """Return {record, due, lines} of a state whose models are planned. ``text``: the earlier record."""
-    candidates = [each for each in state["candidates"] if not each["problem"]]
-    record = begin(candidates, text, restart, state["date"])
-    lines = announcement(candidates, record, state["served"])
-    return {"record": record, "due": due(candidates, record), "lines": lines}
+    """Return {record, due, lines} of a state whose models are planned.
+
+    The record is {format, date, finished, rows}, with the results of an interrupted run. ``text`` is the earlier
+    record, "" without one. Results of a finished run, of other inputs and failures are dropped.
+    """
+    candidates = {each["key"]: each for each in state["candidates"] if not each["problem"]}
+    earlier = {} if restart or not text else _loaded(text)
+    kept = [row for row in earlier.get("rows", ()) if row["key"] in candidates and not row["problem"]]
+    date = earlier["date"] if kept else state["date"]
+    done = {row["key"] for row in kept}
+    due = [each for key, each in candidates.items() if key not in done]
+    minutes = sum(each["minutes"] for each in due)
+    lines = [
+        f"{len(due)} models, about {minutes} minutes; {state['served']} stops, and serves again at the end",
+        *(f"{each['name']}: about {each['minutes']} minutes" for each in due),
+        *(f"{row['name']}: has a result of the interrupted run of {date}" for row in kept),
+    ]
+    record = {"format": FORMAT, "date": date, "finished": False, "rows": kept}
+    return {"record": record, "due": due, "lines": lines}
 
 
 def finished(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,22 +140,6 @@ def not_back(served: str, reason: str) -> str:
     )
 
 
-def left_out(candidates: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each model that has no plan."""
-    return [f"{each['name']}: left out, because the planner refuses it" for each in candidates if each["problem"]]
-
-
-def begin(candidates: Sequence[Mapping[str, Any]], text: str, restart: bool, date: str) -> dict[str, Any]:
-    """Return the record at the begin of a run: {format, date, finished, rows}, with the results of an interrupted run.
-
-    ``text`` is the earlier record, "" without one. Results of a finished run, of other inputs and failures are dropped.
-    """
-    keys = {each["key"] for each in candidates}
-    earlier = {} if restart or not text else _loaded(text)
-    kept = [row for row in earlier.get("rows", ()) if row["key"] in keys and not row["problem"]]
-    return {"format": FORMAT, "date": earlier["date"] if kept else date, "finished": False, "rows": kept}
-
-
 def _loaded(text: str) -> Mapping[str, Any]:
     """Return an unfinished record, {} for any other text: it is a file that users may edit."""
     try:
@@ -143,24 +153,6 @@ def _loaded(text: str) -> Mapping[str, Any]:
 def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
     texts = {key: str(row[key]) for key in ("name", "model", "key", "problem", "file")}
     return {**texts, "runs": [_shown(run) for run in row["runs"]]}
-
-
-def due(candidates: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the candidates without a result in the record."""
-    done = {row["key"] for row in record["rows"]}
-    return [each for each in candidates if each["key"] not in done]
-
-
-def announcement(candidates: Sequence[Mapping[str, Any]], record: Mapping[str, Any], served: str) -> list[str]:
-    """Return the lines that describe a run before it starts. ``served``: the model that is served now."""
-    next_ones = due(candidates, record)
-    minutes = sum(each["minutes"] for each in next_ones)
-    kept = [f"{row['name']}: has a result of the interrupted run of {record['date']}" for row in record["rows"]]
-    return [
-        f"{len(next_ones)} models, about {minutes} minutes; {served} stops, and serves again at the end",
-        *(f"{each['name']}: about {each['minutes']} minutes" for each in next_ones),
-        *kept,
-    ]
 
 
 def added(
@@ -189,24 +181,7 @@ def _first(run: Mapping[str, Any]) -> dict[str, float | None]:
 
 def _shown(run: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the figures of a run in the table. Raises TypeError for another value than a number or None."""
-    figures = {key: run[key] for key in (*_SHOWN, "prefill_tokens_per_second", "ttft_ms", "roofline_percent")}
-    for key, value in figures.items():
-        if isinstance(value, bool) or not isinstance(value, int | float | None):
-            raise TypeError(f"{key} is {str(value)[:40]!r}, expected a number")
-    return figures
-
-
-#: The columns of the table: title, width, value of a run.
-_COLUMNS: Sequence[tuple[str, int, str]] = (
-    ("at once", 7, "concurrency"),
-    ("input", 6, "input_tokens"),
-    ("output", 6, "output_tokens"),
-    ("tok/s", 8, "tokens_per_second"),
-    ("decode", 7, "decode_tokens_per_second"),
-    ("prefill", 8, "prefill_tokens_per_second"),
-    ("TTFT ms", 9, "ttft_ms"),
-    ("roofline %", 10, "roofline_percent"),
-)
+    return figures(run, [key for _title, _width, key in _COLUMNS])
 
 
 def lines(record: Mapping[str, Any]) -> list[str]:
@@ -220,8 +195,7 @@ def lines(record: Mapping[str, Any]) -> list[str]:
 
 
 def _figures(run: Mapping[str, Any]) -> str:
-    values = [(run[key], width) for _title, width, key in _COLUMNS]
-    return " ".join(_text(value).rjust(width) for value, width in values)
+    return " ".join(_text(run[key]).rjust(width) for _title, width, key in _COLUMNS)
 
 
 def _text(value: float | None) -> str:

@@ -9,7 +9,6 @@ Source of the keys: vLLM's benchmarks/serve.py, 0.18.1 to 0.33.0.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
@@ -24,58 +23,42 @@ _STATISTICS = ("mean", "median", "p99")
 CLOCK_FIELDS = ("clocks.sm", "power.draw", "temperature.gpu")
 
 
-@dataclass(frozen=True)
-class Result:
-    """One measured run. ``ttft_ms``, ``tpot_ms`` and ``itl_ms`` have the mean, median and p99 in milliseconds.
+def result(text: str, run: Run) -> dict[str, Any]:
+    """Return the result of a run. Raises ValueError with all missing and impossible values.
 
-    ``seconds``: of the whole run. ``tokens_per_second``: output of all requests together. An embedding model has no
-    output: there they are the read tokens, ``ttft_ms`` is the time to the vector, and the other latencies are 0.
-    ``acceptance_percent``: of draft tokens, None without speculative decoding.
+    ``ttft_ms``, ``tpot_ms`` and ``itl_ms`` have the mean, median and p99 in milliseconds. ``seconds``: of the whole
+    run. ``tokens_per_second``: output of all requests together. An embedding model has no output: there they are the
+    read tokens, ``ttft_ms`` is the time to the vector, and the other latencies are 0. ``acceptance_percent``: of draft
+    tokens, None without speculative decoding.
     """
-
-    completed: int
-    failed: int
-    seconds: float
-    total_input_tokens: int
-    total_output_tokens: int
-    requests_per_second: float
-    tokens_per_second: float
-    ttft_ms: Mapping[str, float]
-    tpot_ms: Mapping[str, float]
-    itl_ms: Mapping[str, float]
-    acceptance_percent: float | None
-
-
-def result(text: str, run: Run) -> Result:
-    """Return the result of a run. Raises ValueError with all missing and impossible values."""
     found = bounded_json.load(text, MOST)
     if not isinstance(found, Mapping):
         raise ValueError("it is not a JSON object")
     reader, generates = _Reader(found), run.output_tokens > 0
     completed = reader.count("completed", run.requests)
-    measured = Result(
-        completed=completed,
-        # A missing number of failures means that all others failed.
-        failed=reader.count("failed", run.requests) if "failed" in found else run.requests - completed,
-        seconds=reader.number("duration"),
-        total_input_tokens=reader.count("total_input_tokens", _LARGEST),
+    # A missing number of failures means that all others failed.
+    failed = reader.count("failed", run.requests) if "failed" in found else run.requests - completed
+    rate = "spec_decode_acceptance_rate"
+    measured = {
+        "completed": completed,
+        "failed": failed,
+        "seconds": reader.number("duration"),
+        "total_input_tokens": reader.count("total_input_tokens", _LARGEST),
         # Without the server's count, the client counts tokens of the text, which can be some more.
-        total_output_tokens=reader.count("total_output_tokens", 2 * run.requests * run.output_tokens)
+        "total_output_tokens": reader.count("total_output_tokens", 2 * run.requests * run.output_tokens)
         if generates
         else 0,
-        requests_per_second=reader.number("request_throughput"),
-        tokens_per_second=reader.number("output_throughput" if generates else "total_token_throughput"),
-        ttft_ms=reader.statistics("ttft" if generates else "e2el"),
-        tpot_ms=reader.statistics("tpot") if generates else dict.fromkeys(_STATISTICS, 0.0),
-        itl_ms=reader.statistics("itl") if generates else dict.fromkeys(_STATISTICS, 0.0),
-        acceptance_percent=reader.number("spec_decode_acceptance_rate")
-        if "spec_decode_acceptance_rate" in found
-        else None,
-    )
+        "requests_per_second": reader.number("request_throughput"),
+        "tokens_per_second": reader.number("output_throughput" if generates else "total_token_throughput"),
+        "ttft_ms": reader.statistics("ttft" if generates else "e2el"),
+        "tpot_ms": reader.statistics("tpot") if generates else dict.fromkeys(_STATISTICS, 0.0),
+        "itl_ms": reader.statistics("itl") if generates else dict.fromkeys(_STATISTICS, 0.0),
+        "acceptance_percent": reader.number(rate) if rate in found else None,
+    }
     if reader.problems:
         raise ValueError("; ".join(reader.problems))
-    if measured.completed + measured.failed != run.requests:
-        raise ValueError(f"{measured.completed} completed and {measured.failed} failed requests of {run.requests}")
+    if completed + failed != run.requests:
+        raise ValueError(f"{completed} completed and {failed} failed requests of {run.requests}")
     return measured
 
 
@@ -105,10 +88,8 @@ class _Reader:
 
 def clocks(output: str) -> dict[str, float]:
     """Return {field: value} of one sample of nvidia-smi, {} for other output. Fields without a number are left out."""
-    values = output.strip().splitlines()[:1]
-    words = values[0].split(",") if values else []
     found = {}
-    for name, word in zip(CLOCK_FIELDS, words, strict=False):
+    for name, word in zip(CLOCK_FIELDS, output.strip().partition("\n")[0].split(","), strict=False):
         try:
             found[name] = float(word)
         except ValueError:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
@@ -104,7 +104,8 @@ def earlier(texts: Mapping[str, str], found: Mapping[str, Any]) -> tuple[dict[st
         try:
             old = bounded_json.load(text, _MOST)
             if _same(old, found) and not old["findings"]:
-                known.append((str(old["date"]), {**old, "runs": [_checked(run) for run in old["runs"]]}))
+                runs = [{**run, **figures(run, (*_LENGTHS, *_SPEEDS))} for run in old["runs"]]
+                known.append((str(old["date"]), {**old, "runs": runs}))
         except (ValueError, LookupError, TypeError) as error:
             notes.append(f"ignored {name}, which is not a document of a benchmark: {error}")
     return max(known, key=lambda entry: entry[0], default=("", {}))[1], notes
@@ -116,11 +117,13 @@ def _same(old: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
     return all(old[key] == found[key] for key in _SHAPE)
 
 
-def _checked(run: Mapping[str, Any]) -> Mapping[str, Any]:
-    for key in (*_LENGTHS, *_SPEEDS):
-        if isinstance(run[key], bool) or not isinstance(run[key], int | float | None):
-            raise TypeError(f"{key} is {str(run[key])[:40]!r}, expected a number")
-    return run
+def figures(run: Mapping[str, Any], keys: Iterable[str]) -> dict[str, float | None]:
+    """Return figures of a run. Raises TypeError for another value than a number or None."""
+    found = {key: run[key] for key in keys}
+    for key, value in found.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise TypeError(f"{key} is {str(value)[:40]!r}, expected a number")
+    return found
 
 
 def findings(found: Mapping[str, Any], old: Mapping[str, Any], tolerance: float) -> list[Problem]:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import ipaddress
 import json
 import re
@@ -132,12 +133,9 @@ def entrance(route: str) -> str:
 
 def matches(access: Access, links: Iterable[Link]) -> dict[str, list[str]]:
     """Return the devices that each entry of peer_firewall_trusted_interfaces matches now, without empty entries."""
-    found = {pattern: sorted(link.name for link in links if _fits(pattern, link.name)) for pattern in access.interfaces}
+    names = sorted(link.name for link in links)
+    found = {pattern: fnmatch.filter(names, pattern) for pattern in access.interfaces}
     return {pattern: names for pattern, names in found.items() if names}
-
-
-def _fits(pattern: str, name: str) -> bool:
-    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
 
 
 def problems(access: Access, links: Sequence[Link], ssh: Sequence[int], came_by: str) -> list[Problem]:
@@ -149,7 +147,7 @@ def problems(access: Access, links: Sequence[Link], ssh: Sequence[int], came_by:
     peers = {interface for interface, _address in access.peers}
     found = []
     for index, pattern in enumerate(access.interfaces):
-        for link in (link for link in links if pattern.endswith("*") and _fits(pattern, link.name)):
+        for link in (link for link in links if pattern.endswith("*") and fnmatch.fnmatch(link.name, pattern)):
             reasons = [
                 *(["carries the default route"] if link.default_route else []),
                 *([f"uses the port {', '.join(link.ports)}"] if link.ports else []),
@@ -211,13 +209,9 @@ def _decides(chain: Mapping[str, Any], rules: _Rules, family: str) -> bool:
         return False
     key = (*table, chain["name"])
     for expressions in rules.get(key, []):
-        mine = _of_family(expressions, family)
-        if (
-            mine is not None
-            and len(mine) < len(expressions)
-            and _kinds(mine) <= _NO_MATCH | {"accept"}
-            and "accept" in _kinds(mine)
-        ):
+        # For another family it has no expressions, and so no accept.
+        mine = _of_family(expressions, family) or []
+        if len(mine) < len(expressions) and {"accept"} <= _kinds(mine) <= _NO_MATCH | {"accept"}:
             return False
     return chain.get("policy") == "drop" or _refuses(rules, key, family, set())
 
@@ -228,9 +222,7 @@ def _refuses(rules: _Rules, chain: _Chain, family: str, seen: set[_Chain]) -> bo
         return False
     seen.add(chain)
     for expressions in rules.get(chain, []):
-        mine = _of_family(expressions, family)
-        if mine is None:
-            continue
+        mine = _of_family(expressions, family) or []
         kinds = _kinds(mine)
         if kinds <= _NO_MATCH and kinds & {"drop", "reject"}:
             return True

@@ -151,11 +151,6 @@ def _drop_in() -> str:
     return f"{UNITS}/nftables.service.d/gb10-firewall.conf"
 
 
-def confirmed(text: str) -> bool:
-    """Whether these rules are the last confirmed rules."""
-    return io_file.read_file(RULES)[0] == text
-
-
 def changed_files(run: Run, wanted: Mapping[str, str]) -> list[str]:
     """Return the missing files and states without which the rules are not loaded at boot, before the services."""
     found = [path for path, text in wanted.items() if io_file.read_file(path) != (text, 0o644)]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
@@ -118,7 +119,7 @@ def _load(host: Host, params: Mapping[str, Any], text: str, unverified: list[Pro
     files = io_nftables.files(nft, text)
     before, after = io_nftables.loaded_ruleset(run), io_nftables.normalize(run, text)
     # Loaded rules without a file are left from a killed run.
-    new = before != after or bool(io_nftables.pending(run)) or not io_nftables.confirmed(text)
+    new = before != after or bool(io_nftables.pending(run)) or io_file.read_file(io_nftables.RULES)[0] != text
     changed_files = io_nftables.changed_files(run, files)
     due = new or bool(changed_files)
     if new:

@@ -146,7 +146,7 @@ def _sources(clients: Sequence[str]) -> list[str]:
     networks = [ipaddress.ip_network(client) for client in clients]
     by_family = {
         family: ", ".join(str(found) for found in networks if found.version == version)
-        for family, version in (("ip", 4), ("ip6", 6))
+        for family, version in _VERSIONS.items()
     }
     return [f"{family} saddr {{ {found} }} " for family, found in by_family.items() if found]
 

@@ -23,7 +23,6 @@ _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _PEM = re.compile(r"\s*(?:-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+")
 #: Seconds: the least and the most of each time.
 _TIMES: Mapping[str, tuple[int, int]] = {"silence_timeout": (1, 86400), "health_interval": (2, 3600)}
-_PORTS = "1 to 65535"
 
 
 def problems(given: GatewaySettings) -> list[Problem]:
@@ -109,76 +108,86 @@ def _models(models: Sequence[Model]) -> Iterator[Problem]:
     kinds: dict[str, str] = {}
     for index, model in enumerate(models):
         place = f"gateway_models[{index}]"
-        if not _NAME.fullmatch(model.name):
-            expected = "letters, digits and . _ / : + -, without wildcards"
-            yield Problem(
-                f"{place}.name", repr(model.name), expected, "correct the name: it is the model's name in requests"
-            )
-        if not _CLUSTER.fullmatch(model.cluster):
-            yield Problem(f"{place}.cluster", repr(model.cluster), "letters, digits and . _ -", "name the cluster")
+        kind = kinds.setdefault(model.name, model.kind) if model.kind in KINDS else ""
+        first = seen.setdefault((model.name, model.cluster), index)
+        yield from _refused(
+            (
+                not _NAME.fullmatch(model.name),
+                f"{place}.name",
+                repr(model.name),
+                "letters, digits and . _ / : + -, without wildcards",
+                "correct the name: it is the model's name in requests",
+            ),
+            (
+                not _CLUSTER.fullmatch(model.cluster),
+                f"{place}.cluster",
+                repr(model.cluster),
+                "letters, digits and . _ -",
+                "name the cluster",
+            ),
+        )
         yield from _url(f"{place}.url", model.url)
-        if model.ca and not _PEM.fullmatch(model.ca):
-            yield Problem(
+        yield from _refused(
+            (
+                model.ca and not _PEM.fullmatch(model.ca),
                 f"{place}.ca",
                 "it is not one or more certificates in PEM",
                 "the text of the CA's certificate",
                 f"correct {place}.ca",
-            )
-        elif model.ca and model.url.startswith("http:"):
-            yield Problem(
+            ),
+            (
+                _PEM.fullmatch(model.ca) and model.url.startswith("http:"),
                 f"{place}.ca",
                 "it is set, but the URL has no TLS",
                 "an https URL with a CA",
                 "correct the URL, or leave the CA empty",
-            )
-        elif not model.ca and model.url.startswith("https:"):
-            expected = "the CA, or the certificate itself"
-            yield Problem(
-                f"{place}.ca", "it is empty, but the URL has TLS", expected, "set the text of the CA's certificate"
-            )
-        if model.kind not in KINDS:
-            yield Problem(f"{place}.kind", repr(model.kind), ", ".join(KINDS), f"correct {place}.kind")
-        elif kinds.setdefault(model.name, model.kind) != model.kind:
-            fix = "correct one of them, or rename a model"
-            yield Problem(
+            ),
+            (
+                not model.ca and model.url.startswith("https:"),
+                f"{place}.ca",
+                "it is empty, but the URL has TLS",
+                "the CA, or the certificate itself",
+                "set the text of the CA's certificate",
+            ),
+            (not kind, f"{place}.kind", repr(model.kind), ", ".join(KINDS), f"correct {place}.kind"),
+            (
+                kind and kind != model.kind,
                 f"{place}.kind",
-                f"{model.kind}, but another entry of {model.name} has {kinds[model.name]}",
+                f"{model.kind}, but another entry of {model.name} has {kind}",
                 "replicas of one kind",
-                fix,
-            )
-        if model.context < 0:
-            yield Problem(f"{place}.context", str(model.context), "tokens, or 0", f"correct {place}.context")
-        first = seen.setdefault((model.name, model.cluster), index)
-        if first != index:
-            found = f"gateway_models[{first}] is the same model of the same cluster"
-            yield Problem(
+                "correct one of them, or rename a model",
+            ),
+            (model.context < 0, f"{place}.context", str(model.context), "tokens, or 0", f"correct {place}.context"),
+            (
+                first != index,
                 place,
-                found,
+                f"gateway_models[{first}] is the same model of the same cluster",
                 "each model of a cluster once; replicas have different clusters",
                 "remove one entry, or correct its cluster",
-            )
+            ),
+        )
+
+
+def _refused(*cases: tuple[object, str, str, str, str]) -> Iterator[Problem]:
+    """Yield the problem of each case whose first value is true."""
+    return (Problem(*texts) for wrong, *texts in cases if wrong)
 
 
 def _url(place: str, url: str) -> Iterator[Problem]:
     expected = "http:// or https://, a host and a port, and /v1, such as https://10.0.0.5:8000/v1"
     try:
         parts = urllib.parse.urlsplit(url)
-        port = parts.port
+        valid = parts.scheme in ("http", "https") and _host(parts.hostname or "") and bool(parts.port)
     except ValueError:
         yield Problem(place, repr(url), expected, f"correct {place}")
         return
-    wrong = parts.scheme not in ("http", "https") or not _host(parts.hostname or "") or port is None or port == 0
-    if wrong or parts.path != "/v1" or parts.query or parts.fragment or "@" in parts.netloc or url != url.strip():
+    if not valid or parts.path != "/v1" or parts.query or parts.fragment or "@" in parts.netloc or url != url.strip():
         # A URL with a user may have a password.
         yield Problem(place, "it has a user" if "@" in url else repr(url), expected, f"correct {place}")
 
 
 def _host(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return bool(_HOST.fullmatch(host))
-    return True
+    return _address(host) or bool(_HOST.fullmatch(host))
 
 
 def _fallbacks(given: GatewaySettings) -> Iterator[Problem]:
@@ -210,23 +219,31 @@ def _fallbacks(given: GatewaySettings) -> Iterator[Problem]:
 
 
 def _listener(given: GatewaySettings) -> Iterator[Problem]:
-    if not _address(given.host):
-        yield Problem(
+    address, safe = _address(given.host), given.tls or given.allow_plain_http or access.loopback(given.host)
+    return _refused(
+        (
+            not address,
             "gateway_host",
             repr(given.host),
             "an address of this host, such as 127.0.0.1 or 0.0.0.0",
             "correct gateway_host",
-        )
-    elif not (given.tls or given.allow_plain_http or access.loopback(given.host)):
-        fix = "set gateway_tls_certificate and gateway_tls_key, or gateway_allow_plain_http: true on a trusted network"
-        found = f"{given.host} without TLS: keys and texts would cross the network unencrypted"
-        yield Problem("gateway_host", found, "TLS, or a loopback address", fix)
-    if not 1 <= given.port <= 65535:
-        yield Problem("gateway_port", str(given.port), _PORTS, "correct gateway_port")
-    if given.name and not _host(given.name):
-        yield Problem(
-            "gateway_name", repr(given.name), "a DNS name or an address, without port", "correct gateway_name"
-        )
+        ),
+        (
+            address and not safe,
+            "gateway_host",
+            f"{given.host} without TLS: keys and texts would cross the network unencrypted",
+            "TLS, or a loopback address",
+            "set gateway_tls_certificate and gateway_tls_key, or gateway_allow_plain_http: true on a trusted network",
+        ),
+        (not 1 <= given.port <= 65535, "gateway_port", str(given.port), "1 to 65535", "correct gateway_port"),
+        (
+            given.name and not _host(given.name),
+            "gateway_name",
+            repr(given.name),
+            "a DNS name or an address, without port",
+            "correct gateway_name",
+        ),
+    )
 
 
 def _address(host: str) -> bool:

@@ -26,7 +26,8 @@ EXPECTED_NAME = f"lower-case letters, digits and . _ -, at most 63, other than {
 MOST, MOST_CLIENTS = 1 << 20, 1000
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_PREFIX = "sk-gb10-"
+#: The beginning of each key. Some clients require sk-.
+PREFIX = "sk-gb10-"
 
 
 class ClientsError(ValueError):
@@ -77,11 +78,6 @@ def digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def key(token: str) -> str:
-    """Return a key from random characters. Some clients require the prefix sk-."""
-    return f"{_PREFIX}{token}"
-
-
 def parse(text: str | None) -> Clients:
     """Return the clients of a file's text, none if there is no file. Raises ClientsError."""
     if text is None:
@@ -114,11 +110,6 @@ def _is_digest(value: Any) -> bool:
 def text(found: Clients) -> str:
     """Return the text of the file."""
     return json.dumps(asdict(found), indent=2, sort_keys=True) + "\n"
-
-
-def with_operator(found: Clients, key: str) -> Clients:
-    """Return the clients with another key of the operator."""
-    return replace(found, operator=digest(key))
 
 
 def create(found: Clients, name: str, key: str, now: int, models: Sequence[str]) -> Clients:

@@ -12,6 +12,7 @@ It runs as the gateway's user in the environment with aiohttp. `requests` decide
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -146,7 +147,7 @@ class Gateway:
             raise RefusedError(requests.UNKNOWN_ROUTE)
         began, record = time.monotonic(), Record(name, path)
         try:
-            with limits.Share(self.budget, name) as share:
+            with contextlib.closing(limits.Share(self.budget, name)) as share:
                 return await self._model(request, route, client, record, share, shared)
         except RefusedError as error:
             record.status, record.model = error.refusal.status, record.model or error.refusal.model
@@ -209,7 +210,7 @@ class Gateway:
         try:
             # A long stream keeps no body.
             found.body = b""
-            share.release()
+            share.close()
             return await self._pass(
                 request,
                 forward.reader(route.path, answer.headers, found.usage, found.usage_always),
@@ -337,13 +338,13 @@ async def _body(request: Any, share: limits.Share) -> list[bytes]:
         raise RefusedError(requests.ENCODED)
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    content, parts, size, marks = request.content, [], 0, 0
+    content = request.content
     if content.is_eof():
         # Most requests arrive at once.
-        parts.append(content.read_nowait())
-        size, marks = len(parts[0]), limits.marks(parts[0])
-        _allow(size, marks, share)
-        return parts
+        whole = content.read_nowait()
+        _allow(len(whole), limits.marks(whole), share)
+        return [whole]
+    parts, size, marks = list[bytes](), 0, 0
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.BODY_SECONDS
     try:

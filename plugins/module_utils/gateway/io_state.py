@@ -71,7 +71,6 @@ class Entry:
     """A model of one server, its key, and its own trust: a CA is not trusted for another server."""
 
     def __init__(self, given: Mapping[str, Any]) -> None:
-        self.given = given
         self.id, self.name = str(given["id"]), str(given["name"])
         self.base = str(given["url"]).removesuffix("/v1")
         self.key = os.environ.get(given["variable"], "") if given["variable"] else ""
@@ -123,7 +122,7 @@ class State:
     def count(self, client: str, model: str, answered: str, failed: bool, tokens: forward.Tokens) -> None:
         """Add a request to the usage, which the next save writes: the request to its model, tokens to the model that
         answered."""
-        if client and requests.counted(client):
+        if client != clients.OPERATOR:
             now = int(time.time())
             counts = {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion}
             same = answered in ("", model)
@@ -176,7 +175,7 @@ async def keep(state: State) -> None:
 async def check(state: State, read: Read) -> None:
     """Check all models at the same time."""
     entries = list(state.entries.values())
-    results = await asyncio.gather(*(_checked(entry, read) for entry in entries))
+    results = await asyncio.gather(*(probe(entry, read) for entry in entries))
     found = {entry.id: error for entry, error in zip(entries, results, strict=True) if error}
     for name in state.errors.keys() | found.keys():
         if state.errors.get(name) != found.get(name):
@@ -184,29 +183,23 @@ async def check(state: State, read: Read) -> None:
     state.errors, state.checked = found, dict.fromkeys(state.entries, int(time.time()))
 
 
-async def _checked(entry: Entry, read: Read) -> str:
-    try:
-        async with asyncio.timeout(_PROBE_SECONDS):
-            return await probe(entry, read)
-    except TimeoutError:
-        return "timed out"
-
-
 async def probe(entry: Entry, read: Read) -> str:
     """Return why a model's server cannot be used, "" if it can: it is healthy, takes the key, and serves the model.
 
     A request to the model itself would wait behind those of its users.
     """
+    body = b""
     try:
-        listed: Any = None
-        for path, key in (("/health", ""), ("/v1/models", entry.key)):
-            status, body = await read(entry, path, key)
-            if status != 200:
-                return f"HTTP {status} from {path}" + (": the API key is wrong" if status == 401 else "")
-            listed = body
-        if len(listed) > MOST_LISTING:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            for path, key in (("/health", ""), ("/v1/models", entry.key)):
+                status, body = await read(entry, path, key)
+                if status != 200:
+                    return f"HTTP {status} from {path}" + (": the API key is wrong" if status == 401 else "")
+        if len(body) > MOST_LISTING:
             return "its list of models is too long"
-        listed = bounded_json.load(listed.decode("utf-8", "replace"), MOST_LISTING)
+        listed = bounded_json.load(body.decode("utf-8", "replace"), MOST_LISTING)
+    except TimeoutError:
+        return "timed out"
     except OSError as error:
         return str(error)
     except ValueError as error:

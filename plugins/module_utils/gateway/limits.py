@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -38,20 +39,17 @@ def marks(data: bytes) -> int:
 class Budget:
     """The bytes of bodies in memory, by client."""
 
-    held: dict[str, int] = field(default_factory=dict)
-    total: int = 0
+    held: Counter[str] = field(default_factory=Counter)
 
     def take(self, client: str, size: int) -> bool:
         """Return whether there is room for more bytes of a client, and then hold them."""
-        mine = self.held.get(client, 0) + size
-        if mine > MOST_OF_CLIENT or self.total + size > MOST_OF_ALL:
+        if self.held[client] + size > MOST_OF_CLIENT or self.held.total() + size > MOST_OF_ALL:
             return False
-        self.held[client], self.total = mine, self.total + size
+        self.held[client] += size
         return True
 
     def give(self, client: str, size: int) -> None:
         """Release bytes that were taken."""
-        self.total -= size
         self.held[client] -= size
         if not self.held[client]:
             del self.held[client]
@@ -74,15 +72,7 @@ class Share:
         self.size = size
         return True
 
-    def __enter__(self) -> Share:
-        """Begin the request."""
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        """Release all bytes at the request's end."""
-        self.release()
-
-    def release(self) -> None:
+    def close(self) -> None:
         """Release all bytes. A second time does nothing."""
         if self.size:
             self.budget.give(self.client, self.size)
@@ -95,8 +85,7 @@ def source(address: str) -> str:
     from."""
     found = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(found, ipaddress.IPv6Address):
-        mapped = found.ipv4_mapped
-        return str(mapped) if mapped else str(ipaddress.ip_network((found, 64), strict=False))
+        return str(found.ipv4_mapped or ipaddress.ip_network((found, 64), strict=False))
     return str(found)
 
 
@@ -109,14 +98,14 @@ class Sources(Generic[Link]):
     def __init__(self, most: int = MOST_OF_SOURCE, total: int = MOST_CONNECTIONS) -> None:
         self._most, self._total = most, total
         self._of: dict[Link, str] = {}
-        self._count: dict[str, int] = {}
+        self._count = Counter[str]()
         #: The connections that wait for a request, in order.
         self._waiting: dict[str, dict[Link, None]] = {}
 
     def open(self, link: Link, source: str) -> Link | None:
         """Add a connection, and return one to close, which is already forgotten: maybe the same one."""
         self._of[link] = source
-        self._count[source] = self._count.get(source, 0) + 1
+        self._count[source] += 1
         self.wait(link)
         if self._count[source] > self._most:
             crowd = self._waiting[source]
@@ -130,8 +119,7 @@ class Sources(Generic[Link]):
 
     def work(self, link: Link) -> None:
         """Note that a connection has a request."""
-        waiting = self._waiting.get(self._of.get(link, ""), {})
-        waiting.pop(link, None)
+        self._waiting.get(self._of.get(link, ""), {}).pop(link, None)
 
     def wait(self, link: Link) -> None:
         """Note that a connection waits for a request."""

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -66,33 +67,29 @@ def of_clusters(
 def plan(
     given: GatewaySettings, keys: Mapping[str, str], tls: Mapping[str, Any], certificate: str = ""
 ) -> dict[str, Any]:
-    """Return {report, warnings, settings, certificate, variables, place}; only {report} with problems.
+    """Return {report, warnings, settings, certificate, variables}; only {report} with problems.
 
     No result has a key. ``tls``: the certificate's facts from plugin_utils/certificate.py; ``certificate``: its text.
     ``settings`` and ``certificate`` are texts of files. ``variables`` maps each cluster with a key to its environment
-    variable. ``place`` is from access.place.
+    variable.
     """
     found = [*checks.problems(given), *checks.of_keys(keys, given.models), *map(_of_gateway, tls.get("problems", ()))]
     if found:
         return {"report": report(found)}
-    place = access.place(given.host, given.port, given.name, given.address, given.tls)
     return {
         "report": "",
         "warnings": [warning.replace("gb10_api_tls", "gateway_tls") for warning in tls.get("warnings", ())],
         "settings": json.dumps(settings(given), indent=2) + "\n",
         "certificate": f"{certificate.strip()}\n" if certificate else "",
         "variables": {cluster: checks.variable(cluster) for cluster in given.keyed},
-        "place": place,
     }
 
 
 def _of_gateway(problem: Mapping[str, str]) -> Problem:
     """The certificate's checks name the variables of the role gb10."""
     names = {"gb10_api_tls": "gateway_tls", "gb10_api_name": "gateway_name", "of the head": "of the host"}
-    texts = dict(problem)
-    for old, new in names.items():
-        texts = {key: value.replace(old, new) for key, value in texts.items()}
-    return Problem(**texts)
+    pattern = re.compile("|".join(names))
+    return Problem(**{key: pattern.sub(lambda match: names[match[0]], value) for key, value in problem.items()})
 
 
 def settings(given: GatewaySettings) -> dict[str, Any]:
@@ -100,14 +97,17 @@ def settings(given: GatewaySettings) -> dict[str, Any]:
     return {
         "host": given.host,
         "port": given.port,
-        "models": [{**asdict(model), "id": model.id, "variable": _variable(model, given)} for model in given.models],
+        "models": [
+            {
+                **asdict(model),
+                "id": model.id,
+                "variable": checks.variable(model.cluster) if model.cluster in given.keyed else "",
+            }
+            for model in given.models
+        ],
         "fallbacks": {name: list(others) for name, others in given.fallbacks.items()},
         "health_interval": given.health_interval,
         "silence_timeout": given.silence_timeout,
         "origins": list(given.origins),
         "clients": CLIENTS,
     }
-
-
-def _variable(model: Model, given: GatewaySettings) -> str:
-    return checks.variable(model.cluster) if model.cluster in given.keyed else ""

@@ -18,7 +18,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks
 from ansible_collections.gb10.cluster.plugins.module_utils.health.example import request
 
 _PLACEHOLDER = "YOUR_KEY"
-_GAP = "  "
 
 
 def lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
@@ -71,7 +70,7 @@ def _time(seconds: int) -> str:
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     return [
-        _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
     ]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.clients import OPERATOR, Client
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.clients import Client
 
 
 @dataclass(frozen=True)
@@ -146,21 +146,21 @@ def accept(gateway: Gateway, route: Route, body: bytes, client: Client | None, s
     model, names = given["model"], allowed(gateway.models, client)
     if model not in names:
         # The same answer for both, so that a key does not show the names of other models.
-        return _wrong(
-            404,
-            "model_not_found",
-            f"The model {model[:200]!r} does not exist for this key. Its models: {', '.join(names)}.",
-        )
+        return _unknown(model, names)
     if gateway.kinds[model] not in route.kinds:
         return _wrong(400, "wrong_path", _unfit(model, gateway.kinds[model]))
     # Fallbacks of fallbacks do not follow, so a key limits all of them.
     candidates = [model, *(other for other in gateway.fallbacks.get(model, ()) if other in names)]
     targets = [target for name in candidates for target in _healthy(gateway, name, servers)]
     if not targets:
-        return unanswered(
-            gateway, model, {id_: servers.errors[id_] for name in candidates for id_ in gateway.models[name]}
-        )
+        reasons = {id_: servers.errors[id_] for name in candidates for id_ in gateway.models[name]}
+        return unanswered(gateway, model, reasons)
     return _encoded(given, route, targets)
+
+
+def _unknown(model: str, names: Iterable[str]) -> Refusal:
+    message = f"The model {model[:200]!r} does not exist for this key. Its models: {', '.join(names)}."
+    return _wrong(404, "model_not_found", message)
 
 
 def _unfit(model: str, kind: str) -> str:
@@ -171,12 +171,10 @@ def _unfit(model: str, kind: str) -> str:
 def _healthy(gateway: Gateway, name: str, servers: Servers) -> list[Target]:
     """Return the healthy servers of a model, those with the fewest requests first."""
     ids = gateway.models[name]
-    if len(ids) == 1:
-        return [] if ids[0] in servers.errors else [Target(ids[0], name)]
-    order = sorted(
-        range(len(ids)), key=lambda index: (servers.busy.get(ids[index], 0), (index + servers.turn) % len(ids))
-    )
-    return [Target(ids[index], name) for index in order if ids[index] not in servers.errors]
+    first = servers.turn % len(ids)
+    # Sorting keeps the order of equally busy ones.
+    order = sorted([*ids[-first:], *ids[:-first]], key=lambda id_: servers.busy.get(id_, 0))
+    return [Target(id_, name) for id_ in order if id_ not in servers.errors]
 
 
 def unanswered(gateway: Gateway, model: str, reasons: Mapping[str, str]) -> Refusal:
@@ -272,11 +270,7 @@ def listed(rows: Mapping[str, Mapping[str, Any]], path: str) -> bytes | Refusal 
     if name is None:
         return None
     if name not in rows:
-        return _wrong(
-            404,
-            "model_not_found",
-            f"The model {name[:200]!r} does not exist for this key. Its models: {', '.join(rows)}.",
-        )
+        return _unknown(name, rows)
     return json.dumps(rows[name]).encode()
 
 
@@ -297,8 +291,3 @@ def preflight(headers: Mapping[str, str]) -> dict[str, str]:
         "Access-Control-Allow-Headers": names,
         "Access-Control-Max-Age": "600",
     }
-
-
-def counted(client: str) -> bool:
-    """Return whether the use of a client is recorded."""
-    return client != OPERATOR

@@ -45,8 +45,6 @@ class GatewaySettings:
     host: str
     port: int
     name: str
-    #: The host's address in the inventory, for clients of a gateway that listens on all addresses.
-    address: str
     tls: bool
     allow_plain_http: bool
     fallbacks: Mapping[str, Sequence[str]]

@@ -26,7 +26,7 @@ _PROMPT, _TOKENS, _TOP, _TEXT, _ANSWERS = 16384, 256, 32, 16384, 32
 _TOKEN = re.compile(r"(?:token_id:)?(\d{1,9})", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z_]{0,30}", re.ASCII)
 _COUNTER = re.compile(
-    r"^vllm:spec_decode_num_(draft|accepted)_tokens_total\{[^}\n]*\}\s+([\d.e+]{1,30})$", re.MULTILINE
+    r"^vllm:spec_decode_num_(draft|accepted)_tokens_total\{[^}\n]*\}\s+(\d+(?:\.\d+)?(?:e\+\d+)?)$", re.MULTILINE
 )
 
 
@@ -38,13 +38,13 @@ class InvalidError(ValueError):
         super().__init__(f"{path} is {self.found}, expected {expected}")
 
 
-def body(text: str) -> dict[str, Any]:
-    """Return a response's JSON object. Raises InvalidError."""
+def body(text: str, path: str = "the response") -> dict[str, Any]:
+    """Return the JSON object of a response or of another text. Raises InvalidError."""
     try:
         found = bounded_json.load(text, MOST)
     except ValueError as error:
-        raise InvalidError("the response", str(error), "JSON") from error
-    return mapping(found, "the response")
+        raise InvalidError(path, str(error), "JSON") from error
+    return mapping(found, path)
 
 
 def completion(text: str) -> Answer:
@@ -138,7 +138,7 @@ def drafts(metrics: str) -> tuple[float, float] | None:
     """Return the drafted and the accepted tokens since the start, None without speculative decoding."""
     found: dict[str, float] = {}
     for name, value in _COUNTER.findall(metrics):
-        found[name] = found.get(name, 0.0) + _float(value)
+        found[name] = found.get(name, 0.0) + float(value)
     return (found["draft"], found["accepted"]) if found.keys() == {"draft", "accepted"} else None
 
 
@@ -165,13 +165,7 @@ def run(data: object, path: str) -> Run:
 
 def prompts(text: str) -> dict[str, list[int]]:
     """Return the recorded prompts by request from their JSON, {} for "". Raises InvalidError."""
-    try:
-        found = mapping(bounded_json.load(text or "{}", MOST), "prompts")
-    except InvalidError:
-        raise
-    except ValueError as error:
-        raise InvalidError("prompts", str(error), "JSON") from error
-    return {name: _tokens(value, f"prompts.{name}", _PROMPT) for name, value in found.items()}
+    return {name: _tokens(value, f"prompts.{name}", _PROMPT) for name, value in body(text or "{}", "prompts").items()}
 
 
 def answer(data: object, path: str) -> Answer:
@@ -255,13 +249,6 @@ def _choice(response: Mapping[str, Any]) -> Mapping[str, Any]:
     if not choices:
         raise InvalidError("choices", response.get("choices"), "a list with one object")
     return choices[0]
-
-
-def _float(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
 
 
 def _short(value: object) -> str:

@@ -47,7 +47,8 @@ def inputs(content: str | None, path: str, server: Served) -> tuple[str, str]:
     found, known = checks.arguments(server), ""
     try:
         if content is not None:
-            known = prompts(read(content, path, server.identity))
+            answers = read(content, path, server.identity).run.answers
+            known = json.dumps({name: list(answer.prompt) for name, answer in answers.items() if answer.prompt})
     except ProblemsError as error:
         found = [*error.problems, *found]
     return report(found) if found else "", known
@@ -99,11 +100,6 @@ def read(content: str, path: str, wanted: Identity) -> Record:
     if found != wanted:
         _refuse(path, f"a record of {_name(found)}", f"a record of {_name(wanted)}")
     return record
-
-
-def prompts(record: Record) -> str:
-    """Return the recorded prompts by request as JSON, lists of token IDs."""
-    return json.dumps({name: list(answer.prompt) for name, answer in record.run.answers.items() if answer.prompt})
 
 
 def _lines(values: Mapping[str, Any], indent: str) -> list[str]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,12 +65,13 @@ def questions(model: str, max_model_len: int, tools: bool) -> dict[str, Question
 
     ``tools``: whether the server parses tool calls.
     """
-    chat = {name: _chat(model, turns) for name, turns in _chats().items()}
     found = {
         "completion": completion(model, "The capital of France is Paris. The capital of Italy is"),
         "code": completion(model, _CODE),
         "long": completion(model, long_prompt(min(_LONGEST, max_model_len - _RESERVED))),
-        **chat,
+        "chat": _chat(model, [("user", "Name the planets of the solar system in order.")]),
+        "reasoning": _chat(model, [("user", _SUM)]),
+        "turns": _chat(model, _TURNS),
     }
     if tools:
         found["tool"] = _chat(
@@ -105,15 +106,7 @@ def long_prompt(characters: int) -> str:
         text += line
 
 
-def _chats() -> dict[str, list[tuple[str, str]]]:
-    return {
-        "chat": [("user", "Name the planets of the solar system in order.")],
-        "reasoning": [("user", _SUM)],
-        "turns": list(_TURNS),
-    }
-
-
-def _chat(model: str, turns: list[tuple[str, str]], **more: Any) -> Question:
+def _chat(model: str, turns: Sequence[tuple[str, str]], **more: Any) -> Question:
     messages = [{"role": role, "content": content} for role, content in turns]
     body = {"model": model, **_COMMON, "logprobs": True, "top_logprobs": TOP, "messages": messages, **more}
     return Question(CHATS, body, sum(len(content) for _role, content in turns) + len(str(more.get("tools", ""))))

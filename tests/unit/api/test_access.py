@@ -56,13 +56,12 @@ def test_settings_that_would_open_the_api_are_refused(settings: dict[str, Any], 
     assert KEY not in "".join(map(str, problems))
 
 
-@pytest.mark.parametrize(
-    "origin", ["*", "https://chat.example.com", "http://localhost:3000", "app://obsidian.md", "http://[::1]:3000"]
-)
-def test_the_origin_of_a_page(origin: str) -> None:
-    assert [problem.path for problem in api_access.origin_problems("gb10_api_origins", [origin, f"{origin}/ "])] == [
-        "gb10_api_origins[1]"
-    ]
+def test_the_origin_of_a_page() -> None:
+    origins = ["*", "https://chat.example.com", "http://localhost:3000", "app://obsidian.md", "http://[::1]:3000"]
+    assert api_access.origin_problems("gb10_api_origins", origins) == []
+    wrong = [f"{origin}/ " for origin in origins]
+    found = [problem.path for problem in api_access.origin_problems("gb10_api_origins", wrong)]
+    assert found == [f"gb10_api_origins[{index}]" for index in range(len(wrong))]
 
 
 def test_a_bad_key_is_listed_with_the_rest() -> None:
@@ -78,10 +77,13 @@ def test_the_head_alone_gets_the_key_and_keeps_the_users_path() -> None:
     }
 
 
+def places(folder: Path) -> dict[str, str]:
+    return {"key_file": str(folder / "etc" / "api.key"), "environment_file": str(folder / "etc" / "api.env")}
+
+
 def api_key(folder: Path, check: bool = False, **arguments: Any) -> dict[str, Any]:
-    files = {"key_file": str(folder / "etc" / "api.key"), "environment_file": str(folder / "etc" / "api.env")}
-    answer = run_module("vllm_api_key", {**files, **arguments}, check=check)
-    key = io_client.key(files["key_file"])
+    answer = run_module("vllm_api_key", {**places(folder), **arguments}, check=check)
+    key = io_client.key(str(folder / "etc" / "api.key"))
     assert not key or key not in json.dumps(answer)
     return answer
 
@@ -138,12 +140,8 @@ def test_no_key_leaves_no_file(tmp_path: Path) -> None:
 def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc" / "api.key").write_text("two words\n", encoding="utf-8")
-    answer = run_module(
-        "vllm_api_key",
-        {"key_file": str(tmp_path / "etc" / "api.key"), "environment_file": str(tmp_path / "etc" / "api.env")},
-    )
-    assert answer["failed"]
-    assert "does not contain a key" in answer["msg"]
+    answer = run_module("vllm_api_key", places(tmp_path))
+    assert answer["failed"] and "does not contain a key" in answer["msg"]
     assert "two words" not in answer["msg"]
 
 

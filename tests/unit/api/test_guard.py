@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 
 KEY = "sk-" + "0123456789abcdef" * 2
+COUNT = io_guard.OPEN_REQUESTS.encode()
 BEARER = {"authorization": f"Bearer {KEY}"}
 LISTED = {"object": "list", "data": [{"id": "org/model", "object": "model"}]}
 
@@ -174,96 +175,71 @@ def test_a_half_sent_body_ends_and_is_no_open_request(monkeypatch: pytest.Monkey
     assert (api.bodies, status, body["error"]["type"]) == ([], 408, "invalid_request_error")
 
 
-def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "MOST_OF_ALL", 5)
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/v1/completions",
-        "headers": [(b"authorization", f"Bearer {KEY}".encode())],
-    }
+class Held:
+    """The guard around an application whose requests, except for metrics, wait until they may end."""
 
-    async def scenario() -> list[int]:
-        may_end, statuses = asyncio.Event(), list[int]()
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.may_end, self.sent, self.failure = asyncio.Event(), list[dict[str, Any]](), failure
+        self.guard = io_guard.Guard(self.api)
 
-        async def api(_scope: dict[str, Any], receive: Any, send: Any) -> None:
-            await receive()
-            await may_end.wait()
-            await send({"type": "http.response.start", "status": 200})
+    async def api(self, scope: dict[str, Any], _receive: Any, send: Any) -> None:
+        if scope["path"] != "/metrics":
+            await self.may_end.wait()
+            if self.failure:
+                raise self.failure
+        await send({"type": "http.response.start", "status": 200})
+
+    async def ask(self, path: str, body: bytes) -> None:
+        """Send a request. Without a body, it never arrives."""
+
+        async def receive() -> dict[str, Any]:
+            await asyncio.sleep(0 if body else 60)
+            return sent(body)[0]
 
         async def note(message: dict[str, Any]) -> None:
-            statuses.extend([message["status"]] if "status" in message else [])
+            self.sent.append(message)
 
-        guard = io_guard.Guard(api)
+        headers = [(name.encode(), value.encode()) for name, value in BEARER.items()]
+        await self.guard({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, note)
 
-        async def request(body: bytes) -> None:
-            async def receive() -> dict[str, Any]:
-                return sent(body)[0]
+    def begin(self, body: bytes) -> asyncio.Task[None]:
+        return asyncio.create_task(self.ask("/v1/completions", body))
 
-            await guard(scope, receive, note)
 
-        first = asyncio.create_task(request(b"abc"))
-        await asyncio.sleep(0)
-        await request(b"def")
-        may_end.set()
+def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_guard, "MOST_OF_ALL", 5)
+
+    async def scenario() -> list[int]:
+        held = Held()
+        first = held.begin(b"abc")
+        await asyncio.sleep(0.05)
+        await held.begin(b"def")
+        held.may_end.set()
         await first
-        await request(b"def")
-        return statuses
+        await held.begin(b"def")
+        return [message["status"] for message in held.sent if "status" in message]
 
     assert asyncio.run(scenario()) == [503, 200, 200]
 
 
 @pytest.mark.parametrize("failure", [None, ConnectionResetError("the client closed")])
 def test_open_requests_are_counted(failure: Exception | None) -> None:
-    headers = [(b"authorization", f"Bearer {KEY}".encode())]
-
-    async def scenario() -> list[str]:
-        may_end = asyncio.Event()
-
-        async def api(scope: dict[str, Any], _receive: Any, send: Any) -> None:
-            if scope["path"] != "/metrics":
-                await may_end.wait()
-                if failure:
-                    raise failure
-            await send({"type": "http.response.start", "status": 200})
-            await send({"type": "http.response.body", "body": b""})
-
-        guard = io_guard.Guard(api)
-        counts: list[str] = []
-
-        async def count(message: dict[str, Any]) -> None:
-            counts.extend(
-                value.decode() for name, value in message.get("headers", []) if name.decode() == io_guard.OPEN_REQUESTS
-            )
-
-        async def drop(_message: dict[str, Any]) -> None:
-            """A client that reads nothing."""
-
-        async def complete() -> dict[str, Any]:
-            return {"type": "http.request", "body": b"{}"}
-
-        async def half() -> dict[str, Any]:
-            await asyncio.sleep(60)
-            return {}
-
-        async def request(path: str, send: Any, receive: Any = complete) -> None:
-            await guard({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send)
-
-        unfinished = asyncio.create_task(request("/v1/completions", drop, half))
-        requests = [asyncio.create_task(request("/v1/completions", drop)) for _number in range(3)]
+    async def scenario() -> list[bytes]:
+        held = Held(failure)
+        unfinished, *requests = [held.begin(body) for body in (b"", b"{}", b"{}", b"{}")]
         await asyncio.sleep(0.05)
-        await request("/metrics", count)
+        await held.ask("/metrics", b"{}")
         requests[0].cancel()
         await asyncio.wait(requests[:1])
-        await request("/metrics", count)
-        may_end.set()
+        await held.ask("/metrics", b"{}")
+        held.may_end.set()
         await asyncio.wait(requests)
         assert [task.exception() for task in requests[1:]] == [failure] * 2
-        await request("/metrics", count)
+        await held.ask("/metrics", b"{}")
         unfinished.cancel()
-        return counts
+        return [value for message in held.sent for name, value in message.get("headers", ()) if name == COUNT]
 
-    assert asyncio.run(scenario()) == ["3", "2", "0"]
+    assert asyncio.run(scenario()) == [b"3", b"2", b"0"]
 
 
 def test_a_server_without_a_key_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:

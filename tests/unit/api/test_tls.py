@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ import rendered_units
 from ansible.errors import AnsibleFilterError
 from cluster_nodes import KNOWN, LOCK, cluster_plan, mistakes, spark
 from run_module import run_module
-from run_playbook import Run, run
+from run_playbook import run
+from small_server import serving
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
@@ -163,25 +163,12 @@ def test_the_end_is_a_warning_of_the_plan() -> None:
     assert "gb10_api_tls_certificate expires on" in cluster.warnings(given, plan)[0]
 
 
-@pytest.mark.parametrize(
-    "argument",
-    [
-        "--ssl-certfile=/a",
-        "--ssl_certfile",
-        "--ssl-cert",
-        "--ssl-keyfile=/a",
-        "--ssl-k=/a",
-        "--ssl-ca-certs=/a",
-        "--ssl-cert-reqs=2",
-    ],
-)
-def test_tls_past_the_variables_is_refused(argument: str) -> None:
-    (problem,) = [
-        entry
-        for entry in mistakes([spark(1, "head", gb10_vllm_extra_args=[argument])])
-        if entry.expected == "TLS through gb10_api_tls_*"
-    ]
-    assert problem.path == "gb10_vllm_extra_args[0]"
+def test_tls_past_the_variables_is_refused() -> None:
+    arguments = ["--ssl-certfile=/a", "--ssl_certfile", "--ssl-cert", "--ssl-keyfile=/a", "--ssl-k=/a"]
+    arguments += ["--ssl-ca-certs=/a", "--ssl-cert-reqs=2"]
+    problems = mistakes([spark(1, "head", gb10_vllm_extra_args=arguments)])
+    refused = [problem.path for problem in problems if problem.expected == "TLS through gb10_api_tls_*"]
+    assert refused == [f"gb10_vllm_extra_args[{index}]" for index in range(len(arguments))]
 
 
 def plan(**settings: Any) -> dict[str, Any]:
@@ -213,125 +200,61 @@ def test_the_plan_has_https_and_the_server_its_files() -> None:
 
 
 def test_a_container_reads_what_the_unit_lays_out() -> None:
+    """The recorded units (tests/unit/service) have TLS of a native rank, and a container without TLS."""
     planned = plan(
         gb10_runtime="container", gb10_container_image="sha256:" + "1" * 64, gb10_distributed_executor_backend="mp"
     )
     argv = launch_argv.contained(typed(planned), launch_argv.VLLM, launch_argv.vllm_argv(typed(planned)))
     assert "--ssl-keyfile=/run/gb10-vllm/api.key" in argv
     assert "--mount=type=bind,source=/run/gb10-vllm,target=/run/gb10-vllm,readonly" in argv
-    assert not [
-        word
-        for word in launch_argv.contained(typed({**planned, "api_tls": {}}), launch_argv.VLLM, ["vllm"])
-        if "source=/run/gb10-vllm" in word
-    ]
-
-
-def unit(planned: dict[str, Any]) -> list[str]:
-    """The unit of vLLM, without comments."""
     lines = rendered_units.planned(planned, "gb10-vllm")["unit"]["text"].splitlines()
-    return [line for line in lines if line and not line.startswith("#")]
-
-
-@pytest.mark.parametrize("executor", ["ray", "mp"])
-@pytest.mark.parametrize("runtime", ["native", "container"])
-def test_the_unit_gets_credentials(runtime: str, executor: str) -> None:
-    settings = {"gb10_distributed_executor_backend": executor} | (
-        {"gb10_runtime": "container", "gb10_container_image": "sha256:" + "1" * 64} if runtime == "container" else {}
-    )
-    planned = plan(**settings)
-    planned["node"]["secrets"] = ["HF_TOKEN"]
-    alone = unit(planned)
-    assert not [line for line in alone if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], (
-        "nothing starts with a single rank"
-    )
-    lines = unit({**planned, "nodes": [planned["node"], {**planned["node"], "name": "spark2", "head": False}]})
-    assert {"LoadCredential=api.cert:/etc/gb10/tls/api.crt", "LoadCredential=api.key:/etc/gb10/tls/api.key"} <= set(
-        lines
-    )
-    assert {"LoadCredential=secret.env:/etc/gb10/secret.env", "LoadCredential=api.env:/etc/gb10/api.env"} <= set(lines)
-    assert lines.count("RuntimeDirectory=gb10-vllm") == (runtime == "container")
-    assert (sum(line.startswith("ExecStartPre=/usr/bin/install") for line in lines) > 0) is (runtime == "container")
-    (start,) = [line for line in lines if line.startswith("ExecStart=")]
-    group = [line for line in lines if line.startswith("Environment=GB10_RANK_GROUP=")]
-    assert len(group) == (executor == "mp")
-    assert all(line.rpartition("=")[2] not in start for line in group)
-    assert "Restart=always" in lines
-
-
-def test_a_unit_without_tls_has_no_credentials_of_it() -> None:
-    planned = plan()
-    lines = unit({**planned, "api_tls": {}})
-    assert not [line for line in lines if "api.key:" in line or "secret.env" in line]
+    assert {
+        "LoadCredential=api.cert:/etc/gb10/tls/api.crt",
+        "LoadCredential=api.key:/etc/gb10/tls/api.key",
+        "RuntimeDirectory=gb10-vllm",
+        "ExecStartPre=/usr/bin/install --owner=gb10 --mode=0400 %d/api.cert %d/api.key /run/gb10-vllm",
+    } <= set(lines)
+    without = launch_argv.contained(typed({**planned, "api_tls": {}}), launch_argv.VLLM, ["vllm"])
+    assert not [word for word in without if "source=/run/gb10-vllm" in word]
+    assert not [line for line in lines if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], "a single rank"
 
 
 def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
-    folder = tmp_path / "tls"
+    folder, kept = tmp_path / "tls", tmp_path / "kept"
     variables = {
         "ansible_become": False,
         "_gb10_tls_folder": str(folder),
-        "gb10_plan": {"node": {"head": True}, "api_tls": {"digest": "0"}},
         "gb10_inputs": {"certificates": {"certificate": GOOD.text, "ca": CA.text}},
         "gb10_api_tls_key": GOOD.key_text,
     }
     task = {"name": "Keep them", "ansible.builtin.include_role": {"name": "gb10.cluster.gb10", "tasks_from": "api_tls"}}
-    (tmp_path / "play.yml").write_text(
-        json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]), encoding="utf-8"
-    )
-
-    def keep(**changes: Any) -> Run:
-        (tmp_path / "variables.json").write_text(json.dumps({**variables, **changes}), encoding="utf-8")
-        return run(str(tmp_path / "play.yml"), ["-vvv", "--diff", "--extra-vars", f"@{tmp_path}/variables.json"])
-
-    first = keep().assert_ok()
-    assert not [line for line in GOOD.key_text.splitlines()[1:-1] if line in first.output]
-    modes = {path.name: (path.stat().st_mode & 0o777, path.read_text(encoding="ascii")) for path in folder.iterdir()}
+    # What the first play leaves is looked at after the last one.
+    copied = {"name": "Look", "ansible.builtin.command": f"cp -a {folder} {kept}"}
+    plays = [
+        {
+            "name": name,
+            "hosts": "localhost",
+            "gather_facts": False,
+            "vars": {"gb10_plan": {"node": {"head": True}, "api_tls": tls}},
+            "tasks": tasks,
+        }
+        for name, tls, tasks in (
+            ("first", {"digest": "0"}, [task, copied]),
+            ("again", {"digest": "0"}, [task]),
+            ("without", {}, [task]),
+        )
+    ]
+    (tmp_path / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
+    (tmp_path / "variables.json").write_text(json.dumps(variables), encoding="utf-8")
+    done = run(
+        str(tmp_path / "play.yml"), ["-vvv", "--diff", "--extra-vars", f"@{tmp_path}/variables.json"]
+    ).assert_ok()
+    assert not [line for line in GOOD.key_text.splitlines()[1:-1] if line in done.output]
+    modes = {path.name: (path.stat().st_mode & 0o777, path.read_text(encoding="ascii")) for path in kept.iterdir()}
     assert modes == {"api.crt": (0o644, GOOD.text), "api.key": (0o600, GOOD.key_text), "ca.crt": (0o644, CA.text)}
-    keep().assert_unchanged()
-    keep(gb10_plan={"node": {"head": True}, "api_tls": {}}).assert_ok()
+    again = done.output.partition("PLAY [again]")[2].partition("PLAY [without]")[0]
+    assert "TASK [" in again and "changed: [" not in again
     assert not folder.exists()
-
-
-class Handler(BaseHTTPRequestHandler):
-    """A healthy vLLM."""
-
-    seen: list[str]
-
-    def do_GET(self) -> None:
-        """Serve health and models."""
-        self.reply(json.dumps({"data": [{"id": "tiny", "root": "/m"}]}))
-
-    def do_POST(self) -> None:
-        """Serve a completion."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.reply(json.dumps({"choices": [{"text": "Paris", "finish_reason": "stop"}]}))
-
-    def reply(self, body: str) -> None:
-        """Send the response, and record the request with its key."""
-        self.server.seen.append(f"{self.path} {self.headers['Authorization']}")  # type: ignore[attr-defined]
-        self.send_response(302 if self.path == "/moved/v1/models" else 200)
-        self.send_header("Location", "/v1/models")
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Print nothing."""
-
-
-class Tls(ThreadingHTTPServer):
-    """The same server with TLS. The client reports a failed handshake."""
-
-    daemon_threads = True
-
-    def __init__(self, pair: certificates.Pair | None, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.seen: list[str] = []
-        if pair is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*pair.write(folder, "api"))
-            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-
-    def handle_error(self, *_arguments: Any) -> None:
-        """Print nothing."""
 
 
 Serve = Callable[..., Any]
@@ -339,22 +262,26 @@ Serve = Callable[..., Any]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
+    """Return what runs a healthy vLLM, with the lines of its requests and their keys."""
+
     @contextmanager
     def serve(
         pair: certificates.Pair | None = GOOD, ca: str = CA.text, name: str = NAME
     ) -> Iterator[tuple[io_client.Server, list[str]]]:
+        seen: list[str] = []
+
+        def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+            seen.append(f"{request.path} {request.headers['Authorization']}")
+            found = {"data": [{"id": "tiny", "root": "/m"}], "choices": [{"text": "Paris", "finish_reason": "stop"}]}
+            status = 302 if request.path == "/moved/v1/models" else 200
+            return status, json.dumps(found), {"Location": "/v1/models"}
+
         (tmp_path / "ca.crt").write_text(ca, encoding="ascii")
-        with Tls(pair, tmp_path) as server:
-            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-            thread.start()
-            try:
-                yield (
-                    io_client.Server(f"https://127.0.0.1:{server.server_port}", str(tmp_path / "ca.crt"), name),
-                    server.seen,
-                )
-            finally:
-                server.shutdown()
-                thread.join()
+        secured = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if pair else None
+        if secured and pair:
+            secured.load_cert_chain(*pair.write(tmp_path, "api"))
+        with serving(answer, secured) as url:
+            yield io_client.Server(url.replace("http:", "https:"), str(tmp_path / "ca.crt"), name), seen
 
     return serve
 
@@ -366,10 +293,8 @@ def test_a_server_is_known_by_its_name_on_loopback(serve: Serve, pair: certifica
     with serve(pair, ca) as (server, _seen):
         assert io_client.health(server) == (True, "")
         assert io_client.answers(server, "tiny", 10) == (True, "")
-        assert (
-            smoke.whole("\n".join(line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10))).text
-            == "Paris"
-        )
+        lines = [line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10)]
+        assert smoke.whole("\n".join(lines)).text == "Paris"
         assert io_status.api(server, "", 0, 10)["answers"]
 
 

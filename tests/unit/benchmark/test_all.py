@@ -6,14 +6,14 @@ import copy
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cluster_nodes import SETTINGS
-from repository import ROOT, files, load_yaml, read
+from decisions import decide
+from repository import ROOT, files, load_yaml, read, tasks_of
 from run_playbook import Run, run
 
 PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
@@ -42,24 +42,18 @@ LOGGED = {
         "msg": "STEP {{ role_name | split('.') | last }} {{ gb10_model }} {{ inventory_hostname }}"
     },
 }
-SET_PLAN = {
-    "gb10_plan": (
-        "{{ plan | combine({'model': '/srv/models/' ~ gb10_model, 'node': "
-        "plan.nodes[groups['all'].index(inventory_hostname)]}) }}"
-    )
-}
-MEASURED = {name: value for name, value in SETTINGS.items() if name.startswith("benchmark_model_")}
-INPUTS = {"settings": {**MEASURED, "gb10_models": "{{ gb10_models | default({}) }}"}}
-DOCUMENT = {
-    "document": {"model": "/srv/models/{{ gb10_model }}", "runs": "{{ measured }}"},
-    "file": "{{ gb10_model }}.json",
-}
+SET_PLAN = (
+    "{{ plan | combine({'model': '/srv/models/' ~ gb10_model, 'node': "
+    "plan.nodes[groups['all'].index(inventory_hostname)]}) }}"
+)
+OF_ROLE = {name: value for name, value in SETTINGS.items() if name.startswith("benchmark_model_")}
+INPUTS = {"settings": {**OF_ROLE, "gb10_models": "{{ gb10_models | default({}) }}"}}
 ROLES: dict[str, list[dict[str, Any]]] = {
     "gb10/tasks/main.yml": [
         LOGGED,
         {"name": "Collect", "ansible.builtin.set_fact": {"gb10_inputs": INPUTS}},
         fails("gb10_model == 'large'", "large does not fit"),
-        {"name": "Set", "ansible.builtin.set_fact": SET_PLAN},
+        {"name": "Set", "ansible.builtin.set_fact": {"gb10_plan": SET_PLAN}},
     ],
     "golden/tasks/check.yml": [LOGGED],
     "model_store/tasks/main.yml": [LOGGED],
@@ -76,7 +70,12 @@ ROLES: dict[str, list[dict[str, Any]]] = {
         LOGGED,
         {
             "name": "Set",
-            "ansible.builtin.set_fact": {"__benchmark_model_report": DOCUMENT},
+            "ansible.builtin.set_fact": {
+                "__benchmark_model_report": {
+                    "document": {"model": "/srv/models/{{ gb10_model }}", "runs": "{{ measured }}"},
+                    "file": "{{ gb10_model }}.json",
+                }
+            },
             "when": "gb10_plan.node.head",
         },
         fails("gb10_model == 'slow' and gb10_plan.node.head", "slower than before"),
@@ -187,8 +186,15 @@ def test_failed_models_are_rows_and_the_first_model_serves_again(cluster: Cluste
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_continues(cluster: Cluster) -> None:
-    cluster.play("fast").assert_ok()
+def test_an_interrupted_run_of_the_stored_models_continues(cluster: Cluster) -> None:
+    for name in ("fast", "large"):
+        (cluster.folder / name).mkdir()
+        (cluster.folder / name / "gb10-model.json").write_text("{}", encoding="utf-8")
+    (cluster.folder / "partial").mkdir()
+    models = {name: {"path": str(cluster.folder / name)} for name in ("fast", "large", "partial", "absent")}
+    stored = cluster.play(gb10_models=models).assert_ok()
+    assert cluster.steps("benchmark_model") == ["fast"]
+    assert "large: left out, because the planner refuses it" in stored.output
     interrupted = {**cluster.record, "finished": False}
     cluster.file.write_text(json.dumps(interrupted), encoding="utf-8")
     done = cluster.play("fast", "next").assert_ok()
@@ -198,38 +204,23 @@ def test_an_interrupted_run_continues(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("models", "served", "confirmed", "expected"),
+    ("served", "confirmed", "arguments", "expected"),
     [
-        (["fast", "large"], "served", True, "large: large does not fit"),
-        (["fast"], "another", True, "serves /srv/models/another. Expected: /srv/models/served, which answers"),
-        ([], "served", True, "No model to measure."),
-        (
-            ["fast"],
-            "served",
-            False,
-            "Nothing was measured. Expected: the answer yes on a terminal, or benchmark_all_confirmed: true.",
-        ),
+        ("another", True, (), "serves /srv/models/another. Expected: /srv/models/served, which answers"),
+        ("served", False, (), "Expected: the answer yes on a terminal, or benchmark_all_confirmed: true."),
+        ("served", True, ("--check",), "1 models, about"),
     ],
-    ids=["too large", "another model serves", "none", "unconfirmed"],
+    ids=["another model serves", "unconfirmed", "check mode"],
 )
-def test_nothing_is_switched(cluster: Cluster, models: list[str], served: str, confirmed: bool, expected: str) -> None:
+def test_nothing_is_switched(
+    cluster: Cluster, served: str, confirmed: bool, arguments: tuple[str, ...], expected: str
+) -> None:
     cluster.serve(served)
-    done = cluster.play(*models, confirmed=confirmed)
-    assert done.status != 0
+    done = cluster.play("fast", confirmed=confirmed, arguments=arguments)
+    assert (done.status == 0) is bool(arguments)
     assert expected in done.output
     assert cluster.steps("vllm_serve") == []
     assert not cluster.file.exists()
-
-
-def test_stored_models_are_the_default(cluster: Cluster) -> None:
-    for name in ("fast", "large"):
-        (cluster.folder / name).mkdir()
-        (cluster.folder / name / "gb10-model.json").write_text("{}", encoding="utf-8")
-    (cluster.folder / "partial").mkdir()
-    models = {name: {"path": str(cluster.folder / name)} for name in ("fast", "large", "partial", "absent")}
-    done = cluster.play(gb10_models=models).assert_ok()
-    assert cluster.steps("benchmark_model") == ["fast"]
-    assert "large: left out, because the planner refuses it" in done.output
 
 
 @pytest.mark.parametrize("role", load_yaml(read("roles/benchmark_all/vars/main.yml"))["_benchmark_all_switch"])
@@ -237,22 +228,29 @@ def test_steps_stop_on_every_host(role: str) -> None:
     """Ansible rescues a failed task with run_once only on one host, and the other hosts would go on."""
     once = ["bandwidth.yml", "gb10/tasks/inputs.yml: Refuse a run that leaves out cluster nodes"]
     found = [
-        f"{path.removeprefix('roles/')}: {task['name']}"
+        f"{path.removeprefix('roles/')}: {task.data['name']}"
         for path in files(f"roles/{role}/tasks/*.yml")
-        for task in _tasks(load_yaml(read(path)))
-        if task.keys() & {"ansible.builtin.fail", "ansible.builtin.assert"} and task.get("run_once")
+        for task in tasks_of(read(path))
+        if task.data.keys() & {"ansible.builtin.fail", "ansible.builtin.assert"} and task.data.get("run_once")
     ]
     assert [each for each in found if not any(text in each for text in once)] == []
 
 
-def _tasks(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    for task in tasks:
-        yield task
-        for part in ("block", "rescue", "always"):
-            yield from _tasks(task.get(part, []))
-
-
-def test_check_mode_lists_the_models(cluster: Cluster) -> None:
-    cluster.play("fast", arguments=("--check",)).assert_ok()
-    assert cluster.steps("vllm_serve") == []
-    assert not cluster.file.exists()
+def test_the_action_finds_stored_models_and_refuses_to_begin_without_one() -> None:
+    variables = {
+        "gb10_inputs": {"settings": {"gb10_models": {"mine": {"path": "/m/mine"}, "other": {"path": "/m/other"}}}}
+    }
+    found, calls = decide(
+        "benchmark_matrix",
+        {"step": "find"},
+        PLAN,
+        result={"files": [{"path": "/m/mine/gb10-model.json"}]},
+        variables=variables,
+    )
+    assert found["copies"] == ["/m/mine"]
+    assert {"/m/mine", "/m/other"} < set(calls[0]["paths"]) and calls[0]["patterns"] == ["gb10-model.json"]
+    hosts = {"spark1": {"__benchmark_all_copies": found}}
+    state = decide("benchmark_matrix", {"step": "list"}, PLAN, hosts, variables=variables)[0]
+    assert (state["models"], state["chosen"]) == (["mine"], False)
+    begun = decide("benchmark_matrix", {"step": "begin", "matrix": state}, PLAN, variables=variables)[0]
+    assert begun["failed"] and begun["msg"].startswith("No model to measure.")

@@ -51,8 +51,9 @@ def result(name: str = "a", *runs: dict[str, Any]) -> dict[str, Any]:
     return {"model": f"/srv/models/{name}", "runs": list(runs or (run(), run(8)))}
 
 
-def begun(*candidates: dict[str, Any], text: str = "", restart: bool = False) -> dict[str, Any]:
-    return matrix.begin(candidates, text, restart, DATE)
+def begun(*candidates: dict[str, Any], text: str = "", restart: bool = False, date: str = DATE) -> dict[str, Any]:
+    """Return the state of a run whose models are planned."""
+    return matrix.begun({"candidates": candidates, "date": date, "served": "/srv/models/served"}, text, restart)
 
 
 def test_a_candidate_has_an_estimate() -> None:
@@ -101,11 +102,10 @@ def test_folders_of_models() -> None:
 
 def test_an_interrupted_run_continues() -> None:
     one, two = candidate(), candidate("b")
-    record = matrix.added(begun(one, two), one, result(), "a.json", "")
-    again = matrix.begin([one, two], json.dumps(record), restart=False, date="2026-11-23T00:00:00Z")
-    assert again == record
-    assert matrix.due([one, two], again) == [two]
-    assert matrix.announcement([one, two], again, "/srv/models/served") == [
+    record = matrix.added(begun(one, two)["record"], one, result(), "a.json", "")
+    again = begun(one, two, text=json.dumps(record), date="2026-11-23T00:00:00Z")
+    assert (again["record"], again["due"]) == (record, [two])
+    assert again["lines"] == [
         f"1 models, about {two['minutes']} minutes; /srv/models/served stops, and serves again at the end",
         f"b: about {two['minutes']} minutes",
         f"a: has a result of the interrupted run of {DATE}",
@@ -117,7 +117,7 @@ def test_an_interrupted_run_continues() -> None:
 )
 def test_other_records_are_dropped(case: str) -> None:
     one = candidate()
-    record = matrix.added(begun(one), one, result(), "a.json", "the start failed" if case == "failed" else "")
+    record = matrix.added(begun(one)["record"], one, result(), "a.json", "the start failed" if case == "failed" else "")
     texts = {
         "finished": json.dumps({**record, "finished": True}),
         "other inputs": json.dumps(record).replace(one["key"], "0" * 64),
@@ -126,11 +126,11 @@ def test_other_records_are_dropped(case: str) -> None:
         "text as figure": json.dumps(record).replace("41.25", '"<script>"'),
     }
     found = begun(one, text=texts.get(case, json.dumps(record)), restart=case == "restart")
-    assert found == {"format": 1, "date": DATE, "finished": False, "rows": []}
+    assert found["record"] == {"format": 1, "date": DATE, "finished": False, "rows": []}
 
 
 def test_the_table() -> None:
-    record = matrix.added(begun(candidate()), candidate(), result(), "a.json", "")
+    record = matrix.added(begun(candidate())["record"], candidate(), result(), "a.json", "")
     record = matrix.added(record, candidate("b"), {}, "", "vLLM did not start:\n no memory")
     record = matrix.added(record, candidate("c"), result("a"), "a.json", "")
     assert matrix.lines(record) == [
@@ -140,7 +140,7 @@ def test_the_table() -> None:
         "b: vLLM did not start: no memory",
     ]
     assert [(row["file"], len(row["runs"])) for row in record["rows"]] == [("a.json", 2), ("", 0), ("", 0)]
-    assert matrix.lines(begun()) == ["no result"]
+    assert matrix.lines(begun()["record"]) == ["no result"]
 
 
 def test_the_reasons_of_a_part_are_those_of_its_last_failures() -> None:
@@ -159,5 +159,12 @@ def test_models_without_a_plan_are_refused_or_left_out() -> None:
     assert matrix.refusal([candidate(), refused], chosen=True) == "b: it does not fit"
     assert matrix.refusal([candidate(), refused], chosen=False) == matrix.refusal([candidate()], chosen=True) == ""
     assert matrix.refusal([refused], chosen=False).startswith("No model to measure.")
-    assert matrix.left_out([candidate(), refused]) == ["b: left out, because the planner refuses it"]
-    assert matrix.stored({"a": "/x/a", "b": "/x/b"}, ["/x/b", "/y"]) == ["b"]
+    for chosen, left_out in ((False, ["b: left out, because the planner refuses it"]), (True, [])):
+        found = matrix.planned({"candidates": [candidate()], "chosen": chosen}, refused)
+        assert found == {"candidates": [candidate(), refused], "left_out": left_out}
+
+
+def test_the_stored_models_are_the_default() -> None:
+    known, copies = {"a": "/x/a", "b": "/x/b"}, ["/x/b", "/y"]
+    assert matrix.start("s", DATE, [], known, copies)["models"] == ["b"]
+    assert matrix.start("s", DATE, ["c", "a", "c"], known, copies)["models"] == ["c", "a"]

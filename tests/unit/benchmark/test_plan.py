@@ -58,12 +58,27 @@ def script(words: list[str]) -> list[str]:
     return [word.replace("$$", "$") for word in words[first:]]
 
 
-def test_quick_has_one_request_and_several_at_a_time() -> None:
-    assert benchmark_plan.runs(typed(plan()), settings()) == [ONE, Run(8, 1024, 128, 24)]
+def test_a_line_has_the_size_and_the_estimated_time() -> None:
     assert benchmark_plan.lines(typed(plan()), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests, about 56 s"]
-    assert benchmark_plan.lines(typed(plan(tokens_per_second=0.0)), [ONE]) == [
-        "1 at a time, 1024 + 128 tokens, 6 requests"
-    ]
+    unknown = benchmark_plan.lines(typed(plan(tokens_per_second=0.0)), [ONE])
+    assert unknown == ["1 at a time, 1024 + 128 tokens, 6 requests"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "given", "runs"),
+    [
+        ({}, settings(), [ONE, Run(8, 1024, 128, 24)]),
+        ({"context": 0}, settings("single", context=1024), [Run(1, 752, 256, 6)]),
+        (
+            {},
+            settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]),
+            [Run(1, 512, 64, 8), Run(8, 512, 64, 16), Run(1, 2048, 64, 8), Run(8, 2048, 64, 16)],
+        ),
+    ],
+    ids=["quick", "the server's context wins over the plan's", "each combination of a sweep once"],
+)
+def test_the_runs_of_a_mode(expected: dict[str, Any], given: BenchmarkSettings, runs: list[Run]) -> None:
+    assert benchmark_plan.runs(typed(plan(**expected)), given) == runs
 
 
 @pytest.mark.parametrize("mode", ["single", "quick", "full"])
@@ -78,46 +93,40 @@ def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int) -
         assert not sequences or run.concurrency <= sequences
 
 
-def test_the_servers_context_wins_over_the_plans() -> None:
-    assert benchmark_plan.runs(typed(plan(context=0)), settings("single", context=1024)) == [Run(1, 752, 256, 6)]
-    assert len(benchmark_plan.problems(typed(plan()), settings("sweep", input_tokens=[1024], context=1024))) == 1
-
-
-def test_a_sweep_is_each_combination_once() -> None:
-    found = benchmark_plan.runs(typed(plan()), settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]))
-    assert found == [Run(1, 512, 64, 8), Run(8, 512, 64, 16), Run(1, 2048, 64, 8), Run(8, 2048, 64, 16)]
+UNKNOWN = {"context": 0, "max_num_seqs": 0}
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("limits", "changes", "expected"),
     [
-        ({"concurrencies": []}, ["benchmark_model_concurrencies: []. Expected: numbers above 0"]),
+        ({}, {"concurrencies": []}, ["benchmark_model_concurrencies: []. Expected: numbers above 0"]),
         (
+            {},
             {"concurrencies": [0], "output_tokens": -1},
             ["benchmark_model_concurrencies: [0]", "benchmark_model_output_tokens: [-1]"],
         ),
-        ({"timeout": 0}, ["benchmark_model_timeout: [0]"]),
+        ({}, {"timeout": 0}, ["benchmark_model_timeout: [0]"]),
         (
+            {},
             {"input_tokens": [4096, 131072]},
             ["benchmark_model_input_tokens: requests of 131152 tokens. Expected: at most 131072"],
         ),
-        ({"concurrencies": [1, 512]}, ["benchmark_model_concurrencies: 512. Expected: at most 256"]),
-        ({}, []),
+        (
+            {},
+            {"input_tokens": [1024], "context": 1024},
+            ["benchmark_model_input_tokens: requests of 1104 tokens. Expected: at most 1024"],
+        ),
+        ({}, {"concurrencies": [1, 512]}, ["benchmark_model_concurrencies: 512. Expected: at most 256"]),
+        (UNKNOWN, {"input_tokens": [10**6], "concurrencies": [10**4]}, []),
+        ({}, {}, []),
     ],
 )
-def test_a_sweep_that_cannot_run_is_refused(changes: dict[str, Any], expected: list[str]) -> None:
-    found = list(map(str, benchmark_plan.problems(typed(plan()), settings("sweep", **changes))))
+def test_a_sweep_that_cannot_run_is_refused(
+    limits: dict[str, int], changes: dict[str, Any], expected: list[str]
+) -> None:
+    found = list(map(str, benchmark_plan.problems(typed(plan(**limits)), settings("sweep", **changes))))
     assert len(found) == len(expected)
     assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
-
-
-def test_unknown_limits_refuse_nothing() -> None:
-    assert (
-        benchmark_plan.problems(
-            typed(plan(context=0, max_num_seqs=0)), settings("sweep", input_tokens=[10**6], concurrencies=[10**4])
-        )
-        == []
-    )
 
 
 def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
@@ -222,7 +231,8 @@ def test_the_result_of_an_embedding_model() -> None:
         "total_token_throughput": 3072.0,
     }
     measured = parse.result(json.dumps({**found, **statistics}), Run(1, 1024, 0, 6))
-    assert (measured.tokens_per_second, measured.ttft_ms["median"], measured.tpot_ms["median"]) == (3072.0, 20.0, 0.0)
-    assert (measured.completed, measured.failed, measured.total_output_tokens) == (6, 0, 0)
+    assert (measured["tokens_per_second"], measured["ttft_ms"]["median"]) == (3072.0, 20.0)
+    assert measured["tpot_ms"] == measured["itl_ms"] == {"mean": 0.0, "median": 0.0, "p99": 0.0}
+    assert (measured["completed"], measured["failed"], measured["total_output_tokens"]) == (6, 0, 0)
     with pytest.raises(ValueError, match="median_e2el_ms is 'None'"):
         parse.result(json.dumps(found), Run(1, 1024, 0, 6))

@@ -3,24 +3,26 @@ server."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import fake_benchmark
 import pytest
 import yaml
+from decisions import decide
 from repository import ROOT
 from run_module import program, run_module
 from run_playbook import Run, run
+from small_server import serving
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import checks, io_run
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
@@ -28,58 +30,27 @@ SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json
 KEY = "5ec0e7-0123456789"
 SIZE = {"concurrency": 1, "input_tokens": 1024, "output_tokens": 128, "requests": 6}
 SETTINGS = benchmark_plan.BenchmarkSettings("quick", [1], [1024], 128, 7, 60)
-METRICS = """vllm:num_requests_running{{engine="0",model_name="tiny"}} {running}
+METRICS = """vllm:num_requests_running{{engine="0",model_name="tiny"}} 0.0
 vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 0.0
 vllm:prefix_cache_queries_total{{engine="0",model_name="tiny"}} {queries}
 vllm:prefix_cache_hits_total{{engine="0",model_name="tiny"}} {hits}
 """
 
 
-class Server(ThreadingHTTPServer):
-    """A fake vLLM. Its prefix cache has a quarter of the tokens between two readings."""
-
-    daemon_threads = True
-    running, readings, root = 0.0, 0, "/srv/models/tiny"
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        """Send health, metrics or models."""
-        server = self.server
-        server.readings += self.path == "/metrics"
-        metrics = METRICS.format(running=server.running, queries=1000.0 * server.readings, hits=250.0 * server.readings)
-        models = json.dumps({"data": [{"id": "tiny", "root": server.root, "max_model_len": 1024}]})
-        self.reply({"/metrics": metrics, "/v1/models": models}.get(self.path, ""))
-
-    def do_POST(self) -> None:
-        """Send a token."""
-        self.rfile.read(int(self.headers["Content-Length"]))
-        self.reply("{}")
-
-    def reply(self, body: str) -> None:
-        """Send the body."""
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(body.encode())
-
-    def log_message(self, *_arguments: Any) -> None:
-        """Log nothing."""
-
-
 @pytest.fixture
-def vllm() -> Iterator[Server]:
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
+def url() -> Iterator[str]:
+    """Run a fake vLLM. Its prefix cache has a quarter of the tokens between two readings."""
+    readings = itertools.count(1)
+    models = json.dumps({"data": [{"id": "tiny", "root": "/srv/models/tiny", "max_model_len": 1024}]})
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        if request.path == "/metrics":
+            number = next(readings)
+            return 200, METRICS.format(queries=1000.0 * number, hits=250.0 * number), {}
+        return 200, models if request.path == "/v1/models" else "{}", {}
+
+    with serving(answer) as found:
+        yield found
 
 
 def plan(folder: Path, url: str, keyed: bool) -> dict[str, Any]:
@@ -109,30 +80,24 @@ def command(folder: Path, url: str, keyed: bool = False) -> list[str]:
     return benchmark_plan.command(typed(plan(folder, url, keyed)), benchmark_plan.Run(**SIZE), SETTINGS)
 
 
-def measure(folder: Path, url: str, check: bool = False) -> dict[str, Any]:
-    return run_module("vllm_benchmark", {**SIZE, "command": command(folder, url), "url": url}, folder / "bin", check)
+def measure(folder: Path, url: str) -> dict[str, Any]:
+    return run_module("vllm_benchmark", {**SIZE, "command": command(folder, url), "url": url}, folder / "bin")
 
 
 # --- the module ---
 
 
-def test_a_run_is_measured(tmp_path: Path, vllm: Server) -> None:
+def test_a_run_is_measured(tmp_path: Path, url: str) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result())
-    found = measure(tmp_path, vllm.url)
+    found = measure(tmp_path, url)
     assert found["changed"] is False
     assert (found["result"]["completed"], found["result"]["ttft_ms"]["median"]) == (6, 210.5)
     assert found["hit_rate"] == 0.25
     assert found["clocks"] == {"sm_mhz": None, "power_w": None, "temperature_c": None}
     given = json.loads((tmp_path / "vllm.json").read_text(encoding="utf-8"))
-    assert given["argv"][:2] == ["bench", "serve"] and f"--base-url={vllm.url}" in given["argv"]
+    assert given["argv"][:2] == ["bench", "serve"] and f"--base-url={url}" in given["argv"]
     assert (given["environment"]["HF_HUB_OFFLINE"], given["environment"]["NO_PROXY"]) == ("1", "*")
     assert "OPENAI_API_KEY" not in given["environment"]
-
-
-def test_check_mode_runs_nothing(tmp_path: Path) -> None:
-    fake_benchmark.install(tmp_path, fake_benchmark.result())
-    assert measure(tmp_path, "http://127.0.0.1:9", check=True)["result"] is None
-    assert not (tmp_path / "systemd-run.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -144,14 +109,14 @@ def test_check_mode_runs_nothing(tmp_path: Path) -> None:
         (" " * (benchmark_plan.MOST + 9), f"it is longer than {benchmark_plan.MOST} characters"),
     ],
 )
-def test_a_hostile_result_is_refused(tmp_path: Path, vllm: Server, result: Any, expected: str) -> None:
+def test_a_hostile_result_is_refused(tmp_path: Path, url: str, result: Any, expected: str) -> None:
     fake_benchmark.install(tmp_path, result)
-    found = measure(tmp_path, vllm.url)
+    found = measure(tmp_path, url)
     assert found["failed"] and found["msg"].startswith("1 at a time, 1024 + 128 tokens: ")
     assert expected in found["msg"] and len(found["msg"]) < 1000
 
 
-def keyed(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> io_run.Measured:
+def keyed(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Measure with a key, whose port the serving unit owns."""
     key_file = folder / "credentials/key"
     monkeypatch.setattr(io_client, "bearer", lambda *_arguments: io_client.key(str(key_file)))
@@ -166,36 +131,34 @@ def keyed(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> io_run.Mea
     )
 
 
-def test_only_the_clients_environment_has_the_key(
-    tmp_path: Path, vllm: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_clients_environment_has_the_key(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(), KEY)
-    assert KEY not in repr(keyed(tmp_path, vllm.url, monkeypatch))
+    assert KEY not in repr(keyed(tmp_path, url, monkeypatch))
     assert KEY not in (tmp_path / "systemd-run.json").read_text(encoding="utf-8")
     given = json.loads((tmp_path / "vllm.json").read_text(encoding="utf-8"))
     assert given["environment"]["OPENAI_API_KEY"] == KEY
     assert KEY not in str(given["argv"])
 
 
-def test_no_error_has_the_key(tmp_path: Path, vllm: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_error_has_the_key(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(), KEY)
     (tmp_path / "error").touch()
     with pytest.raises(ValueError) as error:
-        keyed(tmp_path, vllm.url, monkeypatch)
+        keyed(tmp_path, url, monkeypatch)
     assert str(error.value).startswith("vllm bench serve failed with status 1: ")
     assert str(error.value).endswith("| ValueError: key is | ***")
     (tmp_path / "error").unlink()
     (tmp_path / "result.json").write_text(f'{{"completed": "{KEY}"}}', encoding="utf-8")
     with pytest.raises(ValueError, match=r"completed is '\*\*\*'"):
-        keyed(tmp_path, vllm.url, monkeypatch)
+        keyed(tmp_path, url, monkeypatch)
 
 
-def test_the_key_needs_the_serving_unit_on_the_port(tmp_path: Path, vllm: Server) -> None:
+def test_the_key_needs_the_serving_unit_on_the_port(tmp_path: Path, url: str) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(), KEY)
     arguments = {
         **SIZE,
-        "command": command(tmp_path, vllm.url, True),
-        "url": vllm.url,
+        "command": command(tmp_path, url, True),
+        "url": url,
         "key_file": str(tmp_path / "credentials/key"),
     }
     found = run_module("vllm_benchmark", arguments, tmp_path / "bin")
@@ -210,17 +173,18 @@ UnitFileState=
 ActiveState=inactive
 SubState=dead
 Result=success
-MainPID={pid}
+MainPID=0
 NRestarts=0
 InvocationID=
 ExecMainStatus=0
 Environment=
-ExecMainStartTimestampMonotonic=0"""
+ExecMainStartTimestampMonotonic=0
+"""
 
 
-def role(folder: Path, url: str, *arguments: str, pid: int = 0) -> Run:
+def role(folder: Path, url: str, *arguments: str) -> Run:
     """Run the role on this machine, on the plan of a single node."""
-    (folder / "unit").write_text(UNIT.format(pid=pid), encoding="utf-8")
+    (folder / "unit").write_text(UNIT, encoding="utf-8")
     for name, script in (("systemctl", f"cat {folder}/unit"), ("journalctl", "true"), ("ip", "echo '[]'")):
         program(folder / "bin", name, script)
     host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
@@ -244,9 +208,9 @@ def role(folder: Path, url: str, *arguments: str, pid: int = 0) -> Run:
 
 
 @pytest.mark.slow
-def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm: Server) -> None:
+def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, url: str) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(output_tokens=256))
-    lines = role(tmp_path, vllm.url).assert_ok().shown("Show the speed of the model")
+    lines = role(tmp_path, url).assert_ok().shown("Show the speed of the model")
     (file,) = (tmp_path / "mine/.gb10/benchmarks").glob("tiny-*.json")
     found = json.loads(file.read_text(encoding="utf-8"))
     assert (found["model"], found["nodes"], found["findings"], found["mode"]) == ("/srv/models/tiny", 1, [], "single")
@@ -259,46 +223,73 @@ def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm
     )
     # A relative path starts at the working directory.
     relative = os.path.relpath(tmp_path / "mine/.gb10/benchmarks", ROOT)
-    slower = role(tmp_path, vllm.url, "-e", f"benchmark_model_directory={relative}")
+    slower = role(tmp_path, url, "-e", f"benchmark_model_directory={relative}")
     assert slower.status != 0
     assert "benchmark.1-752-256.tokens_per_second: 20.0 tokens/s of all requests. Expected:" in slower.output
     documents = sorted((tmp_path / "mine/.gb10/benchmarks").glob("tiny-*.json"))
     assert [bool(json.loads(path.read_text(encoding="utf-8"))["findings"]) for path in documents] == [False, True]
 
 
-def test_check_mode_lists_the_runs(tmp_path: Path, vllm: Server) -> None:
+def test_check_mode_lists_the_runs(tmp_path: Path, url: str) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result())
-    done = role(tmp_path, vllm.url, "--check").assert_unchanged()
+    done = role(tmp_path, url, "--check").assert_unchanged()
     assert done.shown("Show the runs of the benchmark") == ["1 at a time, 752 + 256 tokens, 6 requests, about 77 s"]
     assert not (tmp_path / "systemd-run.json").exists() and not (tmp_path / "mine/.gb10/benchmarks").exists()
 
 
+API = {"healthy": True, "answers": True, "root": "/srv/models/tiny", "running": 1, "waiting": 1}
+
+
 @pytest.mark.parametrize(
-    ("fault", "expected"),
+    ("api", "running", "busy_ok", "expected"),
     [
-        ("other model", "serves /srv/models/other. Expected: /srv/models/tiny, which answers."),
-        ("busy", "2 requests of other clients run or wait. Expected: none."),
-        ("no server", "serves no model. Expected: /srv/models/tiny, which answers."),
-        ("benchmark", "gb10-benchmark.service runs on spark1. Expected: one benchmark at a time."),
-        ("sweep", "benchmark_model_concurrencies: 512. Expected: at most 8."),
+        pytest.param(
+            {"root": "/srv/models/other"},
+            False,
+            True,
+            "serves /srv/models/other. Expected: /srv/models/tiny",
+            id="other",
+        ),
+        pytest.param(
+            {"healthy": False, "root": None}, False, True, "serves no model. Expected: /srv/models/tiny", id="down"
+        ),
+        pytest.param(
+            {"answers": None, "reason": "timed out"},
+            False,
+            True,
+            "/srv/models/tiny (timed out). Expected:",
+            id="silent",
+        ),
+        pytest.param({}, False, False, "2 requests of other clients run or wait. Expected: none.", id="busy"),
+        pytest.param(
+            {}, True, True, "gb10-benchmark.service runs on spark1. Expected: one benchmark at a time.", id="unit"
+        ),
+        pytest.param({"waiting": None, "running": 0}, False, False, "", id="idle"),
+        pytest.param({}, False, True, "", id="busy, as permitted"),
     ],
 )
-def test_the_role_refuses(tmp_path: Path, vllm: Server, fault: str, expected: str) -> None:
-    fake_benchmark.install(tmp_path, fake_benchmark.result())
-    vllm.root = "/srv/models/other" if fault == "other model" else vllm.root
-    vllm.running = 2.0 if fault == "busy" else 0.0
-    sweep = (
-        ["-e", "benchmark_model_mode=sweep", "-e", '{"benchmark_model_concurrencies": [512]}']
-        if fault == "sweep"
-        else []
+def test_a_server_that_cannot_be_measured(
+    tmp_path: Path, api: dict[str, Any], running: bool, busy_ok: bool, expected: str
+) -> None:
+    found = checks.refusal(typed(plan(tmp_path, "http://127.0.0.1:8000", False)), API | api, running, busy_ok)
+    assert expected in found and bool(found) is bool(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "pid", "expected"),
+    [
+        ({"mode": "sweep", "concurrencies": [512]}, None, "benchmark_model_concurrencies: 512. Expected: at most 8."),
+        ({}, 7, "gb10-benchmark.service runs on spark1."),
+        ({"busy_ok": False}, None, "2 requests of other clients run or wait."),
+    ],
+)
+def test_the_action_refuses(tmp_path: Path, changes: dict[str, Any], pid: int | None, expected: str) -> None:
+    sizes = {"concurrencies": [1], "input_tokens": [512], "output_tokens": 64, "timeout": 600}
+    found, calls = decide(
+        "benchmark_runs",
+        {"mode": "single", **sizes, "busy_ok": True, "api": API, **changes},
+        plan(tmp_path, "http://127.0.0.1:8000", False),
+        result={"service": {"pid": pid}},
     )
-    url = "http://127.0.0.1:9" if fault == "no server" else vllm.url
-    done = role(tmp_path, url, *sweep, pid=os.getpid() if fault == "benchmark" else 0)
-    assert done.status != 0 and expected in " ".join(done.output.split()), done.output
-    assert not (tmp_path / "systemd-run.json").exists()
-
-
-def test_a_busy_server_can_be_measured(tmp_path: Path, vllm: Server) -> None:
-    fake_benchmark.install(tmp_path, fake_benchmark.result(output_tokens=256))
-    vllm.running = 2.0
-    role(tmp_path, vllm.url, "-e", "benchmark_model_busy_ok=true").assert_ok()
+    assert found["failed"] and expected in found["msg"]
+    assert calls == [{"name": "gb10-benchmark.service"}]

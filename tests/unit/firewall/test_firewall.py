@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import json
 import shlex
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,53 +37,40 @@ def rules(text: str) -> list[str]:
     return [line.strip() for line in text.partition("policy drop;")[2].splitlines() if line.strip(" \t}")]
 
 
-def planned(name: str, *nodes: Any) -> dict[str, Any]:
-    plan, problems = cluster_plan(list(nodes))
+def of_plan(name: str, count: int, **settings: Any) -> dict[str, Any]:
+    """Return the module's options for a node of a cluster."""
+    nodes = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, count + 1)]
+    plan, problems = cluster_plan(nodes)
     assert problems == []
-    return {**plan, "node": next(node for node in plan["nodes"] if node["name"] == name)}
+    node = next(node for node in plan["nodes"] if node["name"] == name)
+    return firewall_plan.of_plan(typed({**plan, "node": node}))
 
 
 def test_a_pair_lets_its_peer_in_on_both_rails() -> None:
-    nodes = spark(1, "head"), spark(2, "worker")
-    head, worker = (firewall_plan.of_plan(typed(planned(name, *nodes))) for name in ("spark1", "spark2"))
-    assert {(peer["interface"], peer["address"]) for peer in head["peers"]} == {
-        ("enp1s0f1np1", "10.110.0.2"),
-        ("enP2p1s0f1np1", "10.110.1.2"),
-    }
+    head, worker = of_plan("spark1", 2), of_plan("spark2", 2)
+    assert {(peer["interface"], peer["address"]) for peer in head["peers"]} == set(PAIR)
     assert (head["api_port"], worker["api_port"]) == (8000, 0)
     assert (head["peer_ports"]["Ray's port"], head["peer_ports"]["Ray's workers"]) == (6379, "20000-20999")
     assert "Ray's port" not in worker["peer_ports"]
 
 
 def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
-    nodes = [
-        spark(number, "worker" if number > 1 else "head", gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])
-        for number in (1, 2, 3)
-    ]
-    found = firewall_plan.of_plan(typed(planned("spark1", *nodes)))["peers"]
+    found = of_plan("spark1", 3, gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])["peers"]
     assert {"interface": "enP7s7", "address": "192.168.1.12"} in found
     assert len(found) == 6, "two PCIe functions for each of two cables, and the cluster's network"
 
 
 def test_a_single_node_has_no_peer_and_an_api_of_its_own_no_client() -> None:
-    alone = firewall_plan.of_plan(typed(planned("spark1", spark(1, "head", gb10_api_host="127.0.0.1"))))
+    alone = of_plan("spark1", 1, gb10_api_host="127.0.0.1")
     assert (alone["peers"], alone["api_port"]) == ([], 0)
 
 
-def test_mp_meets_at_the_head() -> None:
-    nodes = [
-        spark(number, group, gb10_distributed_executor_backend="mp") for number, group in ((1, "head"), (2, "worker"))
-    ]
-    assert [firewall_plan.of_plan(typed(planned(name, *nodes)))["peer_ports"] for name in ("spark1", "spark2")] == [
-        {"rendezvous": 29501, "the ranks' end": 29502},
-        {},
-    ]
-    assert (
-        firewall_plan.of_plan(typed(planned("spark1", spark(1, "head", gb10_distributed_executor_backend="mp"))))[
-            "peer_ports"
-        ]
-        == {}
-    )
+@pytest.mark.parametrize(
+    ("name", "count", "expected"),
+    [("spark1", 2, {"rendezvous": 29501, "the ranks' end": 29502}), ("spark2", 2, {}), ("spark1", 1, {})],
+)
+def test_mp_meets_at_the_head(name: str, count: int, expected: dict[str, int]) -> None:
+    assert of_plan(name, count, gb10_distributed_executor_backend="mp")["peer_ports"] == expected
 
 
 def test_the_rules_of_a_head() -> None:
@@ -124,23 +113,25 @@ def test_clients_of_the_api_are_matched_by_their_family() -> None:
     ]
 
 
-@pytest.mark.parametrize("port", ["80", "0/tcp", "65536/tcp", "9-8/udp", "80/sctp", "80/tcp accept", "", "-1/tcp"])
-def test_ports_that_are_none_are_refused(port: str) -> None:
-    assert [problem.path for problem in firewall_plan.check(access(open_ports=("1/tcp", port)))] == [
-        "peer_firewall_open_ports[1]"
-    ]
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        *(
+            ({"open_ports": ("1/tcp", port)}, "peer_firewall_open_ports[1]")
+            for port in ("80", "0/tcp", "65536/tcp", "9-8/udp", "80/sctp", "80/tcp accept", "", "-1/tcp")
+        ),
+        *(
+            ({"interfaces": ("br-*", name)}, "peer_firewall_trusted_interfaces[1]")
+            for name in ("", 'a" accept', "a b", "*", "*a", "interface-too-long")
+        ),
+    ],
+)
+def test_ports_and_interfaces_that_are_none_are_refused(changes: dict[str, Any], path: str) -> None:
+    assert [problem.path for problem in firewall_plan.check(access(**changes))] == [path]
 
 
-@pytest.mark.parametrize("port", ["1/tcp", "65535/udp", "1-65535/tcp", "9-9/udp"])
-def test_the_first_and_the_last_port_are_ports(port: str) -> None:
-    assert firewall_plan.check(access(open_ports=(port,))) == []
-
-
-@pytest.mark.parametrize("name", ["", 'a" accept', "a b", "*", "*a", "interface-too-long"])
-def test_interfaces_that_are_none_are_refused(name: str) -> None:
-    assert [problem.path for problem in firewall_plan.check(access(interfaces=("br-*", name)))] == [
-        "peer_firewall_trusted_interfaces[1]"
-    ]
+def test_the_first_and_the_last_port_are_ports() -> None:
+    assert firewall_plan.check(access(open_ports=("1/tcp", "65535/udp", "1-65535/tcp", "9-9/udp"))) == []
 
 
 def listener(port: int, process: str, unit: str = "", address: str = "0.0.0.0") -> dict[str, Any]:
@@ -453,46 +444,114 @@ def both(name: str) -> dict[str, str]:
     return dict.fromkeys(firewall_plan.FAMILIES, name)
 
 
-def test_another_firewall_is_told_peers_ports_and_commands() -> None:
-    given = access(api_clients=("192.168.1.0/24",))
-    ufw = firewall_plan.advice(both("ufw"), given, {"Ray's port": 6379})
-    assert (
-        "    all TCP and UDP ports: 6379 (Ray's port), and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)"
-        in ufw
-    )
-    assert "  from 192.168.1.0/24: TCP 8000 (the API)" in ufw
-    assert ufw[-3:] == [
-        "  sudo ufw allow in on enp1s0f1np1 from 10.110.0.2",
-        "  sudo ufw allow in on enP2p1s0f1np1 from 10.110.1.2",
-        "  sudo ufw allow proto tcp from 192.168.1.0/24 to any port 8000",
-    ]
-    assert "  from all clients: TCP 8000 (the API)" in firewall_plan.advice(both("ufw"), access(), {})
-    assert firewall_plan.advice(both("firewalld"), access(), {})[-2:] == [
-        "  sudo firewall-cmd --permanent --add-port=8000/tcp",
-        "  sudo firewall-cmd --reload",
-    ]
-    assert not [
-        line for line in firewall_plan.advice(both("the nftables table inet mine"), given, {}) if "sudo" in line
-    ]
-    assert firewall_plan.advice(both("ufw"), ALL, {})[1:2] == [
-        "  nothing: this node has no peers and no API in this family"
-    ]
+RICH = """  sudo firewall-cmd --permanent --add-rich-rule='rule family="{}" source address="{}"{} accept'"""
+API = ' port port="8000" protocol="tcp"'
+UFW = (
+    "ufw controls incoming traffic. Its rules were not changed, and the table inet gb10 is not loaded. ufw must allow:"
+)
+FIREWALLD = UFW.replace("ufw", "firewalld")
+PEERS = [
+    "  from 10.110.0.2 on enp1s0f1np1, 10.110.1.2 on enP2p1s0f1np1:",
+    "    all TCP and UDP ports: 6379 (Ray's port), and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)",
+]
+UFW_PEERS = [
+    "  sudo ufw allow in on enp1s0f1np1 from 10.110.0.2",
+    "  sudo ufw allow in on enP2p1s0f1np1 from 10.110.1.2",
+]
+RICH_PEERS = [RICH.format("ipv4", address, "") for _interface, address in PAIR]
 
 
-def test_a_node_without_an_api_opens_no_port_of_it() -> None:
-    given = access(api_port=0, api_clients=("192.168.1.0/24",))
-    for name in ("ufw", "firewalld"):
-        lines = firewall_plan.advice(both(name), given, {})
-        assert len([line for line in lines if "10.110." in line and "sudo" in line]) == 2
-        assert not [line for line in lines if "192.168.1.0" in line or "/tcp" in line]
-    clients = firewall_plan.advice(both("firewalld"), access(api_clients=("192.168.1.0/24", "fd00::/8")), {})[-3:]
-    rule = """  sudo firewall-cmd --permanent --add-rich-rule='rule family="{}" source address="{}" port port="8000" protocol="tcp" accept'"""
-    assert clients == [
-        rule.format("ipv4", "192.168.1.0/24"),
-        rule.format("ipv6", "fd00::/8"),
-        "  sudo firewall-cmd --reload",
-    ]
-    assert firewall_plan.advice(both("ufw"), access(), {})[-1] == "  sudo ufw allow proto tcp from any to any port 8000"
+@pytest.mark.parametrize(
+    ("active", "changes", "expected"),
+    [
+        pytest.param(
+            both("ufw"),
+            {"api_clients": ("192.168.1.0/24",)},
+            [
+                *(UFW, *PEERS, "  from 192.168.1.0/24: TCP 8000 (the API)", "With:", *UFW_PEERS),
+                "  sudo ufw allow proto tcp from 192.168.1.0/24 to any port 8000",
+            ],
+            id="ufw",
+        ),
+        pytest.param(
+            both("ufw"),
+            {},
+            [
+                *(UFW, *PEERS, "  from all clients: TCP 8000 (the API)", "With:", *UFW_PEERS),
+                "  sudo ufw allow proto tcp from any to any port 8000",
+            ],
+            id="ufw, all clients",
+        ),
+        pytest.param(
+            both("firewalld"),
+            {"api_clients": ("192.168.1.0/24", "fd00::/8")},
+            [
+                *(FIREWALLD, *PEERS, "  from 192.168.1.0/24, fd00::/8: TCP 8000 (the API)", "With:", *RICH_PEERS),
+                RICH.format("ipv4", "192.168.1.0/24", API),
+                RICH.format("ipv6", "fd00::/8", API),
+                "  sudo firewall-cmd --reload",
+            ],
+            id="firewalld",
+        ),
+        pytest.param(
+            both("firewalld"),
+            {},
+            [
+                *(FIREWALLD, *PEERS, "  from all clients: TCP 8000 (the API)", "With:", *RICH_PEERS),
+                "  sudo firewall-cmd --permanent --add-port=8000/tcp",
+                "  sudo firewall-cmd --reload",
+            ],
+            id="firewalld, all clients",
+        ),
+        pytest.param(
+            both("ufw"),
+            {"api_port": 0, "api_clients": ("192.168.1.0/24",)},
+            [UFW, *PEERS, "With:", *UFW_PEERS],
+            id="ufw, no API",
+        ),
+        pytest.param(
+            both("firewalld"),
+            {"api_port": 0, "api_clients": ("192.168.1.0/24",)},
+            [FIREWALLD, *PEERS, "With:", *RICH_PEERS, "  sudo firewall-cmd --reload"],
+            id="firewalld, no API",
+        ),
+        pytest.param(
+            both("mine"),
+            {"peers": (), "api_port": 0},
+            [UFW.replace("ufw", "mine"), "  nothing: this node has no peers and no API in this family"],
+            id="another one without commands, nothing to allow",
+        ),
+        pytest.param(
+            {"ip": "", "ip6": "iptables (legacy)"},
+            {"api_clients": ("192.168.1.0/24", "fd00::/8")},
+            [
+                (
+                    "iptables (legacy) controls incoming IPv6 traffic. Its rules were not changed, and the table inet gb10 "
+                    "does not filter IPv6. iptables (legacy) must allow:"
+                ),
+                "  from fd00::/8: TCP 8000 (the API)",
+            ],
+            id="IPv6 alone",
+        ),
+        pytest.param(
+            {"ip": "mine", "ip6": ""},
+            {"api_clients": ("192.168.1.0/24", "fd00::/8")},
+            [
+                (
+                    "mine controls incoming IPv4 traffic. Its rules were not changed, and the table inet gb10 does not "
+                    "filter IPv4. mine must allow:"
+                ),
+                *(*PEERS, "  from 192.168.1.0/24: TCP 8000 (the API)"),
+            ],
+            id="IPv4 alone",
+        ),
+        pytest.param({"ip": "", "ip6": ""}, {}, [], id="no other firewall"),
+    ],
+)
+def test_another_firewall_is_told_peers_ports_and_commands(
+    active: dict[str, str], changes: dict[str, Any], expected: list[str]
+) -> None:
+    assert firewall_plan.advice(active, access(**changes), {"Ray's port": 6379}) == expected
 
 
 @pytest.mark.parametrize(("status", "shown"), [(0, "table"), (1, ""), (-9, "")])
@@ -527,17 +586,9 @@ def test_active_services_decide_about_both_families(ufw: bool, firewalld: bool, 
     assert (installed, found) == (False, {"ip": expected, "ip6": expected})
 
 
-def test_a_firewall_of_one_family_is_told_of_that_family_alone() -> None:
-    given = access(api_clients=("192.168.1.0/24", "fd00::/8"))
-    assert firewall_plan.advice({"ip": "", "ip6": "iptables (legacy)"}, given, {}) == [
-        "iptables (legacy) controls incoming IPv6 traffic. Its rules were not changed, and the table inet gb10 does "
-        "not filter IPv6. "
-        "iptables (legacy) must allow:",
-        "  from fd00::/8: TCP 8000 (the API)",
-    ]
-    assert "  from 192.168.1.0/24: TCP 8000 (the API)" in firewall_plan.advice({"ip": "mine", "ip6": ""}, given, {})
-    assert firewall_plan.advice({"ip": "", "ip6": ""}, given, {}) == []
-    assert rules(firewall_plan.ruleset(given, [22], ["ip6"]))[:2] == ['iifname "lo" accept', "meta nfproto ipv6 accept"]
+def test_a_family_of_another_firewall_is_left_to_it() -> None:
+    found = rules(firewall_plan.ruleset(access(), [22], ["ip6"]))
+    assert found[:2] == ['iifname "lo" accept', "meta nfproto ipv6 accept"]
 
 
 LINKS = [
@@ -649,29 +700,47 @@ def test_whence_a_run_comes(
     assert said == ([["ip", "-json", "route", "get", *asked]] if asked else [])
 
 
-def test_the_unit_comes_before_the_services_that_open_ports() -> None:
-    lines = firewall_plan.unit("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
-    assert "RequiredBy=gb10-ray.service gb10-vllm.service" in lines
-    assert "Before=network-pre.target gb10-ray.service gb10-vllm.service" in lines
-    assert "ExecReload=/usr/sbin/nft -f /etc/gb10/firewall.nft" in lines
-    # PartOf= would restart the services that require this unit together with Debian's nftables.service.
-    assert not [line for line in lines if line.startswith(("PartOf=", "BindsTo="))]
+WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
+LOAD = "/usr/sbin/nft -f /etc/gb10/firewall.nft"
+# PartOf= would restart the services that require this unit together with Debian's nftables.service.
+UNIT = f"""{WRITTEN}
+[Unit]
+Description=Firewall of the GB10 cluster
+DefaultDependencies=no
+Wants=network-pre.target
+After=local-fs.target nftables.service
+Before=network-pre.target gb10-ray.service gb10-vllm.service
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={LOAD}
+ExecReload={LOAD}
+ExecStop=-/usr/sbin/nft delete table inet gb10
+
+[Install]
+WantedBy=multi-user.target
+# Services that open ports do not start without this unit.
+RequiredBy=gb10-ray.service gb10-vllm.service
+"""
+DROP_IN = f"""{WRITTEN}
+[Service]
+# A failure here must not stop the service, which would flush all rules.
+ExecStartPost=-{LOAD}
+ExecReload={LOAD}
+"""
 
 
-def test_who_flushes_all_tables_loads_ours_again() -> None:
-    lines = firewall_plan.again("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
-    assert lines[1] == "[Service]"
-    assert {
-        "ExecStartPost=-/usr/sbin/nft -f /etc/gb10/firewall.nft",
-        "ExecReload=/usr/sbin/nft -f /etc/gb10/firewall.nft",
-    } <= set(lines)
+def test_the_rules_are_loaded_before_the_services_and_after_who_flushes_all_tables() -> None:
+    assert firewall_plan.unit("/usr/sbin/nft", "/etc/gb10/firewall.nft") == UNIT
+    assert firewall_plan.again("/usr/sbin/nft", "/etc/gb10/firewall.nft") == DROP_IN
 
 
 class KilledError(Exception):
     """The module is killed here, as by SIGKILL."""
 
 
-CLIENT = "192.168.1.200"
+CLIENT, NEW = "192.168.1.200", {"open_ports": ["8443/tcp"]}
 
 
 class Host:
@@ -854,16 +923,28 @@ class Host:
         assert len(self.links_of_services()) == 2
 
 
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
-    return Host(tmp_path, monkeypatch)
-
-
 def closed_host(host: Host) -> Host:
     """Return a host with confirmed rules."""
     host.ask()
     host.ask(confirm=True)
     return host
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], Host]:
+    """Return what makes another host, with confirmed rules or without."""
+
+    def made(closed: bool) -> Host:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        return closed_host(Host(folder, monkeypatch)) if closed else Host(folder, monkeypatch)
+
+    return made
+
+
+@pytest.fixture
+def host(fresh: Callable[[bool], Host]) -> Host:
+    return fresh(False)
 
 
 def test_new_rules_are_loaded_and_saved_once_they_are_confirmed(host: Host) -> None:
@@ -881,29 +962,48 @@ def test_new_rules_are_loaded_and_saved_once_they_are_confirmed(host: Host) -> N
 
 
 def test_the_timer_runs_by_the_monotonic_clock_and_before_anything_is_loaded(host: Host) -> None:
-    host.ask()
-    ((_name, words),) = host.timers.items()
-    assert "--on-active=60s" in words
-    assert not [word for word in words if word.startswith("--on-calendar")], "a change of the clock must not matter"
-    armed = next(index for index, command in enumerate(host.done) if command.startswith("systemd-run"))
-    assert not [command for command in host.done[:armed] if " -f " in command and "nft" in command.split()[0]]
-
-
-def test_a_new_timer_is_there_before_the_old_one_goes(host: Host) -> None:
-    host.ask()
-    begin = len(host.done)
-    host.ask()
-    commands = [command.split()[0:3] for command in host.done[begin:]]
-    armed = next(index for index, command in enumerate(commands) if command[0] == "systemd-run")
-    stopped = next(index for index, command in enumerate(commands) if command[:3] == ["systemctl", "--quiet", "stop"])
-    assert armed < stopped
-    assert len(host.timers) == 1
-
-
-def test_without_a_timer_nothing_is_loaded(host: Host) -> None:
-    host.refuses = "systemd-run"
-    with pytest.raises(io_nftables.FirewallError, match="refused"):
+    for _attempt in range(2):
+        begin = len(host.done)
         host.ask()
+        ((_name, words),) = host.timers.items()
+        assert "--on-active=60s" in words
+        assert not [word for word in words if word.startswith("--on-calendar")], "a change of the clock must not matter"
+        changes = [
+            each
+            for each in host.done[begin:]
+            if each.startswith(("systemd-run", "/usr/sbin/nft -f", "systemctl --quiet stop"))
+        ]
+        assert changes[0].startswith("systemd-run"), "also before an earlier timer is stopped"
+        assert len(changes) > 1
+
+
+@pytest.mark.parametrize(
+    ("attempted", "fault", "options", "reason"),
+    [
+        pytest.param(False, {"refuses": "systemd-run"}, {}, "refused", id="no timer"),
+        pytest.param(False, {"broken": True}, {}, "syntax error", id="rules that nft refuses"),
+        pytest.param(
+            False, {"path": ""}, {}, "nft is in no folder of root's programs", id="an nft that units cannot find"
+        ),
+        pytest.param(False, {"installed": False}, {}, "install the package nftables", id="no nft"),
+        pytest.param(True, {"refuses": "/usr/sbin/nft -f"}, NEW, "refused", id="rules that nft refuses at last"),
+        pytest.param(
+            True,
+            {"refuses": "enable gb10-firewall.service"},
+            {"confirm": True},
+            "refused",
+            id="a unit that cannot be enabled",
+        ),
+    ],
+)
+def test_a_step_that_fails_leaves_no_rules(
+    host: Host, attempted: bool, fault: dict[str, Any], options: dict[str, Any], reason: str
+) -> None:
+    if attempted:
+        host.ask()
+    vars(host).update(fault)
+    with pytest.raises(io_nftables.FirewallError, match=reason):
+        host.ask(**options)
     host.assert_open()
 
 
@@ -918,16 +1018,11 @@ def test_without_a_confirmation_they_are_gone(host: Host) -> None:
 
 def test_without_a_confirmation_the_last_rules_are_back(host: Host) -> None:
     old = closed_host(host).table
-    assert host.ask(open_ports=["8443/tcp"])["pending"]
+    assert host.ask(**NEW)["pending"]
     assert "8443" in host.table
     host.fire()
     assert host.table == old
     assert host.ask()["changed"] is False
-
-
-def test_a_run_killed_before_its_confirmation_is_repeated(host: Host) -> None:
-    host.ask()
-    assert host.ask()["pending"], "the table is loaded, and expires unless it is confirmed"
 
 
 def test_rules_that_nobody_confirmed_are_not_kept_because_they_are_loaded(host: Host) -> None:
@@ -943,29 +1038,21 @@ def test_a_full_disk_ends_with_the_rules_that_were_confirmed(
     host: Host, monkeypatch: pytest.MonkeyPatch, file: str, earlier: bool
 ) -> None:
     old = closed_host(host).table if earlier else ""
-    host.ask(open_ports=["8443/tcp"])
+    host.ask(**NEW)
     assert "8443" in host.table
     with monkeypatch.context() as context:
         host.full(context, getattr(host, file))
         with pytest.raises(OSError, match="No space left"):
-            host.ask(open_ports=["8443/tcp"], confirm=True)
+            host.ask(**NEW, confirm=True)
     assert host.table == old
     if earlier:
         host.assert_closed()
     else:
         host.assert_open()
-    host.ask(open_ports=["8443/tcp"])
-    host.ask(open_ports=["8443/tcp"], confirm=True)
+    host.ask(**NEW)
+    host.ask(**NEW, confirm=True)
     assert "8443" in host.table
     host.assert_closed()
-
-
-def test_a_unit_that_cannot_be_enabled_ends_with_no_rules(host: Host) -> None:
-    host.ask()
-    host.refuses = "enable gb10-firewall.service"
-    with pytest.raises(io_nftables.FirewallError, match="refused"):
-        host.ask(confirm=True)
-    host.assert_open()
 
 
 def commands(host: Host, *calls: dict[str, Any]) -> int:
@@ -976,23 +1063,13 @@ def commands(host: Host, *calls: dict[str, Any]) -> int:
     return len(host.done) - begin
 
 
-NEW = {"open_ports": ["8443/tcp"]}
-
-
 @pytest.mark.parametrize("fires", [False, True])
 @pytest.mark.parametrize("earlier", [False, True])
-def test_killed_anywhere_the_next_run_converges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool, fires: bool
-) -> None:
-    def fresh(number: int) -> Host:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        return closed_host(Host(folder, monkeypatch)) if earlier else Host(folder, monkeypatch)
-
-    steps = commands(fresh(0), NEW, {**NEW, "confirm": True})
+def test_killed_anywhere_the_next_run_converges(fresh: Callable[[bool], Host], earlier: bool, fires: bool) -> None:
+    steps = commands(fresh(earlier), NEW, {**NEW, "confirm": True})
     assert steps > 20
     for step in range(steps):
-        host = fresh(step + 1)
+        host = fresh(earlier)
         old = host.table
         host.left = step
         with pytest.raises(KilledError):
@@ -1010,14 +1087,9 @@ def test_killed_anywhere_the_next_run_converges(
         assert host.ask(**NEW)["changed"] is False
 
 
-def test_a_removal_killed_anywhere_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fresh(number: int) -> Host:
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        return closed_host(Host(folder, monkeypatch))
-
-    for step in range(commands(fresh(0), {"state": "absent"})):
-        host = fresh(step + 1)
+def test_a_removal_killed_anywhere_is_completed(fresh: Callable[[bool], Host]) -> None:
+    for step in range(commands(fresh(True), {"state": "absent"})):
+        host = fresh(True)
         host.left = step
         with pytest.raises(KilledError):
             host.ask(state="absent")
@@ -1058,72 +1130,67 @@ def test_another_node_confirms_in_place_of_ansible(host: Host) -> None:
     host.fire()
     assert host.table
     # Without a confirmation, the timer removes the rules.
-    assert host.ask(client="", witness="spark2", open_ports=["8443/tcp"])["pending"]
+    assert host.ask(client="", witness="spark2", **NEW)["pending"]
     before = host.table
     host.fire()
     assert host.table != before
 
 
-def test_an_nft_that_units_cannot_find_is_refused(host: Host) -> None:
-    host.path = ""
-    with pytest.raises(io_nftables.FirewallError, match="nft is in no folder of root's programs"):
-        host.ask()
-    host.assert_open()
+BRIDGE, DOCKER = firewall_host.Link("br-lan", ("enp3s0",)), firewall_host.Link("docker0")
 
 
-def test_rules_that_nft_refuses_change_nothing(host: Host) -> None:
-    host.broken = True
-    with pytest.raises(io_nftables.FirewallError, match="syntax error"):
-        host.ask()
-    host.assert_open()
-
-
-def test_rules_that_nft_refuses_at_last_leave_no_earlier_attempt(host: Host) -> None:
-    host.ask()
-    host.refuses = "/usr/sbin/nft -f"
-    with pytest.raises(io_nftables.FirewallError, match="refused"):
-        host.ask(open_ports=["8443/tcp"])
-    host.assert_open()
-
-
-def test_mistakes_of_the_user_change_nothing(host: Host) -> None:
-    with pytest.raises(ProblemsError, match=r"open_ports\[0\].*\n.*interfaces\[0\]"):
-        host.ask(open_ports=["80"], interfaces=["*"])
-    assert host.table == ""
-
-
-def test_mistakes_and_what_the_node_is_like_are_listed_together(host: Host) -> None:
-    host.listeners, host.links = [], [firewall_host.Link("br-lan", ("enp3s0",))]
+@pytest.mark.parametrize(
+    ("state", "options", "problems"),
+    [
+        pytest.param(
+            {},
+            {"open_ports": ["80"], "interfaces": ["*"]},
+            ["peer_firewall_open_ports[0]", "peer_firewall_trusted_interfaces[0]"],
+            id="mistakes of the user",
+        ),
+        pytest.param(
+            {"listeners": [], "links": [BRIDGE]},
+            {"open_ports": ["80"], "interfaces": ["br-*"], "client": ""},
+            [
+                *("peer_firewall_open_ports[0]", "peer_firewall_trusted_interfaces[0]"),
+                *("peer_firewall_enabled", "ansible_connection"),
+            ],
+            id="mistakes and what the node is like together",
+        ),
+        # As with ansible_connection: local and an ssh.socket that is not read: systemd holds port 22, in no service.
+        pytest.param({"listeners": [listener(22, "systemd")]}, {}, ["peer_firewall_enabled"], id="no port of SSH"),
+        *(
+            pytest.param({}, {"client": client}, ["ansible_connection"], id=f"the run of {client or 'nobody'}")
+            for client in ("", "127.0.0.1", "192.168.1.11")
+        ),
+        pytest.param({"installed": False}, {"client": ""}, ["ansible_connection"], id="no nft yet"),
+        pytest.param(
+            {"links": [DOCKER]},
+            {"client": "172.17.0.2", "interfaces": ["docker*"]},
+            ["peer_firewall_trusted_interfaces[0]"],
+            id="the run of a container of the node",
+        ),
+    ],
+)
+def test_problems_are_listed_together_and_change_nothing(
+    host: Host, state: dict[str, Any], options: dict[str, Any], problems: list[str]
+) -> None:
+    vars(host).update(state)
     for check in (True, False):
         with pytest.raises(ProblemsError) as caught:
-            host.ask(check=check, open_ports=["80"], interfaces=["br-*"], client="")
-        assert [problem.path for problem in caught.value.problems] == [
-            "peer_firewall_open_ports[0]",
-            "peer_firewall_trusted_interfaces[0]",
-            "peer_firewall_enabled",
-            "ansible_connection",
-        ]
+            host.ask(check=check, **options)
+        assert [problem.path for problem in caught.value.problems] == problems
     host.assert_open()
 
 
-def test_without_a_port_of_ssh_nothing_is_changed(host: Host) -> None:
-    # As with ansible_connection: local and an ssh.socket that is not read: systemd holds port 22, in no service.
-    host.listeners = [listener(22, "systemd")]
-    with pytest.raises(ProblemsError, match="this node has no SSH server"):
-        host.ask()
-    host.assert_open()
-    host.sockets = UBUNTU
+def test_ssh_that_systemd_waits_for_stays_open(host: Host) -> None:
+    host.listeners, host.sockets = [listener(22, "systemd")], UBUNTU
     assert host.ask()["ssh_ports"] == [22]
     assert "tcp dport 22 accept" in host.table
 
 
 @pytest.mark.parametrize("client", ["", "127.0.0.1", "192.168.1.11"])
 def test_only_another_host_confirms(host: Host, client: str) -> None:
-    with pytest.raises(ProblemsError, match="SSH from another host"):
-        host.ask(client=client)
-    with pytest.raises(ProblemsError, match="SSH from another host"):
-        host.ask(client=client, check=True)
-    host.assert_open()
     host.ask()
     with pytest.raises(ProblemsError, match="SSH from another host"):
         host.ask(client=client, confirm=True)
@@ -1149,10 +1216,8 @@ def test_what_is_confirmed_needs_nobody(host: Host) -> None:
     assert host.ask(client="", state="absent")["changed"]
 
 
-def test_a_client_in_a_container_of_the_node_confirms_nothing(host: Host) -> None:
-    host.links = [firewall_host.Link("docker0")]
-    with pytest.raises(ProblemsError, match="docker0, which is the network of this run's connection"):
-        host.ask(client="172.17.0.2", interfaces=["docker*"])
+def test_the_matches_of_a_pattern_are_told(host: Host) -> None:
+    host.links = [DOCKER]
     assert host.ask(interfaces=["docker*"])["matches"] == {"docker*": ["docker0"]}
 
 
@@ -1191,121 +1256,125 @@ def test_where_ip6tables_rules_ipv6_ours_closes_ipv4(host: Host) -> None:
 def test_without_nft_check_mode_foresees_its_installation(host: Host) -> None:
     host.installed = False
     assert host.ask(check=True)["changed"]
-    with pytest.raises(io_nftables.FirewallError, match="package nftables"):
-        host.ask()
-    with pytest.raises(ProblemsError, match="SSH from another host"):
-        host.ask(check=True, client="")
     assert host.ask(state="absent")["changed"] is False
 
 
-class Connection:
-    """A connection that the host refuses while it is cut off."""
-
-    transport = "ssh"
-
-    def __init__(self, answers: list[Any], clients: list[str]) -> None:
-        self.answers, self.clients, self.resets, self.asked = answers, clients, 0, []
-
-    def reset(self) -> None:
-        self.resets += 1
-
-    def shell(self, command: str, **_options: Any) -> dict[str, Any]:
-        """Simulate the login shell on the host."""
-        assert "$SSH_CONNECTION" in command
-        found = self.clients.pop(0) if self.clients else ""
-        if found == "cut":
-            raise CUT
-        return {"stdout": f"Welcome to spark1\n{found}\n"}
-
-    def answer(
-        self, module_name: str | None, module_args: dict[str, Any] | None = None, **_variables: Any
-    ) -> dict[str, Any]:
-        """Simulate the module on the host."""
-        given = module_args or {}
-        self.asked.append((module_name or "peer_firewall", given.get("confirm", False), given.get("client", "")))
-        found = self.answers.pop(0)
-        if isinstance(found, Exception):
-            raise found
-        return dict(found)
-
-
 FIRST, SECOND = "192.168.1.200 50000 192.168.1.11 22", "192.168.1.200 50002 192.168.1.11 22"
+LOADED, UNCHANGED = {"changed": True, "pending": True}, {"changed": False, "pending": False}
+CUT = AnsibleConnectionFailure("refused")
 
 
 def act(
     monkeypatch: pytest.MonkeyPatch,
     *answers: Any,
-    clients: tuple[str, ...] = (FIRST, SECOND),
+    clients: Sequence[Any] = (FIRST, SECOND),
     transport: str = "ssh",
     **options: Any,
-) -> tuple[dict[str, Any], Connection]:
-    """Run the action on a host that returns these results."""
-    connection, clock = Connection(list(answers), list(clients)), iter(range(0, 1000, 3))
-    connection.transport = transport
+) -> tuple[dict[str, Any], list[Any]]:
+    """Run the action on a host with these results and clients. Return its result, and what it asked of the host."""
+    said, results, asked, clock = list(clients), list(answers), [], iter(range(0, 1000, 3))
+
+    def shell(command: str, **_options: Any) -> dict[str, Any]:
+        assert "$SSH_CONNECTION" in command
+        found = said.pop(0) if said else ""
+        if found is CUT:
+            raise CUT
+        return {"stdout": f"Welcome to spark1\n{found}\n"}
+
+    def module(module_name: str | None, module_args: dict[str, Any], **_variables: Any) -> dict[str, Any]:
+        asked.append((module_name, module_args.get("client"), module_args.get("confirm", False)))
+        found = results.pop(0)
+        if found is CUT:
+            raise CUT
+        return dict(found)
+
     monkeypatch.setattr(action_plugin.time, "sleep", lambda _seconds: None)
     monkeypatch.setattr(action_plugin.time, "monotonic", lambda: next(clock))
     action = object.__new__(action_plugin.ActionModule)
-    action._connection, action._task = connection, task({"confirm_timeout": 60, **options})
-    monkeypatch.setattr(action, "_execute_module", connection.answer, raising=False)
-    monkeypatch.setattr(action, "_low_level_execute_command", connection.shell, raising=False)
-    return action.decide({}), connection
+    action._connection = SimpleNamespace(transport=transport, reset=lambda: asked.append("reset"))
+    action._task = task({"confirm_timeout": 60, **options})
+    monkeypatch.setattr(action, "_execute_module", module, raising=False)
+    monkeypatch.setattr(action, "_low_level_execute_command", shell, raising=False)
+    return action.decide({}), asked
 
 
-LOADED = {"changed": True, "pending": True}
-CUT = AnsibleConnectionFailure("refused")
+ASKED, CONFIRMED, PING = (None, CLIENT, False), (None, CLIENT, True), ("ansible.builtin.ping", None, False)
+#: Ansible's own shell has the variable of the SSH connection that started it.
+NOBODY = (None, "", False)
+OLD = (
+    "The new rules were not confirmed, and the host rolls them back within 60 s: Ansible's connection from 192.168.1.200 "
+    "port 50000 is an old one, so it does not verify them. Fix: do not set ControlMaster and ControlPath of SSH; Ansible "
+    "sets them."
+)
+GONE = {**UNCHANGED, "failed": True, "msg": "The new rules cut the host off, and it rolled them back: refused"}
+FAILED = {"failed": True, "msg": "no longer loaded"}
 
 
-def test_the_action_confirms_over_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, connection = act(monkeypatch, LOADED, {"changed": True, "pending": False})
-    assert (answer["pending"], answer["changed"], connection.resets) == (False, True, 1)
-    assert connection.asked == [("peer_firewall", False, "192.168.1.200"), ("peer_firewall", True, "192.168.1.200")]
-
-
-def test_with_a_witness_the_role_confirms(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, connection = act(monkeypatch, LOADED, transport="local", witness="spark2")
-    assert (answer["pending"], len(connection.asked)) == (True, 1)
-
-
-def test_the_action_confirms_nothing_over_an_old_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer, connection = act(monkeypatch, LOADED, clients=(FIRST, FIRST))
-    assert answer["failed"]
-    assert "Ansible's connection from 192.168.1.200 port 50000 is an old one" in answer["msg"]
-    assert len(connection.asked) == 1
-
-
-@pytest.mark.parametrize("transport", ["local", "chroot"])
-def test_the_action_knows_no_client_without_ssh(monkeypatch: pytest.MonkeyPatch, transport: str) -> None:
-    # Ansible's own shell has the variable of the SSH connection that started it.
-    _answer, connection = act(monkeypatch, {"changed": False}, transport=transport)
-    assert connection.asked == [("peer_firewall", False, "")]
-
-
-@pytest.mark.parametrize("said", ["", "x", "a b c d", "1.2.3.4 5 6.7.8.9 22; x"])
-def test_the_action_takes_no_other_text_for_a_client(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    assert act(monkeypatch, {"changed": False}, clients=(said,))[1].asked == [("peer_firewall", False, "")]
-
-
-def test_the_action_has_nothing_to_confirm_where_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert act(monkeypatch, {"changed": False, "pending": False})[1].resets == 0
-
-
-@pytest.mark.parametrize(("clients", "answers"), [((FIRST, "cut"), (CUT, CUT, {})), ((FIRST, SECOND), (CUT, CUT, {}))])
-def test_the_action_outlives_a_host_that_was_cut_off(
-    monkeypatch: pytest.MonkeyPatch, clients: tuple[str, ...], answers: tuple[Any, ...]
+@pytest.mark.parametrize(
+    ("given", "answers", "expected", "asked"),
+    [
+        pytest.param(
+            {},
+            (LOADED, UNCHANGED),
+            {**LOADED, "pending": False},
+            [ASKED, "reset", CONFIRMED],
+            id="a new connection confirms",
+        ),
+        pytest.param(
+            {"transport": "local", "witness": "spark2"},
+            (LOADED,),
+            LOADED,
+            [NOBODY],
+            id="with a witness the role confirms",
+        ),
+        pytest.param(
+            {"clients": (FIRST, FIRST)},
+            (LOADED,),
+            {**UNCHANGED, "failed": True, "msg": OLD},
+            [ASKED, "reset"],
+            id="an old connection confirms nothing",
+        ),
+        *(
+            pytest.param(
+                {"transport": transport}, (UNCHANGED,), UNCHANGED, [NOBODY], id=f"no client without SSH: {transport}"
+            )
+            for transport in ("local", "chroot")
+        ),
+        *(
+            pytest.param({"clients": (said,)}, (UNCHANGED,), UNCHANGED, [NOBODY], id=f"no client: {said!r}")
+            for said in ("", "x", "a b c d", "1.2.3.4 5 6.7.8.9 22; x")
+        ),
+        pytest.param({}, (UNCHANGED,), UNCHANGED, [ASKED], id="nothing is new"),
+        pytest.param(
+            {"clients": (FIRST, CUT)},
+            (LOADED, CUT, CUT, {}),
+            GONE,
+            [ASKED, *["reset", "reset", PING, "reset", PING, "reset", PING]],
+            id="cut off before the confirmation",
+        ),
+        pytest.param(
+            {},
+            (LOADED, CUT, CUT, {}),
+            GONE,
+            [ASKED, "reset", CONFIRMED, "reset", PING, "reset", PING],
+            id="cut off by the confirmation",
+        ),
+        pytest.param({}, (LOADED, FAILED), FAILED, [ASKED, "reset", CONFIRMED], id="a confirmation that failed"),
+    ],
+)
+def test_the_action_confirms_over_a_new_connection_alone(
+    monkeypatch: pytest.MonkeyPatch,
+    given: dict[str, Any],
+    answers: tuple[Any, ...],
+    expected: dict[str, Any],
+    asked: list[Any],
 ) -> None:
-    answer, connection = act(monkeypatch, LOADED, *answers, clients=clients)
-    assert answer["failed"]
-    assert "rolled them back" in answer["msg"]
-    assert connection.asked[-1][0] == "ansible.builtin.ping"
+    assert act(monkeypatch, *answers, **given) == (expected, asked)
 
 
 def test_the_action_gives_up_a_host_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AnsibleConnectionFailure):
         act(monkeypatch, LOADED, *[CUT] * 60)
-
-
-def test_a_failed_confirmation_is_the_actions_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert act(monkeypatch, LOADED, {"failed": True, "msg": "no longer loaded"})[0]["failed"]
 
 
 def test_a_published_port_is_open_and_never_closed(host: Host) -> None:

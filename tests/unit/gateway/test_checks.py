@@ -20,7 +20,6 @@ PLACE: dict[str, Any] = {
     "host": "127.0.0.1",
     "port": 4000,
     "name": "",
-    "address": "10.0.0.9",
     "allow_plain_http": False,
 }
 SETTINGS = PLACE | {"fallbacks": {}, "silence_timeout": 600, "health_interval": 15, "origins": []}
@@ -32,8 +31,9 @@ FOUND = {"problem": "", "models": MODELS}
 
 def planned(models: Any = None, keys: Any = None, tls: Any = None, **settings: Any) -> dict[str, Any]:
     keys = {"north": KEY} if keys is None else keys
+    given = SETTINGS | settings
     result: dict[str, Any] = gateway.planned(
-        MODELS if models is None else models, SETTINGS | settings, keys, tls or PLAIN
+        MODELS if models is None else models, given, keys, tls or PLAIN, given["name"] or "10.0.0.9"
     )
     assert KEY not in str(result)
     return result
@@ -46,12 +46,6 @@ def changed(index: int, **values: Any) -> list[dict[str, Any]]:
 def test_good_inputs_have_no_problem() -> None:
     result = planned()
     assert (result["report"], result["warnings"]) == ("", [])
-    assert result["place"] == {
-        "url": "http://127.0.0.1:4000",
-        "server_name": "",
-        "endpoint": "http://127.0.0.1:4000/v1",
-        "client": "127.0.0.1",
-    }
     assert result["variables"] == {"north": "GB10_GATEWAY_KEY_NORTH"}
     settings = json.loads(result["settings"])
     assert [(model["variable"], model["ca"]) for model in settings["models"]] == [
@@ -135,8 +129,7 @@ def test_http_beyond_loopback_needs_a_word(host: str) -> None:
 def test_a_certificate_must_fit() -> None:
     pair, other = CA.issue("llm.example.com"), CA.issue("llm.example.com")
     both = {"certificate": pair.text, "key": pair.key_text}
-    result = planned(host="0.0.0.0", name="llm.example.com", tls=both)
-    assert (result["report"], result["place"]["endpoint"]) == ("", "https://llm.example.com:4000/v1")
+    assert planned(host="0.0.0.0", name="llm.example.com", tls=both)["report"] == ""
     mixed = planned(host="0.0.0.0", name="llm.example.com", tls=both | {"key": other.key_text})["report"]
     assert "gateway_tls_key: it is the key of another certificate than gateway_tls_certificate" in mixed
     assert other.key_text not in mixed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, usage
 
 ALICE = clients.create(clients.Clients(), "alice", "sk-alice", 7, ["small"])
-BOTH = clients.with_operator(clients.create(ALICE, "bob", "sk-bob", 8, []), "sk-host")
+BOTH = replace(clients.create(ALICE, "bob", "sk-bob", 8, []), operator=clients.digest("sk-host"))
 
 
 def test_clients_are_read_back_without_their_keys() -> None:

@@ -17,15 +17,15 @@ def test_marks_are_the_characters_that_begin_an_element() -> None:
 
 def test_one_client_leaves_room_for_others() -> None:
     budget = Budget()
-    with Share(budget, "alice") as first, Share(budget, "alice") as second, Share(budget, "bob") as other:
-        assert first.grow(64 << 20) and second.grow(64 << 20) and not second.grow((64 << 20) + 1)
-        assert other.grow(64 << 20) and other.grow(128 << 20)
-        assert budget.total == 256 << 20
-        with Share(budget, "carol") as small:
-            assert small.grow(limits.FREE) and not small.grow(limits.FREE + 1), "small bodies always have room"
-        first.release()
-        assert budget.held == {"alice": 64 << 20, "bob": 128 << 20}
-    assert (budget.held, budget.total) == ({}, 0)
+    first, second, other, small = (Share(budget, name) for name in ("alice", "alice", "bob", "carol"))
+    assert first.grow(64 << 20) and second.grow(64 << 20) and not second.grow((64 << 20) + 1)
+    assert other.grow(64 << 20) and other.grow(128 << 20)
+    assert small.grow(limits.FREE) and not small.grow(limits.FREE + 1), "small bodies always have room"
+    first.close()
+    assert budget.held == {"alice": 64 << 20, "bob": 128 << 20}
+    for share in (first, second, other):
+        share.close()
+    assert budget.held == {}
 
 
 @pytest.mark.parametrize(

@@ -6,25 +6,27 @@ import base64
 import grp
 import json
 import os
+import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 from certificates import authority
+from decisions import decide
 from repository import ROOT
 from run_module import run_module
+from run_playbook import run
+from small_server import serving
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, report, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
-from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 GROUP = grp.getgrgid(os.getegid()).gr_name
 MODELS = [
@@ -83,14 +85,11 @@ def test_a_damaged_list_of_clients_is_not_replaced(tmp_path: Path) -> None:
 
 
 def test_an_exposed_key_of_the_host_is_closed(tmp_path: Path) -> None:
-    key(tmp_path)
-    kept = (tmp_path / "operator.key").read_text(encoding="ascii")
+    (tmp_path / "operator.key").write_text("sk-host\n", encoding="ascii")
     (tmp_path / "operator.key").chmod(0o644)
     key(tmp_path)
-    assert (
-        (tmp_path / "operator.key").stat().st_mode & 0o777,
-        (tmp_path / "operator.key").read_text(encoding="ascii"),
-    ) == (0o600, kept)
+    found = tmp_path / "operator.key"
+    assert (found.stat().st_mode & 0o777, found.read_text(encoding="ascii")) == (0o600, "sk-host\n")
 
 
 @contextmanager
@@ -98,28 +97,13 @@ def gateway(report: Any, status: int = 200) -> Iterator[tuple[str, list[str]]]:
     """Serve a report as the gateway does; the list has the paths of all requests."""
     asked: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_arguments: Any) -> None:
-            pass
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        asked.append(request.path)
+        text = report if isinstance(report, str) else json.dumps(report)
+        return 200 if request.path == "/gb10/report" else status, text, {}
 
-        def _reply(self) -> None:
-            asked.append(self.path)
-            self.rfile.read(int(self.headers.get("content-length", 0)))
-            content = (report if isinstance(report, str) else json.dumps(report)).encode()
-            self.send_response(200 if self.path == "/gb10/report" else status)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        do_GET = do_POST = _reply
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}", asked
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(answer) as url:
+        yield url, asked
 
 
 def info(tmp_path: Path, url: str, **given: Any) -> dict[str, Any]:
@@ -209,17 +193,34 @@ def test_a_model_without_an_answer_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("report", "found"),
     [
-        ("{", "Expecting property name"),
-        ({"models": [], "usage": {}}, "it lists . Expected: n/big"),
-        ({"models": [{"id": 1}], "usage": {}}, "an entry that is not a model"),
-        ({"models": MODELS, "usage": {"alice": 1}}, "an entry is not the use of a client"),
         ([], "the gateway's report is not valid"),
+        ({"models": [], "usage": []}, "the gateway's report is not valid"),
+        ({"models": {}, "usage": {}}, "the gateway's report is not valid"),
+        *(
+            ({"models": [model], "usage": {}}, "the gateway's report has an entry that is not a model")
+            for model in (
+                {"id": 1},
+                MODELS[0] | {"healthy": 1},
+                MODELS[0] | {"checked": "x"},
+                MODELS[0] | {"kind": "x"},
+            )
+        ),
+        ({"models": MODELS, "usage": {"alice": 1}}, "an entry is not the use of a client"),
     ],
 )
-def test_a_report_that_is_not_expected(tmp_path: Path, report: Any, found: str) -> None:
+def test_a_report_that_is_not_expected(report: Any, found: str) -> None:
+    with pytest.raises(ValueError, match=f"^{found}$"):
+        io_info.parse(json.dumps(report))
+
+
+@pytest.mark.parametrize(
+    ("report", "found"), [("{", "Expecting property name"), (REPORT, "it lists n/big, s/small. Expected: n/big")]
+)
+def test_without_the_expected_report_there_is_a_reason_and_no_model(tmp_path: Path, report: Any, found: str) -> None:
     with gateway(report) as (url, _asked):
         answer = info(tmp_path, url, expected=["n/big"])
-    assert found in answer["problem"] and [client["name"] for client in answer["clients"]] == ["alice"]
+    assert found in answer["problem"]
+    assert (answer["models"], [client["name"] for client in answer["clients"]]) == ([], ["alice"])
 
 
 def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
@@ -307,77 +308,64 @@ PLAY = """
 """
 
 
-def run_plan(folder: Path, **variables: Any) -> tuple[str, dict[str, Any]]:
-    """Plan a gateway for the cluster of spark1 and for one elsewhere. Return the output and the results, {} without."""
-    defaults = argument_specs.read("gateway")["main"]["options"]
-    given = {name: option.get("default") for name, option in defaults.items()}
-    given |= {
-        "gateway_install_dir": "/opt/gb10",
-        "gateway_clusters": {"first": "spark1"},
-        "ansible_connection": "local",
-    }
-    given["gateway_models"] = [{"name": "small", "url": "http://10.0.0.6:8000/v1", "cluster": "south"}]
-    given["gateway_model_keys"] = {"south": MODEL_KEY}
-    item = {"key": "first", "value": "spark1"}
-    given["__gateway_cluster_keys"] = {
-        "results": [{"item": item, "content": base64.b64encode(f"{CLUSTER_KEY}\n".encode()).decode()}]
-    }
-    given["__gateway_cluster_cas"] = {"results": [{"item": item, "skipped": True}]}
-    hosts = {"spark1": {"gb10_plan": fact({"api_host": "0.0.0.0"})}, "box": {**given, **variables}}
-    groups = {"gateway": {"hosts": {"box": {}}}}
-    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "children": groups}}), encoding="utf-8")
-    (folder / "play.yml").write_text(PLAY, encoding="utf-8")
-    program = Path(sys.executable).with_name("ansible-playbook")
-    words = ["-vvv", "-i", folder / "hosts.json", "-e", f"folder={folder}"]
-    interpreter = ["-e", f"ansible_python_interpreter={sys.executable}"]
-    done = subprocess.run(
-        [program, folder / "play.yml", *words, *interpreter], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    result = folder / "result.json"
-    return done.stdout + done.stderr, json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
-
-
 def test_the_actions_of_the_role_read_its_variables_and_return_no_secret(tmp_path: Path) -> None:
     pair = authority().issue("llm.example.com")
     (tmp_path / "key.pem").write_text(pair.key_text, encoding="ascii")
     (tmp_path / "none").touch()
     key(tmp_path, name="bob")
+    item = {"key": "first", "value": "spark1"}
+    encoded = base64.b64encode(f"{CLUSTER_KEY}\n".encode()).decode()
+    box = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "folder": str(tmp_path),
+        "gateway_install_dir": "/opt/gb10",
+        "gateway_clusters": {"first": "spark1"},
+        "gateway_models": [{"name": "small", "url": "http://10.0.0.6:8000/v1", "cluster": "south"}],
+        "gateway_model_keys": {"south": MODEL_KEY},
+        "gateway_host": "0.0.0.0",
+        "gateway_port": "8443",
+        "gateway_name": "{{ 'llm' }}.example.com",
+        "gateway_tls_certificate": pair.text,
+        "gateway_tls_key": str(tmp_path / "key.pem"),
+        "__gateway_cluster_keys": {"results": [{"item": item, "content": encoded}]},
+        "__gateway_cluster_cas": {"results": [{"item": item, "skipped": True}]},
+    }
+    (tmp_path / "play.yml").write_text(PLAY, encoding="utf-8")
     with gateway(REPORT) as (url, _asked):
-        output, results = run_plan(
-            tmp_path,
-            served=url,
-            gateway_host="0.0.0.0",
-            gateway_port="8443",
-            gateway_name="{{ 'llm' }}.example.com",
-            gateway_tls_certificate=pair.text,
-            gateway_tls_key=str(tmp_path / "key.pem"),
-        )
-    found = results["planned"]
+        hosts = {"spark1": {"gb10_plan": fact({"api_host": "0.0.0.0"})}, "box": {**box, "served": url}}
+        groups = {"all": {"hosts": hosts, "children": {"gateway": {"hosts": {"box": {}}}}}}
+        (tmp_path / "hosts.json").write_text(json.dumps(groups), encoding="utf-8")
+        done = run(str(tmp_path / "play.yml"), ["-vvv", "-i", str(tmp_path / "hosts.json")]).assert_ok()
+    results = json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+    found, service, info = (results[name] for name in ("planned", "service", "info"))
     settings = json.loads(found["settings"])
-    served = settings["models"][0]["name"]
+    served, lock = settings["models"][0]["name"], ROOT / "roles/gateway/files/gateway.lock"
     assert (found["ids"], found["certificate"]) == ([f"first/{served}", "south/small"], f"{pair.text.strip()}\n")
     assert found["variables"] == {"south": "GB10_GATEWAY_KEY_SOUTH", "first": "GB10_GATEWAY_KEY_FIRST"}
     assert (settings["port"], [model["ca"] for model in settings["models"]]) == (8443, ["", ""])
-    lock = ROOT / "roles/gateway/files/gateway.lock"
     assert found["environment"].startswith("/opt/gb10/gateway/") and found["lock"] == lock.read_text().rstrip()
-    service = results["service"]
     assert service["changed"] and f"ExecStart={found['environment']}/bin/python" in service["unit"]["text"]
     assert {schema.SETTINGS, schema.CERTIFICATE} < {each["path"] for each in service["files"]}
-    info = results["info"]
     assert info["lines"][0] == "Gateway https://llm.example.com:8443/v1: 1 of 2 model servers healthy, 1 client"
     assert info["example"][0] == "big answers at https://llm.example.com:8443/v1 (the gateway)"
     assert f"-i {os.path.relpath(tmp_path / 'hosts.json', ROOT)}" in "".join(info["example"])
     assert "gateway_key_models[0]: 'other'" in info["refusal"]
     assert "OPENAI_BASE_URL=https://llm.example.com:8443/v1" in info["client_settings"][1]
     secrets = [CLUSTER_KEY, MODEL_KEY, *pair.key_text.splitlines()[1:-1]]
-    assert not [secret for secret in secrets if secret in output or secret in json.dumps(results)]
+    assert not [secret for secret in secrets if secret in done.output + json.dumps(results)]
 
 
-def test_the_plan_fails_with_every_problem(tmp_path: Path) -> None:
-    output, found = run_plan(
-        tmp_path, gateway_port="x", gateway_tls_certificate="/none.pem", gateway_tls_key="/none.key"
-    )
-    assert found == {}
-    for text in ("problems found; nothing was changed.", "gateway_port: 0", "gateway_tls_certificate: "):
-        assert text in output
-    assert CLUSTER_KEY not in output and MODEL_KEY not in output
+def test_the_plan_fails_with_every_problem() -> None:
+    """The action reads the variables as the role has them."""
+    names = {"port": "x", "host": "lan", "tls_certificate": "-----BEGIN x", "tls_key": "-----BEGIN y", "clusters": {}}
+    variables = {f"gateway_{name}": value for name, value in names.items()} | {
+        "gateway_model_keys": {"south": MODEL_KEY}
+    }
+    result = decide("gateway_plan", {}, {}, variables={**variables, "inventory_hostname": "box"})[0]
+    places = re.findall(r"^  \d+\. (\w+)", result["msg"], re.MULTILINE)
+    assert result["failed"] and MODEL_KEY not in str(result)
+    assert set(places) == {
+        *("gateway_models", "gateway_host", "gateway_port", "gateway_model_keys"),
+        *("gateway_tls_certificate", "gateway_tls_key"),
+    }

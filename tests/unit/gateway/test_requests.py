@@ -99,10 +99,25 @@ def test_other_requests_stay_as_they_are(path: str, stream: bool) -> None:
     assert "stream_options" not in json.loads(accepted({"model": "small", "stream": stream}, ALL, None, path).body)
 
 
-def test_a_stream_is_true_or_false_so_that_its_tokens_are_counted() -> None:
-    """The server would take the text true, and send a stream without usage."""
-    for value in ("true", 1, [True]):
-        assert refused({"model": "small", "stream": value}).code == "invalid_stream"
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", "invalid_json"),
+        (b"[" * 100_000, "invalid_json"),
+        (b"[]", "missing_model"),
+        (b'{"model": ["small"]}', "missing_model"),
+        # The server would take the text true, and send a stream whose tokens are not counted.
+        (b'{"model": "small", "stream": "true"}', "invalid_stream"),
+        (b'{"model": "small", "stream": 1}', "invalid_stream"),
+        (b'{"model": "small", "stream": [true]}', "invalid_stream"),
+    ],
+)
+def test_a_body_that_is_not_a_request(body: bytes, code: str) -> None:
+    found = requests.accept(GATEWAY, requests.ROUTES[CHAT], body, ALL, Servers())
+    assert isinstance(found, Refusal) and (found.status, found.code) == (400, code)
+
+
+def test_a_stream_may_be_null() -> None:
     assert accepted({"model": "small", "stream": None}).model == "small"
 
 
@@ -154,11 +169,10 @@ def test_a_replica_or_a_fallback_answers_for_a_dead_server() -> None:
 
 
 def test_the_replica_with_fewest_requests_is_first() -> None:
-    assert [
-        target.id for target in accepted({"model": "big"}, ALL, Servers(busy={"n/big": 2, "s/big": 1})).targets
-    ] == ["s/big", "n/big"]
-    firsts = {accepted({"model": "big"}, ALL, Servers(turn=turn)).targets[0].id for turn in (1, 2)}
-    assert firsts == {"n/big", "s/big"}, "equal ones take turns"
+    busy = accepted({"model": "big"}, ALL, Servers(busy={"n/big": 2, "s/big": 1})).targets
+    turns = [accepted({"model": "big"}, ALL, Servers(turn=turn)).targets for turn in (1, 2)]
+    orders = [[target.id for target in targets] for targets in (busy, *turns)]
+    assert orders == [["s/big", "n/big"], ["s/big", "n/big"], ["n/big", "s/big"]], "equal ones take turns"
 
 
 def test_a_chain_of_fallbacks_never_leaves_the_models_of_the_key() -> None:
@@ -193,10 +207,18 @@ def test_refusals_have_the_format_of_their_api() -> None:
     assert requests.refusal_event(requests.BROKEN, CHAT).startswith(b'data: {"error"')
 
 
-def test_a_client_does_not_repeat_what_took_too_long() -> None:
-    """The official clients repeat a 504 twice, unless this header says no."""
-    assert requests.refusal_headers(requests.silent("big", 600)) == {"x-should-retry": "false"}
-    assert requests.refusal_headers(requests.UNKNOWN_KEY) == {"WWW-Authenticate": "Bearer"}
+@pytest.mark.parametrize(
+    ("refusal", "headers"),
+    [
+        # The official clients repeat a 504 twice, unless this header says no.
+        (requests.silent("big", 600), {"x-should-retry": "false"}),
+        (requests.UNKNOWN_KEY, {"WWW-Authenticate": "Bearer"}),
+        (requests.FULL, {"Retry-After": "5"}),
+        (requests.BROKEN, {}),
+    ],
+)
+def test_the_headers_of_a_refusal(refusal: Refusal, headers: dict[str, str]) -> None:
+    assert requests.refusal_headers(refusal) == headers
 
 
 def test_the_list_of_models_has_each_name_once() -> None:
@@ -219,16 +241,22 @@ def test_the_list_of_models_has_each_name_once() -> None:
 
 def test_only_listed_origins_share_an_answer() -> None:
     page = {"Origin": "https://chat.example.com"}
-    assert (
-        requests.shared(page, ["https://chat.example.com"])["Access-Control-Allow-Origin"] == "https://chat.example.com"
-    )
-    assert requests.shared(page, ["*"])["Vary"] == "Origin"
+    expected = {
+        "Access-Control-Allow-Origin": "https://chat.example.com",
+        "Access-Control-Expose-Headers": "Retry-After",
+        "Vary": "Origin",
+    }
+    assert requests.shared(page, ["https://chat.example.com"]) == requests.shared(page, ["*"]) == expected
     assert requests.shared(page, ["https://chat.example.org"]) == requests.shared({}, ["*"]) == {}
-    asked = {"Access-Control-Request-Headers": "authorization,x-stainless-os"}
-    assert requests.preflight(asked)["Access-Control-Allow-Headers"] == "authorization,x-stainless-os"
-    assert (
-        "stainless"
-        not in requests.preflight({"Access-Control-Request-Headers": "x-stainless-os\r\nX: 1"})[
-            "Access-Control-Allow-Headers"
-        ]
-    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "allowed"),
+    [
+        ("authorization,x-stainless-os", "authorization,x-stainless-os"),
+        ("x-stainless-os\r\nX: 1", "authorization, content-type, x-api-key"),
+    ],
+)
+def test_a_preflight_allows_the_headers_that_it_names(asked: str, allowed: str) -> None:
+    answer = requests.preflight({"Access-Control-Request-Headers": asked})
+    assert answer["Access-Control-Allow-Headers"] == allowed

@@ -108,17 +108,49 @@ def again(url: str, content: str, **bounds: Any) -> dict[str, Any]:
     return verdict(collect(url, prompts=prompts(content)), content, **bounds)
 
 
-def test_the_same_model_is_equal(model: Model, url: str) -> None:
-    found = again(url, recorded(url))
-    assert found["problem"] == "" and found["record"] == ""
-    assert (
-        found["lines"][0]
-        == f"golden answers: 6 equal, 0 near, 0 different, compared with the record of {TODAY} (vLLM 0.32.0)"
-    )
+MOVED, GONE = "the mean distance of log-probabilities is", "is not among the record's candidates"
+FAR, NEAR_TIE = "the recorded prompt does not fit into 1024 tokens", "near tie at token 16 (0.11)"
+
+
+@pytest.mark.parametrize(
+    ("change", "counts", "line", "problem"),
+    [
+        pytest.param({}, (6, 0, 0), "", "", id="the same model"),
+        # Logits that are rounded as BF16 rounds them take another way at ties, and pass.
+        pytest.param({"step": 0.125}, (3, 3, 0), NEAR_TIE, "", id="rounding"),
+        # The chat template of gpt-oss contains the date, so that its answers change every day.
+        pytest.param({"date": "2026-11-23"}, (6, 0, 0), "turns: the record has another prompt", "", id="another date"),
+        pytest.param({"max_model_len": 1024}, (5, 0, 0), FAR, "", id="a shorter context"),
+        pytest.param({"scale": 1.3}, (4, 0, 2), "code: different, 32 of 32 tokens", MOVED, id="scaled up"),
+        pytest.param({"scale": 0.5}, (0, 0, 6), "turns: different, 7 of 7 tokens", MOVED, id="scaled down"),
+        pytest.param({"weights": 2}, (0, 0, 6), "", GONE, id="other weights"),
+        pytest.param({"step": 4.0}, (0, 0, 6), "", GONE, id="coarse"),
+    ],
+)
+def test_a_wrong_kernel_is_different_and_other_changes_are_not(
+    model: Model, url: str, content: str, change: dict[str, Any], counts: tuple[int, int, int], line: str, problem: str
+) -> None:
+    vars(model).update(change)
+    found = again(url, content)
+    summary = "golden answers: {} equal, {} near, {} different, compared with the record of".format(*counts)
+    assert found["lines"][0] == f"{summary} {TODAY} (vLLM 0.32.0)"
+    assert line in "\n".join(found["lines"]) and problem in found["problem"]
+    assert found["problem"].startswith("The golden answers failed: " if problem else "")
+    assert (f"Expected: the answers of {PATH}." in found["problem"]) is bool(problem) is bool(found["problem"])
+    assert found["record"] == ""
+
+
+def test_each_run_has_its_own_salt_so_that_no_cached_prefix_is_used(model: Model, url: str, content: str) -> None:
+    for _run in range(2):
+        again(url, content)
     bodies = [body for _path, body in model.requests]
     assert {body["temperature"] for body in bodies} == {0}
-    # Each run has its own salt, so that no cached prefix of an earlier run is used.
     assert len({body["cache_salt"] for body in bodies}) == 2
+
+
+def test_without_its_prompts_a_record_does_not_fit_another_day(model: Model, url: str, content: str) -> None:
+    model.date = "2026-11-23"
+    assert verdict(collect(url), content)["problem"]
 
 
 def test_the_result_has_the_figures_without_the_answers(model: Model, url: str, content: str) -> None:
@@ -134,54 +166,18 @@ def test_the_result_has_the_figures_without_the_answers(model: Model, url: str, 
     assert wrong["different"] > 0 and wrong["errors"] and "completion" not in wrong
 
 
-def test_a_record_is_the_answers_with_candidates(url: str) -> None:
+def test_a_record_is_the_answers_with_candidates(url: str, content: str) -> None:
     run = collect(url)
     assert set(run["answers"]) == ALL and run["problems"] == run["notes"] == []
-    content = recorded(url)
     record = json.loads(content)
-    assert {key: record[key] for key in ("model", "revision", "quantization", "date", "vllm")} == {
-        "model": "/srv/models/tiny",
-        "revision": "",
-        "quantization": "bf16",
-        "date": TODAY,
-        "vllm": "0.32.0",
-    }
+    identity = [record[key] for key in ("model", "revision", "quantization", "date", "vllm")]
+    assert identity == ["/srv/models/tiny", "", "bf16", TODAY, "0.32.0"]
     answer = record["answers"]["completion"]
     assert len(answer["tokens"]) == len(answer["logprobs"]) == len(answer["top"]) <= table.MAX_TOKENS
     assert all(len(position) == table.TOP for position in answer["top"])
     assert answer["tokens"] == [int(max(position, key=position.get)) for position in answer["top"]]
     assert len(content.splitlines()) < 60, "a list is one line, for short diffs"
     assert refusal(content) == ""
-
-
-def test_rounding_is_near(model: Model, url: str, content: str) -> None:
-    """Logits that are rounded as BF16 rounds them take another way at ties, and pass."""
-    model.step = 0.125
-    found = again(url, content)
-    assert found["problem"] == ""
-    assert " 0 different" in found["lines"][0] and " 6 equal" not in found["lines"][0]
-    assert any("near tie at token" in line for line in found["lines"])
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ({"scale": 1.3}, "the mean distance of log-probabilities is"),
-        ({"scale": 0.5}, "the mean distance of log-probabilities is"),
-        ({"weights": 2}, "is not among the record's candidates"),
-        ({"step": 4.0}, "the bound"),
-    ],
-    ids=["scaled up", "scaled down", "other weights", "coarse"],
-)
-def test_a_wrong_kernel_is_different(
-    model: Model, url: str, content: str, change: dict[str, Any], expected: str
-) -> None:
-    for name, value in change.items():
-        setattr(model, name, value)
-    found = again(url, content)
-    assert found["problem"].startswith("The golden answers failed: ") and expected in found["problem"]
-    assert f"Expected: the answers of {PATH}." in found["problem"] and "docs/golden.md" in found["problem"]
-    assert found["record"] == ""
 
 
 def test_a_renewal_accepts_differences_and_shows_them(model: Model, url: str, content: str) -> None:
@@ -196,26 +192,6 @@ def test_a_renewal_accepts_differences_and_shows_them(model: Model, url: str, co
 @pytest.mark.parametrize("old", ["", "{", json.dumps({"format": 1, "model": "other"})])
 def test_a_renewal_replaces_an_invalid_record(url: str, old: str) -> None:
     assert verdict(collect(url), old, renew=True)["record"]
-
-
-def test_a_prompt_with_the_date_is_sent_as_recorded(model: Model, url: str, content: str) -> None:
-    """The chat template of gpt-oss contains the date, so that its answers change every day."""
-    model.date = "2026-11-23"
-    run = collect(url, prompts=prompts(content))
-    assert sorted(note.partition(":")[0] for note in run["notes"]) == sorted(CHATS)
-    assert " 6 equal" in verdict(run, content)["lines"][0]
-    # Without the recorded prompts the answers differ.
-    assert verdict(collect(url), content)["problem"]
-
-
-def test_a_shorter_context_compares_the_rest(model: Model, url: str, content: str) -> None:
-    model.max_model_len = 1024
-    found = again(url, content)
-    assert found["problem"] == "" and " 5 equal" in found["lines"][0]
-    assert any(
-        "long: not compared, because the recorded prompt does not fit into 1024 tokens" in line
-        for line in found["lines"]
-    )
 
 
 def test_a_model_without_a_chat_template_completes(model: Model, url: str) -> None:
@@ -299,8 +275,7 @@ def test_control_characters_of_an_answer_are_not_shown(model: Model, url: str) -
     ],
 )
 def test_another_model_is_served(model: Model, url: str, change: dict[str, Any], expected: str) -> None:
-    for name, value in change.items():
-        setattr(model, name, value)
+    vars(model).update(change)
     with pytest.raises(AnswerError) as raised:
         collect(url)
     assert expected in str(raised.value) and model.requests == []
@@ -354,18 +329,21 @@ def test_drafts_that_were_accepted_once_must_be(model: Model, url: str) -> None:
     assert "none of the drafted tokens was accepted, 0.50 in the record" in again(url, content)["problem"]
 
 
-def test_perplexity(model: Model, url: str, content: str) -> None:
+@pytest.mark.parametrize(
+    ("factor", "problem"), [(1.05, ""), (1.2, "(+20.0 %, the bound 10 %)"), (0.5, "(-50.0 %, the bound 10 %)")]
+)
+def test_another_perplexity_than_recorded_fails(url: str, content: str, factor: float, problem: str) -> None:
+    run = collect(url, prompts(content))
+    found = verdict({**run, "perplexity": run["perplexity"] * factor}, content)
+    assert problem in found["problem"] and bool(found["problem"]) is bool(problem)
+
+
+def test_a_high_or_missing_perplexity_only_warns(model: Model, url: str) -> None:
     run = collect(url)
     assert 64 < run["perplexity"] < 1000, "an untrained model with 64 tokens"
-    high = verdict(run, perplexity=20.0)
-    assert high["problem"] == "" and any(
-        "perplexity of the known text: " in line and line.startswith("warning") for line in high["lines"]
-    )
-    assert "a trained model has at most 20" in verdict(run, perplexity=20.0, strict=True)["problem"]
-    changed = {**run, "perplexity": run["perplexity"] * 1.2}
-    assert "+20.0 %, the bound 10 %" in verdict(changed, content)["problem"]
-    assert "perplexity of the known text: " in verdict({**run, "perplexity": run["perplexity"] / 2}, content)["problem"]
-    assert verdict({**run, "perplexity": run["perplexity"] * 1.05}, content)["problem"] == ""
+    high, strict = (verdict(run, perplexity=20.0, strict=strict) for strict in (False, True))
+    assert high["problem"] == "" and "warning: perplexity of the known text: " in "\n".join(high["lines"])
+    assert "a trained model has at most 20" in strict["problem"]
     model.hostile = lambda _path, body: (
         b'{"choices": [{"prompt_logprobs": [null]}]}' if "prompt_logprobs" in body else None
     )
@@ -373,25 +351,19 @@ def test_perplexity(model: Model, url: str, content: str) -> None:
     assert without["perplexity"] is None and "perplexity: prompt_logprobs is empty" in without["notes"][0]
 
 
-def answer(tokens: list[int], text: str = "x") -> Answer:
-    return Answer(
-        text, (1,), tuple(tokens), tuple(-0.1 for _token in tokens), tuple({token: -0.1, 99: -2.0} for token in tokens)
-    )
-
-
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("tokens", "text", "expected"),
     [
-        (answer([1, 2] * 16), []),
-        (answer([1] * 16), []),
-        (answer([2] + [1] * 17), ["the same token 17 times in a row"]),
-        (answer([1], "caf\ufffd, x"), ["the text has bytes that are not UTF-8"]),
-        (answer([1], "caf\ufffd"), []),
-        (answer([1], " \n"), ["the answer has no text"]),
+        ([1, 2] * 16, "x", []),
+        ([1] * 16, "x", []),
+        ([2] + [1] * 17, "x", ["the same token 17 times in a row"]),
+        ([1], "caf\ufffd, x", ["the text has bytes that are not UTF-8"]),
+        ([1], "caf\ufffd", []),
+        ([1], " \n", ["the answer has no text"]),
     ],
 )
-def test_oddities(given: Answer, expected: list[str]) -> None:
-    assert compare.oddities(given) == expected
+def test_oddities(tokens: list[int], text: str, expected: list[str]) -> None:
+    assert compare.oddities(Answer(text, (), tokens, (), ())) == expected
 
 
 LIMITS = Bounds(tie=0.5, distance=0.25, perplexity_change=0.1, perplexity=100, strict=False)
@@ -432,15 +404,7 @@ def test_compare(before: Answer, now: Answer, expected: tuple[str, int, float]) 
 
 
 def test_an_empty_run_fails() -> None:
-    empty: dict[str, Any] = {
-        "answers": {},
-        "perplexity": None,
-        "acceptance": None,
-        "vllm": "",
-        "problems": [],
-        "notes": [],
-    }
-    assert "the server returned no answer" in verdict(empty)["problem"]
+    assert "the server returned no answer" in verdict({"answers": {}})["problem"]
     assert refused({}) == "run.answers is None, expected an object"
 
 

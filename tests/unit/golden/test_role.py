@@ -28,10 +28,10 @@ PLAY = """\
 
 
 class Cluster:
-    """One model, its plan and the folder of its record."""
+    """One model, its plan and its record."""
 
     def __init__(self, folder: Path, model: Model, url: str) -> None:
-        self.folder, self.model = folder, model
+        self.folder, self.model, self.record = folder, model, folder / ".gb10/golden/tiny-abc.json"
         self.plan: dict[str, Any] = {
             "model": model.root,
             "served_model_name": model.name,
@@ -44,19 +44,14 @@ class Cluster:
             "node": {"head": True},
         }
 
-    @property
-    def record(self) -> Path:
-        return self.folder / ".gb10/golden/tiny-abc.json"
-
-    def play(self, *arguments: str) -> Run:
-        """Run the role with the defaults of its variables."""
+    def play(self, renew: bool = False) -> Run:
+        """Run the role with the defaults of its other variables."""
         playbook, inventory = self.folder / "play.yml", self.folder / "hosts"
         playbook.write_text(PLAY, encoding="utf-8")
-        inventory.write_text(
-            f"localhost ansible_become=false ansible_python_interpreter={sys.executable}\n", encoding="utf-8"
-        )
-        variables = json.dumps({"gb10_plan": self.plan})
-        return run(str(playbook), ["-i", str(inventory), "-e", variables, *arguments])
+        host = f"localhost ansible_become=false ansible_python_interpreter={sys.executable}\n"
+        inventory.write_text(host, encoding="utf-8")
+        variables = json.dumps({"gb10_plan": self.plan, "golden_record": renew})
+        return run(str(playbook), ["-i", str(inventory), "-e", variables])
 
 
 @pytest.fixture
@@ -68,10 +63,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.slow
 def test_a_record_is_written_next_to_the_inventory_and_compared(cluster: Cluster) -> None:
-    first = cluster.play().assert_ok()
-    unrecorded = "golden answers: nothing was compared: no record. playbooks/golden.yml -e golden_record=true writes it"
-    assert unrecorded in first.output and not cluster.record.exists()
-    renewed = cluster.play("-e", "golden_record=true").assert_ok()
+    renewed = cluster.play(renew=True).assert_ok()
     assert f"recorded in {cluster.record}; commit it" in renewed.output
     assert set(json.loads(cluster.record.read_text(encoding="utf-8"))["answers"]) >= {"chat", "tool", "long"}
     cluster.model.date = "2026-11-23"
@@ -84,20 +76,14 @@ def test_a_record_is_written_next_to_the_inventory_and_compared(cluster: Cluster
     assert "Fix: find the changed kernel, patch or weights" in failed.output
 
 
-@pytest.mark.parametrize(("content", "expected"), [("", "the record is empty"), ('{"format": 1}', "model is None")])
-def test_an_invalid_record_is_refused_before_any_request(cluster: Cluster, content: str, expected: str) -> None:
-    cluster.record.parent.mkdir(parents=True)
-    cluster.record.write_text(content, encoding="utf-8")
-    failed = cluster.play()
-    assert failed.status != 0 and expected in failed.output and str(cluster.record) in failed.output
-    assert cluster.model.requests == []
-
-
-def test_too_few_log_probabilities_are_refused_before_any_request(cluster: Cluster) -> None:
+@pytest.mark.parametrize("renew", [False, True])
+def test_what_prevents_a_comparison_is_refused_before_any_request(cluster: Cluster, renew: bool) -> None:
     cluster.plan["serve"]["user_args"] = ["--max-logprobs=1"]
-    for arguments in ((), ("-e", "golden_record=true")):
-        failed = cluster.play(*arguments)
-        assert failed.status != 0 and "gb10_vllm_extra_args: --max-logprobs is 1. Expected: 5 or more" in failed.output
+    cluster.record.parent.mkdir(parents=True)
+    cluster.record.write_text('{"format": 1}', encoding="utf-8")
+    failed = cluster.play(renew)
+    assert failed.status != 0 and "gb10_vllm_extra_args: --max-logprobs is 1. Expected: 5 or more" in failed.output
+    assert (f"{cluster.record}: model is None" in failed.output) is not renew, "a renewal replaces the record"
     assert cluster.model.requests == []
 
 
@@ -120,24 +106,19 @@ def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path)
     plan = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
     plan = node_plan(plan, "spark1")
     recorded = argv.start_digest(load.plan(plan))
-    cases = {
-        "unchanged": (False, recorded, True, False, False),
-        "started": (True, recorded, True, False, True),
-        "interrupted": (False, "another", True, False, True),
-        "renewed": (False, recorded, True, True, True),
-        "disabled": (True, "another", False, True, False),
-    }
-    given = [
-        {"name": name, "start": case[0], "last_good": case[1], "enabled": case[2], "renew": case[3]}
-        for name, case in cases.items()
+    names = ("name", "start", "last_good", "enabled", "renew", "due")
+    cases = [
+        dict(zip(names, case, strict=True))
+        for case in (
+            ("unchanged", False, recorded, True, False, False),
+            ("started", True, recorded, True, False, True),
+            ("interrupted", False, "another", True, False, True),
+            ("renewed", False, recorded, True, True, True),
+            ("disabled", True, "another", False, True, False),
+        )
     ]
     playbook = tmp_path / "gate.yml"
     playbook.write_text(GATE.format(vars=ROOT / "roles/vllm_serve/vars/main.yml"), encoding="utf-8")
-    done = run(
-        str(playbook),
-        ["-i", "localhost,", "-c", "local", "-e", json.dumps({"plan": plan, "cases": given, "recorded": recorded})],
-    ).assert_ok()
-    shown = [line.strip() for line in done.output.splitlines()]
-    assert [line for line in shown if line.partition(":")[0] in cases] == [
-        f"{name}: {case[4]}" for name, case in cases.items()
-    ]
+    variables = json.dumps({"plan": plan, "cases": cases, "recorded": recorded})
+    done = run(str(playbook), ["-i", "localhost,", "-c", "local", "-e", variables]).assert_ok()
+    assert set(map(str.strip, done.output.splitlines())) >= {f"{case['name']}: {case['due']}" for case in cases}
