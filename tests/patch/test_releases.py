@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from called_module import call_module
 from patch import sources
 from patch.stubs import World, execute, world
+from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import FP8, ORACLE, ROWS, USE_FLAG, UTILS
 
@@ -41,7 +41,7 @@ def digests(folder: Path) -> dict[str, str]:
 
 def patch(package: Path, **arguments: Any) -> dict[str, Any]:
     given = {"package_dir": str(package), "capability": "12.1", "mechanism": "source", "patches": ALL, **arguments}
-    answer = call_module("vllm_patch", given)
+    answer = run_module("vllm_patch", given)
     assert not answer.get("failed"), answer
     return answer
 

@@ -1,14 +1,21 @@
-"""Run a module as on a node: a separate process, arguments in, JSON out. Needs neither root nor a node."""
+"""Run a module: arguments in, JSON out. Needs neither root nor a node."""
 
 from __future__ import annotations
 
+import gc
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stdout
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pytest
+from ansible.module_utils.common import warnings
+from ansible.module_utils.testing import patch_module_args
 from repository import ROOT
 
 
@@ -21,22 +28,46 @@ def program(folder: Path, name: str, script: str) -> Path:
     return folder
 
 
+def _given(arguments: dict[str, Any], check: bool) -> dict[str, Any]:
+    return {**arguments, "_ansible_check_mode": check, "_ansible_diff": True}
+
+
+def _environment(path: Path | None) -> dict[str, str]:
+    return {"PATH": f"{path}:{os.defpath}" if path else os.defpath, "LC_ALL": "C.UTF-8"}
+
+
 def run_module(name: str, arguments: dict[str, Any], path: Path | None = None, check: bool = False) -> dict[str, Any]:
-    """Run a module of the collection and return its result.
+    """Run a module of the collection in this process, in a tenth of the time of run_alone, and return its result.
 
     ``path`` is a folder with programs that precede the system's.
     """
-    module = ROOT / ".collections" / "ansible_collections" / "gb10" / "cluster" / "plugins" / "modules" / f"{name}.py"
-    given = {**arguments, "_ansible_check_mode": check, "_ansible_diff": True}
-    environment = {
-        "PYTHONPATH": str(ROOT / ".collections"),
-        "PATH": f"{path}:{os.defpath}" if path else os.defpath,
-        "LC_ALL": "C.UTF-8",
-    }
+    module = import_module(f"ansible_collections.gb10.cluster.plugins.modules.{name}")
+    umask = os.umask(0o022)
+    try:
+        with (
+            pytest.MonkeyPatch.context() as patch,
+            patch_module_args(_given(arguments, check)),
+            redirect_stdout(io.StringIO()) as output,
+            pytest.raises(SystemExit) as ended,
+        ):
+            patch.setattr(warnings, "_global_warnings", type(warnings._global_warnings)())
+            for variable, value in _environment(path).items():
+                patch.setenv(variable, value)
+            module.main()
+    finally:
+        os.umask(umask)
+        gc.enable()  # Some modules turn it off for their short run.
+    answer: dict[str, Any] = json.loads(output.getvalue())
+    assert bool(ended.value.code) is answer.get("failed", False)
+    return answer
+
+
+def run_alone(name: str, arguments: dict[str, Any], path: Path | None = None, check: bool = False) -> dict[str, Any]:
+    """Do the same as on a node: in a process of its own, without this one's variables and modules."""
     result = subprocess.run(
-        [sys.executable, str(module)],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": given}),
-        env=environment,
+        [sys.executable, str(ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules" / f"{name}.py")],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": _given(arguments, check)}),
+        env={"PYTHONPATH": str(ROOT / ".collections"), **_environment(path)},
         capture_output=True,
         text=True,
         check=False,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, mistakes, spark
-from module_here import run_here
+from run_module import run_module
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
@@ -151,7 +151,7 @@ def file(tmp_path: Path) -> Path:
 
 def keep(file: Path, check: bool = False, **variables: str) -> tuple[bool, str]:
     """Return whether the module changed the file, and the file's version."""
-    answer = run_here("secret_environment", {"variables": variables, "path": str(file)}, check=check)
+    answer = run_module("secret_environment", {"variables": variables, "path": str(file)}, check=check)
     assert not [value for value in variables.values() if value in json.dumps(answer)]
     return answer["changed"], answer["version"]
 

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from module_here import run_here
-from run_module import program
+from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, io_evidence
 
@@ -143,7 +142,7 @@ def test_each_item_fails_alone(tmp_path: Path) -> None:
     for name in ("nmcli", "networkctl", "systemctl", "ip"):
         program(tmp_path, name, "echo broken >&2; exit 3")
     program(tmp_path, "nvidia-smi", f"cat <<'END'\n{SMI}\nEND")
-    answer = run_here("field_report_info", {"install_dir": str(tmp_path / "none")}, tmp_path)
+    answer = run_module("field_report_info", {"install_dir": str(tmp_path / "none")}, tmp_path)
     assert list(answer["evidence"]) == list(evidence.ITEMS)
     assert answer["unread"]["profiles"] == "nmcli: broken"
     assert {name for name, value in answer["evidence"].items() if value is None} == set(answer["unread"])
@@ -160,7 +159,7 @@ def test_private_names_leave_the_node_apart_from_the_evidence(tmp_path: Path) ->
         'case "$*" in *NAME,TYPE*) echo "Acme Guest:wifi:wlP9s9:yes:activated";; *) echo "Acme Guest";; esac',
     )
     (tmp_path / "models" / "acme--secret").mkdir(parents=True)
-    answer = run_here("field_report_info", {"install_dir": str(tmp_path)}, tmp_path)
+    answer = run_module("field_report_info", {"install_dir": str(tmp_path)}, tmp_path)
     assert answer["private"]["NAME"] == ["Acme Guest"]
     assert answer["private"]["MODEL"] == ["acme--secret", "acme/secret", "secret"]
     assert "Acme" not in str(answer["evidence"]) and "secret" not in str(answer["evidence"])

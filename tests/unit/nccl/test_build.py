@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from called_module import call_module
 from gpu_libraries import dynamic, elf, libnccl
-from run_module import program
+from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
@@ -237,7 +236,7 @@ def test_nccl_info_reads_a_file_a_folder_and_a_link(tmp_path: Path) -> None:
     built = installed(tmp_path / "2.30.7-x", "121")
     (tmp_path / "current").symlink_to("2.30.7-x")
     answers = [
-        call_module("nccl_info", {"path": str(path)})["library"]
+        run_module("nccl_info", {"path": str(path)})["library"]
         for path in (built / "lib/libnccl.so.2.30.7", built / "lib", tmp_path / "current")
     ]
     assert {answer["real_path"] for answer in answers} == {str(built / "lib/libnccl.so.2.30.7")}
@@ -253,7 +252,7 @@ def test_nccl_info_refuses_what_is_no_library(tmp_path: Path, content: bytes | N
     path = tmp_path / "libnccl.so.2"
     if content is not None:
         path.write_bytes(content)
-    answer = call_module("nccl_info", {"path": str(path)})
+    answer = run_module("nccl_info", {"path": str(path)})
     assert str(path) in answer["msg"]
     assert "Expected: " in answer["msg"]
 
@@ -282,8 +281,8 @@ def test_nccl_info_proves_what_a_process_uses(tmp_path: Path) -> None:
     ours, wheels = installed(tmp_path / "ours", "121"), installed(tmp_path / "wheel", "90", "120")
     arguments = {"path": str(ours), "requires": {"capabilities": ["12.1"]}}
     with mapping(ours / "lib/libnccl.so.2") as right, mapping(wheels / "lib/libnccl.so.2") as wrong, mapping() as other:
-        good = call_module("nccl_info", {**arguments, "pids": [right, other]})
-        bad = call_module("nccl_info", {**arguments, "pids": [right, wrong]})
+        good = run_module("nccl_info", {**arguments, "pids": [right, other]})
+        bad = run_module("nccl_info", {**arguments, "pids": [right, wrong]})
     assert good["problems"] == good["processes"][1]["libraries"] == []
     (found,) = good["processes"][0]["libraries"]
     assert (
@@ -302,16 +301,16 @@ def test_nccl_info_proves_what_a_process_uses(tmp_path: Path) -> None:
 def test_nccl_info_sees_that_a_process_still_has_the_file_before(tmp_path: Path) -> None:
     ours = installed(tmp_path / "ours", "121")
     arguments = {"path": str(ours / "lib/libnccl.so.2")}
-    sha256 = call_module("nccl_info", arguments)["library"]["sha256"]
+    sha256 = run_module("nccl_info", arguments)["library"]["sha256"]
     with mapping(ours / "lib/libnccl.so.2") as rank:
         (ours / "lib/new").write_bytes(libnccl("121", "90", machine=MACHINE))
         (ours / "lib/new").rename(ours / "lib/libnccl.so.2.30.7")
         arguments |= {"pids": [rank]}
-        (replaced,) = call_module("nccl_info", {**arguments, "requires": {}})["problems"]
+        (replaced,) = run_module("nccl_info", {**arguments, "requires": {}})["problems"]
         # The build is gone from the store.
         shutil.rmtree(ours)
-        known = call_module("nccl_info", {**arguments, "requires": {"sha256": sha256}})
-        other = call_module("nccl_info", {**arguments, "requires": {"sha256": "0" * 64}})
+        known = run_module("nccl_info", {**arguments, "requires": {"sha256": sha256}})
+        other = run_module("nccl_info", {**arguments, "requires": {"sha256": "0" * 64}})
     assert "(deleted" in replaced
     assert (known["library"], known["processes"][0]["libraries"][0]["deleted"]) == (None, True)
     assert ["not found" in problem for problem in known["problems"]] == [True]
@@ -319,7 +318,7 @@ def test_nccl_info_sees_that_a_process_still_has_the_file_before(tmp_path: Path)
         (True, False),
         (False, True),
     ]
-    assert call_module("nccl_info", {"path": arguments["path"]})["failed"]
+    assert run_module("nccl_info", {"path": arguments["path"]})["failed"]
 
 
 def test_nccl_info_knows_a_libnccl_by_its_functions(tmp_path: Path) -> None:
@@ -330,7 +329,7 @@ def test_nccl_info_knows_a_libnccl_by_its_functions(tmp_path: Path) -> None:
     plugin.write_bytes(elf(dynamic(exports=["ncclNet_v9"], imports=["ncclGetVersion"]), MACHINE))
     data.write_bytes(b"no library at all" * 1000)
     with mapping(ours / "lib/fast.so", wheels / "lib/libnccl.so.2", plugin, data) as process:
-        (found,) = call_module("nccl_info", {"pids": [process]})["processes"]
+        (found,) = run_module("nccl_info", {"pids": [process]})["processes"]
     expected = {str(ours / "lib/fast.so"), str(wheels / "lib/libnccl.so.2.30.7")}
     assert {library["path"] for library in found["libraries"]} == expected
     # Mapped with mmap: no mapped file links to one of them, so the called one is unknown.
@@ -347,15 +346,15 @@ def wheel(runtime: Path, *architectures: str) -> Path:
 def test_nccl_info_reads_what_the_runtime_brought_also_behind_a_link(tmp_path: Path) -> None:
     """The build decision is the same before and after a built library replaced the wheel's."""
     path = wheel(tmp_path / "runtime", "120")
-    before = call_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
+    before = run_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
     path.rename(f"{path}.gb10-original")
     path.symlink_to(installed(tmp_path / "ours", "121") / "lib/libnccl.so.2")
-    after = call_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
+    after = run_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
     assert (before["version"], before["gcc"], before["native"]) == ("2.29.7", ["8.5.0"], ["12.0"])
     assert {key: value for key, value in before.items() if "path" not in key} == {
         key: value for key, value in after.items() if "path" not in key
     }
-    assert call_module("nccl_info", {"runtime": str(tmp_path / "none")})["library"] is None
+    assert run_module("nccl_info", {"runtime": str(tmp_path / "none")})["library"] is None
 
 
 def test_node_info_has_the_library_once_the_runtime_is_complete(tmp_path: Path) -> None:
@@ -420,7 +419,7 @@ def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, monkeypatch
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as rank:
         assert rank.stdout is not None
         said = rank.stdout.readline().strip()
-        (found,) = call_module("nccl_info", {"pids": [rank.pid]})["processes"]
+        (found,) = run_module("nccl_info", {"pids": [rank.pid]})["processes"]
         rank.communicate()
     used, release = (ours, "23007") if way.startswith("preload") else (wheels, "22907")
     assert (said, found["used"], found["undecided"]) == (release, str(used), "")
@@ -429,7 +428,7 @@ def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, monkeypatch
 
 def test_nccl_info_tells_what_is_required_and_not_so(tmp_path: Path) -> None:
     requires = {"capabilities": ["12.1"], "sha256": "0" * 64}
-    answer = call_module("nccl_info", {"path": str(installed(tmp_path / "x", "90")), "requires": requires})
+    answer = run_module("nccl_info", {"path": str(installed(tmp_path / "x", "90")), "requires": requires})
     words = ("not all programs have code for sm_121", "its sha256 is ")
     assert [word in problem for word, problem in zip(words, answer["problems"], strict=True)] == [True, True]
 
@@ -437,7 +436,7 @@ def test_nccl_info_tells_what_is_required_and_not_so(tmp_path: Path) -> None:
 def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:
     with mapping() as ended:
         pass
-    (found,) = call_module("nccl_info", {"pids": [ended]})["processes"]
+    (found,) = run_module("nccl_info", {"pids": [ended]})["processes"]
     expected = {"pid": ended, "name": "", "libraries": [], "unreadable": "no such process", "used": None}
     assert found == {**expected, "undecided": ""}
 
@@ -451,7 +450,7 @@ def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:
     ],
 )
 def test_nccl_info_of_a_unit_that_does_not_run(tmp_path: Path, script: str, said: str) -> None:
-    answer = call_module("nccl_info", {"unit": "gb10-ray.service"}, program(tmp_path, "systemctl", script))
+    answer = run_module("nccl_info", {"unit": "gb10-ray.service"}, program(tmp_path, "systemctl", script))
     assert said in answer["msg"]
 
 
@@ -469,5 +468,5 @@ def test_a_unit_is_all_processes_below_its_cgroup(tmp_path: Path) -> None:
 
 
 def test_nccl_info_needs_something_to_read() -> None:
-    assert "one of the following is required" in call_module("nccl_info", {})["msg"]
-    assert "path" in call_module("nccl_info", {"pids": [1], "requires": {}})["msg"]
+    assert "one of the following is required" in run_module("nccl_info", {})["msg"]
+    assert "path" in run_module("nccl_info", {"pids": [1], "requires": {}})["msg"]

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from called_module import call_module
 from fake_vllm import install
 from gpu_libraries import libnccl
-from run_module import program
+from run_module import program, run_module
 
 MACHINE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
 VERSION = "NCCL_MAJOR := 2\nNCCL_MINOR := 30\nNCCL_PATCH := 7\nPKG_REVISION := 1\n"
@@ -56,7 +55,7 @@ def build(tree: Path, check: bool = False, **changes: Any) -> dict[str, Any]:
         "cuda_home": str(tree.parent / "cuda"),
         **changes,
     }
-    return call_module(
+    return run_module(
         "nccl_build", {name: value for name, value in arguments.items() if value is not None}, None, check
     )
 
@@ -169,7 +168,7 @@ def packed(source: Path, name: str = "nccl.tar", **changes: Any) -> dict[str, An
 
 def installed(sent: dict[str, Any], check: bool = False, **changes: Any) -> dict[str, Any]:
     given = {name: value for name, value in {**sent, **changes}.items() if value is not None}
-    return call_module("nccl_install", given, None, check)
+    return run_module("nccl_install", given, None, check)
 
 
 WITHOUT = {"artifact": None, "artifact_sha256": None}
@@ -265,7 +264,7 @@ def selected(folder: Path, wheel: bool = True, check: bool = False, **changes: A
             library.parent.mkdir(parents=True)
             library.write_bytes(libnccl("120", version="2.28.9"))
     given = {"python": f"{folder}/bin/python", "library": LINKED, **changes}
-    answer = call_module("nccl_select", {name: value for name, value in given.items() if value}, None, check)
+    answer = run_module("nccl_select", {name: value for name, value in given.items() if value}, None, check)
     assert not (folder / "ran").exists(), "root must not run an interpreter to find a folder"
     return answer
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from called_module import call_module
 from fake_vllm import FILES, KERNELS, install
-from run_module import program
+from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import io_tree
@@ -43,7 +42,7 @@ def called(package: Path, path: Path | None = None, check: bool = False, **chang
         "patches": ["w8a8", "fp8_moe_oracle"],
         **changes,
     }
-    return call_module("vllm_patch", {key: value for key, value in given.items() if value is not None}, path, check)
+    return run_module("vllm_patch", {key: value for key, value in given.items() if value is not None}, path, check)
 
 
 def patch(package: Path, path: Path | None = None, check: bool = False, **changes: Any) -> dict[str, Any]:

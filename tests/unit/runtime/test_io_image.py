@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from engine_host import EngineHost, play
-from module_here import run_here
 from repository import load_yaml, read
+from run_module import run_module
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
@@ -29,7 +29,7 @@ class Host(EngineHost):
         self.has("registry", ID, [TAG, DIGEST])
 
     def run(self, image: str = DIGEST, check: bool = False, **changes: Any) -> dict[str, Any]:
-        return run_here("container_image", {"image": image, "engine": "podman", **changes}, self.path, check)
+        return run_module("container_image", {"image": image, "engine": "podman", **changes}, self.path, check)
 
     def got(self, image: str = DIGEST, check: bool = False, **changes: Any) -> dict[str, Any]:
         answer = self.run(image, check, **changes)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from decisions import decide
-from module_here import run_here
 from run_module import program, run_module
 from typed_plans import fact
 
@@ -47,7 +46,7 @@ def planted(tmp_path: Path, script: str) -> Path:
 
 
 def run(tmp_path: Path, script: str, check: bool = False, **arguments: Any) -> dict[str, Any]:
-    return run_here("vllm_gpu_probe", arguments or {"python": PYTHON}, planted(tmp_path, script), check)
+    return run_module("vllm_gpu_probe", arguments or {"python": PYTHON}, planted(tmp_path, script), check)
 
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
@@ -157,6 +156,6 @@ def test_the_program_of_the_releases() -> None:
 def test_without_a_gpu_nothing_runs(tmp_path: Path) -> None:
     program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
     program(tmp_path, "systemd-run", f"touch {tmp_path}/ran")
-    answer = run_here("vllm_gpu_probe", {"python": PYTHON}, tmp_path)
+    answer = run_module("vllm_gpu_probe", {"python": PYTHON}, tmp_path)
     assert (answer["checks"], answer["reason"]) == ([], "nvidia-smi failed with status 9: NVIDIA-SMI has failed")
     assert not (tmp_path / "ran").exists()

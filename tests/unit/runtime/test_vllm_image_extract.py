@@ -16,9 +16,8 @@ from typing import Any
 import pytest
 from engine_host import EngineHost
 from fake_vllm import install
-from module_here import run_here
 from repository import ROOT
-from run_module import program
+from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_package
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Assembler, Copy
@@ -57,7 +56,7 @@ class Host(EngineHost):
         return {"image": NAME, "dest": str(self.dest), "engine": "podman", **changes}
 
     def run(self, check: bool = False, **changes: Any) -> dict[str, Any]:
-        return run_here("vllm_image_extract", self.arguments(**changes), self.path, check)
+        return run_module("vllm_image_extract", self.arguments(**changes), self.path, check)
 
     def copied(self, check: bool = False, **changes: Any) -> dict[str, Any]:
         answer = self.run(check, **changes)
@@ -163,7 +162,7 @@ def test_an_image_may_have_the_package_alone(host: Host) -> None:
 
 def patched(host: Host, answer: dict[str, Any], **changes: Any) -> dict[str, Any]:
     given = {key: answer[key] for key in ("package_dir", "config_folder", "toolkit")}
-    patch = run_here("vllm_patch", {**given, "capability": "12.1", **changes}, host.path)
+    patch = run_module("vllm_patch", {**given, "capability": "12.1", **changes}, host.path)
     assert not patch.get("failed"), patch
     return patch
 

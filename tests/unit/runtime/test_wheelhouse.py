@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from engine_host import play
-from module_here import run_here
 from repository import load_yaml, read
+from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
 
@@ -50,10 +50,10 @@ def test_another_node_gets_exactly_the_wheels_of_the_lock(tmp_path: Path, worker
     others = {"old-1-py3-none-any.whl": b"of another lock", "uv-0.13.8-py3-none-any.whl.part": b"u"}
     head = folder_of(tmp_path / "head", WHEELS | others)
     packed = head / "offer/wheels.tar"
-    first = run_here("wheelhouse", {"folder": str(head), "pack": str(packed)})
+    first = run_module("wheelhouse", {"folder": str(head), "pack": str(packed)})
     assert first["packed_sha256"] == hashlib.sha256(packed.read_bytes()).hexdigest()
     assert (packed.stat().st_mode & 0o777, [path.name for path in packed.parent.iterdir()]) == (0o644, ["wheels.tar"])
-    assert run_here("wheelhouse", {"folder": str(worker), "archive": str(packed)})["wheels"] == len(WHEELS)
+    assert run_module("wheelhouse", {"folder": str(worker), "archive": str(packed)})["wheels"] == len(WHEELS)
     assert contents(worker) == WHEELS
     assert {path.stat().st_mode & 0o7777 for path in (worker / "wheels").iterdir()} == {0o644}
 
@@ -85,7 +85,7 @@ def test_another_archive_is_refused_and_replaces_nothing(
         entry = tarfile.TarInfo(name)
         entry.type, entry.size, entry.linkname = kind, len(content), "/etc/shadow"
         tar.addfile(entry, io.BytesIO(content))
-    answer = run_here("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})
+    answer = run_module("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})
     assert answer["failed"] and reason in answer["msg"]
     assert contents(worker) == {NAME: b"uv"}
 
@@ -93,7 +93,7 @@ def test_another_archive_is_refused_and_replaces_nothing(
 @pytest.mark.parametrize("content", [b"", b"no tar file", b"\x1f\x8b" + bytes(600)])
 def test_what_is_no_archive_is_reported(content: bytes, worker: Path, tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(content)
-    assert run_here("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})["failed"]
+    assert run_module("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})["failed"]
 
 
 def test_the_entries_and_the_disk_have_limits() -> None:
@@ -110,9 +110,9 @@ def test_the_folder_is_created_once_and_not_in_check_mode(tmp_path: Path) -> Non
     if shutil.disk_usage(tmp_path).free < wheelhouse.DISK_BYTES["cpu"]:
         pytest.skip("the disk has too little space")
     given = {"folder": str(tmp_path / "new/.wheels"), "device": "cpu"}
-    assert run_here("wheelhouse", given, check=True)["changed"] is True
+    assert run_module("wheelhouse", given, check=True)["changed"] is True
     assert not (tmp_path / "new").exists()
-    assert [run_here("wheelhouse", given)["changed"] for _ in range(2)] == [True, False]
+    assert [run_module("wheelhouse", given)["changed"] for _ in range(2)] == [True, False]
     assert (tmp_path / "new/.wheels/wheels").is_dir()
 
 

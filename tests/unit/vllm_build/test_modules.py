@@ -19,9 +19,8 @@ from unittest import mock
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from built_wheels import WHEEL, write_wheel
-from called_module import call_module
 from repository import load_yaml, read
-from run_module import program
+from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.action import vllm_build_wait
 from ansible_collections.gb10.cluster.plugins.lookup import file_digests
@@ -66,7 +65,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def call(head: Path, module: str, given: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
     """Return the result of a module with the host's store; None leaves an argument out."""
     arguments = {name: value for name, value in given.items() if value is not None}
-    return call_module(module, {"store": str(head / "store"), **arguments}, head / "tools", check)
+    return run_module(module, {"store": str(head / "store"), **arguments}, head / "tools", check)
 
 
 def build(head: Path, check: bool = False, host: Mapping[str, Any] | None = None, **changes: Any) -> dict[str, Any]:

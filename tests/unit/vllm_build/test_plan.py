@@ -77,7 +77,6 @@ def problems(
         # A driver translates the PTX of its own release and of older ones. An unknown release is no finding.
         *({"target": replace(TARGET, driver=driver)} for driver in ("13.0", "13.10", "?")),
     ],
-    ids=str,
 )
 def test_a_host_that_can_build(given: dict[str, Any]) -> None:
     assert problems(**given) == []
