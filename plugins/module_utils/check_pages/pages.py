@@ -204,7 +204,8 @@ def _row(rule: Check[Any]) -> str:
 
 
 def _contents(topics: Iterable[str]) -> Iterable[str]:
-    return ("", *(f"- [{topic}](#{topic.lower().replace(' ', '-').replace('.', '')})" for topic in topics))
+    links = (f"[{topic}](#{topic.lower().replace(' ', '-').replace('.', '')})" for topic in topics)
+    return ("", "Topics: " + "; ".join(links) + ".")
 
 
 def _sections(topics: Iterable[str], checks: Iterable[Check[Any]]) -> Iterable[str]:
