@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.module_utils import _internal
 from ansible.module_utils.common import warnings
 from ansible.module_utils.testing import patch_module_args
 from repository import ROOT
@@ -50,6 +51,8 @@ def run_module(name: str, arguments: dict[str, Any], path: Path | None = None, c
             redirect_stdout(io.StringIO()) as output,
             pytest.raises(SystemExit) as ended,
         ):
+            # As on a node: a controller would print the warnings in place of returning them.
+            patch.setattr(_internal, "is_controller", False)
             patch.setattr(warnings, "_global_warnings", type(warnings._global_warnings)())
             for variable, value in _environment(path).items():
                 patch.setenv(variable, value)

@@ -19,7 +19,7 @@ import pytest
 from certificates import authority
 from decisions import decide
 from repository import ROOT
-from run_module import run_module
+from run_module import run_alone, run_module
 from run_playbook import run
 from small_server import serving
 from typed_plans import fact
@@ -51,7 +51,7 @@ def key(folder: Path, check: bool = False, **given: Any) -> dict[str, Any]:
         "operator_file": str(folder / "operator.key"),
         "group": GROUP,
     }
-    return run_module("gateway_key", {**places, **given}, check=check)
+    return run_alone("gateway_key", {**places, **given}, check=check)
 
 
 def test_the_life_of_a_key(tmp_path: Path) -> None:
