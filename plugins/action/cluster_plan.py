@@ -66,7 +66,7 @@ class ActionModule(Decision):
     ) -> Inputs:
         document = None
         if recipe["name"]:
-            data, refused = recipe_yaml.load(recipe["text"], recipe["path"] or recipe["name"])
+            data, refused = recipe_yaml.document(recipe)
             document = refused or data
         lock = self.file(own["settings"]["gb10_runtime_lock"], variables)
         return parse.parse(nodes, lock, document, own["layers"])

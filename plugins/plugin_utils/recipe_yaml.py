@@ -9,11 +9,13 @@ A recipe is untrusted: it has few values, and no aliases, tags or documents.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia
 
 #: The longest recipe of eugr/spark-vllm-docker has 9 kB.
 _CHARACTERS = 65536
@@ -47,6 +49,20 @@ def load(text: str, path: str) -> tuple[Any, list[Problem]]:
         where = f"line {mark.line + 1}: " if mark else ""
         found = f"{path}, {where}{why or type(error).__name__}"
         return None, [Problem("gb10_recipe", found, "valid YAML", _FIX)]
+
+
+def document(recipe: Mapping[str, str]) -> tuple[Any, list[Problem]]:
+    """Return the plain data of a recipe, and the problems. ``recipe``: {name, path, text, measured}.
+
+    One of NVIDIA's has the data of the file with its measurements under that file's name, {} if that file is of another
+    version of the recipe or cannot be read.
+    """
+    data, problems = load(recipe["text"], recipe["path"] or recipe["name"])
+    if problems or not isinstance(data, dict) or "schema_version" not in data or not recipe["measured"]:
+        return data, problems
+    measured, refused = load(recipe["measured"], recipe["path"])
+    same = not refused and isinstance(measured, dict) and measured.get("recipe_sha256") == nvidia.digest(recipe["text"])
+    return {**data, nvidia.PERFORMANCE: measured if same else {}}, []
 
 
 def _refused(text: str) -> str:

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.common.secret_environment import verdict
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_layers, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
 from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, recipe_yaml
@@ -48,20 +48,22 @@ def lock(settings: Mapping[str, Any]) -> str:
 
 
 def recipe(settings: Mapping[str, Any], inventory: str, read: Read) -> dict[str, Any]:
-    """Return {recipe: {name, path, text}, layers, model} of gb10_recipe, gb10_image_layers and gb10_model.
+    """Return {recipe: {name, path, text, measured}, layers, model} of gb10_recipe, gb10_image_layers and gb10_model.
 
     ``read`` returns the text of a file, "" if there is none. The text is untrusted. A recipe with a problem, which the
     planner reports, has no mods and no model.
     """
     name, folder = str(settings["gb10_recipe"]), str(settings["gb10_recipe_folder"])
     path = str(Path(parse.place(name, folder, inventory)).expanduser()) if name else ""
-    text = read(path) if path else ""
-    data, problems = recipe_yaml.load(text, "") if name else (None, [])
+    measured = str(Path(path).with_name(nvidia.PERFORMANCE)) if path else ""
+    document = {"name": name, "path": path, "text": read(path) if path else ""}
+    document["measured"] = read(measured) if "schema_version" in document["text"] else ""
+    data, problems = recipe_yaml.document(document) if name else (None, [])
     found = None if problems or data is None else parse.parse(data)[0]
     given = settings["gb10_image_layers"]
     layers = [io_layers.of_inventory(layer, inventory) for layer in (given if isinstance(given, list) else ())]
     return {
-        "recipe": {"name": name, "path": path, "text": text},
+        "recipe": document,
         "layers": layers + [io_layers.of_recipe(str(mod), path) for mod in (found.mods if found else ())],
         "model": str(settings["gb10_model"] or (found.model if found else "")),
     }

@@ -15,8 +15,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.parse import VARIABLE
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe, Use
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import NETWORK, VARIABLE, Recipe, Use
 
 NATIVE = "native"
 IMAGES = "gb10_recipe_images"
@@ -79,14 +78,9 @@ _REPLACED: Mapping[str, str] = {
         _RANKS,
     ),
 }
-#: Variables of the network and of Ray, which the plan sets for each node.
-_NETWORK = re.compile(
-    r"VLLM_HOST_IP|HOST_IP|MASTER_(ADDR|PORT)|RAY_\w+|NCCL_(SOCKET_IFNAME|IB_\w+|NET\w*)|(GLOO|TP)_SOCKET_IFNAME"
-    r"|UCX_NET_DEVICES|OMPI_MCA_\w+|MN_IF_NAME|(ETH|IB)_IF"
-)
 #: The variables that a recipe may set: of vLLM and its libraries, as far as they only choose kernels, sizes and times.
 _ALLOWED = re.compile(
-    r"(VLLM|NCCL|FLASHINFER|TRITON|TORCH|TORCHDYNAMO|TORCHINDUCTOR|INSTANTTENSOR)_[A-Z0-9_]+"
+    r"(VLLM|NCCL|B12X|FLASHINFER|TRITON|TORCH|TORCHDYNAMO|TORCHINDUCTOR|INSTANTTENSOR)_[A-Z0-9_]+"
     r"|CUDA_(DEVICE_MAX_CONNECTIONS|DEVICE_ORDER|LAUNCH_BLOCKING|MODULE_LOADING|VISIBLE_DEVICES)"
     r"|HF_HUB_(OFFLINE|ENABLE_HF_TRANSFER|DISABLE_\w+|\w+_TIMEOUT)|TRANSFORMERS_OFFLINE|HF_DATASETS_OFFLINE"
     r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|SAFETENSORS_FAST_GPU|PYTORCH_(CUDA_)?ALLOC_CONF"
@@ -150,7 +144,7 @@ def use(
         settings={name: value for name, value in settings.items() if name not in given},
         args=tuple(command.args),
         environment=environment,
-        about=[about, *command.replaced, *replaced, *command.code],
+        about=[about, *recipe.about, *command.replaced, *replaced, *command.code],
     )
     secrets = secret_environment.check_arguments(recipe.args, f"{VARIABLE}.command")
     return result, [
@@ -263,7 +257,7 @@ def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str]
     for name, value in recipe.environment.items():
         if f"{VARIABLE}.env.{name}" in reported:
             continue
-        if _NETWORK.fullmatch(name):
+        if NETWORK.fullmatch(name):
             replaced.append(f"{name}={value} is replaced: the plan sets the network of each node")
         elif name in extra:
             replaced.append(f"{name}={value} is replaced: gb10_extra_env sets it")

@@ -14,10 +14,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe import words
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia, words
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import VARIABLE, Recipe
 
-VARIABLE = "gb10_recipe"
 _VERSIONS = ("1",)
 #: OWNER/NAME on Hugging Face Hub, or an absolute path.
 _MODEL = re.compile(r"\w[\w.-]*/\w[\w.-]*|/[\w./+-]+", re.ASCII)
@@ -47,6 +46,8 @@ def parse(data: Any) -> tuple[Recipe | None, list[Problem]]:
     """Return the recipe of a file's plain data, None if there is a problem, and every problem."""
     if not isinstance(data, Mapping):
         return None, [_problem("", _kind(data), "a mapping with the keys of a recipe", "correct the file")]
+    if "schema_version" in data:
+        return nvidia.parse(data)
     # A key without a value counts as missing.
     data = {key: value for key, value in data.items() if value is not None}
     problems = [*_unknown(data), *_values(data)]

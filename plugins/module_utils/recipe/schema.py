@@ -6,9 +6,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+VARIABLE = "gb10_recipe"
+#: Variables of the network and of Ray, which the plan sets for each node.
+NETWORK = re.compile(
+    r"VLLM_HOST_IP|HOST_IP|MASTER_(ADDR|PORT)|RAY_\w+|NCCL_(SOCKET_IFNAME|IB_\w+|NET\w*)|(GLOO|TP)_SOCKET_IFNAME"
+    r"|UCX_NET_DEVICES|OMPI_MCA_\w+|MN_IF_NAME|(ETH|IB)_IF"
+)
 
 
 @dataclass(frozen=True)
@@ -17,6 +25,7 @@ class Recipe:
 
     ``container``: the image's name, which the other project's builder often makes on the machine; ``image``: the
     published one (pull_image), "" without it. ``mods`` and ``build_args`` are that builder's.
+    ``about``: text for people.
     """
 
     name: str
@@ -29,6 +38,7 @@ class Recipe:
     build_args: tuple[str, ...]
     cluster_only: bool
     solo_only: bool
+    about: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,231 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Parse a recipe of NVIDIA's catalog, which is untrusted. Source: NVIDIA/local-ai-inference-recipes, schemas 3 and 4.
+
+Its commands are shell texts for terminals on each node. Nothing here runs them: their words become a recipe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import words
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import NETWORK, VARIABLE, Recipe
+
+#: The file with NVIDIA's measurements, next to a recipe.
+PERFORMANCE = "performance.yaml"
+_SCHEMAS = (3, 4)
+#: The keys that are read, with their values; NVIDIA's texts for people and for its site are not.
+_EXPECTED: Mapping[str, tuple[object, ...]] = {
+    "schema_version": _SCHEMAS,
+    "backend": ("vllm",),
+    "hardware": ("dgx-spark", "dgx-spark-2gpu", "dgx-spark-4gpu"),
+    "runtime.kind": ("container",),
+}
+_TEXTS = ("title", "runtime.image", "runtime.setup_command", "serve.command")
+_IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
+#: Values that a terminal on each node has, in the options and variables that the plan replaces.
+_OWN = re.compile(r"\$\{?(HEAD_IP|MASTER_PORT|NODE_RANK)\}?")
+_OWN_OPTIONS = ("--master-addr", "--master-port", "--node-rank")
+#: Variables of those terminals, which no rank needs.
+_TERMINAL = ("HF_TOKEN", "HEAD_IP", "MASTER_PORT", "NODE_RANK")
+_RANK = ("--node-rank", "--headless")
+_SHELL = re.compile(r"\$\{?(\w+)\}?|~")
+
+
+def digest(text: str) -> str:
+    """Return what performance.yaml names as recipe_sha256: the SHA-256 of a recipe without its license."""
+    # Ansible reads a file without the line break at its end.
+    own = text[max(text.find("schema_version:"), 0) :].rstrip()
+    return hashlib.sha256(f"{own}\n".encode()).hexdigest()
+
+
+def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
+    """Return the recipe of a file's plain data, None if there is a problem, and every problem.
+
+    PERFORMANCE: the data of the file next to it, {} if that is of another version.
+    """
+    if problems := [*_values(data)]:
+        return None, problems
+    runtime, serve = data["runtime"], data["serve"]
+    commands = [("serve.command", serve["command"])]
+    commands += [
+        (f"serve.additional_commands[{index}].command", str(each.get("command")))
+        for index, each in enumerate(serve.get("additional_commands") or ())
+    ]
+    try:
+        container = _container(runtime["setup_command"])
+        (exported, found), *others = [_serve(key, text) for key, text in commands]
+    except words.CommandError as error:
+        return None, [_problem(str(error.args[0]), error.found, "one command, vllm serve, after exports", error.fix)]
+    problems = [
+        _problem(key, "other arguments or variables than serve.command has", "equal ranks", "correct the recipe")
+        for (key, _text), (variables, words_) in zip(commands[1:], others, strict=True)
+        if (variables, _common(words_)) != (exported, _common(found))
+    ]
+    nodes, image = data["topology"]["node_count"], str(runtime["image"])
+    pins, about = _measured(data.get(PERFORMANCE))
+    if "image" in pins and "@" not in image:
+        image += f"@{pins['image']}"
+    recipe = Recipe(
+        name=str(data["title"]),
+        model=found[0],
+        args=(*found[1:], *(("--revision", pins["model"]) if "model" in pins else ())),
+        environment={**container, **exported},
+        container=image,
+        image=image,
+        mods=(),
+        build_args=(),
+        cluster_only=nodes > 1,
+        solo_only=nodes == 1,
+        about=about,
+    )
+    return (None if problems else recipe), problems
+
+
+def _measured(data: Any) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return {model, image}, the measured revision and digest, and NVIDIA's figures as text."""
+    if data is None:
+        return {}, ()
+    if not data:
+        return {}, (
+            f"{PERFORMANCE} is of another version of this recipe: its revision, image and figures are not used",
+        )
+    pins = {}
+    for name, path, form in (
+        ("model", "model_revision", r"[0-9a-f]{40}"),
+        ("image", "runtime_revision", r"sha256:[0-9a-f]{64}"),
+    ):
+        if re.fullmatch(form, str(_at(data, f"software.{path}"))):
+            pins[name] = str(_at(data, f"software.{path}"))
+    profiles = data.get("profiles")
+    conditions = ", ".join(
+        (
+            f"{_word(data, 'harness.name')} {_word(data, 'harness.version')}",
+            f"driver {_word(data, 'system.driver_version')}",
+            _word(data, "measured_at"),
+        )
+    )
+    return pins, tuple(
+        f"NVIDIA measured {_word(each, 'results.decode_tokens_per_second_mean')} tokens/s of decode and "
+        f"{_word(each, 'results.prefill_tokens_per_second_mean')} of prefill: {_word(each, 'workload.dataset')} "
+        f"{_word(each, 'workload.profile')}, {_word(each, 'workload.input_tokens')} tokens in and "
+        f"{_word(each, 'workload.output_tokens')} out, {_word(each, 'workload.concurrency')} at a time; {conditions}"
+        for each in (profiles if isinstance(profiles, list) else [])[:4]
+    )
+
+
+def _word(data: Any, path: str) -> str:
+    """Return a value as a short word for people, ? for any other value."""
+    found = str(_at(data, path))
+    return found if re.fullmatch(r"[\w./-]{1,40}", found, re.ASCII) else "?"
+
+
+def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
+    return Problem(f"{VARIABLE}.{key}", found, expected, fix)
+
+
+def _at(data: Any, path: str) -> Any:
+    """Return the value at a path of keys, None if there is none."""
+    for key in path.split("."):
+        data = data.get(key) if isinstance(data, Mapping) else None
+    return data
+
+
+def _values(data: Mapping[str, Any]) -> Sequence[Problem]:
+    """Return the problems of the keys that are read."""
+    fix = "use a recipe of NVIDIA's catalog for DGX Sparks and vLLM"
+    problems = [
+        _problem(path, repr(_at(data, path))[:60], " or ".join(map(str, values)), fix)
+        for path, values in _EXPECTED.items()
+        if _at(data, path) not in values
+    ]
+    problems += [
+        _problem(path, repr(_at(data, path))[:60], "a text", fix)
+        for path in _TEXTS
+        if not isinstance(_at(data, path), str)
+    ]
+    image, nodes, others = (
+        _at(data, path) for path in ("runtime.image", "topology.node_count", "serve.additional_commands")
+    )
+    if isinstance(image, str) and not _IMAGE.fullmatch(image):
+        problems.append(_problem("runtime.image", repr(image)[:60], "the name of an image", fix))
+    if nodes not in (1, 2, 4) or isinstance(nodes, bool):
+        problems.append(_problem("topology.node_count", repr(nodes)[:60], "1, 2 or 4", fix))
+    if not isinstance(others or [], list) or not all(isinstance(each, Mapping) for each in others or []):
+        problems.append(_problem("serve.additional_commands", "another value", "a list of mappings", fix))
+    return problems
+
+
+def _fail(key: str, line: int, found: str, fix: str) -> words.CommandError:
+    error = words.CommandError(line, found, fix)
+    error.args = (f"{key}, line {line}",)
+    return error
+
+
+def _split(key: str, text: str, skipped: int = 0) -> list[str]:
+    """Return the words of a command, which begins after ``skipped`` lines of its text. Raises CommandError."""
+    try:
+        return words.split(text)
+    except words.CommandError as error:
+        raise _fail(key, error.line + skipped, error.found, error.fix) from None
+
+
+def _serve(key: str, text: str) -> tuple[dict[str, str], list[str]]:
+    """Return the exported variables, and the words after ``vllm serve``: the model and the options.
+
+    Raises CommandError for everything else, and for a value of the terminal elsewhere than in the plan's options.
+    """
+    lines, variables = _OWN.sub(r"@\1", text).splitlines(), dict[str, str]()
+    while lines and (not lines[0].strip() or lines[0].lstrip().startswith(("#", "export "))):
+        place = len(text.splitlines()) - len(lines)
+        name, *pairs = _split(key, lines.pop(0), place) or [""]
+        if not all("=" in pair for pair in pairs) or name not in ("", "export"):
+            raise _fail(key, place + 1, "an export without a value", "write export NAME=VALUE")
+        variables |= dict(pair.split("=", 1) for pair in pairs)
+    place = len(text.splitlines()) - len(lines)
+    found = _split(key, "\n".join(lines), place)
+    if found[:2] != ["vllm", "serve"] or found[2:3] in ([], *([word] for word in found if word.startswith("-"))):
+        raise _fail(
+            key, place + 1, f"it runs {' '.join(found[:3])[:100] or 'nothing'}", "start vLLM with vllm serve MODEL"
+        )
+    for before, word in itertools.pairwise(found):
+        if word.startswith("@") and before not in _OWN_OPTIONS:
+            raise _fail(key, place + 1, f"{before} {word}", f"use ${word[1:]} for {', '.join(_OWN_OPTIONS)} only")
+    return variables, [f"${word[1:]}" if word[1:] in _TERMINAL else word for word in found[2:]]
+
+
+def _container(text: str) -> dict[str, str]:
+    """Return the variables of ``docker run -e NAME=VALUE``. The rest of that command is the plan's own.
+
+    Raises CommandError for a variable whose value only a shell would know, unless the plan sets it.
+    """
+    key, start = "runtime.setup_command", re.search(r"^docker run\b", text, re.MULTILINE)
+    if not start:
+        raise _fail(key, 1, "no docker run", "use a recipe that starts a container")
+    found = _split(
+        key, _SHELL.sub(lambda each: f"@{each[1] or 'HOME'}", text[start.start() :]), text.count("\n", 0, start.start())
+    )
+    variables = dict[str, str]()
+    for option, pair in itertools.pairwise(found):
+        name, _equals, value = pair.partition("=")
+        if option not in ("-e", "--env") or name in _TERMINAL:
+            continue
+        if "@" in value and not NETWORK.fullmatch(name):
+            raise _fail(key, 1, f"{name}={value.replace('@', '$')}", "write the value itself")
+        variables[name] = value.replace("@", "$")
+    return variables
+
+
+def _common(found: Sequence[str]) -> list[str]:
+    """Return the words of a rank without its number."""
+    return [
+        word for before, word in zip(["", *found], found, strict=False) if word not in _RANK and before != "--node-rank"
+    ]

@@ -1,0 +1,223 @@
+"""Recipes of NVIDIA's catalog: written here, in its schemas."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.apply import use
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.parse import parse
+from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
+
+EXPORTS = """\
+# Of both ranks
+export VLLM_USE_V2_MODEL_RUNNER="1" # since 0.28
+export B12X_MOE_FORCE_A8=1
+"""
+SERVE = """\
+vllm serve owner/small-nvfp4 \\
+  --host 0.0.0.0 \\
+  --port 8000 \\
+  --tensor-parallel-size 2 \\
+  --max-model-len auto \\
+  --speculative-config '{"method": "mtp", "num_speculative_tokens": 2}' \\
+  --nnodes 2 \\
+  --node-rank 0 \\
+  --master-addr "$HEAD_IP" \\
+  --master-port "${MASTER_PORT}"\
+"""
+SETUP = """\
+# Adjust to your network
+export HEAD_IP="<address of the head>"
+export HF_CACHE_DIR="$HOME/.cache/huggingface"
+mkdir -p "$HF_CACHE_DIR"
+
+docker run --rm -it \\
+  --privileged \\
+  -e HF_TOKEN=$HF_TOKEN \\
+  -e NCCL_SOCKET_IFNAME="$ETH_IF" \\
+  -e NCCL_IGNORE_CPU_AFFINITY=1 \\
+  --env VLLM_FLOAT32_MATMUL_PRECISION=high \\
+  -e MASTER_PORT="$MASTER_PORT" \\
+  -v ~/.cache/vllm:/root/.cache/vllm \\
+  --entrypoint /bin/bash \\
+  "$IMAGE"
+"""
+WORKER = EXPORTS + SERVE.replace("rank 0", "rank 1") + " \\\n  --headless\n"
+
+
+def recipe(**changes: Any) -> dict[str, Any]:
+    """Return the recipe for two Sparks with other values; a name's double underscore separates keys."""
+    data: dict[str, Any] = {
+        "schema_version": 3,
+        "title": "Small on 2 Sparks",
+        "hardware": "dgx-spark-2gpu",
+        "backend": "vllm",
+        "precision": {"label": "NVFP4"},
+        "topology": {"node_count": 2},
+        "runtime": {"kind": "container", "image": "owner/vllm:nightly", "setup_command": SETUP},
+        "serve": {"command": EXPORTS + SERVE, "additional_commands": [{"id": "worker", "command": WORKER}]},
+    }
+    data = copy.deepcopy(data)
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        place = data
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    return data
+
+
+def planned(data: dict[str, Any], nodes: int = 2) -> tuple[Any, list[Problem]]:
+    found, problems = parse(data)
+    assert found and problems == []
+    return use(found, (), nodes, {})
+
+
+def test_both_ranks_of_a_recipe_become_one_plan() -> None:
+    plan, problems = planned(recipe())
+    assert problems == []
+    assert plan.args == ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
+    assert plan.environment == {
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+        "VLLM_FLOAT32_MATMUL_PRECISION": "high",
+        "VLLM_USE_V2_MODEL_RUNNER": "1",
+        "B12X_MOE_FORCE_A8": "1",
+    }
+    assert plan.settings == {
+        "gb10_model": "owner/small-nvfp4",
+        "gb10_served_model_name": "owner/small-nvfp4",
+        "gb10_distributed_executor_backend": "mp",
+        "gb10_runtime": "container",
+        "gb10_container_image": "owner/vllm:nightly",
+        "gb10_tensor_parallel_size": "2",
+        "gb10_max_model_len": 0,
+    }
+    assert "NCCL_SOCKET_IFNAME=$ETH_IF is replaced: the plan sets the network of each node" in plan.about
+    assert len([line for line in plan.about if "joins the ranks over the fabric" in line]) == 4
+
+
+MEASURED = """\
+schema_version: 1
+recipe_sha256: {digest}
+measured_at: 2026-09-03
+harness: {{name: aiperf, version: 0.12.0}}
+system: {{driver_version: 580.159.03}}
+software: {{model_revision: {model}, runtime_revision: "{image}"}}
+profiles:
+- workload: {{dataset: a/Bench, profile: p_8k, input_tokens: 8192, output_tokens: 256, concurrency: 1}}
+  results: {{decode_tokens_per_second_mean: 40.65, prefill_tokens_per_second_mean: "2`id`"}}
+"""
+REVISION, DIGEST = "7" * 40, f"sha256:{'1' * 64}"
+
+
+def with_measurements(digest: str = "", model: str = REVISION, image: str = DIGEST) -> tuple[Any, list[Problem]]:
+    """Return the plan of a recipe's text with a license, next to a file with measurements."""
+    text = yaml.safe_dump(recipe(), sort_keys=False)
+    measured = MEASURED.format(digest=digest or hashlib.sha256(text.encode()).hexdigest(), model=model, image=image)
+    # Ansible's lookup strips the end of a file.
+    source = {"name": "x", "path": "/x", "text": f"# License: none\n\n{text}".rstrip(), "measured": measured}
+    data, problems = recipe_yaml.document(source)
+    assert problems == []
+    return planned(data)
+
+
+def test_the_matching_measurements_pin_image_and_revision() -> None:
+    plan, problems = with_measurements()
+    assert problems == []
+    assert (plan.revision, plan.settings["gb10_container_image"]) == (REVISION, f"owner/vllm:nightly@{DIGEST}")
+    assert plan.about[1] == (
+        "NVIDIA measured 40.65 tokens/s of decode and ? of prefill: a/Bench p_8k, 8192 tokens in and 256 out, 1 at a "
+        "time; aiperf 0.12.0, driver 580.159.03, 2026-09-03"
+    )
+
+
+@pytest.mark.parametrize(
+    ("measured", "revision", "image"),
+    [
+        ({"digest": "0" * 64}, "", "owner/vllm:nightly"),
+        ({"model": "main"}, "", f"owner/vllm:nightly@{DIGEST}"),
+        ({"image": "sha256:1"}, REVISION, "owner/vllm:nightly"),
+    ],
+    ids=["another recipe", "a branch", "no digest"],
+)
+def test_other_measurements_pin_nothing(measured: dict[str, str], revision: str, image: str) -> None:
+    plan, _problems = with_measurements(**measured)
+    assert (plan.revision, plan.settings["gb10_container_image"]) == (revision, image)
+    assert ("of another version of this recipe" in plan.about[1]) is ("digest" in measured)
+
+
+def test_a_recipe_for_one_spark_has_one_command() -> None:
+    one = recipe(
+        schema_version=4, hardware="dgx-spark", topology__node_count=1, serve={"command": "vllm serve owner/small"}
+    )
+    assert planned(one, 1)[0].settings["gb10_model"] == "owner/small"
+    (problem,) = planned(one)[1]
+    assert problem.path == "gb10_recipe.solo_only"
+
+
+REFUSED = {
+    "another schema": ({"schema_version": 5}, ["gb10_recipe.schema_version: 5. Expected: 3 or 4"]),
+    "another machine and program": (
+        {"hardware": "rtx-pro", "backend": "llama-cpp"},
+        ["gb10_recipe.backend: 'llama-cpp'", "gb10_recipe.hardware: 'rtx-pro'"],
+    ),
+    "no container": (
+        {"runtime": {}},
+        ["gb10_recipe.runtime.kind", "gb10_recipe.runtime.image", "gb10_recipe.runtime.setup"],
+    ),
+    "an option as image": ({"runtime__image": "--privileged"}, ["gb10_recipe.runtime.image: '--privileged'"]),
+    "three nodes": ({"topology__node_count": 3}, ["gb10_recipe.topology.node_count: 3. Expected: 1, 2 or 4"]),
+    "a worker as text": ({"serve__additional_commands": "x"}, ["gb10_recipe.serve.additional_commands"]),
+    "a second command": (
+        {"serve__command": EXPORTS + SERVE + "; id"},
+        ["gb10_recipe.serve.command, line 13: ;: more than one command"],
+    ),
+    "a variable of a shell": (
+        {"serve__command": EXPORTS + "export VLLM_X=$(id)\n" + SERVE},
+        ["gb10_recipe.serve.command, line 4: $ starts a variable"],
+    ),
+    "an export without a value": (
+        {"serve__command": "export VLLM_X\n" + SERVE},
+        ["gb10_recipe.serve.command, line 1: an export without a value"],
+    ),
+    "another program": ({"serve__command": "bash x"}, ["gb10_recipe.serve.command, line 1: it runs bash x"]),
+    "no model": ({"serve__command": "vllm serve --port 1"}, ["gb10_recipe.serve.command, line 1: it runs vllm serve"]),
+    "the head's address elsewhere": (
+        {"serve__command": EXPORTS + SERVE + " --api-key $HEAD_IP"},
+        ["gb10_recipe.serve.command, line 4: --api-key @HEAD_IP"],
+    ),
+    "a worker with other arguments": (
+        {"serve__additional_commands": [{"command": WORKER.replace("-size 2", "-size 4")}]},
+        ["gb10_recipe.serve.additional_commands[0].command: other arguments"],
+    ),
+    "a worker with other variables": (
+        {"serve__additional_commands": [{"command": WORKER.replace("A8=1", "A8=0")}]},
+        ["gb10_recipe.serve.additional_commands[0].command: other arguments"],
+    ),
+    "no docker run": (
+        {"runtime__setup_command": "podman run x"},
+        ["gb10_recipe.runtime.setup_command, line 1: no docker"],
+    ),
+    "a value of the terminal": (
+        {"runtime__setup_command": "docker run -e VLLM_X=$HOME x"},
+        ["gb10_recipe.runtime.setup_command, line 1: VLLM_X=$HOME"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), REFUSED.values(), ids=REFUSED)
+def test_another_recipe_is_refused_with_its_key(changes: dict[str, Any], expected: list[str]) -> None:
+    found, problems = parse(recipe(**changes))
+    assert found is None
+    assert [str(problem)[: len(text)] for problem, text in zip(problems, expected, strict=True)] == expected
+
+
+def test_a_variable_that_reaches_files_is_refused_as_in_other_recipes() -> None:
+    (problem,) = planned(recipe(serve__command="export VLLM_PLUGINS=x\n" + SERVE, serve__additional_commands=[]))[1]
+    assert problem.path == "gb10_recipe.env.VLLM_PLUGINS"
