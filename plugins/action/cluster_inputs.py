@@ -58,7 +58,8 @@ class ActionModule(Decision):
         user = self.lookup("config", ["remote_user"], variables, plugin_type="connection", plugin_name="ssh")
         read = partial(self.file, variables=variables)
         settings["gb10_runtime_lock"] = sources.lock(values)
-        found = sources.recipe(values, inventory, read)
+        nodes = len(self.variable(variables, "gb10_nodes", []))
+        found = sources.recipe(values, inventory, nodes, read)
         secrets = sources.secrets(values, head, address, read)
         secrets["client"]["user"] = str(user or "")
         return {

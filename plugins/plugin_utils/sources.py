@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import pl
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_layers, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
-from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, recipe_yaml
+from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, nvidia_catalog, recipe_yaml
 
 _ROLES = Path(__file__).parents[2] / "roles"
 _LOCKS = _ROLES / "gb10" / "files"
@@ -47,16 +47,23 @@ def lock(settings: Mapping[str, Any]) -> str:
     return str(settings["gb10_runtime_lock"] or own)
 
 
-def recipe(settings: Mapping[str, Any], inventory: str, read: Read) -> dict[str, Any]:
-    """Return {recipe: {name, path, text, measured}, layers, model} of gb10_recipe, gb10_image_layers and gb10_model.
+def recipe(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) -> dict[str, Any]:
+    """Return {recipe, layers, model} of gb10_recipe, gb10_image_layers and gb10_model.
 
-    ``read`` returns the text of a file, "" if there is none. The text is untrusted. A recipe with a problem, which the
-    planner reports, has no mods and no model.
+    The recipe is {name, path, text, measured, problem}. ``problem``: why NVIDIA's catalog has no such recipe for this
+    number of nodes. ``read`` returns the text of a file, "" if there is none. The text is untrusted. A recipe with a
+    problem, which the planner reports, has no mods and no model.
     """
     name, folder = str(settings["gb10_recipe"]), str(settings["gb10_recipe_folder"])
-    path = str(Path(parse.place(name, folder, inventory)).expanduser()) if name else ""
+    path, problem = "", ""
+    if name.startswith(nvidia_catalog.PREFIX):
+        catalog_folder = str(settings["gb10_nvidia_recipes"])
+        clone = str(Path(inventory) / Path(catalog_folder).expanduser()) if catalog_folder else ""
+        path, problem = nvidia_catalog.find(name, clone, nodes)
+    elif name:
+        path = str(Path(parse.place(name, folder, inventory)).expanduser())
     measured = str(Path(path).with_name(nvidia.PERFORMANCE)) if path else ""
-    document = {"name": name, "path": path, "text": read(path) if path else ""}
+    document = {"name": name, "path": path, "problem": problem, "text": read(path) if path else ""}
     document["measured"] = read(measured) if "schema_version" in document["text"] else ""
     data, problems = recipe_yaml.document(document) if name else (None, [])
     found = None if problems or data is None else parse.parse(data)[0]

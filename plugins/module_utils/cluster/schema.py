@@ -36,6 +36,7 @@ class Settings(serve_schema.ServeSettings):
     models: Mapping[str, Any]
     recipe: str
     recipe_folder: str
+    nvidia_recipes: str
     recipe_images: Mapping[str, str]
     image_layers: Sequence[Any]
     api_name: str

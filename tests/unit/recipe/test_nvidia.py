@@ -44,7 +44,7 @@ docker run --rm -it \\
   -e NCCL_IGNORE_CPU_AFFINITY=1 \\
   --env VLLM_FLOAT32_MATMUL_PRECISION=high \\
   -e MASTER_PORT="$MASTER_PORT" \\
-  -v ~/.cache/vllm:/root/.cache/vllm \\
+  -v ~/.cache/vllm:/cache \\
   --entrypoint /bin/bash \\
   "$IMAGE"
 """
@@ -121,7 +121,13 @@ def with_measurements(digest: str = "", model: str = REVISION, image: str = DIGE
     text = yaml.safe_dump(recipe(), sort_keys=False)
     measured = MEASURED.format(digest=digest or hashlib.sha256(text.encode()).hexdigest(), model=model, image=image)
     # Ansible's lookup strips the end of a file.
-    source = {"name": "x", "path": "/x", "text": f"# License: none\n\n{text}".rstrip(), "measured": measured}
+    source = {
+        "name": "x",
+        "path": "/x",
+        "problem": "",
+        "text": f"# License: none\n\n{text}".rstrip(),
+        "measured": measured,
+    }
     data, problems = recipe_yaml.document(source)
     assert problems == []
     return planned(data)
