@@ -43,7 +43,8 @@ def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str
     if problem:
         fix = "leave it empty to generate a key on the head"
         problems.append(Problem("gb10_api_key", problem, f"{_SHORTEST_KEY} visible ASCII characters or more", fix))
-    if name and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) and not _network(name):
+    address = "/" not in name and _network(name)
+    if name and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) and not address:
         problems.append(
             Problem("gb10_api_name", repr(name), "a DNS name or an address, without port", "correct gb10_api_name")
         )

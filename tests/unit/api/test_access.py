@@ -41,6 +41,7 @@ def test_a_key_is_judged_without_being_shown(key: str, said: str) -> None:
         ({"gb10_vllm_extra_args": [f"--api-key={KEY}"]}, "gb10_vllm_extra_args[0]"),
         ({"gb10_vllm_extra_args": ["--api-key", KEY]}, "gb10_vllm_extra_args[0]"),
         ({"gb10_api_name": "https://spark"}, "gb10_api_name"),
+        ({"gb10_api_name": "10.0.0.0/24"}, "gb10_api_name"),
         ({"gb10_api_key_enabled": False}, "gb10_api_host"),
         ({"gb10_api_key_enabled": "false", "gb10_api_host": "10.110.0.1"}, "gb10_api_host"),
         ({"gb10_api_clients": ["192.168.1.0/24", "192.168.1.1/24", "lan"]}, "gb10_api_clients[1] gb10_api_clients[2]"),
