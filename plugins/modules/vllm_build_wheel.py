@@ -84,6 +84,8 @@ removed:
 """
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -118,6 +120,16 @@ def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
         )
 
 
+def add(params: Mapping[str, Any], gpus: Sequence[ComputeCapability]) -> Any:
+    """Add the received or the built wheel to the store, and return its stamp there."""
+    store, name = params["store"], params["name"]
+    if params["file"]:
+        receive(store, name, params["stamp"], params["file"])
+    else:
+        io_build.add(store, name, gpus, params["stamp"])
+    return next(stamp for stamp in io_store.stamps(store) if stamp["name"] == name)
+
+
 def main() -> None:
     """Add the wheel if it is missing, and remove old builds."""
     module = AnsibleModule(
@@ -142,11 +154,7 @@ def main() -> None:
         stamp = next((stamp for stamp in io_store.stamps(store) if stamp["name"] == name), None)
         added = stamp is None and params["stamp"] is not None
         if added and not module.check_mode:
-            if params["file"]:
-                receive(store, name, params["stamp"], params["file"])
-            else:
-                io_build.add(store, name, gpus, params["stamp"])
-            stamp = next(stamp for stamp in io_store.stamps(store) if stamp["name"] == name)
+            stamp = add(params, gpus)
         used = {name, *params["used"], *io_store.installed(store, params["runtime"])}
         removed = io_store.old(store, used, params["keep"]) if stamp else []
         if not module.check_mode:

@@ -47,12 +47,10 @@ def lock(settings: Mapping[str, Any]) -> str:
     return str(settings["gb10_runtime_lock"] or own)
 
 
-def recipe(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) -> dict[str, Any]:
-    """Return {recipe, layers, model} of gb10_recipe, gb10_image_layers and gb10_model.
+def _document(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) -> dict[str, str]:
+    """Return {name, path, text, measured, problem} of gb10_recipe.
 
-    The recipe is {name, path, text, measured, problem}. ``problem``: why NVIDIA's catalog has no such recipe for this
-    number of nodes. ``read`` returns the text of a file, "" if there is none. The text is untrusted. A recipe with a
-    problem, which the planner reports, has no mods and no model.
+    ``problem``: why NVIDIA's catalog has no such recipe for this number of nodes.
     """
     name, folder = str(settings["gb10_recipe"]), str(settings["gb10_recipe_folder"])
     path, problem = "", ""
@@ -64,14 +62,23 @@ def recipe(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) 
         path = str(Path(parse.place(name, folder, inventory)).expanduser())
     measured = str(Path(path).with_name(nvidia.PERFORMANCE)) if path else ""
     document = {"name": name, "path": path, "problem": problem, "text": read(path) if path else ""}
-    document["measured"] = read(measured) if "schema_version" in document["text"] else ""
-    data, problems = recipe_yaml.document(document) if name else (None, [])
+    return {**document, "measured": read(measured) if "schema_version" in document["text"] else ""}
+
+
+def recipe(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) -> dict[str, Any]:
+    """Return {recipe, layers, model} of gb10_recipe, gb10_image_layers and gb10_model.
+
+    ``read`` returns the text of a file, "" if there is none. The text is untrusted. A recipe with a problem, which the
+    planner reports, has no mods and no model.
+    """
+    document = _document(settings, inventory, nodes, read)
+    data, problems = recipe_yaml.document(document) if document["name"] else (None, [])
     found = None if problems or data is None else parse.parse(data)[0]
     given = settings["gb10_image_layers"]
     layers = [io_layers.of_inventory(layer, inventory) for layer in (given if isinstance(given, list) else ())]
     return {
         "recipe": document,
-        "layers": layers + [io_layers.of_recipe(str(mod), path) for mod in (found.mods if found else ())],
+        "layers": layers + [io_layers.of_recipe(str(mod), document["path"]) for mod in (found.mods if found else ())],
         "model": str(settings["gb10_model"] or (found.model if found else "")),
     }
 

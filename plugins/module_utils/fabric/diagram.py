@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -204,13 +204,17 @@ def _colored(state: str, *parts: str) -> str:
     return "\n".join([f'<g class="{escape(state)}">', *parts, "</g>"] if state else parts)
 
 
+def _words(nodes: Iterable[DrawnNode]) -> int:
+    """Return the most characters of a line about a node. A character of a name is wider."""
+    return min(28, max([15, *(len(line) for node in nodes for line in (f"{node.name:16}++", *node.lines))]))
+
+
 class _Drawing:
     """The places and sizes of a fabric's parts, and the parts as SVG."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric, ports, nodes, segments = fabric, fabric.ports, fabric.nodes, fabric.segments
-        # Most characters of a line about a node. A character of a name is wider.
-        self.words = min(28, max([15, *(len(line) for node in nodes for line in (f"{node.name:16}++", *node.lines))]))
+        self.words = _words(nodes)
         self.left = 2 + 2 * PAD + 7.6 * self.words
         self.function_height = LINE * max([4, *(len(rail.lines) for port in ports for rail in port.rails)]) + 8
         self.port_width = max([2, *(len(port.rails) for port in ports)]) * (FUNCTION + 6) + 6

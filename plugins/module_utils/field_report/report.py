@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
@@ -308,7 +309,7 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "cma_total_bytes": facts.get("cma_total_bytes"),
         "memory_bytes": facts.get("total"),
         "available_bytes": facts.get("available"),
-        "ranks_bytes": [rank["bytes"] for rank in part("ranks")],
+        "ranks_bytes": list(map(itemgetter("bytes"), part("ranks"))),
         "starts": [{key: start[key] for key in _START} for start in part("memory_guard").get("starts", ())],
         "services": [{key: service[key] for key in _SERVICE} for service in part("services")],
         "links": [{key: link[key] for key in _LINK} for link in part("links")],

@@ -135,12 +135,15 @@ def _first_error(lines: Sequence[str]) -> tuple[int, str]:
             message = match[2] or ""
             if not _is_echo(match[1], message):
                 after = [after for _level, _address, after in texts[index + 1 :]]
-                place = address or remote
-                return index, _telling(text, message, after) + (f" (on {place})" if place else "")
+                return index, _placed(_telling(text, message, after), address or remote)
             echo = echo or text
         elif _KILLED.match(text):
             killed = text
     return len(lines), echo or killed
+
+
+def _placed(text: str, place: str) -> str:
+    return f"{text} (on {place})" if place else text
 
 
 def _plain_cause(text: str) -> str:

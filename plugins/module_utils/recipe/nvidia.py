@@ -178,21 +178,29 @@ def _split(key: str, text: str, skipped: int = 0) -> list[str]:
         raise _fail(key, error.line + skipped, error.found, error.fix) from None
 
 
+def _exports(key: str, lines: list[str]) -> dict[str, str]:
+    """Remove comments and exports at the start of a text, and return the exported variables. Raises CommandError."""
+    variables, count = dict[str, str](), len(lines)
+    while lines and (not lines[0].strip() or lines[0].lstrip().startswith(("#", "export "))):
+        place = count - len(lines)
+        for pair in _split(key, lines.pop(0), place)[1:]:
+            name, equals, value = pair.partition("=")
+            if not equals:
+                raise _fail(key, place + 1, "an export without a value", "write export NAME=VALUE")
+            variables[name] = value
+    return variables
+
+
 def _serve(key: str, text: str) -> tuple[dict[str, str], list[str]]:
     """Return the exported variables, and the words after ``vllm serve``: the model and the options.
 
     Raises CommandError for everything else, and for a value of the terminal elsewhere than in the plan's options.
     """
-    lines, variables = _OWN.sub(r"@\1", text).splitlines(), dict[str, str]()
-    while lines and (not lines[0].strip() or lines[0].lstrip().startswith(("#", "export "))):
-        place = len(text.splitlines()) - len(lines)
-        name, *pairs = _split(key, lines.pop(0), place) or [""]
-        if not all("=" in pair for pair in pairs) or name not in ("", "export"):
-            raise _fail(key, place + 1, "an export without a value", "write export NAME=VALUE")
-        variables |= dict(pair.split("=", 1) for pair in pairs)
+    lines = _OWN.sub(r"@\1", text).splitlines()
+    variables = _exports(key, lines)
     place = len(text.splitlines()) - len(lines)
     found = _split(key, "\n".join(lines), place)
-    if found[:2] != ["vllm", "serve"] or found[2:3] in ([], *([word] for word in found if word.startswith("-"))):
+    if found[:2] != ["vllm", "serve"] or not re.match(r"[^-]", "".join(found[2:3])):
         raise _fail(
             key, place + 1, f"it runs {' '.join(found[:3])[:100] or 'nothing'}", "start vLLM with vllm serve MODEL"
         )
