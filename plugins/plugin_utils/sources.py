@@ -60,9 +60,11 @@ def _document(settings: Mapping[str, Any], inventory: str, nodes: int, read: Rea
         path, problem = nvidia_catalog.find(name, clone, nodes)
     elif name:
         path = str(Path(parse.place(name, folder, inventory)).expanduser())
-    measured = str(Path(path).with_name(nvidia.PERFORMANCE)) if path else ""
+    beside = Path(path or "/none").with_name(nvidia.PERFORMANCE)
+    # A link could lead to another file of the user.
+    measured = "" if beside.is_symlink() else str(beside)
     document = {"name": name, "path": path, "problem": problem, "text": read(path) if path else ""}
-    return {**document, "measured": read(measured) if "schema_version" in document["text"] else ""}
+    return {**document, "measured": read(measured) if measured and "schema_version" in document["text"] else ""}
 
 
 def recipe(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) -> dict[str, Any]:

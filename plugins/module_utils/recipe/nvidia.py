@@ -12,31 +12,52 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import words
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import NETWORK, VARIABLE, Recipe
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import IMAGE, NETWORK, VARIABLE, Recipe
 
 #: The file with NVIDIA's measurements, next to a recipe.
 PERFORMANCE = "performance.yaml"
-_SCHEMAS = (3, 4)
-#: The keys that are read, with their values; NVIDIA's texts for people and for its site are not.
-_EXPECTED: Mapping[str, tuple[object, ...]] = {
-    "schema_version": _SCHEMAS,
-    "backend": ("vllm",),
-    "hardware": ("dgx-spark", "dgx-spark-2gpu", "dgx-spark-4gpu"),
-    "runtime.kind": ("container",),
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_image(value: object) -> bool:
+    return isinstance(value, str) and bool(IMAGE.fullmatch(value))
+
+
+def _are_commands(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(isinstance(each, Mapping) for each in value))
+
+
+_SPARKS = ("dgx-spark", "dgx-spark-2gpu", "dgx-spark-4gpu")
+#: The check of each value that is read, and the expected value in words. NVIDIA's texts for people are not read.
+_KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "schema_version": (lambda value: value in (3, 4), "3 or 4"),
+    "backend": (lambda value: value == "vllm", "vllm"),
+    "hardware": (lambda value: value in _SPARKS, " or ".join(_SPARKS)),
+    "runtime.kind": (lambda value: value == "container", "container"),
+    "title": (words.is_line, "a line of text"),
+    "runtime.image": (_is_image, "the name of an image"),
+    "runtime.setup_command": (_is_text, "a text"),
+    "serve.command": (_is_text, "a text"),
+    "topology.node_count": (lambda value: value in (1, 2, 4) and not isinstance(value, bool), "1, 2 or 4"),
+    "serve.additional_commands": (_are_commands, "a list of mappings"),
 }
-_TEXTS = ("title", "runtime.image", "runtime.setup_command", "serve.command")
-_IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
 #: Values that a terminal on each node has, in the options and variables that the plan replaces.
 _OWN = re.compile(r"\$\{?(HEAD_IP|MASTER_PORT|NODE_RANK)\}?")
 _OWN_OPTIONS = ("--master-addr", "--master-port", "--node-rank")
 #: Variables of those terminals, which no rank needs.
 _TERMINAL = ("HF_TOKEN", "HEAD_IP", "MASTER_PORT", "NODE_RANK")
 _RANK = ("--node-rank", "--headless")
+#: In place of $ while words are split. No YAML has this character.
+_MARK = "\0"
 _SHELL = re.compile(r"\$\{?(\w+)\}?|~")
 
 
@@ -77,7 +98,8 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
     recipe = Recipe(
         name=str(data["title"]),
         model=found[0],
-        args=(*found[1:], *(("--revision", pins["model"]) if "model" in pins else ())),
+        # The command's own revision, if it has one, comes last.
+        args=(*(("--revision", pins["model"]) if "model" in pins else ()), *found[1:]),
         environment={**container, **exported},
         container=image,
         image=image,
@@ -140,28 +162,13 @@ def _at(data: Any, path: str) -> Any:
 
 
 def _values(data: Mapping[str, Any]) -> Sequence[Problem]:
-    """Return the problems of the keys that are read."""
+    """Return the problems of the values that are read."""
     fix = "use a recipe of NVIDIA's catalog for DGX Sparks and vLLM"
-    problems = [
-        _problem(path, repr(_at(data, path))[:60], " or ".join(map(str, values)), fix)
-        for path, values in _EXPECTED.items()
-        if _at(data, path) not in values
+    return [
+        _problem(path, repr(_at(data, path))[:60], expected, fix)
+        for path, (fits, expected) in _KEYS.items()
+        if not fits(_at(data, path))
     ]
-    problems += [
-        _problem(path, repr(_at(data, path))[:60], "a text", fix)
-        for path in _TEXTS
-        if not isinstance(_at(data, path), str)
-    ]
-    image, nodes, others = (
-        _at(data, path) for path in ("runtime.image", "topology.node_count", "serve.additional_commands")
-    )
-    if isinstance(image, str) and not _IMAGE.fullmatch(image):
-        problems.append(_problem("runtime.image", repr(image)[:60], "the name of an image", fix))
-    if nodes not in (1, 2, 4) or isinstance(nodes, bool):
-        problems.append(_problem("topology.node_count", repr(nodes)[:60], "1, 2 or 4", fix))
-    if not isinstance(others or [], list) or not all(isinstance(each, Mapping) for each in others or []):
-        problems.append(_problem("serve.additional_commands", "another value", "a list of mappings", fix))
-    return problems
 
 
 def _fail(key: str, line: int, found: str, fix: str) -> words.CommandError:
@@ -173,7 +180,7 @@ def _fail(key: str, line: int, found: str, fix: str) -> words.CommandError:
 def _split(key: str, text: str, skipped: int = 0) -> list[str]:
     """Return the words of a command, which begins after ``skipped`` lines of its text. Raises CommandError."""
     try:
-        return words.split(text)
+        return [word if _MARK in word else words.line(word) for word in words.split(text)]
     except words.CommandError as error:
         raise _fail(key, error.line + skipped, error.found, error.fix) from None
 
@@ -185,8 +192,9 @@ def _exports(key: str, lines: list[str]) -> dict[str, str]:
         place = count - len(lines)
         for pair in _split(key, lines.pop(0), place)[1:]:
             name, equals, value = pair.partition("=")
-            if not equals:
-                raise _fail(key, place + 1, "an export without a value", "write export NAME=VALUE")
+            if not equals or _MARK in value:
+                found = pair.replace(_MARK, "$")[:100] if equals else "an export without a value"
+                raise _fail(key, place + 1, found, "write export NAME=VALUE")
             variables[name] = value
     return variables
 
@@ -196,7 +204,7 @@ def _serve(key: str, text: str) -> tuple[dict[str, str], list[str]]:
 
     Raises CommandError for everything else, and for a value of the terminal elsewhere than in the plan's options.
     """
-    lines = _OWN.sub(r"@\1", text).splitlines()
+    lines = _OWN.sub(rf"{_MARK}\1", text).splitlines()
     variables = _exports(key, lines)
     place = len(text.splitlines()) - len(lines)
     found = _split(key, "\n".join(lines), place)
@@ -204,10 +212,11 @@ def _serve(key: str, text: str) -> tuple[dict[str, str], list[str]]:
         raise _fail(
             key, place + 1, f"it runs {' '.join(found[:3])[:100] or 'nothing'}", "start vLLM with vllm serve MODEL"
         )
-    for before, word in itertools.pairwise(found):
-        if word.startswith("@") and before not in _OWN_OPTIONS:
-            raise _fail(key, place + 1, f"{before} {word}", f"use ${word[1:]} for {', '.join(_OWN_OPTIONS)} only")
-    return variables, [f"${word[1:]}" if word[1:] in _TERMINAL else word for word in found[2:]]
+    for name, _given, given in arguments.options(found[3:]):
+        if any(_MARK in word for word in given) and name not in _OWN_OPTIONS:
+            shown = " ".join(given).replace(_MARK, "$")[:100]
+            raise _fail(key, place + 1, shown, f"use such a value for {', '.join(_OWN_OPTIONS)} only")
+    return variables, [word.replace(_MARK, "$") for word in found[2:]]
 
 
 def _container(text: str) -> dict[str, str]:
@@ -218,22 +227,21 @@ def _container(text: str) -> dict[str, str]:
     key, start = "runtime.setup_command", re.search(r"^docker run\b", text, re.MULTILINE)
     if not start:
         raise _fail(key, 1, "no docker run", "use a recipe that starts a container")
-    found = _split(
-        key, _SHELL.sub(lambda each: f"@{each[1] or 'HOME'}", text[start.start() :]), text.count("\n", 0, start.start())
-    )
+    marked = _SHELL.sub(lambda each: f"{_MARK}{each[1] or 'HOME'}", text[start.start() :])
+    found = _split(key, marked, text.count("\n", 0, start.start()))
     variables = dict[str, str]()
     for option, pair in itertools.pairwise(found):
-        name, _equals, value = pair.partition("=")
+        name, equals, value = pair.partition("=")
+        if option.startswith(("-e=", "--env=", "--env-")):
+            raise _fail(key, 1, option.replace(_MARK, "$")[:100], "write -e NAME=VALUE")
         if option not in ("-e", "--env") or name in _TERMINAL:
             continue
-        if "@" in value and not NETWORK.fullmatch(name):
-            raise _fail(key, 1, f"{name}={value.replace('@', '$')}", "write the value itself")
-        variables[name] = value.replace("@", "$")
+        if not equals or (_MARK in value and not NETWORK.fullmatch(name)):
+            raise _fail(key, 1, pair.replace(_MARK, "$")[:100], "write the value itself")
+        variables[name] = value.replace(_MARK, "$")
     return variables
 
 
 def _common(found: Sequence[str]) -> list[str]:
     """Return the words of a rank without its number."""
-    return [
-        word for before, word in zip(["", *found], found, strict=False) if word not in _RANK and before != "--node-rank"
-    ]
+    return [word for name, _given, given in arguments.options(found) if name not in _RANK for word in given]

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 import posixpath
 import re
 from collections.abc import Callable, Mapping
@@ -15,12 +14,11 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia, words
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import VARIABLE, Recipe
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import IMAGE, VARIABLE, Recipe
 
 _VERSIONS = ("1",)
 #: OWNER/NAME on Hugging Face Hub, or an absolute path.
 _MODEL = re.compile(r"\w[\w.-]*/\w[\w.-]*|/[\w./+-]+", re.ASCII)
-_IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
 #: A mod's folder. Its name becomes part of a path, of a Containerfile and of a shell's command.
 _MOD = re.compile(r"mods/[A-Za-z0-9][\w.-]{0,63}/?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -46,8 +44,14 @@ def parse(data: Any) -> tuple[Recipe | None, list[Problem]]:
     """Return the recipe of a file's plain data, None if there is a problem, and every problem."""
     if not isinstance(data, Mapping):
         return None, [_problem("", _kind(data), "a mapping with the keys of a recipe", "correct the file")]
-    if "schema_version" in data:
-        return nvidia.parse(data)
+    recipe, problems = nvidia.parse(data) if "schema_version" in data else _parse(data)
+    if recipe:
+        problems = _contradictions(recipe)
+    return (None if problems else recipe), problems
+
+
+def _parse(data: Mapping[Any, Any]) -> tuple[Recipe | None, list[Problem]]:
+    """Return a recipe in the format of eugr/spark-vllm-docker, None if there is a problem, and every problem."""
     # A key without a value counts as missing.
     data = {key: value for key, value in data.items() if value is not None}
     problems = [*_unknown(data), *_values(data)]
@@ -71,8 +75,7 @@ def parse(data: Any) -> tuple[Recipe | None, list[Problem]]:
         cluster_only=bool(data.get("cluster_only")),
         solo_only=bool(data.get("solo_only")),
     )
-    problems = _contradictions(recipe)
-    return (None if problems else recipe), problems
+    return recipe, []
 
 
 def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
@@ -96,10 +99,6 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_line(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= 1000 and value.isprintable()
-
-
 def _is_value(value: object) -> bool:
     return value is None or isinstance(value, str | int | float)
 
@@ -115,19 +114,19 @@ def _are_mods(value: object) -> bool:
 
 
 def _is_list(value: object) -> bool:
-    return value is None or (isinstance(value, list) and all(_is_line(each) for each in value))
+    return value is None or (isinstance(value, list) and all(words.is_line(each) for each in value))
 
 
 #: The check of each key's value, and the expected value in words. Other projects add the keys that have no effect here.
 _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "recipe_version": (lambda value: str(value) in _VERSIONS, "1"),
-    "name": (_is_line, "a line of text"),
+    "name": (words.is_line, "a line of text"),
     "description": (_is_text, "a text"),
-    "model": (_is_line, "OWNER/NAME on Hugging Face Hub"),
-    "container": (lambda value: isinstance(value, str) and bool(_IMAGE.fullmatch(value)), "the name of an image"),
+    "model": (words.is_line, "OWNER/NAME on Hugging Face Hub"),
+    "container": (lambda value: isinstance(value, str) and bool(IMAGE.fullmatch(value)), "the name of an image"),
     # true: the container is a published image.
     "pull_image": (
-        lambda value: isinstance(value, bool) or (isinstance(value, str) and bool(_IMAGE.fullmatch(value))),
+        lambda value: isinstance(value, bool) or (isinstance(value, str) and bool(IMAGE.fullmatch(value))),
         "a published image, or true",
     ),
     "command": (_is_text, "a text: vllm serve MODEL, with options"),
@@ -164,7 +163,7 @@ def _values(data: Mapping[Any, Any]) -> list[Problem]:
 def _command(data: Mapping[str, Any]) -> tuple[dict[str, str], str, tuple[str, ...]]:
     """Return the command's assignments, model and other words. Raises CommandError."""
     values = {name: _text(value) for name, value in (data.get("defaults") or {}).items()}
-    found = [_line(word) for word in words.split(words.fill(data["command"], values))]
+    found = [words.line(word) for word in words.split(words.fill(data["command"], values))]
     start = next((index for index, word in enumerate(found) if not _ASSIGNMENT.fullmatch(word)), len(found))
     assigned = dict(word.split("=", 1) for word in found[:start])
     program, rest = found[start : start + 2], found[start + 2 :]
@@ -179,17 +178,6 @@ def _command(data: Mapping[str, Any]) -> tuple[dict[str, str], str, tuple[str, .
             model, after = (value, index + 1) if equals else ("".join(rest[index + 1 : index + 2]), index + 2)
             return assigned, model, (*rest[:index], *rest[after:])
     raise words.CommandError(1, "no model after vllm serve", "add the model")
-
-
-def _line(word: str) -> str:
-    """Return a word of a unit's command line: without line breaks, which JSON does not need. Raises CommandError."""
-    if word.isprintable():
-        return word
-    try:
-        return json.dumps(json.loads(word))
-    except ValueError:
-        found = f"a line break or another control character in {word[:60]!r}"
-        raise words.CommandError(1, found, "write the value in one line") from None
 
 
 def _contradictions(recipe: Recipe) -> list[Problem]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 VARIABLE = "gb10_recipe"
+IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
 #: Variables of the network and of Ray, which the plan sets for each node.
 NETWORK = re.compile(
     r"VLLM_HOST_IP|HOST_IP|MASTER_(ADDR|PORT)|RAY_\w+|NCCL_(SOCKET_IFNAME|IB_\w+|NET\w*)|(GLOO|TP)_SOCKET_IFNAME"

@@ -9,6 +9,7 @@ A shell would run the command; here nothing does, and what needs a shell is refu
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
@@ -92,3 +93,19 @@ def _error(text: str, at: int) -> CommandError:
         fix = "write one command, vllm serve; quote the character if it is part of a value"
         found = f"{name}: more than one command"
     return CommandError(text.count("\n", 0, at) + 1, found, fix)
+
+
+def is_line(value: object) -> bool:
+    """Return whether a value is a short text without line breaks and control characters."""
+    return isinstance(value, str) and len(value) <= 1000 and value.isprintable()
+
+
+def line(word: str) -> str:
+    """Return a word of a unit's command line: without line breaks, which JSON does not need. Raises CommandError."""
+    if word.isprintable():
+        return word
+    try:
+        return json.dumps(json.loads(word))
+    except ValueError:
+        found = f"a line break or another control character in {word[:60]!r}"
+        raise CommandError(1, found, "write the value in one line") from None

@@ -76,7 +76,7 @@ def _large_load(view: View) -> list[Found]:
 
 def _unequal(view: View) -> list[Found]:
     sizes = {index: node.memory_bytes for index, node in view.nodes}
-    most = max(sizes.values())
+    most = max(sizes.values(), default=0)
     return [
         (
             f"nodes[{index}].memory_bytes",

@@ -188,6 +188,10 @@ REFUSED = {
         {"serve__command": EXPORTS + "export VLLM_X=$(id)\n" + SERVE},
         ["gb10_recipe.serve.command, line 4: $ starts a variable"],
     ),
+    "an export of the head's address": (
+        {"serve__command": "export VLLM_X=$HEAD_IP\n" + SERVE},
+        ["gb10_recipe.serve.command, line 1: VLLM_X=$HEAD_IP"],
+    ),
     "an export without a value": (
         {"serve__command": "export VLLM_X\n" + SERVE},
         ["gb10_recipe.serve.command, line 1: an export without a value"],
@@ -196,7 +200,28 @@ REFUSED = {
     "no model": ({"serve__command": "vllm serve --port 1"}, ["gb10_recipe.serve.command, line 1: it runs vllm serve"]),
     "the head's address elsewhere": (
         {"serve__command": EXPORTS + SERVE + " --api-key $HEAD_IP"},
-        ["gb10_recipe.serve.command, line 4: --api-key @HEAD_IP"],
+        ["gb10_recipe.serve.command, line 4: --api-key $HEAD_IP"],
+    ),
+    "the head's address in a word": (
+        {"serve__command": EXPORTS + SERVE + " --api-key=$HEAD_IP"},
+        ["gb10_recipe.serve.command, line 4: --api-key=$HEAD_IP"],
+    ),
+    "a line break in a value": (
+        {"serve__command": EXPORTS + SERVE + " --chat-template 'a\nb'"},
+        ["gb10_recipe.serve.command, line 4: a line break"],
+    ),
+    "a title with a line break": ({"title": "a\nwarning: b"}, ["gb10_recipe.title: "]),
+    "a model above the folder": (
+        {"serve__command": "vllm serve ../x", "serve__additional_commands": []},
+        ["gb10_recipe.command: the model '../x'"],
+    ),
+    "a variable without a value": (
+        {"runtime__setup_command": "docker run -e VLLM_X x"},
+        ["gb10_recipe.runtime.setup_command, line 1: VLLM_X"],
+    ),
+    "another form of a variable": (
+        {"runtime__setup_command": "docker run --env=VLLM_X=1 x"},
+        ["gb10_recipe.runtime.setup_command, line 1: --env=VLLM_X=1"],
     ),
     "a worker with other arguments": (
         {"serve__additional_commands": [{"command": WORKER.replace("-size 2", "-size 4")}]},
