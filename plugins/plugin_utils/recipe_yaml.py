@@ -54,15 +54,18 @@ def load(text: str, path: str) -> tuple[Any, list[Problem]]:
 def document(recipe: Mapping[str, str]) -> tuple[Any, list[Problem]]:
     """Return the plain data of a recipe, and the problems. ``recipe``: see sources.recipe().
 
-    One of NVIDIA's has the data of the file with its measurements under that file's name, {} if that file is of another
-    version of the recipe or cannot be read.
+    One of NVIDIA's has the names of older measured recipes, and the data of the file with its measurements under that
+    file's name, {} if that file is of another version of the recipe or cannot be read.
     """
     if recipe["problem"]:
         fix = "use one of these names, or set gb10_nvidia_recipes to a clone of NVIDIA/local-ai-inference-recipes"
         return None, [Problem("gb10_recipe", recipe["problem"], "the name of one recipe in NVIDIA's catalog", fix)]
     data, problems = load(recipe["text"], recipe["path"] or recipe["name"])
-    if problems or not isinstance(data, dict) or "schema_version" not in data or not recipe["measured"]:
+    if problems or not isinstance(data, dict) or "schema_version" not in data:
         return data, problems
+    data = {**data, nvidia.OTHERS: recipe["others"]}
+    if not recipe["measured"]:
+        return data, []
     measured, refused = load(recipe["measured"], recipe["path"])
     same = not refused and isinstance(measured, dict) and measured.get("recipe_sha256") == nvidia.digest(recipe["text"])
     return {**data, nvidia.PERFORMANCE: measured if same else {}}, []

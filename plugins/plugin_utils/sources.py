@@ -48,22 +48,22 @@ def lock(settings: Mapping[str, Any]) -> str:
 
 
 def _document(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) -> dict[str, str]:
-    """Return {name, path, text, measured, problem} of gb10_recipe.
+    """Return {name, path, text, measured, others, problem} of gb10_recipe.
 
-    ``problem``: why NVIDIA's catalog has no such recipe for this number of nodes.
+    ``problem``: why NVIDIA's catalog has no such recipe for this number of nodes; ``others``: see nvidia_catalog.
     """
     name, folder = str(settings["gb10_recipe"]), str(settings["gb10_recipe_folder"])
-    path, problem = "", ""
+    path = problem = others = ""
     if name.startswith(nvidia_catalog.PREFIX):
-        catalog_folder = str(settings["gb10_nvidia_recipes"])
-        clone = str(Path(inventory) / Path(catalog_folder).expanduser()) if catalog_folder else ""
-        path, problem = nvidia_catalog.find(name, clone, nodes)
+        clone, problem = nvidia_catalog.clone(str(settings["gb10_nvidia_recipes"]), inventory)
+        if not problem:
+            path, problem, others = nvidia_catalog.find(name, clone, nodes)
     elif name:
         path = str(Path(parse.place(name, folder, inventory)).expanduser())
     beside = Path(path or "/none").with_name(nvidia.PERFORMANCE)
     # A link could lead to another file of the user.
     measured = "" if beside.is_symlink() else str(beside)
-    document = {"name": name, "path": path, "problem": problem, "text": read(path) if path else ""}
+    document = {"name": name, "path": path, "problem": problem, "others": others, "text": read(path) if path else ""}
     return {**document, "measured": read(measured) if measured and "schema_version" in document["text"] else ""}
 
 

@@ -194,8 +194,9 @@ class _Command:
             self.settings[variable] = convert(values[0] if values else "")
         except ValueError:
             self.problems.append(_problem("command", shown, "a number of tokens", f"set {variable}"))
-        # All of several names stay valid.
-        self.args += found if name == "--served-model-name" and len(values) > 1 else []
+        # All of several names stay valid, and auto lowers the context to what fits.
+        kept = len(values) > 1 if name == "--served-model-name" else name == "--max-model-len" and values == ["auto"]
+        self.args += found if kept and variable not in self.given else []
         self.replaced += [f"{shown} is replaced: the inventory sets {variable}"] if variable in self.given else []
 
 

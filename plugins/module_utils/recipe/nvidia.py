@@ -22,6 +22,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 
 #: The file with NVIDIA's measurements, next to a recipe.
 PERFORMANCE = "performance.yaml"
+#: The key under which the reader of the file names other recipes of the model, which have such a file.
+OTHERS = "measured recipes"
 
 
 def _is_text(value: object) -> bool:
@@ -58,6 +60,8 @@ _TERMINAL = ("HF_TOKEN", "HEAD_IP", "MASTER_PORT", "NODE_RANK")
 _RANK = ("--node-rank", "--headless")
 #: In place of $ while words are split. No YAML has this character.
 _MARK = "\0"
+#: A variable of one command, before it.
+_ASSIGNED = re.compile(rf"[A-Za-z_]\w*=[^{_MARK}]*", re.ASCII)
 _SHELL = re.compile(r"\$\{?(\w+)\}?|~")
 
 
@@ -71,7 +75,7 @@ def digest(text: str) -> str:
 def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
     """Return the recipe of a file's plain data, None if there is a problem, and every problem.
 
-    PERFORMANCE: the data of the file next to it, {} if that is of another version.
+    PERFORMANCE: the data of the file next to it, {} if that is of another version. OTHERS: a text for people.
     """
     if problems := [*_values(data)]:
         return None, problems
@@ -93,6 +97,10 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
     ]
     nodes, image = data["topology"]["node_count"], str(runtime["image"])
     pins, about = _measured(data.get(PERFORMANCE))
+    if data.get(OTHERS):
+        about = (*about, f"NVIDIA has figures of older recipes of this model: nvidia:{data[OTHERS]}")
+    if image not in runtime["setup_command"]:
+        about = (*about, f"runtime.setup_command starts another image: {image}, the runtime.image, is used")
     if "image" in pins and "@" not in image:
         image += f"@{pins['image']}"
     recipe = Recipe(
@@ -200,7 +208,7 @@ def _exports(key: str, lines: list[str]) -> dict[str, str]:
 
 
 def _serve(key: str, text: str) -> tuple[dict[str, str], list[str]]:
-    """Return the exported variables, and the words after ``vllm serve``: the model and the options.
+    """Return the variables before ``vllm serve``, and the words after it: the model and the options.
 
     Raises CommandError for everything else, and for a value of the terminal elsewhere than in the plan's options.
     """
@@ -208,6 +216,9 @@ def _serve(key: str, text: str) -> tuple[dict[str, str], list[str]]:
     variables = _exports(key, lines)
     place = len(text.splitlines()) - len(lines)
     found = _split(key, "\n".join(lines), place)
+    while found and _ASSIGNED.fullmatch(found[0]):
+        name, _equals, value = found.pop(0).partition("=")
+        variables[name] = value
     if found[:2] != ["vllm", "serve"] or not re.match(r"[^-]", "".join(found[2:3])):
         raise _fail(
             key, place + 1, f"it runs {' '.join(found[:3])[:100] or 'nothing'}", "start vLLM with vllm serve MODEL"

@@ -120,6 +120,7 @@ def decide(inputs: Inputs) -> Decision:
         _media(settings.api_media_domains),
         _origins(settings.api_origins),
         _Part(problems=[] if served else [_required(inputs)]),
+        _Part(why=_left(inputs, given, plan is not None)),
         _Part(why=_unchecked(inputs), problems=[*_contradictions(settings, tensor, pipeline, user_args), *unread]),
     )
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
@@ -197,9 +198,11 @@ def _joined(*parts: _Part) -> _Part:
 
 def _environment(inputs: Inputs) -> dict[str, str]:
     """Return the variables that all ranks have in common."""
-    defaults = {_MARLIN: "1"} if _cuda(inputs) else {}
+    defaults = dict[str, str]()
     if _names(inputs):
-        defaults |= serve_backends.environment(inputs.model.config.quantization.scheme, inputs.settings.flashinfer)
+        defaults = {_MARLIN: "1"} | serve_backends.environment(
+            inputs.model.config.quantization.scheme, inputs.settings.flashinfer
+        )
     # An allowed server could redirect to any other.
     media = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"} if inputs.settings.api_media_domains else {}
     return {**defaults, **inputs.stack.environment, **inputs.model.entry.environment, **media}
@@ -232,6 +235,17 @@ def _names(inputs: Inputs) -> bool:
     A recipe's image was tested with the choices that the recipe leaves to vLLM.
     """
     return _cuda(inputs) and not inputs.model.recipe
+
+
+def _left(inputs: Inputs, given: Mapping[str, Any], planned: bool) -> list[str]:
+    """Report what a recipe leaves to vLLM, and the plan would set for a model of the catalog."""
+    if not inputs.model.recipe or not _cuda(inputs):
+        return []
+    options = [serve_backends.ATTENTION, serve_backends.MOE, serve_backends.AUTOTUNE]
+    options += [] if planned or inputs.settings.max_num_seqs else [_SEQUENCES]
+    names = [name for name in options if name not in given]
+    names += [_MARLIN] if _MARLIN not in inputs.nodes[0].environment else []
+    return [f"left to vLLM by the recipe: {', '.join(names)}"] if names else []
 
 
 def _files(inputs: Inputs) -> list[tuple[str, File]]:
@@ -475,7 +489,8 @@ def _memory(
     if problems := _check_reserve(inputs):
         return _Part(args, problems=problems), None
     if shape is None or distributed or not all(node.memory_bytes for node in inputs.nodes):
-        sequences = [] if settings.max_num_seqs or _SEQUENCES in given else [f"{_SEQUENCES}={memory_plan.SEQUENCES}"]
+        chosen = not (settings.max_num_seqs or _SEQUENCES in given or inputs.model.recipe)
+        sequences = [f"{_SEQUENCES}={memory_plan.SEQUENCES}"] if chosen else []
         share, why = _unplanned(inputs, distributed)
         return _Part([*args, share, *length, *sequences], why), None
     return _planned(inputs, shape, given, tensor, pipeline, args)

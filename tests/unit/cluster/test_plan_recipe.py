@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Any
 
 import cluster_nodes
 import pytest
 from cluster_nodes import Node, cluster_plan, parts, planned, spark
-from typed_plans import typed
-
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 
 IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
 RECIPE = {
@@ -162,27 +158,6 @@ def test_the_layers_of_inventory_and_recipe_are_built_on_the_image() -> None:
 
 
 DRAFT = "z-lab/Qwen3.8-27B-DFlash2"
-#: The arguments that NVIDIA prints for two Sparks. Source: NVIDIA/dgx-spark-playbooks,
-#: nvidia/playbook-vllm-cluster/README.md, 2026-09-28.
-PRINTED = [
-    "--host 0.0.0.0",
-    "--port 8000",
-    "--trust-remote-code",
-    "--kv-cache-dtype fp8",
-    "--gpu-memory-utilization 0.7",
-    "--max-model-len 262144",
-    "--max-num-seqs 8",
-    "--max-num-batched-tokens 16384",
-    "--enable-chunked-prefill",
-    "--async-scheduling",
-    "--enable-prefix-caching",
-    """--speculative-config '{"method":"dflash","model":"z-lab/Qwen3.8-27B-DFlash2","num_speculative_tokens":8,"draft_tensor_parallel_size":2}'""",
-    "--load-format instanttensor",
-    "--reasoning-parser qwen3",
-    "--tool-call-parser qwen3_xml",
-    "--enable-auto-tool-choice",
-    "--tensor-parallel-size 2",
-]
 
 
 def speculative(plan: dict[str, Any]) -> dict[str, Any]:
@@ -204,32 +179,3 @@ def test_the_catalog_entry_of_nvidias_example_stores_its_draft(count: int) -> No
         count,
         "nvidia/Qwen3.8-27B-NVFP4",
     )
-
-
-def test_the_arguments_of_nvidias_example_for_two_sparks() -> None:
-    command = " \\\n  ".join(["vllm serve nvidia/Qwen3.8-27B-NVFP4", *PRINTED]).replace("{", "{{").replace("}", "}}")
-    plan = planned(pair(), recipe={**RECIPE, "command": command, "env": {}, "defaults": {}})
-    (draft,) = plan["drafts"]
-    assert (draft["hub"], draft["revision"], draft["source"]) == (DRAFT, "50307d4c4cde6860d4eee73e2547cd786fe8e8a4", "")
-    folder = f"/opt/gb10/models/z-lab--Qwen3.8-27B-DFlash2/{draft['revision']}"
-    assert speculative(plan)["model"] == draft["folder"] == folder
-    assert any(line.startswith(f"the draft {DRAFT}: 3.8 GB on each rank") for line in plan["serve"]["why"])
-    assert plan["served_model_name"] == "nvidia/Qwen3.8-27B-NVFP4"
-    argv = launch_argv.vllm_argv(typed({**plan, "node": plan["nodes"][0]}))
-    # The draft's folder stands for its name.
-    flat = [
-        word.replace(folder, DRAFT)
-        for words in argv
-        for word in (words.split("=", 1) if words.startswith("--") else [words])
-    ]
-    printed = [shlex.split(line) for line in PRINTED]
-    missing = [words for words in printed if not any(flat[at : at + len(words)] == words for at in range(len(flat)))]
-    # The port, the host and the parallel size are equal. The plan replaces the share of the memory if it knows the
-    # model.
-    explained = [
-        line.partition(" is replaced: ")[0].split() for line in [*plan["serve"]["recipe"], *plan["serve"]["why"]]
-    ]
-    assert [words for words in missing if words not in explained] == []
-    own = {"--served-model-name", "--pipeline-parallel-size", "--distributed-executor-backend", "--middleware"}
-    own |= {"--nnodes", "--node-rank", "--master-addr", "--master-port", "--kv-cache-memory-bytes"}
-    assert {word for word in flat if word.startswith("--")} <= {words[0] for words in printed} | own

@@ -82,7 +82,14 @@ def test_a_recipe_brings_its_model_and_its_mods(tmp_path: Path) -> None:
     path.write_text(RECIPE, encoding="utf-8")
     given = settings(gb10_recipe=str(path), gb10_image_layers=[{"packages": ["a==1"]}])
     found = sources.recipe(given, str(tmp_path), 2, lambda name: Path(name).read_text(encoding="utf-8"))
-    assert found["recipe"] == {"name": str(path), "path": str(path), "text": RECIPE, "measured": "", "problem": ""}
+    assert found["recipe"] == {
+        "name": str(path),
+        "path": str(path),
+        "text": RECIPE,
+        "measured": "",
+        "others": "",
+        "problem": "",
+    }
     assert found["model"] == "org/mine"
     assert [layer["packages"] for layer in found["layers"]] == [["a==1"], []]
     assert sources.recipe({**given, "gb10_model": "other"}, "", 2, lambda _name: RECIPE)["model"] == "other"
@@ -90,7 +97,7 @@ def test_a_recipe_brings_its_model_and_its_mods(tmp_path: Path) -> None:
 
 def test_a_recipe_that_cannot_be_read_brings_nothing() -> None:
     found = sources.recipe(settings(gb10_recipe="/none.yaml", gb10_image_layers="text"), "", 2, lambda _name: "")
-    nothing = {"text": "", "measured": "", "problem": ""}
+    nothing = {"text": "", "measured": "", "others": "", "problem": ""}
     assert found == {"recipe": {"name": "/none.yaml", "path": "/none.yaml", **nothing}, "layers": [], "model": ""}
     assert sources.recipe(settings(), "", 2, lambda _name: "x")["recipe"] == {"name": "", "path": "", **nothing}
 

@@ -2,75 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from typing import Any
 
 import pytest
 import yaml
+from nvidia_recipe import EXPORTS, SERVE, WORKER, recipe
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.apply import use
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.parse import parse
 from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
-
-EXPORTS = """\
-# Of both ranks
-export VLLM_USE_V2_MODEL_RUNNER="1" # since 0.28
-export B12X_MOE_FORCE_A8=1
-"""
-SERVE = """\
-vllm serve owner/small-nvfp4 \\
-  --host 0.0.0.0 \\
-  --port 8000 \\
-  --tensor-parallel-size 2 \\
-  --max-model-len auto \\
-  --speculative-config '{"method": "mtp", "num_speculative_tokens": 2}' \\
-  --nnodes 2 \\
-  --node-rank 0 \\
-  --master-addr "$HEAD_IP" \\
-  --master-port "${MASTER_PORT}"\
-"""
-SETUP = """\
-# Adjust to your network
-export HEAD_IP="<address of the head>"
-export HF_CACHE_DIR="$HOME/.cache/huggingface"
-mkdir -p "$HF_CACHE_DIR"
-
-docker run --rm -it \\
-  --privileged \\
-  -e HF_TOKEN=$HF_TOKEN \\
-  -e NCCL_SOCKET_IFNAME="$ETH_IF" \\
-  -e NCCL_IGNORE_CPU_AFFINITY=1 \\
-  --env VLLM_FLOAT32_MATMUL_PRECISION=high \\
-  -e MASTER_PORT="$MASTER_PORT" \\
-  -v ~/.cache/vllm:/cache \\
-  --entrypoint /bin/bash \\
-  "$IMAGE"
-"""
-WORKER = EXPORTS + SERVE.replace("rank 0", "rank 1") + " \\\n  --headless\n"
-
-
-def recipe(**changes: Any) -> dict[str, Any]:
-    """Return the recipe for two Sparks with other values; a name's double underscore separates keys."""
-    data: dict[str, Any] = {
-        "schema_version": 3,
-        "title": "Small on 2 Sparks",
-        "hardware": "dgx-spark-2gpu",
-        "backend": "vllm",
-        "precision": {"label": "NVFP4"},
-        "topology": {"node_count": 2},
-        "runtime": {"kind": "container", "image": "owner/vllm:nightly", "setup_command": SETUP},
-        "serve": {"command": EXPORTS + SERVE, "additional_commands": [{"id": "worker", "command": WORKER}]},
-    }
-    data = copy.deepcopy(data)
-    for path, value in changes.items():
-        *parents, last = path.split("__")
-        place = data
-        for parent in parents:
-            place = place[parent]
-        place[last] = value
-    return data
 
 
 def planned(data: dict[str, Any], nodes: int = 2) -> tuple[Any, list[Problem]]:
@@ -82,7 +24,12 @@ def planned(data: dict[str, Any], nodes: int = 2) -> tuple[Any, list[Problem]]:
 def test_both_ranks_of_a_recipe_become_one_plan() -> None:
     plan, problems = planned(recipe())
     assert problems == []
-    assert plan.args == ("--speculative-config", '{"method": "mtp", "num_speculative_tokens": 2}')
+    assert plan.args == (
+        "--max-model-len",
+        "auto",
+        "--speculative-config",
+        '{"method": "mtp", "num_speculative_tokens": 2}',
+    )
     assert plan.environment == {
         "NCCL_IGNORE_CPU_AFFINITY": "1",
         "VLLM_FLOAT32_MATMUL_PRECISION": "high",
@@ -125,6 +72,7 @@ def with_measurements(digest: str = "", model: str = REVISION, image: str = DIGE
         "name": "x",
         "path": "/x",
         "problem": "",
+        "others": "owner/small/fp8",
         "text": f"# License: none\n\n{text}".rstrip(),
         "measured": measured,
     }
@@ -156,6 +104,7 @@ def test_other_measurements_pin_nothing(measured: dict[str, str], revision: str,
     plan, _problems = with_measurements(**measured)
     assert (plan.revision, plan.settings["gb10_container_image"]) == (revision, image)
     assert ("of another version of this recipe" in plan.about[1]) is ("digest" in measured)
+    assert plan.about[2] == "NVIDIA has figures of older recipes of this model: nvidia:owner/small/fp8"
 
 
 def test_a_recipe_for_one_spark_has_one_command() -> None:
@@ -165,6 +114,19 @@ def test_a_recipe_for_one_spark_has_one_command() -> None:
     assert planned(one, 1)[0].settings["gb10_model"] == "owner/small"
     (problem,) = planned(one)[1]
     assert problem.path == "gb10_recipe.solo_only"
+
+
+def test_variables_of_the_command_alone_are_exports() -> None:
+    given = {"serve": {"command": "VLLM_X=1 VLLM_Y='a b' vllm serve owner/small"}, "topology__node_count": 1}
+    plan, _problems = planned(recipe(**given), 1)
+    assert plan.settings["gb10_model"] == "owner/small"
+    assert (plan.environment["VLLM_X"], plan.environment["VLLM_Y"]) == ("1", "a b")
+
+
+def test_another_image_in_the_command_is_reported() -> None:
+    line = "runtime.setup_command starts another image: owner/vllm:new, the runtime.image, is used"
+    assert line in planned(recipe(runtime__image="owner/vllm:new"))[0].about
+    assert not any("another image" in each for each in planned(recipe())[0].about)
 
 
 REFUSED = {
@@ -197,6 +159,10 @@ REFUSED = {
         ["gb10_recipe.serve.command, line 1: an export without a value"],
     ),
     "another program": ({"serve__command": "bash x"}, ["gb10_recipe.serve.command, line 1: it runs bash x"]),
+    "the head's address in a variable": (
+        {"serve__command": "VLLM_X=$HEAD_IP vllm serve a/b"},
+        ["gb10_recipe.serve.command, line 1: it runs VLLM_X"],
+    ),
     "no model": ({"serve__command": "vllm serve --port 1"}, ["gb10_recipe.serve.command, line 1: it runs vllm serve"]),
     "the head's address elsewhere": (
         {"serve__command": EXPORTS + SERVE + " --api-key $HEAD_IP"},

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
+from ansible_collections.gb10.cluster.plugins.plugin_utils.nvidia_catalog import clone as fetched
 from ansible_collections.gb10.cluster.plugins.plugin_utils.nvidia_catalog import find
 
 PLACES = {
@@ -43,7 +46,7 @@ def clone(tmp_path: Path) -> Path:
     ],
 )
 def test_a_name_finds_the_recipe_with_the_newest_schema(clone: Path, name: str, nodes: int, expected: str) -> None:
-    assert find(f"nvidia:{name}", str(clone), nodes) == (str(clone / "models" / expected / "recipe.yaml"), "")
+    assert find(f"nvidia:{name}", str(clone), nodes) == (str(clone / "models" / expected / "recipe.yaml"), "", "")
 
 
 @pytest.mark.parametrize(
@@ -58,12 +61,68 @@ def test_a_name_finds_the_recipe_with_the_newest_schema(clone: Path, name: str, 
     ],
 )
 def test_another_name_is_refused_with_the_names_that_exist(clone: Path, name: str, nodes: int, found: str) -> None:
-    path, problem = find(f"nvidia:{name}", str(clone), nodes)
+    path, problem, _others = find(f"nvidia:{name}", str(clone), nodes)
     assert path == "" and found.format(clone) in problem
     assert "gb10_nvidia_recipes is not set" in find(f"nvidia:{name}", "", nodes)[1]
+
+
+def test_the_names_of_older_recipes_with_figures_are_found_too(clone: Path) -> None:
+    for place in ("qwen/small/dgx-spark/linux/vllm/nvfp4", "google/large/dgx-spark/linux/vllm"):
+        (clone / "models" / place / "performance.yaml").touch()
+    assert find("nvidia:small", str(clone), 1)[2] == "qwen/small/nvfp4"
+    assert find("nvidia:large", str(clone), 1)[2] == find("nvidia:small/nvfp4", str(clone), 1)[2] == ""
 
 
 def test_the_refusal_is_a_problem_of_the_plan() -> None:
     data, (problem,) = recipe_yaml.document({"problem": "nvidia:none, which fits 0 recipes"})
     assert data is None
     assert str(problem).startswith("gb10_recipe: nvidia:none, which fits 0 recipes. Expected: the name of one recipe")
+
+
+@pytest.fixture
+def remote(clone: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return URL@COMMIT of a repository whose last commit has no file, with an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(clone.parent / "cache"))
+    (clone / ".git/hooks").mkdir(parents=True)
+
+    def git(*arguments: str) -> str:
+        given = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.com", *arguments]
+        return subprocess.run(given, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message=a")
+    commit = git("rev-parse", "HEAD")
+    git("rm", "--quiet", "-r", "models")
+    git("commit", "--quiet", "--message=b")
+    return f"file://{clone}@{commit}"
+
+
+def test_a_commit_is_fetched_once_and_its_links_become_files(remote: str, clone: Path) -> None:
+    folder, problem = fetched(remote, "/none")
+    assert problem == ""
+    assert find("nvidia:google/large", folder, 1)[1] == ""
+    assert (Path(folder) / "models/google/large/dgx-spark-2gpu/linux/vllm").is_file()
+    shutil.rmtree(clone)
+    assert fetched(remote, "/none") == (folder, "")
+    assert {path.name for path in Path(folder).parent.iterdir()} == {"lock", remote.rpartition("@")[2]}
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("https://example.com/recipes", "no https or file URL"),
+        (f"https://me:password@example.com/recipes@{'a' * 40}", "no https or file URL"),
+        (f"ext::sh -c id://x@{'a' * 40}", "no https or file URL"),
+        ("{}" + "0" * 40, "of file:///"),
+    ],
+)
+def test_another_source_is_refused_and_leaves_nothing(remote: str, tmp_path: Path, given: str, found: str) -> None:
+    folder, problem = fetched(given.format(remote[:-40]), "/none")
+    assert folder == "" and found in problem and "password@" not in problem
+    assert {path.name for path in tmp_path.glob("cache/gb10/nvidia-recipes/*")} <= {"lock"}
+
+
+def test_a_relative_folder_starts_at_the_inventory() -> None:
+    assert fetched("clone", "/inventory") == ("/inventory/clone", "")
+    assert fetched("", "/inventory") == ("", "")
