@@ -64,7 +64,13 @@ def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, *
     chosen = catalog.find(model, settings.get("gb10_models", {}))
     return serve_plan.Inputs(
         model=Served(
-            chosen, read_config(chosen.config or None), chosen.weights_bytes, None, "args", "environment", False
+            chosen,
+            read_config(chosen.config or None),
+            chosen.weights_bytes,
+            None,
+            "args",
+            dict.fromkeys(chosen.environment, "environment"),
+            False,
         ),
         stack=stacks.STACKS[stack],
         release=vllm_release_checks.of_runtime(stacks.STACKS[stack].vllm),

@@ -73,8 +73,10 @@ def choose_model(inputs: Inputs) -> Chosen:
         draft=draft,
         draft_store=draft_store,
         user_args=user_args,
-        args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.name}.args",
-        environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.name}.environment",
+        args_path=inputs.recipe.args_path if inputs.recipe else f"gb10_models.{model.name}.args",
+        environment_paths=inputs.recipe.environment_paths
+        if inputs.recipe
+        else dict.fromkeys(model.environment, f"gb10_models.{model.name}.environment"),
         recipe=inputs.recipe is not None,
     )
 

@@ -19,6 +19,18 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 
 NATIVE = "native"
 IMAGES = "gb10_recipe_images"
+_NODE, _B12X = "vllm-node", "vllm-node-b12x"
+#: The images that eugr's builder pulls under these names, unless arguments change them: build-and-copy.sh, 2026-10.
+_PUBLISHED: Mapping[str, str] = {
+    _NODE: "eugr/spark-vllm@sha256:2c2aa4062f3fa74a5917db55fe4bde29cfd8ddd4e90722165b6b22b1867d7066",
+    _B12X: "eugr/spark-vllm-b12x@sha256:16ce6e7efce8bebda9a800fd1432c7dde42d28f901354af00b2f3a57e68e3654",
+}
+_PUBLISHED_SOURCE = (
+    "what eugr published and NVIDIA measured on 2026-09-03 (NVIDIA/local-ai-inference-recipes, performance.yaml of "
+    "DeepSeek-V4-Flash and of -0731)"
+)
+#: The arguments of that builder that keep a published image: those without an effect any more, and the choice of B12X.
+_KEPT, _KEPT_B12X = {"--tf5", "--pre-tf", "--pre-transformers"}, {"--exp-b12x", "--experimental-b12x"}
 #: vLLM's short names. Source: vLLM 0.33, engine/arg_utils.py.
 _ALIASES: Mapping[str, str] = {
     "-tp": "--tensor-parallel-size",
@@ -122,10 +134,10 @@ def use(
     ``given``: the variables that the inventory sets; ``images``: gb10_recipe_images; ``extra``: the names in
     gb10_extra_env.
     """
-    command = _Command(given, nodes)
+    command = _Command(given, nodes, recipe.command_path)
     for name, values, found in arguments.options(recipe.args):
         command.add(_ALIASES.get(name, name), values, found)
-    runtime, refused = _image(recipe, given, images)
+    runtime, default, refused = _image(recipe, given, images)
     environment, replaced, unsafe = _environment(recipe, extra)
     # The name that vLLM itself would use, and that the clients in a recipe's documentation use.
     served = {} if recipe.model.startswith("/") else {"gb10_served_model_name": recipe.model}
@@ -144,9 +156,11 @@ def use(
         settings={name: value for name, value in settings.items() if name not in given},
         args=tuple(command.args),
         environment=environment,
-        about=[about, *recipe.about, *command.replaced, *replaced, *command.code],
+        about=[about, *default, *recipe.about, *command.replaced, *replaced, *command.code],
+        args_path=recipe.command_path,
+        environment_paths={name: recipe.variable_path(name) for name in environment},
     )
-    secrets = secret_environment.check_arguments(recipe.args, f"{VARIABLE}.command")
+    secrets = secret_environment.check_arguments(recipe.args, recipe.command_path)
     return result, [
         *_check_model(recipe, given),
         *_check_nodes(recipe, nodes),
@@ -160,8 +174,8 @@ def use(
 class _Command:
     """The options of a recipe's command: variables, replaced options, and arguments."""
 
-    def __init__(self, given: Collection[str], nodes: int) -> None:
-        self.given, self.nodes = given, nodes
+    def __init__(self, given: Collection[str], nodes: int, path: str) -> None:
+        self.given, self.nodes, self.path = given, nodes, path
         self.settings: dict[str, Any] = {}
         self.args: list[str] = []
         self.replaced: list[str] = []
@@ -193,7 +207,7 @@ class _Command:
         try:
             self.settings[variable] = convert(values[0] if values else "")
         except ValueError:
-            self.problems.append(_problem("command", shown, "a number of tokens", f"set {variable}"))
+            self.problems.append(Problem(self.path, shown, "a number of tokens", f"set {variable}"))
         # All of several names stay valid, and auto lowers the context to what fits.
         kept = len(values) > 1 if name == "--served-model-name" else name == "--max-model-len" and values == ["auto"]
         self.args += found if kept and variable not in self.given else []
@@ -210,7 +224,8 @@ def _check_model(recipe: Recipe, given: Collection[str]) -> list[Problem]:
         return []
     model = recipe.model[:100]
     fix = f"set gb10_model: {model} if the model is there"
-    return [_problem("command", f"the model {model}, a folder of the nodes", "OWNER/NAME on Hugging Face Hub", fix)]
+    found, expected = f"the model {model}, a folder of the nodes", "OWNER/NAME on Hugging Face Hub"
+    return [Problem(recipe.command_path, found, expected, fix)]
 
 
 def _check_nodes(recipe: Recipe, nodes: int) -> list[Problem]:
@@ -220,15 +235,29 @@ def _check_nodes(recipe: Recipe, nodes: int) -> list[Problem]:
         ]
     if recipe.solo_only and nodes > 1:
         return [_problem("solo_only", f"the inventory has {nodes} nodes", "one node", "use a recipe for several nodes")]
-    return []
+    limits = {"min_nodes": (recipe.min_nodes, nodes < recipe.min_nodes)}
+    limits["max_nodes"] = (recipe.max_nodes, 0 < recipe.max_nodes < nodes)
+    return [
+        _problem(key, f"{limit}, but the inventory has {nodes}", "nodes of this recipe", "use another recipe")
+        for key, (limit, wrong) in limits.items()
+        if wrong
+    ]
 
 
-def _image(recipe: Recipe, given: Collection[str], images: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the settings of the recipe's runtime: of the inventory, of its map, or the recipe's public image."""
+def _image(
+    recipe: Recipe, given: Collection[str], images: Mapping[str, str]
+) -> tuple[dict[str, Any], list[str], list[Problem]]:
+    """Return the settings of the recipe's runtime, text about a default, and the problems.
+
+    The image is the inventory's, else of its map, else the recipe's public one, else the one that eugr publishes.
+    """
     decided = bool({"gb10_container_image", "gb10_runtime"} & set(given))
+    name = recipe.container.removesuffix(":latest")
+    chosen = images.get(recipe.container, recipe.image)
     # The other project's builder makes images without a registry's or an owner's name.
-    public = recipe.image or (recipe.container if "/" in recipe.container else "")
-    image = images.get(recipe.container, public)
+    default = "" if decided or chosen or "/" in name else _PUBLISHED.get(name, "")
+    image = chosen or default or (recipe.container if "/" in name else "")
+    about = [f"{recipe.container} is {default} by default: {_PUBLISHED_SOURCE}; {IMAGES} may name another"]
     problems = []
     if not image and not decided:
         found = f"{recipe.container} is the name of an image that another project's builder makes"
@@ -238,27 +267,28 @@ def _image(recipe: Recipe, given: Collection[str], images: Mapping[str, str]) ->
     if recipe.mods and image == NATIVE:
         fix = f"map {recipe.container} to an image in {IMAGES}"
         problems.append(_problem("mods", f"{', '.join(recipe.mods)}: changes of an image", "a container", fix))
-    if recipe.build_args and not image and not decided:
-        found = f"{' '.join(recipe.build_args)}: arguments of another project's builder"
-        problems.append(
-            _problem("build_args", found, "an image that was built", f"build it there, and map it in {IMAGES}")
-        )
+    kept = _KEPT | (_KEPT_B12X if name == _B12X else set())
+    changing = [word for word in recipe.build_args if word not in kept]
+    if changing and not chosen and not decided:
+        found = f"{' '.join(changing)}: arguments of another project's builder that change {image or 'an image'}"
+        fix = f"build it there, and map it: {IMAGES}: {{{recipe.container}: NAME@sha256:...}}"
+        problems.append(_problem("build_args", found, "an image that was built so", fix))
     if decided or not image:
-        return {}, problems
+        return {}, [], problems
     if image == NATIVE:
-        return {"gb10_runtime": NATIVE}, problems
-    return {"gb10_runtime": "container", "gb10_container_image": image}, problems
+        return {"gb10_runtime": NATIVE}, [], problems
+    return {"gb10_runtime": "container", "gb10_container_image": image}, about if default else [], problems
 
 
 def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str], list[str], list[Problem]]:
     """Return the variables for the ranks, the replaced ones as text, and the problems."""
     environment, replaced = dict[str, str](), list[str]()
-    problems = secret_environment.check_environment(recipe.environment, f"{VARIABLE}.env")
-    reported = {problem.path for problem in problems}
+    problems = list[Problem]()
     for name, value in recipe.environment.items():
-        if f"{VARIABLE}.env.{name}" in reported:
-            continue
-        if NETWORK.fullmatch(name):
+        path = recipe.variable_path(name)
+        if secret := secret_environment.check_environment({name: value}, path):
+            problems += secret
+        elif NETWORK.fullmatch(name):
             replaced.append(f"{name}={value} is replaced: the plan sets the network of each node")
         elif name in extra:
             replaced.append(f"{name}={value} is replaced: gb10_extra_env sets it")
@@ -267,9 +297,8 @@ def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str]
         else:
             found = f"{name} is not a variable that a recipe may set: it could run code, or reach files and hosts"
             fix = "remove it, or set it in gb10_extra_env if you trust it"
-            problems.append(
-                _problem(f"env.{name}", found, "variables that choose kernels, sizes and times (docs/recipes.md)", fix)
-            )
+            expected = "variables that choose kernels, sizes and times (docs/recipes.md)"
+            problems.append(Problem(f"{path}.{name}", found, expected, fix))
     try:
         systemd.environment_file(environment)
     except ValueError as error:

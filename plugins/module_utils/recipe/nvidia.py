@@ -116,6 +116,10 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
         cluster_only=nodes > 1,
         solo_only=nodes == 1,
         about=about,
+        keys={
+            **dict.fromkeys(container, "runtime.setup_command"),
+            **dict.fromkeys(("command", *exported), "serve.command"),
+        },
     )
     return (None if problems else recipe), problems
 

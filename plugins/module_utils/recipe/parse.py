@@ -2,21 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Parse a recipe, which is untrusted. Source of the format: eugr/spark-vllm-docker, recipes/README.md."""
+"""Parse a recipe, which is untrusted.
+
+Sources of the format: version 1: eugr/spark-vllm-docker, recipes/README.md; version 2: sparkrun 0.4.2, core/recipe.py.
+"""
 
 from __future__ import annotations
 
 import difflib
 import posixpath
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia, words
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import IMAGE, VARIABLE, Recipe
 
-_VERSIONS = ("1",)
 #: OWNER/NAME on Hugging Face Hub, or an absolute path.
 _MODEL = re.compile(r"\w[\w.-]*/\w[\w.-]*|/[\w./+-]+", re.ASCII)
 #: A mod's folder. Its name becomes part of a path, of a Containerfile and of a shell's command.
@@ -51,14 +53,16 @@ def parse(data: Any) -> tuple[Recipe | None, list[Problem]]:
 
 
 def _parse(data: Mapping[Any, Any]) -> tuple[Recipe | None, list[Problem]]:
-    """Return a recipe in the format of eugr/spark-vllm-docker, None if there is a problem, and every problem."""
+    """Return a recipe of version 1 or 2, None if there is a problem, and every problem."""
     # A key without a value counts as missing.
     data = {key: value for key, value in data.items() if value is not None}
-    problems = [*_unknown(data), *_values(data)]
+    second = str(data.get("recipe_version")) == "2"
+    keys = {**_KEYS, **_SECOND} if second else _KEYS
+    problems = [*_unknown(data, keys), *_values(data, keys)]
     if problems:
         return None, problems
     try:
-        assigned, model, args = _command(data)
+        assigned, model, args = _command(data, second)
     except words.CommandError as error:
         where = f"command, line {error.line}"
         return None, [_problem(where, error.found, "one command: vllm serve MODEL, with options", error.fix)]
@@ -66,14 +70,19 @@ def _parse(data: Mapping[Any, Any]) -> tuple[Recipe | None, list[Problem]]:
     recipe = Recipe(
         name=str(data.get("name", "")),
         model=model,
-        args=args,
+        # The command's own revision, if it has one, comes last.
+        args=(*(("--revision", data["model_revision"]) if "model_revision" in data else ()), *args),
         environment=environment,
         container=str(data.get("container") or ""),
         image=str((data.get("container") if data.get("pull_image") is True else data.get("pull_image")) or ""),
         mods=tuple(map(str, data.get("mods") or ())),
         build_args=tuple(map(str, data.get("build_args") or ())),
-        cluster_only=bool(data.get("cluster_only")),
-        solo_only=bool(data.get("solo_only")),
+        cluster_only=bool(data.get("cluster_only")) or data.get("mode") == "cluster",
+        solo_only=bool(data.get("solo_only")) or data.get("mode") == "solo",
+        about=tuple(f"{key} has no effect here" for key in data if key in _WITHOUT_EFFECT),
+        min_nodes=data.get("min_nodes", 0),
+        max_nodes=data.get("max_nodes", 0),
+        keys=dict.fromkeys(assigned, "command"),
     )
     return recipe, []
 
@@ -113,13 +122,17 @@ def _are_mods(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(each, str) and _MOD.fullmatch(each) for each in value)
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 def _is_list(value: object) -> bool:
     return value is None or (isinstance(value, list) and all(words.is_line(each) for each in value))
 
 
 #: The check of each key's value, and the expected value in words. Other projects add the keys that have no effect here.
 _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "recipe_version": (lambda value: str(value) in _VERSIONS, "1"),
+    "recipe_version": (lambda value: str(value) in ("1", "2"), "1 or 2"),
     "name": (words.is_line, "a line of text"),
     "description": (_is_text, "a text"),
     "model": (words.is_line, "OWNER/NAME on Hugging Face Hub"),
@@ -137,33 +150,63 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "cluster_only": (lambda value: isinstance(value, bool), "true or false"),
     "solo_only": (lambda value: isinstance(value, bool), "true or false"),
 }
+#: Keys of version 2 about that project's machines, clients and files. They change no rank of this plan.
+_WITHOUT_EFFECT = (
+    "runtime_version",
+    "min_sparkrun_version",
+    "benchmark",
+    "builder",
+    "capabilities",
+    "unsupported_capabilities",
+    "distribution_config",
+    "executor",
+    "executor_config",
+    "readiness",
+    "runtime_cache",
+    "scheduler",
+)
+_RUNTIMES = ("vllm", "vllm-distributed", "vllm-ray")
+#: What version 2 adds. Its other keys change the image, the command or the environment, and are refused as unknown.
+_SECOND: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "runtime": (lambda value: value in _RUNTIMES, f"a runtime that is vLLM: {', '.join(_RUNTIMES)}"),
+    "model_revision": (words.is_line, "a branch, a tag or a commit"),
+    "mode": (lambda value: value in ("auto", "cluster", "solo"), "auto, cluster or solo"),
+    **dict.fromkeys(("min_nodes", "max_nodes"), (_is_count, "a number of nodes")),
+    **dict.fromkeys(("metadata", *_WITHOUT_EFFECT), (lambda _value: True, "")),
+}
 _REQUIRED = ("recipe_version", "command")
 
 
-def _unknown(data: Mapping[Any, Any]) -> list[Problem]:
+def _unknown(data: Mapping[Any, Any], keys: Collection[str]) -> list[Problem]:
     problems = []
     for key in data:
-        if key not in _KEYS:
-            close = difflib.get_close_matches(str(key)[:100], _KEYS, n=1)
-            fix = f"perhaps use {close[0]}" if close else f"remove it, or use one of {', '.join(_KEYS)}"
+        if key not in keys:
+            close = difflib.get_close_matches(str(key)[:100], keys, n=1)
+            fix = f"perhaps use {close[0]}" if close else f"remove it, or use one of {', '.join(keys)}"
             problems.append(_problem("", f"unknown key {str(key)[:100]!r}", "a key of a recipe", fix))
     return problems
 
 
-def _values(data: Mapping[Any, Any]) -> list[Problem]:
-    missing = [_problem(key, "missing", _KEYS[key][1], f"add {key}") for key in _REQUIRED if key not in data]
+def _values(data: Mapping[Any, Any], keys: Mapping[str, tuple[Callable[[object], bool], str]]) -> list[Problem]:
+    missing = [_problem(key, "missing", keys[key][1], f"add {key}") for key in _REQUIRED if key not in data]
     wrong = [
-        _problem(key, _kind(value), _KEYS[key][1], f"correct {key}")
+        _problem(key, _kind(value), keys[key][1], f"correct {key}")
         for key, value in data.items()
-        if key in _KEYS and not _KEYS[key][0](value)
+        if key in keys and not keys[key][0](value)
     ]
     return missing + wrong
 
 
-def _command(data: Mapping[str, Any]) -> tuple[dict[str, str], str, tuple[str, ...]]:
-    """Return the command's assignments, model and other words. Raises CommandError."""
-    values = {name: _text(value) for name, value in (data.get("defaults") or {}).items()}
-    found = [words.line(word) for word in words.split(words.fill(data["command"], values))]
+def _command(data: Mapping[str, Any], second: bool) -> tuple[dict[str, str], str, tuple[str, ...]]:
+    """Return the command's assignments, model and other words. Raises CommandError.
+
+    In version 2 braces are doubled only where one is: in another command they are JSON's.
+    """
+    own = {name: data[name] for name in ("model", "model_revision") if name in data}
+    parameters = {**own, **(data.get("defaults") or {})}
+    values = {name: _text(value) for name, value in parameters.items()}
+    filled = words.fill(data["command"], values, literal=second and "{{" not in data["command"])
+    found = [words.line(word) for word in words.split(filled)]
     start = next((index for index, word in enumerate(found) if not _ASSIGNMENT.fullmatch(word)), len(found))
     assigned = dict(word.split("=", 1) for word in found[:start])
     program, rest = found[start : start + 2], found[start + 2 :]
@@ -185,7 +228,12 @@ def _contradictions(recipe: Recipe) -> list[Problem]:
     if not _MODEL.fullmatch(recipe.model) or ".." in recipe.model.split("/"):
         expected = "OWNER/NAME on Hugging Face Hub, or an absolute path"
         problems.append(
-            _problem("command", f"the model {recipe.model[:100]!r}", expected, "correct the model of vllm serve")
+            Problem(
+                recipe.command_path,
+                f"the model {recipe.model[:100]!r}",
+                expected,
+                "correct the model of vllm serve",
+            )
         )
     if recipe.cluster_only and recipe.solo_only:
         problems.append(_problem("solo_only", "cluster_only is true too", "one of the two", "remove one of them"))

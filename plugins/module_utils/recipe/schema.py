@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 VARIABLE = "gb10_recipe"
@@ -26,7 +26,8 @@ class Recipe:
 
     ``container``: the image's name, which the other project's builder often makes on the machine; ``image``: the
     published one (pull_image), "" without it. ``mods`` and ``build_args`` are that builder's.
-    ``about``: text for people.
+    ``min_nodes`` and ``max_nodes``: the fewest and the most nodes, 0 without a limit. ``about``: text for people.
+    ``keys``: the recipe's key of the command, and of each variable that is not in env.
     """
 
     name: str
@@ -40,6 +41,18 @@ class Recipe:
     cluster_only: bool
     solo_only: bool
     about: tuple[str, ...] = ()
+    min_nodes: int = 0
+    max_nodes: int = 0
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def command_path(self) -> str:
+        """The place of the command, for messages."""
+        return f"{VARIABLE}.{self.keys.get('command', 'command')}"
+
+    def variable_path(self, name: str) -> str:
+        """Return the place of the mapping or the command that sets a variable, for messages."""
+        return f"{VARIABLE}.{self.keys.get(name, 'env')}"
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,8 @@ class Use:
     """A recipe in a plan. ``settings``: values by variable's name; ``args`` and ``environment``: the rest, for vLLM.
 
     ``model``, ``revision`` and ``reasoning``: the recipe's own, whatever the inventory sets. ``about``: text for
-    people, with each value that was replaced and why.
+    people, with each value that was replaced and why. ``args_path``, ``environment_paths``: the places of the arguments
+    and of each variable.
     """
 
     model: str
@@ -57,3 +71,5 @@ class Use:
     args: tuple[str, ...]
     environment: Mapping[str, str]
     about: Sequence[str]
+    args_path: str
+    environment_paths: Mapping[str, str]

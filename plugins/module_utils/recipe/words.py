@@ -34,14 +34,17 @@ class CommandError(Exception):
         self.line, self.found, self.fix = line, found, fix
 
 
-def fill(template: str, values: Mapping[str, str]) -> str:
+def fill(template: str, values: Mapping[str, str], literal: bool = False) -> str:
     """Return the template with the values of its ``{parameters}``; doubled braces stand for one.
 
-    Raises CommandError for a parameter without a value, and for a single brace.
+    ``literal``: every brace that is not a parameter's stands for itself. Raises CommandError for a parameter without a
+    value, and without ``literal`` for a single brace.
     """
 
     def replaced(match: re.Match[str]) -> str:
         text, name = match[0], match[1]
+        if name is None and literal:
+            return text
         if text in ("{{", "}}"):
             return text[0]
         line = template.count("\n", 0, match.start()) + 1

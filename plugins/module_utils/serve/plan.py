@@ -94,7 +94,8 @@ def decide(inputs: Inputs) -> Decision:
     options = _options(inputs)
     served = release.serves(model.requires.get("since", ""), model.requires.get("until", ""))
     unread = release.unread_variables(settings.extra_env, "gb10_extra_env")
-    unread += release.unread_variables(model.environment, inputs.model.environment_path)
+    for name, path in inputs.model.environment_paths.items():
+        unread += release.unread_variables({name: ""}, path)
     of_model, _problems = release.arguments([word for _name, words in options for word in words], "")
     user_args, user_problems = release.arguments(settings.vllm_extra_args, "gb10_vllm_extra_args")
     given = {**of_model, **user_args}

@@ -77,8 +77,8 @@ class Served:
     """The model. ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog.
 
     ``weights_bytes`` is None if unknown. ``draft``: of speculative decoding, None without one. ``args_path`` and
-    ``environment_path``: the sources of the entry's arguments and environment, for messages. ``recipe``: whether a
-    recipe set them.
+    ``environment_paths``: the places of the entry's arguments and of each variable, for messages. ``recipe``: whether
+    a recipe set them.
     """
 
     entry: Model
@@ -86,7 +86,7 @@ class Served:
     weights_bytes: int | None
     draft: Draft | None
     args_path: str
-    environment_path: str
+    environment_paths: Mapping[str, str]
     recipe: bool
 
 

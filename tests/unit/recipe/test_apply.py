@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.apply import tokens, use
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe, Use
 
@@ -119,6 +121,19 @@ USES: dict[str, tuple[Recipe, dict[str, Any], dict[str, Any]]] = {
         {"given": {"gb10_model"}},
         {"settings": {name: value for name, value in runtime(IMAGE).items() if name not in (*MODEL, *NAME)}},
     ),
+    **{
+        f"the published image of {container}": (
+            recipe(container=container, image="", build_args=args),
+            {},
+            {"settings": runtime(image)},
+        )
+        for container, args, image in (
+            ("vllm-node", ("--tf5",), apply._PUBLISHED["vllm-node"]),
+            ("vllm-node:latest", (), apply._PUBLISHED["vllm-node"]),
+            ("vllm-node-b12x", ("--exp-b12x",), apply._PUBLISHED["vllm-node-b12x"]),
+        )
+    },
+    "as many nodes as a recipe takes": (recipe(min_nodes=2, max_nodes=2), {}, {"settings": runtime(IMAGE)}),
     "mods of an image": (recipe(mods=("mods/x",)), {}, {"settings": runtime(IMAGE)}),
     **{
         f"arguments of the other builder with {kwargs}": (recipe(image="", build_args=("--x",)), kwargs, {})
@@ -132,6 +147,16 @@ def test_the_use_of_a_recipe(found: Recipe, kwargs: dict[str, Any], expected: di
     result, problems = use(found, **{"given": (), "nodes": 2, "images": {}, **kwargs})
     assert problems == []
     assert {name: getattr(result, name) for name in expected} == expected
+
+
+def test_the_plan_names_the_default_image_with_its_source() -> None:
+    given = recipe(container="vllm-node-b12x", image="")
+    (line,) = use(given, (), 2, {})[0].about[1:]
+    assert re.match(r"vllm-node-b12x is eugr/spark-vllm-b12x@sha256:\w{64} by default: .*2026-09-03.*_images may", line)
+    own = use(given, (), 2, {"vllm-node-b12x": PINNED})[0]
+    assert (own.settings["gb10_container_image"], len(own.about)) == (PINNED, 1)
+    decided = use(given, {"gb10_container_image"}, 2, {})[0]
+    assert "gb10_container_image" not in decided.settings and len(decided.about) == 1
 
 
 def used(found: Recipe) -> Use:
@@ -166,14 +191,34 @@ def test_what_the_plan_decides_is_replaced() -> None:
 
 #: A recipe, the number of nodes, the images of the inventory, and the problems.
 PROBLEMS: dict[str, tuple[Recipe, int, dict[str, str], list[str]]] = {
-    "a local image": (recipe(image=""), 2, {}, ["container"]),
+    "a local image": (recipe(container="vllm-own", image=""), 2, {}, ["container"]),
+    "too few nodes": (recipe(min_nodes=3), 2, {}, ["min_nodes"]),
+    "too many nodes": (recipe(max_nodes=1), 2, {}, ["max_nodes"]),
     "cluster only": (recipe(cluster_only=True), 1, {}, ["cluster_only"]),
     "solo only": (recipe(solo_only=True), 2, {}, ["solo_only"]),
     "a context": (recipe("--max-model-len", "many"), 2, {}, ["command"]),
     "a folder": (recipe(model="/etc/gb10"), 2, {}, ["command"]),
     "a folder behind a link": (recipe(model="/proc/self/root/srv/model"), 2, {}, ["command"]),
     "mods without an image": (recipe(mods=("mods/x",)), 2, {"vllm-node": "native"}, ["mods"]),
-    "arguments of the other builder": (recipe(image="", build_args=("--x",)), 2, {}, ["container", "build_args"]),
+    "arguments of the other builder": (
+        recipe(container="vllm-own", image="", build_args=("--tf5", "--x")),
+        2,
+        {},
+        ["container", "build_args"],
+    ),
+    **{
+        f"arguments that change {container}": (
+            recipe(container=container, image="", build_args=args),
+            2,
+            {},
+            ["build_args"],
+        )
+        for container, args in {
+            "vllm-node": ("--exp-b12x",),
+            "vllm-node-b12x": ("--exp-b12x", "--rebuild-vllm"),
+            PUBLISHED: ("--vllm-ref", "main"),
+        }.items()
+    },
 }
 
 

@@ -179,7 +179,7 @@ REFUSED = {
     "a title with a line break": ({"title": "a\nwarning: b"}, ["gb10_recipe.title: "]),
     "a model above the folder": (
         {"serve__command": "vllm serve ../x", "serve__additional_commands": []},
-        ["gb10_recipe.command: the model '../x'"],
+        ["gb10_recipe.serve.command: the model '../x'"],
     ),
     "a variable without a value": (
         {"runtime__setup_command": "docker run -e VLLM_X x"},
@@ -216,5 +216,10 @@ def test_another_recipe_is_refused_with_its_key(changes: dict[str, Any], expecte
 
 
 def test_a_variable_that_reaches_files_is_refused_as_in_other_recipes() -> None:
-    (problem,) = planned(recipe(serve__command="export VLLM_PLUGINS=x\n" + SERVE, serve__additional_commands=[]))[1]
-    assert problem.path == "gb10_recipe.env.VLLM_PLUGINS"
+    container = SETUP.replace("HF_TOKEN=$HF_TOKEN", "LD_PRELOAD=x")
+    command = "export VLLM_PLUGINS=x\n" + SERVE
+    given = recipe(runtime__setup_command=container, serve__command=command, serve__additional_commands=[])
+    assert [problem.path for problem in planned(given)[1]] == [
+        "gb10_recipe.runtime.setup_command.LD_PRELOAD",
+        "gb10_recipe.serve.command.VLLM_PLUGINS",
+    ]

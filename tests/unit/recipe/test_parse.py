@@ -26,6 +26,23 @@ def recipe(**changes: Any) -> dict[str, Any]:
     return {key: value for key, value in {**data, **changes}.items() if value is not None}
 
 
+def second(**changes: Any) -> dict[str, Any]:
+    """Return a valid recipe of version 2 with changes; None removes a key."""
+    data = {
+        "recipe_version": "2",
+        "model": "owner/model",
+        "runtime": "vllm",
+        "container": "vllm-node",
+        "min_nodes": 2,
+        "max_nodes": 3,
+        "metadata": {"description": "A model"},
+        "executor_config": {"user": "root"},
+        "defaults": {"port": 8000},
+        "command": 'vllm serve {model} --x \'{"n": {"m": 2}}\' --port {port}',
+    }
+    return {key: value for key, value in {**data, **changes}.items() if value is not None}
+
+
 def problems(data: Any) -> list[str]:
     found, refused = parse(data)
     assert found is None
@@ -48,6 +65,9 @@ ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "build_args": (),
             "cluster_only": False,
             "solo_only": False,
+            "min_nodes": 0,
+            "max_nodes": 0,
+            "about": (),
         },
     ),
     "more keys": (
@@ -56,7 +76,11 @@ ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "assignments before the command are variables": (
         recipe(command="VLLM_A=1 VLLM_USE_X='2 3' vllm serve owner/model"),
-        {"environment": {"VLLM_USE_X": "2 3", "VLLM_A": "1"}, "args": ()},
+        {
+            "environment": {"VLLM_USE_X": "2 3", "VLLM_A": "1"},
+            "args": (),
+            "keys": {"VLLM_A": "command", "VLLM_USE_X": "command"},
+        },
     ),
     "a key without a value counts as missing": (
         {**recipe(), "mods": None, "name": None, "cluster_only": None, "env": None},
@@ -72,6 +96,36 @@ ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         )
         for option in ("--model owner/model", "--model=owner/model")
     },
+    "version 2": (
+        second(),
+        {
+            "name": "",
+            "args": ("--x", '{"n": {"m": 2}}', "--port", "8000"),
+            "environment": {},
+            "min_nodes": 2,
+            "max_nodes": 3,
+            "about": ("executor_config has no effect here",),
+        },
+    ),
+    "version 2 with doubled braces": (
+        second(command='vllm serve {model} --x \'{{"n": {{"m": {port}}}}}\'', min_nodes=None, max_nodes=None),
+        {
+            "name": "",
+            "args": ("--x", '{"n": {"m": 8000}}'),
+            "environment": {},
+            "about": ("executor_config has no effect here",),
+        },
+    ),
+    "version 2 for one node, with a revision": (
+        second(command="vllm serve {model}", model_revision="abc", mode="solo", min_nodes=None, max_nodes=None),
+        {
+            "name": "",
+            "args": ("--revision", "abc"),
+            "environment": {},
+            "solo_only": True,
+            "about": ("executor_config has no effect here",),
+        },
+    ),
     "JSON over several lines becomes one": (
         recipe(command="vllm serve owner/model --x '{{\n  \"n\": 1\n}}'"),
         {"args": ("--x", '{"n": 1}')},
@@ -95,7 +149,18 @@ REFUSED = {
         recipe(default={}),
         "gb10_recipe: unknown key 'default'. Expected: a key of a recipe. Fix: perhaps use defaults.",
     ),
-    "another version": (recipe(recipe_version="2"), "gb10_recipe.recipe_version: '2'. Expected: 1"),
+    "another version": (recipe(recipe_version="3"), "gb10_recipe.recipe_version: '3'. Expected: 1 or 2"),
+    "a key of version 2": (recipe(min_nodes=2), "gb10_recipe: unknown key 'min_nodes'"),
+    "a key that changes the ranks": (second(pre_exec=["id"]), "gb10_recipe: unknown key 'pre_exec'"),
+    "another runtime": (
+        second(runtime="sglang"),
+        "gb10_recipe.runtime: 'sglang'. Expected: a runtime that is vLLM: vllm, vllm-distributed, vllm-ray.",
+    ),
+    "no number of nodes": (second(max_nodes=True), "gb10_recipe.max_nodes: True. Expected: a number of nodes"),
+    "a parameter without a value": (
+        second(command="vllm serve {model} --x {y}"),
+        "gb10_recipe.command, line 1: {y} has no value",
+    ),
     "no command": (recipe(command=None), "gb10_recipe.command: missing"),
     "no container": (recipe(container=None), "gb10_recipe.container: missing"),
     "an image with an option": (
