@@ -60,7 +60,6 @@ _MEMORY_ERRORS = (
         source="vLLM 0.32, v1/core/kv_cache_utils.py",
         tested=SOURCE,
         pattern=r"No available memory for the cache blocks",
-        rules=("kv-cache-bytes",),
     ),
     _memory(
         "kv-cache-small",
@@ -73,7 +72,6 @@ _MEMORY_ERRORS = (
         source="vLLM 0.32, v1/core/kv_cache_utils.py",
         tested=SOURCE,
         pattern=r"larger than the available KV cache memory",
-        rules=("kv-cache-bytes",),
     ),
     _memory(
         "state-blocks-few",
@@ -130,7 +128,7 @@ _MEMORY_ERRORS = (
         source=f"{_GB10}; {_CONSELARA}; {_SPARK}; vllm-project/vllm#46307; NVIDIA/dgx-spark-playbooks#97",
         pattern=r"CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|NV_ERR_NO_MEMORY"
         r"|Cuda failure (?:\d{1,3} )?'out of memory'",
-        rules=("kv-cache-bytes", "flashinfer-autotune", "expandable-segments", "load-pressure"),
+        rules=("flashinfer-autotune", "load-pressure"),
     ),
     _memory(
         "oom-killer",
@@ -549,7 +547,7 @@ _KERNEL_ERRORS = (
         source=f"vllm-project/vllm#46253; {_CONSELARA} (Xid 43)",
         pattern=r"illegal memory access|an illegal instruction was encountered|misaligned address"
         r"|unspecified launch failure",
-        rules=("breakable-cudagraph", "memory-utilization-131k"),
+        rules=("breakable-cudagraph",),
     ),
     _kernels(
         "quantization-gpu",

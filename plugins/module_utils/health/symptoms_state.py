@@ -77,7 +77,7 @@ _STATES = (
         fix="test ssh NODE hostname; if the host accepts no connection, power-cycle it, then run site.yml",
         source="vllm-project/vllm#46307; NVIDIA/open-gpu-kernel-modules#1358; vllm-dgx-spark (SSH access)",
         tested=LAB,
-        rules=("memory-utilization-ceiling", "kv-cache-bytes"),
+        rules=("memory-utilization-ceiling",),
     ),
     _state(
         "link-down",
@@ -99,7 +99,7 @@ _STATES = (
             "the memory"
         ),
         source="vllm-project/vllm#46307, #45179; spark-arena/sparkrun (earlyoom at 2 %)",
-        rules=("memory-utilization-ceiling", "memory-utilization-131k", "unequal-memory"),
+        rules=("memory-utilization-ceiling", "unequal-memory"),
     ),
     _state(
         "memory-floor",
@@ -115,7 +115,7 @@ _STATES = (
         ),
         source="vllm-project/vllm#46307; AEON-7/vllm-ultimate-dgx-spark#9; spark-arena/sparkrun (earlyoom at 2 %)",
         tested=LAB,
-        rules=("memory-utilization-ceiling", "kv-cache-bytes"),
+        rules=("memory-utilization-ceiling",),
     ),
     _state(
         "memory-guard-down",

@@ -86,7 +86,6 @@ def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> Se
         scheme=quantization.scheme,
         moe=any(_integer(keys.get(key), 0) > 1 for key in _EXPERTS),
         reasoning=bool(arguments.get("--reasoning-parser")),
-        positions=model_config.positions(config or {}),
         kv_dtype=quantization.kv_dtype if config else "",
     )
 

@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     when,
 )
 
-_SUSPECT_DRIVER, _OLDEST_DRIVER = (590,), (580, 95)
+_SUSPECT_DRIVER, _OLDEST_DRIVER = "590.", (580, 95)
 _BAD_KERNELS, _PANICKING_KERNEL = ("7.0.0-1019", "7.0.0-31-"), "6.17.0-1008"
 _NGC = re.compile(r"nvcr\.io/nvidia/vllm:(\d\d)\.(\d\d)")
 _UPSTREAM = re.compile(r"(?:docker\.io/)?vllm/vllm-openai:(v\d[\w.]*)")
@@ -116,8 +116,8 @@ RULES = (
     rule(
         "driver-590",
         WARNING,
-        shows="a GB10 with driver 590 or newer",
-        detect=lambda view: view.fact("driver", lambda driver: _numbers(driver) >= _SUSPECT_DRIVER),
+        shows="a GB10 with driver 590",
+        detect=lambda view: view.fact("driver", lambda driver: driver.startswith(_SUSPECT_DRIVER)),
         why="590 reportedly hangs while it captures CUDA graphs; DGX OS ships 580 up to 7.6 (580.178.04)",
         fix="install DGX OS's driver (580) on all nodes, and hold the package",
         source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker; for 7.6 the notes of two owners",

@@ -18,7 +18,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import HA
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     SPARK,
-    SPECULATIVE,
     THOR,
     View,
     rule,
@@ -32,13 +31,6 @@ _CUTLASS = ("cutlass", "flashinfer_cutlass")
 _DATACENTRE = ("flashinfer_trtllm", "flashinfer_cutedsl")
 _LEAST_TOKENS = 512
 _READ = "condition: unit tests; code: read in vLLM 0.17.1 to 0.32.0; effect: not tested here"
-_BACKENDS = (
-    "Marlin restored correctness (MiaAI GLM-NVFP4, 2026-08), crashed where flashinfer_b12x worked "
-    "(vllm-project/vllm#49926, 2026-08), and did not fit where native CUTLASS built from source did "
-    "(vllm-project/vllm#50925, 2026-08); eugr's recipes of 2026-09 and NVIDIA's cluster page of 2026-10 take "
-    "B12X. The newest evidence is for B12X in their image. The best backend depends on model, quantization and "
-    "image together: choose one, and compare fixed prompts"
-)
 
 
 def moe_backend(view: View) -> str:
@@ -69,8 +61,10 @@ def _eager(view: View) -> list[Found]:
 
 def _graph_mode(view: View) -> list[Found]:
     mode = view.member("--compilation-config", "cudagraph_mode")
-    odd = mode.upper() not in ("", "NONE", "FULL_AND_PIECEWISE")
-    return when(view.ranks > 1 and odd, ("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", mode))
+    return when(
+        view.ranks > 1 and mode.upper() == "PIECEWISE",
+        ("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", mode),
+    )
 
 
 def _old_nccl(view: View) -> list[Found]:
@@ -82,41 +76,31 @@ def _old_nccl(view: View) -> list[Found]:
 
 
 def _breakable(view: View) -> list[Found]:
-    return view.variable("VLLM_USE_BREAKABLE_CUDAGRAPH", lambda value: value == "1") if view.ranks > 1 else []
+    affected = view.ranks > 1 and view.before(0, 25)
+    return view.variable("VLLM_USE_BREAKABLE_CUDAGRAPH", lambda value: value == "1") if affected else []
 
 
 def _flashinfer_fp8(view: View) -> list[Found]:
     # With auto, vLLM uses the type that the checkpoint was calibrated for.
     cache = view.argument("--kv-cache-dtype").removeprefix("auto") or view.model.kv_dtype
-    if view.model.scheme != "fp8" and not cache.startswith("fp8"):
+    affected = view.before(0, 20) and not view.before(0, 16)
+    if not affected or (view.model.scheme != "fp8" and not cache.startswith("fp8")):
         return []
     if chosen := view.argument("--attention-backend"):
         return when(chosen.upper() == "FLASHINFER", *view.given("--attention-backend"))
     if chosen := view.member("--attention-config", "backend"):
         return when(chosen.upper() == "FLASHINFER", ("gb10_vllm_extra_args.--attention-config.backend", chosen))
-    # vLLM reads this variable only up to 0.14.
-    if view.before(0, 15) and (variables := view.variable("VLLM_ATTENTION_BACKEND", lambda value: value is not None)):
-        return [found for found in variables if "FLASHINFER" in found[1].upper()]
     left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that supports a KV cache of {cache}"
     return when(cache.startswith("fp8"), ("gb10_vllm_extra_args.--attention-backend", left))
 
 
 def _fp4_path(view: View) -> list[Found]:
-    if not _fp4_moe(view) or view.before(0, 17):
+    if not _fp4_moe(view) or view.before(0, 17) or not view.before(0, 20):
         return []
     chosen = moe_backend(view)
     # On 12.x vLLM chooses Marlin for MXFP4. For NVFP4 it prefers FlashInfer's CUTLASS, then its own.
     unsafe = chosen in _CUTLASS or (not chosen and view.model.scheme == "nvfp4")
     return when(unsafe, (f"gb10_vllm_extra_args.{MOE}", chosen or "not given, so vLLM uses CUTLASS for NVFP4"))
-
-
-def _fp4_variable(view: View) -> list[Found]:
-    # The variable does not exist from 0.24 on, and an explicit backend overrides it.
-    if not view.before(0, 24) or not view.model.moe or view.model.scheme != "nvfp4" or moe_backend(view):
-        return []
-    # Up to 0.14 an unset variable means 0.
-    fine = ("0", None) if view.before(0, 15) else ("0",)
-    return view.variable("VLLM_USE_FLASHINFER_MOE_FP4", lambda value: value not in fine)
 
 
 def _moe_on(view: View, backends: Sequence[str]) -> list[Found]:
@@ -131,6 +115,8 @@ def _linear(view: View) -> list[Found]:
 
 
 def _atomic_add(view: View) -> list[Found]:
+    if not view.before(0, 20):
+        return []
     marlin = "marlin" in (moe_backend(view), view.argument(LINEAR)) or view.argument(QUANTIZATION).endswith("_marlin")
     # vLLM uses Marlin by default for 4-bit weights with 16-bit activations, and on 12.x for experts in MXFP4.
     default = view.model.scheme == "int4" or (_fp4_moe(view) and view.model.scheme == "mxfp4" and not moe_backend(view))
@@ -222,26 +208,27 @@ RULES = (
     rule(
         "breakable-cudagraph",
         WARNING,
-        shows="several nodes and `VLLM_USE_BREAKABLE_CUDAGRAPH=1`",
+        shows="several nodes, vLLM before 0.25 and `VLLM_USE_BREAKABLE_CUDAGRAPH=1`",
         detect=_breakable,
         why=(
             "it captures the all-reduce between nodes, which has no GPUDirect on a GB10: an illegal access at "
-            "capture, or a hang"
+            "capture, seen on a pair with a nightly after 0.23, NCCL 2.28.9 and MiniMax M3"
         ),
         fix="unset it, or set it to 0",
-        source="vllm-project/vllm#46253; MiaAI DeepSeek-V4-Flash (0)",
-        evidence="2026-08-20",
+        source="vllm-project/vllm#46253, #46372 (it is MiniMax M3's fused all-reduce)",
+        evidence="2026-06-29",
         disputed=(
-            "AEON-7 runs such graphs with NCCL 2.30.7 and a patch of every capture site (vllm-project/vllm#46253, "
-            "2026-08-20)"
+            "AEON-7 runs such graphs with NCCL 2.30.7 and a patch of every capture site (2026-08-20). NVIDIA measured "
+            "DeepSeek V4 Flash on two Sparks with 1 and vLLM 0.28 (2026-09-03); eugr's recipe for four sets 1: both "
+            "are newer, so the rule ends at 0.24"
         ),
     ),
     rule(
         "cudagraph-mode",
         INFO,
-        shows="several nodes and a graph mode other than FULL_AND_PIECEWISE",
+        shows="several nodes and the graph mode PIECEWISE",
         detect=_graph_mode,
-        why="FULL_AND_PIECEWISE was 5 to 17 % faster on four Sparks, plain PIECEWISE 19 % slower",
+        why="on four Sparks it was 19 % slower, and FULL_AND_PIECEWISE 5 to 17 % faster",
         fix="let vLLM choose the mode, or set FULL_AND_PIECEWISE",
         source="tonyd2wild/GLM-5.3-Flash-NVFP4-1M-KV-4x-DGX-Spark#5",
         evidence="2026-09",
@@ -251,8 +238,8 @@ RULES = (
         "flashinfer-fp8",
         WARNING,
         shows=(
-            "an FP8 model with FlashInfer attention, or an FP8 KV cache (requested, or the checkpoint's) without "
-            "another backend"
+            "vLLM 0.16 to 0.19: an FP8 model with FlashInfer attention, or an FP8 KV cache (requested, or the "
+            "checkpoint's) without another backend"
         ),
         detect=_flashinfer_fp8,
         why="FlashInfer returned wrong answers with FP8 on Blackwell",
@@ -261,41 +248,27 @@ RULES = (
         evidence="2026-05",
         disputed=(
             "that issue is about eight NVLink GPUs on 0.16; the one on 12.0 with an FP8 cache "
-            "(vllm-project/vllm#41651) is closed. NVIDIA's and eugr's recipes run FlashInfer with an FP8 cache "
-            "(2026-06 to 2026-09), which is newer. Keep FlashInfer if the answers to your prompts are correct"
+            "(vllm-project/vllm#41651) is closed. NVIDIA's and eugr's recipes run FlashInfer with an FP8 cache on "
+            "newer releases (2026-06 to 2026-09), so the rule ends at 0.19"
         ),
     ),
     rule(
         "fp4-moe-path",
         WARNING,
         shows=(
-            f"a MoE model with FP4 weights on CUTLASS: requested, or for NVFP4 because `{MOE}` is not given (0.17 and "
-            "newer)"
+            f"vLLM 0.17 to 0.19: a MoE model with FP4 weights on CUTLASS, requested or for NVFP4 because `{MOE}` is "
+            "not given"
         ),
         detect=_fp4_path,
         why="CUTLASS FP4 returned fluent nonsense on 12.1; only the text shows it",
-        fix=f"set {MOE} marlin, or flashinfer_b12x (0.22) or b12x (0.29) if the image has it",
-        source=f"{CONSELARA}; vLLM 0.32.0, fused_moe/oracle/nvfp4.py line 203",
+        fix=f"set {MOE} marlin",
+        source=f"{CONSELARA}; vllm-project/vllm#38423 (a fix of 2026-03); vLLM 0.32.0, fused_moe/oracle/nvfp4.py",
         evidence="2026-09",
-        disputed=_BACKENDS,
-        tested=_READ,
-    ),
-    rule(
-        "flashinfer-moe-fp4",
-        WARNING,
-        shows=(
-            f"an NVFP4 MoE model, no `{MOE}`, and vLLM 0.15 to 0.23 without `VLLM_USE_FLASHINFER_MOE_FP4=0`, or "
-            "older with another value"
+        disputed=(
+            "vLLM's own choice was correct and faster than Marlin on a Spark (vllm-project/recipes#632, 2026-07), and "
+            "NVIDIA measured two recipes with it on 0.24 and 0.26 (2026-09), so the rule ends at 0.19. One newer build "
+            "still returned nonsense (MiaAI-Lab/GLM-5.3-Flash-NVFP4-Dual-DGX-Spark#1, 2026-08): compare fixed prompts"
         ),
-        detect=_fp4_variable,
-        why=(
-            "unless it is 0, vLLM tries FlashInfer's CUTLASS first. Its own CUTLASS is the next choice, so from 0.17 "
-            "on the variable alone is not enough"
-        ),
-        fix=f"set VLLM_USE_FLASHINFER_MOE_FP4=0 and, from 0.17 on, {MOE} marlin",
-        source=f"{CONSELARA}; NVIDIA's nemotron playbook",
-        evidence="2026-07",
-        disputed=_BACKENDS,
         tested=_READ,
     ),
     rule(
@@ -346,7 +319,7 @@ RULES = (
         "marlin-atomic-add",
         WARNING,
         shows=(
-            "Marlin (requested, or the default for 4-bit integer weights and MXFP4 experts) without "
+            "vLLM before 0.20: Marlin (requested, or the default for 4-bit integer weights and MXFP4 experts) without "
             "`VLLM_MARLIN_USE_ATOMIC_ADD=1`"
         ),
         detect=_atomic_add,
@@ -356,8 +329,7 @@ RULES = (
         evidence="2026-05",
         disputed=(
             "vLLM's code calls it an experimental speed-up for narrow layers, not a correctness fix (0.18.1 to 0.32.0, "
-            "marlin_utils.py). NVIDIA's Marlin recipes leave it unset (2026-07), which is newer. It has no known "
-            "cost: set it, or waive this if the answers to fixed prompts are correct"
+            "marlin_utils.py). NVIDIA measured Marlin recipes without it on 0.28 (2026-09), so the rule ends at 0.19"
         ),
     ),
     rule(
@@ -395,24 +367,6 @@ RULES = (
         disputed=(
             "a nightly of 0.19.2 for CUDA 13 also failed (vllm-project/vllm#40758, 2026-04). The wheels for CUDA 13 "
             "from 0.20 on contain sm_120f, which 12.1 can run"
-        ),
-    ),
-    rule(
-        "speculative-decoding",
-        INFO,
-        shows=f"`{SPECULATIVE}`",
-        detect=lambda view: [found for name in view.speculative() for found in view.given(name)],
-        why=(
-            "it made answers slower (-54 % at 0 to 1.4 % acceptance) and, with CUDA graphs in one image, wrong "
-            "(acceptance 0.000). The result depends on the acceptance rate, and the rate on the prompts"
-        ),
-        fix="monitor vllm:spec_decode_num_accepted_tokens, and compare fixed prompts with and without it",
-        source="Avarok-Cybersecurity/dgx-vllm v48; tonyd2wild DeepSeek-v4.1#2",
-        evidence="2026-09",
-        disputed=(
-            "Avarok advised against it (2026-01-20) and a month later reported 67 instead of 42 tokens per second "
-            "with it; NVIDIA's (2026-06) and eugr's (2026-09) recipes use MTP or DFlash. The newer evidence supports "
-            "it if the checkpoint includes a draft"
         ),
     ),
     rule(

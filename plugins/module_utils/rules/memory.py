@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
-from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import ENCODERS
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     LINT,
@@ -19,20 +18,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     when,
 )
 
-UTILIZATION, KV_BYTES, LENGTH, LOAD = (
-    "--gpu-memory-utilization",
-    "--kv-cache-memory-bytes",
-    "--max-model-len",
-    "--load-format",
-)
-_CEILING, _SAFE, _SAFE_AT_LENGTH, _LONG = 0.90, 0.87, 0.82, 131072
+UTILIZATION, LOAD = "--gpu-memory-utilization", "--load-format"
+_CEILING, _SAFE = 0.90, 0.87
+#: The kernel of the report in which tuning exhausted the memory without being requested; see kernel-7-0-0-1019.
+_TUNED_KERNEL = "7.0.0-1019"
 #: Above the first share of a node's memory, a loader that reads whole files into memory has no room for them and the
 #: weights. Nodes below the second share of the largest node's memory count as unequal.
 _LOADED_SHARE, _UNEQUAL = 0.8, 0.9
 _FRACTIONS = (
-    "published values range from 0.4 to 0.9: NVIDIA 0.8, and 0.9 without headroom for production (2026-07); eugr 0.8 "
-    "(2026-06); MiaAI 0.835 (2026-09). 0.70 still wedged a host while profiling (vllm-project/vllm#46307, 2026-06). "
-    "The newest practice is the KV cache in bytes and a small fraction"
+    "published values range from 0.4 to 0.9: NVIDIA 0.7 to 0.85 (2026-09), and 0.9 without headroom for production "
+    "(2026-07). 0.70 still wedged a host while profiling (vllm-project/vllm#46307, 2026-06), so no fraction is safe by "
+    "itself. The newest practice is the KV cache in bytes and a small fraction"
 )
 _FASTSAFETENSORS = "fastsafetensors"
 _RESERVE = "raise gb10_memory_reserve, which sets the share"
@@ -42,15 +38,6 @@ def _default(view: View) -> list[Found]:
     default = "0.9" if view.before(0, 20) else "0.92"
     found = (f"gb10_vllm_extra_args.{UTILIZATION}", f"not given, so vLLM uses {default}")
     return when(not view.argument(UTILIZATION), found)
-
-
-def _at_length(view: View) -> list[Found]:
-    high = _SAFE_AT_LENGTH < (view.number(UTILIZATION) or 0) <= _CEILING
-    # Without a number vLLM uses the model's maximum context.
-    given = view.number(LENGTH)
-    tokens = int(view.model.positions if given is None else given)
-    found = f"{view.argument(UTILIZATION)} at {view.argument(LENGTH) if given else tokens} tokens"
-    return when(high and tokens >= _LONG and view.ranks > 1, (f"gb10_vllm_extra_args.{UTILIZATION}", found))
 
 
 def _ngc_loader(view: View) -> list[Found]:
@@ -87,15 +74,6 @@ def _unequal(view: View) -> list[Found]:
     ]
 
 
-def _allocator(view: View) -> list[Found]:
-    names = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-    return [
-        found
-        for name in names
-        for found in view.variable(name, lambda value: "expandable_segments:true" in (value or "").lower())
-    ]
-
-
 def _connector(view: View) -> list[Found]:
     given = [name for name in ("--kv-transfer-config", "--kv-offloading-size") if view.argument(name)]
     exempt = view.argument("--enable-sleep-mode") or view.argument("--enable-cumem-allocator")
@@ -106,12 +84,14 @@ def _connector(view: View) -> list[Found]:
 
 def _autotune(view: View) -> list[Found]:
     name = "--enable-flashinfer-autotune"
-    off = (
-        view.situation.arguments.get(name) is False
-        or view.member("--kernel-config", "enable_flashinfer_autotune").lower() == "false"
-    )
-    known = bool(view.situation.release) and not view.before(0, 16)
-    return when(known and not off, (f"gb10_vllm_extra_args.{name}", view.argument(name) or "not given, so it is on"))
+    given = view.argument(name) or view.member("--kernel-config", "enable_flashinfer_autotune").lower()
+    if view.situation.arguments.get(name) is False or given == "false":
+        return []
+    if given:
+        return [(f"gb10_vllm_extra_args.{name}", given)]
+    found = view.fact("kernel", lambda kernel: kernel.startswith(_TUNED_KERNEL))
+    # Before 0.16 vLLM has no such option.
+    return [(place, f"{kernel}, and {name} is not given") for place, kernel in found if not view.before(0, 16)]
 
 
 RULES = (
@@ -134,10 +114,13 @@ RULES = (
         WARNING,
         shows=f"`{UTILIZATION}` is above 0.87, up to 0.90",
         detect=lambda view: when(_SAFE < (view.number(UTILIZATION) or 0) <= _CEILING, *view.given(UTILIZATION)),
-        why="0.85 to 0.87 worked for most models; CUDA graphs and profiling allocate additional memory",
+        why=(
+            "CUDA graphs, profiling and the host allocate additional memory: on four Sparks 0.85 left less than 2 GiB "
+            "before two engine deaths, and 0.75 was not slower"
+        ),
         fix=f"use 0.85 or less; if the memory is planned, {_RESERVE}",
-        source=CONSELARA,
-        evidence="2026-05",
+        source=f"MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#115; {CONSELARA}",
+        evidence="2026-09",
         disputed=_FRACTIONS,
     ),
     rule(
@@ -155,46 +138,6 @@ RULES = (
         disputed="NVIDIA's playbook for one Spark starts vLLM with the default (2026-06)",
         tested="condition: unit tests; defaults: read in vLLM's code; effect: not tested here",
         found_by=LINT,
-    ),
-    rule(
-        "memory-utilization-131k",
-        WARNING,
-        shows=(
-            f"several nodes, a context of 131072 or more (`{LENGTH}`, or the model's maximum), `{UTILIZATION}` above "
-            "0.82"
-        ),
-        detect=_at_length,
-        why=(
-            "with large KV caches on two nodes Xid 43 stopped only at 0.82, and a prefill of 128K tokens reset the "
-            "head of a pair"
-        ),
-        fix=f"use 0.82 or less, or fewer tokens; if the memory is planned, {_RESERVE}",
-        source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#97",
-        evidence="2026-08",
-        disputed=(
-            "eugr's recipes run DeepSeek V4 with 0.85 (2026-09); the reset of the pair was at 0.80 with 1M "
-            "tokens (2026-08): no fraction is safe by itself"
-        ),
-    ),
-    rule(
-        "kv-cache-bytes",
-        INFO,
-        shows=f"`{KV_BYTES}` is not given, and the model is no encoder, which keeps no KV cache",
-        detect=lambda view: when(
-            not view.argument(KV_BYTES) and view.model.type not in ENCODERS, *view.given(KV_BYTES)
-        ),
-        why=(
-            "a fraction of the memory is not an upper bound while vLLM profiles, and it depends on the host's other "
-            "memory use; bytes do not"
-        ),
-        fix=f"set {KV_BYTES} to the plan's value, and a small {UTILIZATION}",
-        source="vllm-project/vllm#46307; tonyd2wild GLM-5.3-Flash-NVFP4, eugr recipes",
-        evidence="2026-09",
-        disputed=(
-            "with bytes vLLM skips its own measurement of free memory and CUDA graphs, so AEON-7 advises against bytes "
-            "(AEON-7/vllm-ultimate-dgx-spark#9, 2026-07); the fleets that use bytes are newer (2026-09). Use bytes if "
-            "the plan's memory figures fit, else the fraction"
-        ),
     ),
     rule(
         "fastsafetensors-ngc",
@@ -243,34 +186,23 @@ RULES = (
         "flashinfer-autotune",
         WARNING,
         shows=(
-            "vLLM 0.16 or newer without `--no-enable-flashinfer-autotune`: vLLM tunes FlashInfer's kernels by default"
+            "`--enable-flashinfer-autotune`; or vLLM 0.16 or newer on kernel 7.0.0-1019 without "
+            "`--no-enable-flashinfer-autotune`, because vLLM then tunes FlashInfer's kernels"
         ),
         detect=_autotune,
         why=(
-            "the tuning runs next to the loaded model and its KV cache. The same configuration ran out of memory in it "
-            "and started without it"
+            "the tuning runs next to the loaded model and its KV cache. With the option a pair ran out of memory in it "
+            "and started without the option. Without it a pair on that kernel did"
         ),
         fix="set --no-enable-flashinfer-autotune",
         source=(
-            "NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks), eugr/spark-vllm-docker#389; vLLM 0.18.1 to "
-            "0.33.0, config/vllm.py"
+            "NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks), eugr/spark-vllm-docker#389 (the kernel); vLLM "
+            "0.18.1 to 0.33.0, config/vllm.py"
         ),
         evidence="2026-11",
-    ),
-    rule(
-        "expandable-segments",
-        INFO,
-        shows="PyTorch's allocator has `expandable_segments:True`",
-        detect=_allocator,
-        why="a pair logged NV_ERR_NO_MEMORY at load time with True, and did not with False",
-        fix="try expandable_segments:False if a launch runs out of memory",
-        source="NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks)",
-        evidence="2026-09-13",
         disputed=(
-            "eugr's launcher sets True (2026-09). vllm-project/vllm#55569 reports that True cured a prefill that ran "
-            "out of memory; a second user there reports that it did not (2026-09-13). Reported, and not verified "
-            "here: False wedged a host where True finished (MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#58). The "
-            "newest evidence is split: change it only if memory runs out"
+            "NVIDIA measured Spark recipes for vLLM 0.24 to 0.28 with vLLM's default on kernel 6.17 (2026-09). So the "
+            "default alone is no finding there"
         ),
     ),
     rule(

@@ -37,6 +37,8 @@ _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD")
 _TWIN = re.compile(r"roce(P2)?p1s0f([01])")
 _RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
 _FULLY_CONNECTED_RING = 3
+#: The images in which the plugin was seen.
+_WITH_PLUGIN = ("nvcr.io/nvidia/vllm:26.03", "nvcr.io/nvidia/vllm:26.04")
 #: The reports are from four Sparks.
 _IDLE_RANKS = 4
 #: The options that a unit gives its container on every node.
@@ -163,7 +165,7 @@ def _cross(view: View) -> list[Found]:
 
 
 def _plugin(view: View) -> list[Found]:
-    ngc = view.situation.runtime == "container" and view.situation.image.startswith("nvcr.io/nvidia/")
+    ngc = view.situation.runtime == "container" and view.situation.image.startswith(_WITH_PLUGIN)
     return view.variable("NCCL_NET_PLUGIN", lambda value: value is None) if ngc and view.roce else []
 
 
@@ -333,10 +335,14 @@ RULES = (
         INFO,
         shows="2, 4 or 8 Sparks with RoCE and pipeline parallelism",
         detect=_stages,
-        why="pipeline stages add memory, not speed: on four Sparks PP 4 generated 4.4 tokens per second, and TP 4 13.0",
-        fix="set gb10_tensor_parallel_size: the number of nodes",
+        why=(
+            "for one request at a time stages add memory, not speed: on four Sparks PP 4 generated 4.4 tokens per "
+            "second, and TP 4 13.0"
+        ),
+        fix="set gb10_tensor_parallel_size: the number of nodes, unless requests come in batches",
         source="yunwei37 (GLM-5.2, a ring of 4), unslothai/unsloth#10280",
         evidence="2026-09",
+        disputed="for batches on two Sparks StorageReview found PP faster than TP (2026-05)",
     ),
     rule(
         "ring-environment",
@@ -413,9 +419,9 @@ RULES = (
     rule(
         "nccl-net-plugin",
         INFO,
-        shows="NVIDIA's image with RoCE and without `NCCL_NET_PLUGIN=none`",
+        shows="NGC's image 26.03 or 26.04 with RoCE and without `NCCL_NET_PLUGIN=none`",
         detect=_plugin,
-        why="NGC's images contain a plugin for another cloud's network; NCCL can load it and fall back to TCP",
+        why="these images contain a plugin for another cloud's network; NCCL can load it and fall back to TCP",
         fix="set NCCL_NET_PLUGIN=none",
         source=CONSELARA,
         evidence="2026-05",
@@ -471,24 +477,5 @@ RULES = (
         fix="unset it",
         source="NVIDIA/nccl#2334 (open; four Sparks, two models)",
         evidence="2026-08-11",
-    ),
-    rule(
-        "nccl-nvls",
-        INFO,
-        shows="`NCCL_NVLS_ENABLE=0`",
-        detect=lambda view: view.variable("NCCL_NVLS_ENABLE", lambda value: value == "0"),
-        why=(
-            "a Spark has no NVLink switch, so there is nothing to turn off; no report confirmed that it cures a hang "
-            "at MoE load time"
-        ),
-        fix="unset it, unless loading hangs without it",
-        source="NVIDIA/nccl#2167",
-        evidence="2026-05-10",
-        disputed=(
-            "on eight Sparks 2.30.4 hung in two of three loads of a MoE without it, and Kimi K2.6 loaded with it "
-            "(vllm-project/vllm#40969). Later the same configuration loaded without it, and its author withdrew the "
-            "claim that it is the fix (NVIDIA/nccl#2167, all 2026-05-10). Another user still calls it the setting "
-            "that counts (eugr/spark-vllm-docker#260, 2026-06)"
-        ),
     ),
 )

@@ -53,7 +53,7 @@ class RuleNode(memory_schema.MemoryNode):
 class ServedModel:
     """The known facts about the model. ``scheme``: the storage of its weights, see model/quantization.py.
 
-    ``positions``: its maximum context in tokens; ``kv_dtype``: the KV cache type of the checkpoint.
+    ``kv_dtype``: the KV cache type of the checkpoint.
     """
 
     name: str = ""
@@ -62,7 +62,6 @@ class ServedModel:
     moe: bool = False
     reasoning: bool = False
     weights_bytes: int | None = None
-    positions: int = 0
     kv_dtype: str = ""
 
 
@@ -135,9 +134,15 @@ class View:
         return any(node.capability == capability for node in self.situation.nodes)
 
     def before(self, *release: int) -> bool:
-        """Whether vLLM is older than this release; an unknown release is not."""
+        """Whether vLLM is older than this release; an unknown release is not.
+
+        A build between two releases counts as the later one: a finding needs evidence for its code. A build that knows
+        no release has the version 0.1.dev with a number.
+        """
         known = version(self.situation.release)
-        return known is not None and known < release
+        if known is None or known < (0, 2):
+            return False
+        return ((known[0], known[1] + 1) if ".dev" in self.situation.release else known) < release
 
     def argument(self, name: str) -> str:
         """Return an argument's effective value as text, "" if it is not given or switched off."""

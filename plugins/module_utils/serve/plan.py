@@ -670,7 +670,7 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
     # Ranks on the CPU do not use the GPU of their node.
     gpus = inputs.stack.device == stacks.CUDA
     return Situation(
-        release=inputs.release.version,
+        release="" if inputs.release.unread else inputs.release.version,
         image=inputs.stack.image,
         runtime=inputs.stack.runtime,
         network=container.get("--network", ("", "host"))[1],
@@ -694,7 +694,6 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
             moe=config.experts,
             reasoning=model.reasoning,
             weights_bytes=inputs.model.weights_bytes,
-            positions=config.positions,
             kv_dtype=config.quantization.kv_dtype if config.raw else "",
         ),
         nodes=[

@@ -92,10 +92,6 @@ EXPANDABLE = env(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 CASES: dict[str, Case] = {
     "memory-utilization-ceiling": Case({"gb10_memory_reserve": 8, "gb10_kv_cache_contexts": 0}, count=1),
     "memory-utilization-high": Case({"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.88")}),
-    "memory-utilization-131k": Case(
-        {"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.85", gb10_max_model_len=131072)}
-    ),
-    "kv-cache-bytes": Case({"gb10_model": UNREAD}),
     "fastsafetensors-ngc": Case({**NGC, **args("--load-format", "fastsafetensors")}),
     "fastsafetensors-large": Case(
         {
@@ -110,28 +106,24 @@ CASES: dict[str, Case] = {
     ),
     "sleep-mode": Case(args("--enable-sleep-mode")),
     "flashinfer-autotune": Case(args("--enable-flashinfer-autotune")),
-    "expandable-segments": Case(EXPANDABLE),
     "expandable-segments-connector": Case({**EXPANDABLE, **args("--kv-offloading-size", "8")}),
     "swap-space": Case(lock=release("0.17.1")),
     "page-cache-counted": Case({"vllm_serve_drop_caches": False}, lock=release("0.19.0")),
     "load-pressure": Case(lock=release("0.22.0")),
     "enforce-eager": Case(args("--enforce-eager")),
     "nccl-arm-hang": Case(STOCK_NCCL, lock=lock_of("vllm==0.32.0", "ray==2.60.0", "nvidia-nccl-cu13==2.28.9")),
-    "breakable-cudagraph": Case(env(VLLM_USE_BREAKABLE_CUDAGRAPH="1")),
+    "breakable-cudagraph": Case(env(VLLM_USE_BREAKABLE_CUDAGRAPH="1"), lock=release("0.24.0")),
     "cudagraph-mode": Case(args("--compilation-config", '{"cudagraph_mode": "PIECEWISE"}')),
-    "flashinfer-fp8": Case({"gb10_model": FP8, **args("--attention-backend", "FLASHINFER")}),
-    "fp4-moe-path": Case({"gb10_model": NVFP4, **args("--moe-backend", "cutlass")}),
-    "flashinfer-moe-fp4": Case(
-        {"gb10_model": NVFP4, **args("--moe-backend", "auto"), **env(VLLM_USE_FLASHINFER_MOE_FP4="1")},
-        lock=release("0.19.0"),
-    ),
+    "flashinfer-fp8": Case({"gb10_model": FP8, **args("--attention-backend", "FLASHINFER")}, lock=release("0.19.0")),
+    "fp4-moe-path": Case({"gb10_model": NVFP4, **args("--moe-backend", "cutlass")}, lock=release("0.19.0")),
     "moe-backend-datacentre": Case(args("--moe-backend", "flashinfer_trtllm")),
     "moe-backend-triton-nvfp4": Case({"gb10_model": NVFP4, **args("--moe-backend", "triton")}),
     "linear-backend-strict": Case(args("--linear-backend", "triton"), lock=release("0.27.1")),
-    "marlin-atomic-add": Case({**args("--moe-backend", "marlin"), **env(VLLM_MARLIN_USE_ATOMIC_ADD="0")}),
+    "marlin-atomic-add": Case(
+        {**args("--moe-backend", "marlin"), **env(VLLM_MARLIN_USE_ATOMIC_ADD="0")}, lock=release("0.19.0")
+    ),
     "mxfp4-checkpoint": Case({"gb10_model": "qwen3.5-35b-a3b", **args("--quantization", "mxfp4")}),
     "fp8-cutlass": Case({"gb10_model": FP8, "vllm_patch_state": "absent"}, lock=release("0.19.0")),
-    "speculative-decoding": Case(DRAFT),
     "max-tokens-reasoning": Case({"vllm_serve_smoke_tokens": 8}),
     "reasoning-parser": Case(
         {
@@ -161,7 +153,6 @@ CASES: dict[str, Case] = {
     "gpudirect-rdma": Case(env(NCCL_NET_GDR_LEVEL="SYS")),
     "nccl-net-plugin": Case(OTHER_NGC),
     "nccl-cross-nic": Case(env(NCCL_CROSS_NIC="1")),
-    "nccl-nvls": Case(env(NCCL_NVLS_ENABLE="0")),
     "environment-differs": Case(
         IN_IMAGE,
         second={

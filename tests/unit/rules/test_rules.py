@@ -72,6 +72,7 @@ DENSE_FP8 = {"name": "a", "type": "llama", "scheme": "fp8", "moe": False, "reaso
 NVFP4 = {"name": "a", "type": "qwen3_moe", "scheme": "nvfp4", "reasoning": False}
 NGC = "nvcr.io/nvidia/vllm:26.04-py3"
 DRAFT = {"--speculative-config.method": "mtp"}
+OLD, BREAKABLE = {"release": "0.19.0"}, {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}
 NO_ATOMIC_ADD: dict[str, str | None] = {"VLLM_MARLIN_USE_ATOMIC_ADD": "0"}
 SOCKETS = {"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": None}
 RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
@@ -128,14 +129,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"arguments": {"--gpu-memory-utilization": None}},
         {"arguments": {"--gpu-memory-utilization": "0.5"}},
     ),
-    "memory-utilization-131k": (
-        {"arguments": {"--gpu-memory-utilization": "0.85", "--max-model-len": "128K"}},
-        {"arguments": {"--gpu-memory-utilization": "0.85", "--max-model-len": "128k"}},
-    ),
-    "kv-cache-bytes": (
-        {"arguments": {"--kv-cache-memory-bytes": None}},
-        {"arguments": {"--kv-cache-memory-bytes": "1"}},
-    ),
     "fastsafetensors-ngc": (
         container(NGC, arguments={"--load-format": "fastsafetensors"}),
         container("nvcr.io/nvidia/vllm:26.05-py3", arguments={"--load-format": "fastsafetensors"}),
@@ -147,12 +140,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "unequal-memory": ({"second": {"memory_bytes": 60 * GIB}}, {"second": {"memory_bytes": 119 * GIB}}),
     "sleep-mode": ({"arguments": {"--enable-sleep-mode": True}}, {"arguments": {"--enable-sleep-mode": False}}),
     "flashinfer-autotune": (
+        {"arguments": {"--enable-flashinfer-autotune": True}},
         {"arguments": {"--enable-flashinfer-autotune": None}},
-        {"arguments": {"--enable-flashinfer-autotune": None, "--kernel-config": {"enable_flashinfer_autotune": False}}},
-    ),
-    "expandable-segments": (
-        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:True"}},
-        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:False"}},
     ),
     "expandable-segments-connector": (
         {
@@ -170,21 +159,20 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "nccl-arm-hang": ({"nccl": "2.29.2"}, {"nccl": "2.29.3"}),
     "breakable-cudagraph": (
-        {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}},
-        {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "0"}},
+        {"release": "0.24.0", "environment": BREAKABLE},
+        {"release": "0.25.0", "environment": BREAKABLE},
     ),
     "cudagraph-mode": (
         {"arguments": {"--compilation-config": '{"cudagraph_mode": "PIECEWISE"}'}},
-        {"arguments": {"--compilation-config.cudagraph_mode": "FULL_AND_PIECEWISE"}},
+        {"arguments": {"--compilation-config.cudagraph_mode": "FULL_DECODE_ONLY"}},
     ),
     "flashinfer-fp8": (
-        {"arguments": {"--attention-backend": "FLASHINFER"}, "model": {"scheme": "fp8"}},
-        {"arguments": {"--attention-backend": "FLASHINFER"}},
+        {**OLD, "arguments": {"--attention-backend": "FLASHINFER"}, "model": {"scheme": "fp8"}},
+        {**OLD, "arguments": {"--attention-backend": "FLASHINFER"}},
     ),
-    "fp4-moe-path": ({"model": NVFP4}, {"model": NVFP4, "arguments": {"--moe-backend": "marlin"}}),
-    "flashinfer-moe-fp4": (
-        {"release": "0.19.0", "model": NVFP4},
-        {"release": "0.19.0", "model": NVFP4, "environment": {"VLLM_USE_FLASHINFER_MOE_FP4": "0"}},
+    "fp4-moe-path": (
+        {**OLD, "model": NVFP4},
+        {**OLD, "model": NVFP4, "arguments": {"--moe-backend": "marlin"}},
     ),
     "moe-backend-datacentre": (
         {"arguments": {"--moe-backend": "flashinfer_trtllm"}},
@@ -199,8 +187,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"release": "0.28.0", "arguments": {"--linear-backend": "triton"}},
     ),
     "marlin-atomic-add": (
-        {"arguments": {"--moe-backend": "marlin"}, "environment": NO_ATOMIC_ADD},
-        {"arguments": {"--moe-backend": "marlin"}},
+        {**OLD, "arguments": {"--moe-backend": "marlin"}, "environment": NO_ATOMIC_ADD},
+        {**OLD, "arguments": {"--moe-backend": "marlin"}},
     ),
     "mxfp4-checkpoint": (
         {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "qwen3_moe", "scheme": "none"}},
@@ -209,10 +197,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "fp8-cutlass": (
         {"release": "0.20.2+cu129", "model": DENSE_FP8},
         {"release": "0.20.2+cu130", "model": DENSE_FP8},
-    ),
-    "speculative-decoding": (
-        {"arguments": {"--speculative-config.method": "mtp"}},
-        {"arguments": {"--speculative-config": None}},
     ),
     "max-tokens-reasoning": ({"smoke_tokens": 511}, {"smoke_tokens": 8, "model": {"reasoning": False}}),
     "reasoning-parser": (
@@ -275,7 +259,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"environment": {"NCCL_CROSS_NIC": "1", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
         {"environment": {"NCCL_CROSS_NIC": "0", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
     ),
-    "nccl-nvls": ({"environment": {"NCCL_NVLS_ENABLE": "0"}}, {"environment": {"NCCL_NVLS_ENABLE": "1"}}),
     "environment-differs": ({"own": {"VLLM_USE_DEEP_GEMM": "0"}}, {"environment": {"VLLM_USE_DEEP_GEMM": "0"}}),
     "idle-stall": (
         {"release": "0.27.1", "count": 4, "tensor_parallel_size": 4, "arguments": DRAFT},
@@ -318,8 +301,8 @@ def test_every_rule_has_its_cases() -> None:
 
 
 FP8_CACHE = {"--kv-cache-dtype": "fp8_e4m3"}
-ASKED = {"VLLM_ATTENTION_BACKEND": "FLASHINFER"}
-UNSAID = {"--gpu-memory-utilization": "0.85", "--max-model-len": None}
+TUNED, UNTUNED = ({"--kernel-config": {"enable_flashinfer_autotune": value}} for value in (True, False))
+KERNEL = {"kernel": "7.0.0-1019-nvidia"}
 CONNECTOR = {"--kv-transfer-config": '{"kv_connector": "OffloadingConnector"}'}
 EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
@@ -327,30 +310,23 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
 
 #: Other ways into a rule, and whether it fires.
 OTHERS: list[tuple[str, dict[str, Any], bool]] = [
-    ("flashinfer-fp8", {"arguments": FP8_CACHE}, True),
-    ("flashinfer-fp8", {"arguments": {**FP8_CACHE, "--attention-backend": "TRITON_ATTN"}}, False),
-    ("flashinfer-fp8", {"arguments": {**FP8_CACHE, "--attention-config": '{"backend": "flashinfer"}'}}, True),
-    ("flashinfer-fp8", {"model": DENSE_FP8, "environment": ASKED, "release": "0.14.1"}, True),
-    ("flashinfer-fp8", {"model": DENSE_FP8, "environment": ASKED}, False),
+    ("flashinfer-fp8", {**OLD, "arguments": FP8_CACHE}, True),
+    ("flashinfer-fp8", {**OLD, "arguments": {**FP8_CACHE, "--attention-backend": "TRITON_ATTN"}}, False),
+    ("flashinfer-fp8", {**OLD, "arguments": {**FP8_CACHE, "--attention-config": '{"backend": "flashinfer"}'}}, True),
     ("enforce-eager", {"arguments": {"--compilation-config.cudagraph_mode": "NONE"}}, True),
-    ("fp4-moe-path", {"arguments": {"--moe-backend": "cutlass"}}, True),
-    ("fp4-moe-path", {"arguments": {"--moe-backend": "auto"}}, False),
+    ("fp4-moe-path", {**OLD, "arguments": {"--moe-backend": "cutlass"}}, True),
+    ("fp4-moe-path", {**OLD, "arguments": {"--moe-backend": "auto"}}, False),
     ("fp4-moe-path", {"model": NVFP4, "release": "0.16.0"}, False),
-    ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.14.1"}, False),
-    ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.24.0"}, False),
-    ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.19.0", "arguments": {"--moe-backend": "marlin"}}, False),
-    ("marlin-atomic-add", {"model": INT4, "environment": NO_ATOMIC_ADD}, True),
+    ("marlin-atomic-add", {**OLD, "model": INT4, "environment": NO_ATOMIC_ADD}, True),
     (
         "marlin-atomic-add",
-        {"model": DENSE_FP8, "arguments": {"--quantization": "gptq_marlin"}, "environment": NO_ATOMIC_ADD},
+        {**OLD, "model": DENSE_FP8, "arguments": {"--quantization": "gptq_marlin"}, "environment": NO_ATOMIC_ADD},
         True,
     ),
     # The default for experts in MXFP4, such as gpt-oss's.
-    ("marlin-atomic-add", {"environment": NO_ATOMIC_ADD}, True),
-    ("marlin-atomic-add", {"environment": NO_ATOMIC_ADD, "arguments": {"--moe-backend": "triton"}}, False),
-    ("marlin-atomic-add", {"environment": NO_ATOMIC_ADD, "model": {"moe": False}}, False),
-    # An encoder keeps no KV cache.
-    ("kv-cache-bytes", {"arguments": {"--kv-cache-memory-bytes": None}, "model": {"type": "xlm-roberta"}}, False),
+    ("marlin-atomic-add", {**OLD, "environment": NO_ATOMIC_ADD}, True),
+    ("marlin-atomic-add", {**OLD, "environment": NO_ATOMIC_ADD, "arguments": {"--moe-backend": "triton"}}, False),
+    ("marlin-atomic-add", {**OLD, "environment": NO_ATOMIC_ADD, "model": {"moe": False}}, False),
     ("page-cache-counted", {"release": "0.19.0", "drops_caches": True}, False),
     # Only NVIDIA's images contain the plugin.
     ("nccl-net-plugin", container("vllm/vllm-openai:v0.33.0", executor="mp"), False),
@@ -427,23 +403,10 @@ OTHERS: list[tuple[str, dict[str, Any], bool]] = [
     ("image-not-pinned", container("registry.example:5000/vllm:nightly@sha256:1"), False),
     ("ray-missing", container("vllm/vllm-openai:v0.27.1-aarch64"), True),
     ("ray-missing", container("vllm/vllm-openai:v0.17.1"), False),
-    (
-        "memory-utilization-131k",
-        {"arguments": {"--gpu-memory-utilization": "0.85"}, "count": 1, "tensor_parallel_size": 1},
-        False,
-    ),
-    ("memory-utilization-131k", {"arguments": UNSAID, "model": {"positions": 131072}}, True),
-    (
-        "memory-utilization-131k",
-        {"arguments": {**UNSAID, "--max-model-len": "auto"}, "model": {"positions": 131072}},
-        True,
-    ),
-    ("memory-utilization-131k", {"arguments": UNSAID, "model": {"positions": 40960}}, False),
-    ("memory-utilization-131k", {"arguments": UNSAID}, False),
-    ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}}, True),
-    ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}, "arguments": {"--kv-cache-dtype": "auto"}}, True),
-    ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}, "arguments": {"--kv-cache-dtype": "bfloat16"}}, False),
-    ("flashinfer-fp8", {"model": {"kv_dtype": "bfloat16"}}, False),
+    ("flashinfer-fp8", {**OLD, "model": {"kv_dtype": "fp8"}}, True),
+    ("flashinfer-fp8", {**OLD, "model": {"kv_dtype": "fp8"}, "arguments": {"--kv-cache-dtype": "auto"}}, True),
+    ("flashinfer-fp8", {**OLD, "model": {"kv_dtype": "fp8"}, "arguments": {"--kv-cache-dtype": "bfloat16"}}, False),
+    ("flashinfer-fp8", {**OLD, "model": {"kv_dtype": "bfloat16"}}, False),
     ("ray-missing", container("registry.example/vllm:1", image_has_ray=False), True),
     ("ray-missing", container("registry.example/vllm:1", image_has_ray=False, executor="mp"), False),
     ("ray-missing", container("nvcr.io/nvidia/vllm:26.05-py3", image_has_ray=True), False),
@@ -464,15 +427,24 @@ OTHERS: list[tuple[str, dict[str, Any], bool]] = [
             ("api-without-key", {"api_host": "0.0.0.0", "node": {"capability": capability}}, True),
         )
     ),
-    # An unknown release counts as new.
+    # An unknown release counts as new, and so does a build that knows none.
     *(
         row
-        for release in ("", "main")
+        for release in ("", "main", "0.1.dev20482+g83cb22a0e")
         for row in (
             ("page-cache-counted", {"release": release}, False),
-            ("fp4-moe-path", {"release": release, "model": NVFP4}, True),
+            ("fp4-moe-path", {"release": release, "model": NVFP4}, False),
         )
     ),
+    # A build after a release counts as the next one.
+    ("load-pressure", {"release": "0.22.1rc1.dev9+g1"}, True),
+    ("load-pressure", {"release": "0.23.1rc1.dev790+g85d955ed5"}, False),
+    ("driver-590", {"node": {"driver": "595.84"}}, False),
+    ("nccl-net-plugin", container("nvcr.io/nvidia/vllm:26.10-py3", executor="mp"), False),
+    ("flashinfer-autotune", {"arguments": {"--enable-flashinfer-autotune": None, **TUNED}}, True),
+    ("flashinfer-autotune", {"arguments": {"--enable-flashinfer-autotune": None}, "node": KERNEL}, True),
+    ("flashinfer-autotune", {"node": KERNEL}, False),
+    ("flashinfer-autotune", {"arguments": {"--enable-flashinfer-autotune": None, **UNTUNED}, "node": KERNEL}, False),
 ]
 OTHERS += [(rule, changes[not fires], fires) for rule, changes in CASES.items() for fires in (True, False)]
 
@@ -645,7 +617,6 @@ def test_a_host_and_its_command_make_a_situation() -> None:
         "moe": True,
         "reasoning": True,
         "weights_bytes": None,
-        "positions": 0,
         "kv_dtype": "bfloat16",
     }
     assert vars(seen.model) | {"name": ""} == model
@@ -688,7 +659,6 @@ def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> Non
 
 
 LOADED = {"--load-format": "fastsafetensors"}
-OLD_FP4 = {"model": NVFP4, "environment": {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}}
 ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parallel_size": 4, "arguments": DRAFT}
 
 
@@ -697,14 +667,8 @@ ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parall
     [
         ("driver-old", {"node": {"driver": "580.94.99"}}, {"node": {"driver": "580.95"}}),
         ("driver-old", {"node": {"driver": "579.999"}}, {"node": {"driver": ""}}),
-        ("driver-590", {"node": {"driver": "590"}}, {"node": {"driver": "589.99"}}),
+        ("driver-590", {"node": {"driver": "590.1"}}, {"node": {"driver": "589.99"}}),
         ("memory-utilization-high", {"arguments": {"--gpu-memory-utilization": "0.90"}}, {"arguments": {"--gpu-memory-utilization": "0.901"}}),
-        (
-            "memory-utilization-131k",
-            {"arguments": {"--gpu-memory-utilization": "0.90", "--max-model-len": "131072"}},
-            {"arguments": {"--gpu-memory-utilization": "0.90", "--max-model-len": "131071"}},
-        ),
-        ("memory-utilization-131k", {"arguments": {"--gpu-memory-utilization": "0.821"}}, {"arguments": {"--gpu-memory-utilization": "0.82"}}),
         # Two ranks share the weights; a node has 121 GiB.
         (
             "fastsafetensors-large",
@@ -721,18 +685,15 @@ ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parall
         ("swap-space", {"release": "0.17.9"}, {"release": "0.18.0"}),
         ("load-pressure", {"release": "0.20.0"}, {"release": "0.19.9"}),
         ("page-cache-counted", {"release": "0.19.9"}, {"release": "1.0.0"}),
-        ("flashinfer-autotune", {"release": "0.16.0", "arguments": {"--enable-flashinfer-autotune": None}},
-         {"release": "0.15.1", "arguments": {"--enable-flashinfer-autotune": None}}),
+        ("flashinfer-autotune", {"release": "0.16.0", "arguments": {"--enable-flashinfer-autotune": None}, "node": KERNEL},
+         {"release": "0.15.1", "arguments": {"--enable-flashinfer-autotune": None}, "node": KERNEL}),
         ("expandable-segments-connector", {"release": "0.22.0", "arguments": CONNECTOR, "environment": EXPANDABLE}, {"release": "0.22.0"}),
-        ("flashinfer-moe-fp4", {**OLD_FP4, "release": "0.14.1"}, {"model": NVFP4, "release": "0.14.1"}),
-        ("flashinfer-moe-fp4", {**OLD_FP4, "release": "0.23.9"}, {**OLD_FP4, "release": "0.24.0"}),
-        ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.15.0"}, {**OLD_FP4, "model": {**NVFP4, "moe": False}, "release": "0.15.0"}),
-        (
-            "flashinfer-fp8",
-            {"model": DENSE_FP8, "environment": ASKED, "release": "0.14.9"},
-            {"model": DENSE_FP8, "environment": ASKED, "release": "0.15.0"},
-        ),
+        ("flashinfer-fp8", {"release": "0.19.9", "arguments": FP8_CACHE}, {"release": "0.20.0", "arguments": FP8_CACHE}),
+        ("flashinfer-fp8", {"release": "0.16.0", "arguments": FP8_CACHE}, {"release": "0.15.9", "arguments": FP8_CACHE}),
         ("fp4-moe-path", {"model": NVFP4, "release": "0.17.0"}, {"model": NVFP4, "release": "0.16.9"}),
+        ("fp4-moe-path", {"model": NVFP4, "release": "0.19.9"}, {"model": NVFP4, "release": "0.20.0"}),
+        ("marlin-atomic-add", {"model": INT4, "environment": NO_ATOMIC_ADD, "release": "0.19.9"},
+         {"model": INT4, "environment": NO_ATOMIC_ADD, "release": "0.20.0"}),
         (
             "linear-backend-strict",
             {"release": "0.22.0", "arguments": {"--linear-backend": "triton"}},
@@ -766,8 +727,8 @@ ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parall
          {"arguments": {"--compilation-config.cudagraph_mode": "PIECEWISE"}, **ONE}),
         (
             "breakable-cudagraph",
-            {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}},
-            {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}, **ONE},
+            {"release": "0.24.9", "environment": BREAKABLE},
+            {"release": "0.24.9", "environment": BREAKABLE, **ONE},
         ),
         ("socket-interface", {"environment": {"GLOO_SOCKET_IFNAME": None}}, {"environment": {"GLOO_SOCKET_IFNAME": None}, **ONE}),
         ("host-ip", {"environment": {"VLLM_HOST_IP": None}}, {"environment": {"VLLM_HOST_IP": None}, **ONE}),
@@ -819,30 +780,12 @@ def test_a_finding_about_nodes_names_the_different_one() -> None:
             "2 over sockets",
         ),
         (
-            "memory-utilization-131k",
-            {"arguments": {**UNSAID, "--max-model-len": "0"}, "model": {"positions": 131072}},
-            "",
-            "",
-        ),
-        (
-            "memory-utilization-131k",
-            {"arguments": UNSAID, "model": {"positions": 131072}},
-            "gb10_vllm_extra_args.--gpu-memory-utilization",
-            "0.85 at 131072 tokens",
-        ),
-        (
             "fp4-moe-path",
-            {"model": NVFP4},
+            {**OLD, "model": NVFP4},
             "gb10_vllm_extra_args.--moe-backend",
             "not given, so vLLM uses CUTLASS for NVFP4",
         ),
         ("nnodes-ray", {"arguments": {"--nnodes": "2"}}, "gb10_vllm_extra_args.--nnodes", "2 with Ray"),
-        (
-            "kv-cache-bytes",
-            {"arguments": {"--kv-cache-memory-bytes": None}},
-            "gb10_vllm_extra_args.--kv-cache-memory-bytes",
-            "not given",
-        ),
         ("ring-nccl", {"topology": "ring", "environment": RING, "nccl": "2.29.3"}, "nccl", "2.29.3"),
         (
             "nccl-ib-hca-half",
@@ -890,7 +833,7 @@ def test_the_situation_of_a_command(
 def test_what_is_known_about_a_model_and_its_host(more: dict[str, int], moe: bool) -> None:
     config = {"model_type": "qwen3", "num_experts": 1, "max_position_embeddings": 40960, **more}
     seen = rules_context.of_host({}, {"A": "1"}, "0.32.0", HOST, config)
-    assert (seen.model.moe, seen.model.reasoning, seen.model.positions) == (moe, False, 40960)
+    assert (seen.model.moe, seen.model.reasoning) == (moe, False)
     assert vars(seen.nodes[0]) == {
         "name": "spark1",
         "head": True,
