@@ -252,12 +252,12 @@ def _image(
     The image is the inventory's, else of its map, else the recipe's public one, else the one that eugr publishes.
     """
     decided = bool({"gb10_container_image", "gb10_runtime"} & set(given))
-    name = recipe.container.removesuffix(":latest")
     chosen = images.get(recipe.container, recipe.image)
     # The other project's builder makes images without a registry's or an owner's name.
-    default = "" if decided or chosen or "/" in name else _PUBLISHED.get(name, "")
-    image = chosen or default or (recipe.container if "/" in name else "")
-    about = [f"{recipe.container} is {default} by default: {_PUBLISHED_SOURCE}; {IMAGES} may name another"]
+    public = recipe.container if "/" in recipe.container else ""
+    default = "" if decided or chosen else _PUBLISHED.get(_built(recipe), "")
+    image = chosen or default or public
+    about = f"{recipe.container} is {default} by default: {_PUBLISHED_SOURCE}; {IMAGES} may name another"
     problems = []
     if not image and not decided:
         found = f"{recipe.container} is the name of an image that another project's builder makes"
@@ -267,17 +267,27 @@ def _image(
     if recipe.mods and image == NATIVE:
         fix = f"map {recipe.container} to an image in {IMAGES}"
         problems.append(_problem("mods", f"{', '.join(recipe.mods)}: changes of an image", "a container", fix))
-    kept = _KEPT | (_KEPT_B12X if name == _B12X else set())
+    problems += _check_build(recipe, image, decided or bool(chosen))
+    settings = {"gb10_runtime": NATIVE}
+    if image != NATIVE:
+        settings = {"gb10_runtime": "container", "gb10_container_image": image}
+    return settings if image and not decided else {}, [about] if default else [], problems
+
+
+def _built(recipe: Recipe) -> str:
+    """Return the name of the image that the other project's builder makes."""
+    return recipe.container.removesuffix(":latest")
+
+
+def _check_build(recipe: Recipe, image: str, chosen: bool) -> list[Problem]:
+    """Return the problem of arguments of the other project's builder that change an image, unless it was chosen."""
+    kept = _KEPT | (_KEPT_B12X if _built(recipe) == _B12X else set())
     changing = [word for word in recipe.build_args if word not in kept]
-    if changing and not chosen and not decided:
-        found = f"{' '.join(changing)}: arguments of another project's builder that change {image or 'an image'}"
-        fix = f"build it there, and map it: {IMAGES}: {{{recipe.container}: NAME@sha256:...}}"
-        problems.append(_problem("build_args", found, "an image that was built so", fix))
-    if decided or not image:
-        return {}, [], problems
-    if image == NATIVE:
-        return {"gb10_runtime": NATIVE}, [], problems
-    return {"gb10_runtime": "container", "gb10_container_image": image}, about if default else [], problems
+    if chosen or not changing:
+        return []
+    found = f"{' '.join(changing)}: arguments of another project's builder that change {image or 'an image'}"
+    fix = f"build it there, and map it: {IMAGES}: {{{recipe.container}: NAME@sha256:...}}"
+    return [_problem("build_args", found, "an image that was built so", fix)]
 
 
 def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str], list[str], list[Problem]]:

@@ -66,19 +66,19 @@ def _parse(data: Mapping[Any, Any]) -> tuple[Recipe | None, list[Problem]]:
     except words.CommandError as error:
         where = f"command, line {error.line}"
         return None, [_problem(where, error.found, "one command: vllm serve MODEL, with options", error.fix)]
-    environment = {**{str(name): _text(value) for name, value in (data.get("env") or {}).items()}, **assigned}
+    environment = {**{str(name): _text(value) for name, value in data.get("env", {}).items()}, **assigned}
+    pulled, mode = data.get("pull_image", ""), data.get("mode", "auto")
     recipe = Recipe(
         name=str(data.get("name", "")),
         model=model,
-        # The command's own revision, if it has one, comes last.
-        args=(*(("--revision", data["model_revision"]) if "model_revision" in data else ()), *args),
+        args=args,
         environment=environment,
-        container=str(data.get("container") or ""),
-        image=str((data.get("container") if data.get("pull_image") is True else data.get("pull_image")) or ""),
-        mods=tuple(map(str, data.get("mods") or ())),
-        build_args=tuple(map(str, data.get("build_args") or ())),
-        cluster_only=bool(data.get("cluster_only")) or data.get("mode") == "cluster",
-        solo_only=bool(data.get("solo_only")) or data.get("mode") == "solo",
+        container=str(data.get("container", "")),
+        image=str((data.get("container") if pulled is True else pulled) or ""),
+        mods=tuple(map(str, data.get("mods", ()))),
+        build_args=tuple(map(str, data.get("build_args", ()))),
+        cluster_only=data.get("cluster_only", mode == "cluster"),
+        solo_only=data.get("solo_only", mode == "solo"),
         about=tuple(f"{key} has no effect here" for key in data if key in _WITHOUT_EFFECT),
         min_nodes=data.get("min_nodes", 0),
         max_nodes=data.get("max_nodes", 0),
@@ -203,23 +203,30 @@ def _command(data: Mapping[str, Any], second: bool) -> tuple[dict[str, str], str
     In version 2 braces are doubled only where one is: in another command they are JSON's.
     """
     own = {name: data[name] for name in ("model", "model_revision") if name in data}
-    parameters = {**own, **(data.get("defaults") or {})}
-    values = {name: _text(value) for name, value in parameters.items()}
+    values = {name: _text(value) for name, value in {**own, **data.get("defaults", {})}.items()}
     filled = words.fill(data["command"], values, literal=second and "{{" not in data["command"])
     found = [words.line(word) for word in words.split(filled)]
+    # The command's own revision, if it has one, comes last.
+    revision = ("--revision", values["model_revision"]) if "model_revision" in values else ()
     start = next((index for index, word in enumerate(found) if not _ASSIGNMENT.fullmatch(word)), len(found))
     assigned = dict(word.split("=", 1) for word in found[:start])
     program, rest = found[start : start + 2], found[start + 2 :]
     if program != ["vllm", "serve"]:
         shown = " ".join(program)[:100] or "nothing"
         raise words.CommandError(1, f"it runs {shown}", "use a recipe that starts vLLM with vllm serve")
+    model, args = _model(rest)
+    return assigned, model, (*revision, *args)
+
+
+def _model(rest: list[str]) -> tuple[str, list[str]]:
+    """Return the model of the words after ``vllm serve``, and the other words. Raises CommandError."""
     if rest and not rest[0].startswith("-"):
-        return assigned, rest[0], tuple(rest[1:])
+        return rest[0], rest[1:]
     for index, word in enumerate(rest):
         name, equals, value = word.partition("=")
         if name == "--model":
             model, after = (value, index + 1) if equals else ("".join(rest[index + 1 : index + 2]), index + 2)
-            return assigned, model, (*rest[:index], *rest[after:])
+            return model, [*rest[:index], *rest[after:]]
     raise words.CommandError(1, "no model after vllm serve", "add the model")
 
 

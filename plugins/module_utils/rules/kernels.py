@@ -265,7 +265,7 @@ RULES = (
         source=f"{CONSELARA}; vllm-project/vllm#38423 (a fix of 2026-03); vLLM 0.32.0, fused_moe/oracle/nvfp4.py",
         evidence="2026-09",
         disputed=(
-            "vLLM's own choice was correct and faster than Marlin on a Spark (vllm-project/recipes#632, 2026-07), and "
+            "vLLM's own choice was correct and faster than Marlin on a Spark (vllm-project/recipes#632, 2026-07). "
             "NVIDIA measured two recipes with it on 0.24 and 0.26 (2026-09), so the rule ends at 0.19. One newer build "
             "still returned nonsense (MiaAI-Lab/GLM-5.3-Flash-NVFP4-Dual-DGX-Spark#1, 2026-08): compare fixed prompts"
         ),
