@@ -216,9 +216,9 @@ def test_another_recipe_is_refused_with_its_key(changes: dict[str, Any], expecte
 
 
 def test_a_variable_that_reaches_files_is_refused_as_in_other_recipes() -> None:
-    container = SETUP.replace("HF_TOKEN=$HF_TOKEN", "LD_PRELOAD=x")
     command = "export VLLM_PLUGINS=x\n" + SERVE
-    given = recipe(runtime__setup_command=container, serve__command=command, serve__additional_commands=[])
+    given = recipe(serve__command=command, serve__additional_commands=[])
+    given["runtime"]["setup_command"] = given["runtime"]["setup_command"].replace("HF_TOKEN=$HF_TOKEN", "LD_PRELOAD=x")
     assert [problem.path for problem in planned(given)[1]] == [
         "gb10_recipe.runtime.setup_command.LD_PRELOAD",
         "gb10_recipe.serve.command.VLLM_PLUGINS",
