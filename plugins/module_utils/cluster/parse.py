@@ -119,6 +119,8 @@ def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem])
     if not recipe:
         return None
     given = {name for node in nodes for name in node["variables"] if node["settings"].get(name) not in ("", None)}
+    # A container without an image is the recipe's.
+    given -= {"gb10_runtime"} if {node["settings"].get("gb10_runtime") for node in nodes} == {"container"} else set()
     images, extra = (nodes[0]["settings"].get(name) for name in ("gb10_recipe_images", "gb10_extra_env"))
     use, found = recipe_apply.use(
         recipe,

@@ -109,7 +109,7 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
         # The command's own revision, if it has one, comes last.
         args=(*(("--revision", pins["model"]) if "model" in pins else ()), *found[1:]),
         environment={**container, **exported},
-        container=image,
+        container=runtime["image"],
         image=image,
         mods=(),
         build_args=(),

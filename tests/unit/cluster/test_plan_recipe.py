@@ -60,6 +60,11 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any], dict[str, Any]]] = {
             ],
         },
     ),
+    "a container of the inventory has the recipe's image": (
+        pair(gb10_runtime="container"),
+        {},
+        {"runtime.image": IMAGE},
+    ),
     "a variable of the inventory": (pair(gb10_distributed_executor_backend="ray"), {}, {"executor": "ray"}),
     "a folder with the model": (pair("/srv/models/mine"), {}, {"model": "/srv/models/mine"}),
     "a model without a memory plan": (

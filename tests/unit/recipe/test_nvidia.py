@@ -15,10 +15,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.parse import p
 from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml
 
 
-def planned(data: dict[str, Any], nodes: int = 2) -> tuple[Any, list[Problem]]:
+def planned(data: dict[str, Any], nodes: int = 2, **images: str) -> tuple[Any, list[Problem]]:
     found, problems = parse(data)
     assert found and problems == []
-    return use(found, (), nodes, {})
+    return use(found, (), nodes, images)
 
 
 def test_both_ranks_of_a_recipe_become_one_plan() -> None:
@@ -63,7 +63,9 @@ profiles:
 REVISION, DIGEST = "7" * 40, f"sha256:{'1' * 64}"
 
 
-def with_measurements(digest: str = "", model: str = REVISION, image: str = DIGEST) -> tuple[Any, list[Problem]]:
+def with_measurements(
+    digest: str = "", model: str = REVISION, image: str = DIGEST, **images: str
+) -> tuple[Any, list[Problem]]:
     """Return the plan of a recipe's text with a license, next to a file with measurements."""
     text = yaml.safe_dump(recipe(), sort_keys=False)
     measured = MEASURED.format(digest=digest or hashlib.sha256(text.encode()).hexdigest(), model=model, image=image)
@@ -78,12 +80,14 @@ def with_measurements(digest: str = "", model: str = REVISION, image: str = DIGE
     }
     data, problems = recipe_yaml.document(source)
     assert problems == []
-    return planned(data)
+    return planned(data, **images)
 
 
 def test_the_matching_measurements_pin_image_and_revision() -> None:
     plan, problems = with_measurements()
     assert problems == []
+    # The map has the name of the recipe, without the digest.
+    assert with_measurements(**{"owner/vllm:nightly": "native"})[0].settings["gb10_runtime"] == "native"
     assert (plan.revision, plan.settings["gb10_container_image"]) == (REVISION, f"owner/vllm:nightly@{DIGEST}")
     assert plan.about[1] == (
         "NVIDIA measured 40.65 tokens/s of decode and ? of prefill: a/Bench p_8k, 8192 tokens in and 256 out, 1 at a "
