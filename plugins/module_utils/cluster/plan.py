@@ -40,6 +40,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     Expected,
     Head,
     Installed,
+    Measured,
     Nccl,
     NcclInputs,
     Plan,
@@ -272,8 +273,8 @@ def _plan(
     download = any(store and not store["source"] for store in (model.store, model.draft_store))
     lacking = [packages.lacking(node, runtime, nccl.build and nccl.final, download) for node in inputs.nodes]
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime, lacking)
-    expected = _expected(serving, decision)
-    about = inputs.recipe.about if inputs.recipe else ()
+    about, measured = (inputs.recipe.about, inputs.recipe.measured) if inputs.recipe else ((), ())
+    expected = _expected(serving, decision, measured)
     why = [*decision.why, *foreseen.explain(ranks, runtime.stack)]
     infos = [f"info: {line}" for line in serve_plan.better_split(serving, decision)]
     planned = _serve(model, decision, serving.nccl.release, expected, why, about, infos)
@@ -368,13 +369,13 @@ def _serve(
     )
 
 
-def _expected(serving: serve_schema.Inputs, decision: serve_schema.Decision) -> Expected:
+def _expected(serving: serve_schema.Inputs, decision: serve_schema.Decision, measured: Sequence[Measured]) -> Expected:
     memory = decision.memory
     published = serving.model.entry.published.get(str(len(serving.nodes)), ())
     if not memory:
-        return Expected(0, 0, 0.0, decision.speculative, published)
+        return Expected(0, 0, 0.0, decision.speculative, published, measured)
     speed = 0.0 if decision.kind.pooling else memory.tokens_per_second
-    return Expected(memory.context, memory.max_num_seqs, speed, decision.speculative, published)
+    return Expected(memory.context, memory.max_num_seqs, speed, decision.speculative, published, measured)
 
 
 def _digest(text: str) -> str:

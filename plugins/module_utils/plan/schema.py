@@ -203,12 +203,34 @@ class StackVersions:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """The figures that the source of a recipe measured with it, and their conditions. Unknown values are 0 or "?".
+
+    ``decode`` and ``prefill``: tokens per second of a request. ``revision``: of the model; ``image``: the digest.
+    """
+
+    source: str
+    dataset: str
+    input_tokens: int
+    output_tokens: int
+    concurrency: int
+    decode: float
+    prefill: float
+    harness: str
+    date: str
+    driver: str
+    vllm: str
+    revision: str
+    image: str
+
+
+@dataclass(frozen=True)
 class Expected:
     """The limits and the speed of the planned server, 0 if unknown.
 
     ``context``: tokens of one request. ``max_num_seqs``: requests at the same time. ``tokens_per_second``: the memory
     plan's upper bound for one request, which ``speculative`` decoding can exceed. ``published``: the lowest and highest
-    figure of others for this number of nodes in the catalog, () without one.
+    figure of others for this number of nodes in the catalog, () without one. ``measured``: with the recipe of the plan.
     """
 
     context: int
@@ -216,6 +238,7 @@ class Expected:
     tokens_per_second: float
     speculative: bool
     published: Sequence[float]
+    measured: Sequence[Measured] = ()
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,7 @@ def use(
         about=[about, *default, *recipe.about, *command.replaced, *replaced, *command.code],
         args_path=recipe.command_path,
         environment_paths={name: recipe.variable_path(name) for name in environment},
+        measured=recipe.measured,
     )
     secrets = secret_environment.check_arguments(recipe.args, recipe.command_path)
     return result, [

@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Measured
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import words
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import IMAGE, NETWORK, VARIABLE, Recipe
 
@@ -24,6 +25,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 PERFORMANCE = "performance.yaml"
 #: The key under which the reader of the file names other recipes of the model, which have such a file.
 OTHERS = "measured recipes"
+#: No figure is as large.
+_MOST = 1e9
 
 
 def _is_text(value: object) -> bool:
@@ -96,7 +99,7 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
         if (variables, _common(words_)) != (exported, _common(found))
     ]
     nodes, image = data["topology"]["node_count"], str(runtime["image"])
-    pins, about = _measured(data.get(PERFORMANCE))
+    pins, measured, about = _measured(data.get(PERFORMANCE))
     if data.get(OTHERS):
         about = (*about, f"NVIDIA has figures of older recipes of this model: nvidia:{data[OTHERS]}")
     if image not in runtime["setup_command"]:
@@ -116,6 +119,7 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
         cluster_only=nodes > 1,
         solo_only=nodes == 1,
         about=about,
+        measured=measured,
         keys={
             **dict.fromkeys(container, "runtime.setup_command"),
             **dict.fromkeys(("command", *exported), "serve.command"),
@@ -124,14 +128,13 @@ def parse(data: Mapping[str, Any]) -> tuple[Recipe | None, list[Problem]]:
     return (None if problems else recipe), problems
 
 
-def _measured(data: Any) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return {model, image}, the measured revision and digest, and NVIDIA's figures as text."""
+def _measured(data: Any) -> tuple[dict[str, str], tuple[Measured, ...], tuple[str, ...]]:
+    """Return {model, image}, the measured revision and digest, then NVIDIA's figures, and text about them."""
     if data is None:
-        return {}, ()
+        return {}, (), ()
     if not data:
-        return {}, (
-            f"{PERFORMANCE} is of another version of this recipe: its revision, image and figures are not used",
-        )
+        other = f"{PERFORMANCE} is of another version of this recipe: its revision, image and figures are not used"
+        return {}, (), (other,)
     pins = {}
     for name, path, form in (
         ("model", "model_revision", r"[0-9a-f]{40}"),
@@ -140,20 +143,42 @@ def _measured(data: Any) -> tuple[dict[str, str], tuple[str, ...]]:
         if re.fullmatch(form, str(_at(data, f"software.{path}"))):
             pins[name] = str(_at(data, f"software.{path}"))
     profiles = data.get("profiles")
-    conditions = ", ".join(
-        (
-            f"{_word(data, 'harness.name')} {_word(data, 'harness.version')}",
-            f"driver {_word(data, 'system.driver_version')}",
-            _word(data, "measured_at"),
+    figures = tuple(
+        Measured(
+            source="NVIDIA",
+            dataset=f"{_word(each, 'workload.dataset')} {_word(each, 'workload.profile')}",
+            input_tokens=int(_number(each, "workload.input_tokens")),
+            output_tokens=int(_number(each, "workload.output_tokens")),
+            concurrency=int(_number(each, "workload.concurrency")),
+            decode=_number(each, "results.decode_tokens_per_second_mean"),
+            prefill=_number(each, "results.prefill_tokens_per_second_mean"),
+            harness=f"{_word(data, 'harness.name')} {_word(data, 'harness.version')}",
+            date=_word(data, "measured_at"),
+            driver=_word(data, "system.driver_version"),
+            vllm=_word(data, "software.backend_version"),
+            revision=pins.get("model", "?"),
+            image=pins.get("image", "?"),
         )
-    )
-    return pins, tuple(
-        f"NVIDIA measured {_word(each, 'results.decode_tokens_per_second_mean')} tokens/s of decode and "
-        f"{_word(each, 'results.prefill_tokens_per_second_mean')} of prefill: {_word(each, 'workload.dataset')} "
-        f"{_word(each, 'workload.profile')}, {_word(each, 'workload.input_tokens')} tokens in and "
-        f"{_word(each, 'workload.output_tokens')} out, {_word(each, 'workload.concurrency')} at a time; {conditions}"
         for each in (profiles if isinstance(profiles, list) else [])[:4]
     )
+    return pins, figures, tuple(map(_spoken, figures))
+
+
+def _spoken(each: Measured) -> str:
+    def shown(value: float) -> str:
+        return f"{value:g}" if value else "?"
+
+    return (
+        f"{each.source} measured {shown(each.decode)} tokens/s of decode and {shown(each.prefill)} of prefill: "
+        f"{each.dataset}, {shown(each.input_tokens)} tokens in and {shown(each.output_tokens)} out, "
+        f"{shown(each.concurrency)} at a time; {each.harness}, driver {each.driver}, {each.date}"
+    )
+
+
+def _number(data: Any, path: str) -> float:
+    """Return a number of figures, 0 for any other value."""
+    found = _at(data, path)
+    return found if isinstance(found, int | float) and not isinstance(found, bool) and 0 < found < _MOST else 0
 
 
 def _word(data: Any, path: str) -> str:

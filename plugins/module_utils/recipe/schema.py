@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Measured
+
 VARIABLE = "gb10_recipe"
 IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
 #: Variables of the network and of Ray, which the plan sets for each node.
@@ -27,7 +29,8 @@ class Recipe:
     ``container``: the image's name, which the other project's builder often makes on the machine; ``image``: the
     published one (pull_image), "" without it. ``mods`` and ``build_args`` are that builder's.
     ``min_nodes`` and ``max_nodes``: the fewest and the most nodes, 0 without a limit. ``about``: text for people.
-    ``keys``: the recipe's key of the command, and of each variable that is not in env.
+    ``keys``: the recipe's key of the command, and of each variable that is not in env. ``measured``: the source's
+    figures.
     """
 
     name: str
@@ -41,6 +44,7 @@ class Recipe:
     cluster_only: bool
     solo_only: bool
     about: tuple[str, ...] = ()
+    measured: tuple[Measured, ...] = ()
     min_nodes: int = 0
     max_nodes: int = 0
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -61,7 +65,7 @@ class Use:
 
     ``model``, ``revision`` and ``reasoning``: the recipe's own, whatever the inventory sets. ``about``: text for
     people, with each value that was replaced and why. ``args_path``, ``environment_paths``: the places of the arguments
-    and of each variable.
+    and of each variable. ``measured``: the source's figures.
     """
 
     model: str
@@ -73,3 +77,4 @@ class Use:
     about: Sequence[str]
     args_path: str
     environment_paths: Mapping[str, str]
+    measured: Sequence[Measured] = ()

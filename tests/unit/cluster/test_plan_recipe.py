@@ -104,6 +104,23 @@ def test_the_arguments_of_a_recipe_reach_the_server() -> None:
     assert "--max-model-len=4096" in own["serve"]["args"], "the inventory wins"
 
 
+def test_the_figures_of_nvidias_recipe_reach_the_benchmark() -> None:
+    workload = {"dataset": "a/Bench", "profile": "p", "input_tokens": 8192, "output_tokens": 256, "concurrency": 1}
+    recipe = {
+        "schema_version": 4,
+        "title": "Small",
+        "hardware": "dgx-spark-2gpu",
+        "backend": "vllm",
+        "topology": {"node_count": 2},
+        "runtime": {"kind": "container", "image": IMAGE, "setup_command": "docker run x"},
+        "serve": {"command": "vllm serve openai/gpt-oss-20b --tensor-parallel-size 2"},
+        "performance.yaml": {"profiles": [{"workload": workload, "results": {"decode_tokens_per_second_mean": 37.5}}]},
+    }
+    (measured,) = planned(pair(), recipe=recipe)["serve"]["expected"]["measured"]
+    assert (measured["source"], measured["dataset"], measured["decode"]) == ("NVIDIA", "a/Bench p", 37.5)
+    assert planned(pair(), recipe=RECIPE)["serve"]["expected"]["measured"] == []
+
+
 SMALL = "vllm serve openai/gpt-oss-20b"
 #: Nodes, changes of the recipe, layers, and the paths of the problems.
 PROBLEMS: dict[str, tuple[list[Node], dict[str, Any], list[Any], list[str]]] = {

@@ -55,7 +55,7 @@ recipe_sha256: {digest}
 measured_at: 2026-09-03
 harness: {{name: aiperf, version: 0.12.0}}
 system: {{driver_version: 580.159.03}}
-software: {{model_revision: {model}, runtime_revision: "{image}"}}
+software: {{backend_version: 0.28.0, model_revision: {model}, runtime_revision: "{image}"}}
 profiles:
 - workload: {{dataset: a/Bench, profile: p_8k, input_tokens: 8192, output_tokens: 256, concurrency: 1}}
   results: {{decode_tokens_per_second_mean: 40.65, prefill_tokens_per_second_mean: "2`id`"}}
@@ -93,6 +93,10 @@ def test_the_matching_measurements_pin_image_and_revision() -> None:
         "NVIDIA measured 40.65 tokens/s of decode and ? of prefill: a/Bench p_8k, 8192 tokens in and 256 out, 1 at a "
         "time; aiperf 0.12.0, driver 580.159.03, 2026-09-03"
     )
+    (measured,) = plan.measured
+    assert (measured.input_tokens, measured.output_tokens, measured.concurrency) == (8192, 256, 1)
+    assert (measured.decode, measured.prefill, measured.vllm) == (40.65, 0, "0.28.0")
+    assert (measured.revision, measured.image) == (REVISION, DIGEST)
 
 
 @pytest.mark.parametrize(
