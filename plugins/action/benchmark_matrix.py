@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 #: What each node registers: its copies, the part of the run that failed last, and on the head the last report.
 _COPIES, _FAILED, _REPORT = "__benchmark_all_copies", "__benchmark_all_failed", "__benchmark_model_report"
 #: The variables of the role benchmark_model on which a result depends.
-_SETTINGS = ("mode", "concurrencies", "input_tokens", "output_tokens", "timeout")
+_SETTINGS = ("mode", "data", "speed_bench", "concurrencies", "input_tokens", "output_tokens", "timeout")
 Values = dict[str, Any]
 
 

@@ -14,13 +14,23 @@ description:
   - Chooses the runs for the fact C(gb10_plan), each with the command for M(gb10.cluster.vllm_benchmark).
   - Fails while a benchmark runs, if the planned model does not answer, if other clients use it, and for settings that
     the server cannot serve.
-  - The action plugin of this name does the work. It only reads the benchmark's unit from the node.
+  - The action plugin of this name does the work. It only reads the benchmark's unit from the node, and whether the file
+    of SPEED-Bench exists.
 options:
   mode:
     description: The runs, as in C(benchmark_model_mode) of the role P(gb10.cluster.benchmark_model#role).
     type: str
-    choices: [single, quick, full, sweep]
+    choices: [single, quick, full, sweep, speed-bench, llama-benchy, spark-arena]
     required: true
+  data:
+    description: The prompts, as in C(benchmark_model_data) of the role P(gb10.cluster.benchmark_model#role).
+    type: str
+    choices: [auto, random, text]
+    default: auto
+  speed_bench:
+    description: The folder on the head with SPEED-Bench's file C(throughput_8k.jsonl).
+    type: str
+    default: ""
   concurrencies:
     description: The numbers of requests at the same time in a sweep.
     type: list

@@ -108,6 +108,9 @@ result:
     acceptance_percent:
       description: Accepted draft tokens, null without speculative decoding.
       type: float
+    acceptance_length:
+      description: Tokens of an answer for each step of the model, null without speculative decoding.
+      type: float
 clocks:
   description: The median C(sm_mhz) and C(power_w), and the highest C(temperature_c) of the head's GPU, null if unknown.
   returned: success

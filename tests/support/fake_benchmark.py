@@ -44,7 +44,12 @@ def install(folder: Path, result: Any, key: str = "") -> Path:
         (folder / name).mkdir(parents=True)
     (folder / "credentials/key").write_text(f"{key}\n", encoding="utf-8")
     (folder / "result.json").write_text(result if isinstance(result, str) else json.dumps(result), encoding="utf-8")
-    for name, code, place in (("systemd-run", _SYSTEMD_RUN, folder / "bin"), ("vllm", _VLLM, folder / "runtime/bin")):
+    for name, code, place in (
+        ("systemd-run", _SYSTEMD_RUN, folder / "bin"),
+        ("vllm", _VLLM, folder / "runtime/bin"),
+        # It gets the program of io_prompts.
+        ("python3", _VLLM, folder / "runtime/bin"),
+    ):
         (folder / f"{name}.py").write_text(code.format(folder=str(folder)), encoding="utf-8")
         program(place, name, f'exec {sys.executable} {folder}/{name}.py "$@"')
     return folder / "bin"

@@ -175,7 +175,8 @@ def added(
 def _first(run: Mapping[str, Any]) -> dict[str, float | None]:
     """Return the median time to the first token, and the speed of reading a prompt alone."""
     first = run["ttft_ms"]["median"]
-    prefill = round(1000 * run["input_tokens"] / first, 1) if run["concurrency"] == 1 and first else None
+    read = run.get("input_mean") or run["input_tokens"]
+    prefill = round(1000 * read / first, 1) if run["concurrency"] == 1 and first else None
     return {"ttft_ms": first, "prefill_tokens_per_second": prefill}
 
 

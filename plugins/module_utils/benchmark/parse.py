@@ -29,7 +29,8 @@ def result(text: str, run: Run) -> dict[str, Any]:
     ``ttft_ms``, ``tpot_ms`` and ``itl_ms`` have the mean, median and p99 in milliseconds. ``seconds``: of the whole
     run. ``tokens_per_second``: output of all requests together. An embedding model has no output: there they are the
     read tokens, ``ttft_ms`` is the time to the vector, and the other latencies are 0. ``acceptance_percent``: of draft
-    tokens, None without speculative decoding.
+    tokens; ``acceptance_length``: tokens of an answer for each step of the model, 1 or more. None without speculative
+    decoding.
     """
     found = bounded_json.load(text, MOST)
     if not isinstance(found, Mapping):
@@ -38,7 +39,8 @@ def result(text: str, run: Run) -> dict[str, Any]:
     completed = reader.count("completed", run.requests)
     # A missing number of failures means that all others failed.
     failed = reader.count("failed", run.requests) if "failed" in found else run.requests - completed
-    rate = "spec_decode_acceptance_rate"
+    # The client has them from the server's counters before and after its requests.
+    rate, length = "spec_decode_acceptance_rate", "spec_decode_acceptance_length"
     measured = {
         "completed": completed,
         "failed": failed,
@@ -53,7 +55,8 @@ def result(text: str, run: Run) -> dict[str, Any]:
         "ttft_ms": reader.statistics("ttft" if generates else "e2el"),
         "tpot_ms": reader.statistics("tpot") if generates else dict.fromkeys(_STATISTICS, 0.0),
         "itl_ms": reader.statistics("itl") if generates else dict.fromkeys(_STATISTICS, 0.0),
-        "acceptance_percent": reader.number(rate) if rate in found else None,
+        "acceptance_percent": reader.number(rate, 100) if rate in found else None,
+        "acceptance_length": reader.number(length) if length in found else None,
     }
     if reader.problems:
         raise ValueError("; ".join(reader.problems))

@@ -9,6 +9,8 @@ Source of the options: vLLM's benchmarks/serve.py and benchmarks/datasets, equal
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -21,7 +23,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: The unit of a run, and its container.
 UNIT = "gb10-benchmark"
-SWEEP = "sweep"
+SWEEP, SPEED_MODE = "sweep", "speed-bench"
+_DEPTHS = (0, 4096, 8192, 16384, 32768, 65535, 100000)
 #: The variable from which vLLM's client takes the key. Source: vLLM, benchmarks/lib/endpoint_request_func.py.
 KEY_VARIABLE = "OPENAI_API_KEY"
 #: The runs of each mode as (concurrency, input tokens, output tokens, requests); SWEEP has the user's.
@@ -39,15 +42,32 @@ MODES: Mapping[str, Sequence[tuple[int, int, int, int]]] = {
         (4, 16384, 256, 8),
     ),
     SWEEP: (),
+    # The profile throughput_8k of nvidia/SPEED-Bench, as in NVIDIA's performance.yaml.
+    SPEED_MODE: ((1, 8192, 256, 10),),
+    # Depth is text before the prompt of 2048 tokens. Source: llama-benchy 0.4.0, config.py and README.
+    "llama-benchy": tuple((1, depth + 2048, output, 3) for depth in _DEPTHS[:5] for output in (32, 128)),
+    # Source: sparkrun's profile spark-arena-v2, and the commands of published results.
+    "spark-arena": tuple((many, depth + 2048, 128, 3 * many) for depth in _DEPTHS for many in (1, 2, 5, 10)),
 }
+#: The modes with other people's conditions: natural text, and the server's own temperature.
+OTHERS = (SPEED_MODE, "llama-benchy", "spark-arena")
+#: The kinds of prompts, and the words for each.
+AUTO, RANDOM, TEXT, SPEED_BENCH = "auto", "random", "text", "speed-bench"
+DATA = (AUTO, RANDOM, TEXT)
+_WORDS: Mapping[str, str] = {RANDOM: "", TEXT: " of text", SPEED_BENCH: " of SPEED-Bench"}
+#: The file of SPEED-Bench in a folder, and the paths that a container's mount and the client take.
+_SPEED_FILE = "throughput_8k.jsonl"
+_FOLDER = re.compile(r"(/[\w.+-]+)+/?", re.ASCII)
 #: vLLM's client for each kind: its backend, the endpoint, its other arguments, and the measured latencies. An embedding
-#: has one latency, that of the whole answer.
+#: has one latency, that of the whole answer. A question in a chat gets a natural answer.
 _BACKENDS: Mapping[str, tuple[str, str, Sequence[str], str]] = {
     "generate": ("openai", "/v1/completions", ("--ignore-eos", "--temperature=0"), "ttft,tpot,itl"),
     "embed": ("openai-embeddings", "/v1/embeddings", (), "e2el"),
+    "chat": ("openai-chat", "/v1/chat/completions", (), "ttft,tpot,itl"),
 }
-#: A tokenizer can add some tokens to a prompt.
-_SPARE = 16
+#: A tokenizer can add some tokens to a prompt. A chat's template adds more, and rows of SPEED-Bench have up to 8,856
+#: tokens. At most a quarter of the context.
+_SPARE, _SPARE_TEXT = 16, 1024
 _LEAST = 8
 #: Most bytes of a result. Without --save-detailed it has about 10 KB and some bytes for each request.
 MOST = 4 * 1024**2
@@ -75,20 +95,22 @@ _RESULT = (
 
 @dataclass(frozen=True)
 class Run:
-    """One run: ``requests`` with random ``input_tokens`` and ``output_tokens`` each, ``concurrency`` at a time.
+    """One run: ``requests`` with ``input_tokens`` and ``output_tokens`` each, ``concurrency`` at a time.
 
-    An embedding model has 0 ``output_tokens``.
+    An embedding model has 0 ``output_tokens``. ``data``: RANDOM, TEXT or SPEED_BENCH. Answers to the last two may end
+    early.
     """
 
     concurrency: int
     input_tokens: int
     output_tokens: int
     requests: int
+    data: str = RANDOM
 
     @property
     def name(self) -> str:
         """The run in words."""
-        return f"{self.concurrency} at a time, {self.input_tokens} + {self.output_tokens} tokens"
+        return f"{self.concurrency} at a time, {self.input_tokens} + {self.output_tokens} tokens{_WORDS[self.data]}"
 
 
 @dataclass(frozen=True)
@@ -97,6 +119,7 @@ class BenchmarkSettings:
 
     ``concurrencies``, ``input_tokens`` and ``output_tokens`` are for SWEEP. ``seed`` must differ in each benchmark:
     equal prompts would come from the prefix cache. ``context``: the server's maximum tokens of a request, 0 if unknown.
+    ``speed_bench``: the head's folder with SPEED-Bench, "" without one.
     """
 
     mode: str
@@ -106,6 +129,8 @@ class BenchmarkSettings:
     seed: int
     timeout: int
     context: int = 0
+    data: str = AUTO
+    speed_bench: str = ""
 
 
 def problems(plan: Plan, settings: BenchmarkSettings) -> list[Problem]:
@@ -124,10 +149,20 @@ def problems(plan: Plan, settings: BenchmarkSettings) -> list[Problem]:
             found.append(
                 Problem(f"benchmark_model_{name}", str(values), "numbers above 0", f"correct benchmark_model_{name}")
             )
+    if settings.speed_bench and not _FOLDER.fullmatch(settings.speed_bench):
+        found.append(
+            Problem(
+                "benchmark_model_speed_bench",
+                settings.speed_bench[:100],
+                "an absolute path of letters, digits and ._+-",
+                "correct benchmark_model_speed_bench",
+            )
+        )
     expected = _limits(plan, settings)
     if settings.mode != SWEEP or found:
         return found
-    longest, most = max(settings.input_tokens) + settings.output_tokens + _SPARE, max(settings.concurrencies)
+    spare = _spare(expected.context, _data(plan, settings))
+    longest, most = max(settings.input_tokens) + settings.output_tokens + spare, max(settings.concurrencies)
     if 0 < expected.context < longest:
         fix = "shorten the requests, or raise gb10_max_model_len"
         found.append(
@@ -146,18 +181,34 @@ def problems(plan: Plan, settings: BenchmarkSettings) -> list[Problem]:
 
 def runs(plan: Plan, settings: BenchmarkSettings) -> list[Run]:
     """Return the runs of a mode, each once. Those of a fixed mode are cut to the limits of the planned server."""
-    generates = plan.kind == "generate"
+    generates, data = plan.kind == "generate", _data(plan, settings)
     if settings.mode == SWEEP:
         return [
-            Run(concurrency, tokens, settings.output_tokens * generates, max(_LEAST, 2 * concurrency))
+            Run(concurrency, tokens, settings.output_tokens * generates, max(_LEAST, 2 * concurrency), data)
             for tokens in dict.fromkeys(settings.input_tokens)
             for concurrency in dict.fromkeys(settings.concurrencies)
         ]
     modes = [
-        Run(concurrency, tokens, output * generates, requests)
+        Run(concurrency, tokens, output * generates, requests, data)
         for concurrency, tokens, output, requests in MODES[settings.mode]
     ]
-    return list(dict.fromkeys(_cut(run, _limits(plan, settings)) for run in modes))
+    cut = list(dict.fromkeys(_cut(run, _limits(plan, settings)) for run in modes))
+    if data == TEXT and settings.mode == SPEED_MODE and settings.speed_bench and cut == modes:
+        return [replace(run, data=SPEED_BENCH) for run in cut]
+    return cut
+
+
+def _data(plan: Plan, settings: BenchmarkSettings) -> str:
+    """Return RANDOM or TEXT. A draft cannot foresee random tokens."""
+    if plan.kind != "generate":
+        return RANDOM
+    if settings.data != AUTO:
+        return settings.data
+    return TEXT if settings.mode in OTHERS or plan.serve.expected.speculative else RANDOM
+
+
+def _spare(context: int, data: str) -> int:
+    return _SPARE if data == RANDOM else min(_SPARE_TEXT, context // 4)
 
 
 def _limits(plan: Plan, settings: BenchmarkSettings) -> Expected:
@@ -169,7 +220,8 @@ def _limits(plan: Plan, settings: BenchmarkSettings) -> Expected:
 def _cut(run: Run, expected: Expected) -> Run:
     if context := expected.context:
         output = min(run.output_tokens, max(1, context // 4))
-        run = replace(run, output_tokens=output, input_tokens=min(run.input_tokens, max(1, context - output - _SPARE)))
+        longest = max(1, context - output - _spare(context, run.data))
+        run = replace(run, output_tokens=output, input_tokens=min(run.input_tokens, longest))
     if most := expected.max_num_seqs:
         run = replace(run, concurrency=min(run.concurrency, most), requests=min(run.requests, max(_LEAST, 4 * most)))
     return run
@@ -183,22 +235,23 @@ def seconds(plan: Plan, run: Run) -> int:
 
 
 def lines(plan: Plan, chosen: Sequence[Run]) -> list[str]:
-    """Return a line for each run with its size and its estimated time."""
+    """Return a line for each run with its size, its prompts and its estimated time."""
     times = [(run, seconds(plan, run)) for run in chosen]
     return [f"{run.name}, {run.requests} requests{f', about {time} s' if time else ''}" for run, time in times]
 
 
-def command(plan: Plan, run: Run, settings: BenchmarkSettings) -> list[str]:
+def command(plan: Plan, run: Run, settings: BenchmarkSettings, program: str) -> list[str]:
     """Return the argv for root on the head. Its standard output is the result of ``vllm bench serve`` alone.
 
-    Without the key: systemd reads it. The owner of a container is the numeric user of gb10_service_user.
+    Without the key: systemd reads it. The owner of a container is the numeric user of gb10_service_user. ``program``:
+    of io_prompts.
     """
     native = plan.runtime.kind == stacks.NATIVE
     script = _RESULT.format(seconds=settings.timeout, most=MOST + 1)
-    saved = ["/usr/bin/env", *_ENVIRONMENT, "/bin/sh", "-c", script, "sh", *client(plan, run, settings.seed)]
-    inner = launch_argv.client_argv(
-        plan, UNIT, [KEY_VARIABLE] if plan.api_key else [], saved, plan.node.state.service_user
-    )
+    saved = ["/usr/bin/env", *_ENVIRONMENT, "/bin/sh", "-c", script, "sh", *client(plan, run, settings, program)]
+    variables = [KEY_VARIABLE] if plan.api_key else []
+    files = [speed_file(settings)] if run.data == SPEED_BENCH else []
+    inner = launch_argv.client_argv(plan, UNIT, variables, saved, plan.node.state.service_user, files)
     limits = [f"RuntimeMaxSec={settings.timeout + _GRACE}", *([_RANKS] if native else [])]
     if plan.api_key:
         inner = ["/bin/sh", "-c", _WITH_KEY, "sh", *inner]
@@ -206,17 +259,37 @@ def command(plan: Plan, run: Run, settings: BenchmarkSettings) -> list[str]:
     return [
         *confinement.transient(plan.user if native else "", plan.writable, limits),
         f"--unit={UNIT}",
+        # Otherwise it would be the command, with the program.
+        "--description=Benchmark of the served model",
         # systemd replaces variables in the command.
         *(word.replace("$", "$$") for word in inner),
     ]
 
 
-def client(plan: Plan, run: Run, seed: int) -> list[str]:
+def speed_file(settings: BenchmarkSettings) -> str:
+    """Return the path of SPEED-Bench's prompts."""
+    return f"{settings.speed_bench.rstrip('/')}/{_SPEED_FILE}"
+
+
+def client(plan: Plan, run: Run, settings: BenchmarkSettings, program: str) -> list[str]:
     """Return the argv of vLLM's client. The warm-up repeats the first prompt, so the prefix cache has that one."""
     given = [*plan.serve.args, *plan.serve.user_args]
-    backend, endpoint, more, latencies = _BACKENDS[plan.kind]
+    backend, endpoint, more, latencies = _BACKENDS[plan.kind if run.data == RANDOM else "chat"]
+    if run.data == RANDOM:
+        start = [launch_argv.program(plan, "vllm")]
+        # The client needs an output, and requests none of an embedding model.
+        dataset = [f"--random-input-len={run.input_tokens}", f"--random-output-len={run.output_tokens or 1}"]
+    else:
+        # The runs of a benchmark have different prompts, too.
+        seed = f"{settings.seed}-{run.concurrency}-{run.input_tokens}-{run.output_tokens}"
+        source = {"tokens": run.input_tokens, "words": run.output_tokens, "seed": seed}
+        start = [launch_argv.program(plan, "python3"), "-c", program]
+        start.append(json.dumps({**source, "file": speed_file(settings) if run.data == SPEED_BENCH else ""}))
+        # The server applies the chat's template.
+        dataset = [f"--custom-output-len={run.output_tokens}", "--skip-chat-template"]
+        more = () if settings.mode in OTHERS else ("--temperature=0",)
     return [
-        launch_argv.program(plan, "vllm"),
+        *start,
         "bench",
         "serve",
         f"--backend={backend}",
@@ -225,15 +298,13 @@ def client(plan: Plan, run: Run, seed: int) -> list[str]:
         f"--model={plan.served_model_name}",
         f"--tokenizer={plan.model}",
         *(["--trust-remote-code"] if "--trust-remote-code" in given else []),
-        "--dataset-name=random",
-        f"--random-input-len={run.input_tokens}",
-        # The client needs one, and sends none to an embedding model.
-        f"--random-output-len={run.output_tokens or 1}",
+        f"--dataset-name={'random' if run.data == RANDOM else 'custom'}",
+        *dataset,
         f"--num-prompts={run.requests}",
         f"--max-concurrency={run.concurrency}",
-        "--num-warmups=1",
+        f"--num-warmups={3 if settings.mode == SPEED_MODE else 1}",
         *more,
-        f"--seed={seed}",
+        f"--seed={settings.seed}",
         f"--percentile-metrics={latencies}",
         "--metric-percentiles=99",
         "--disable-tqdm",

@@ -314,10 +314,13 @@ def query_argv(plan: Plan, of_image: str, argv: Sequence[str], gpu: bool = False
     ]
 
 
-def client_argv(plan: Plan, unit: str, variables: Sequence[str], argv: Sequence[str], owner: str = "") -> list[str]:
+def client_argv(
+    plan: Plan, unit: str, variables: Sequence[str], argv: Sequence[str], owner: str = "", files: Sequence[str] = ()
+) -> list[str]:
     """Return the argv of a client of the API on the plan's node: unchanged, or in a container that is named ``unit``.
 
-    The container gets the model, the user's folder, and ``variables`` from the environment of the engine's client.
+    The container gets the model, ``files`` to read, the user's folder, and ``variables`` from the environment of the
+    engine's client.
     """
     if plan.runtime.kind == stacks.NATIVE:
         return list(argv)
@@ -331,7 +334,7 @@ def client_argv(plan: Plan, unit: str, variables: Sequence[str], argv: Sequence[
         f"--workdir={home_folder}",
         f"--env=HOME={home_folder}",
         *(f"--env={name}" for name in variables),
-        *(_mount(mount) for mount in (*model, _same(home_folder, read_only=False))),
+        *(_mount(mount) for mount in (*model, *map(_same, files), _same(home_folder, read_only=False))),
         *runtime.engine_args,
         f"--entrypoint={argv[0]}",
         image(plan),

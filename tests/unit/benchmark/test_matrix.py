@@ -78,8 +78,9 @@ def test_a_candidate_has_an_estimate() -> None:
         candidate(stack={**SNAPSHOT["stack"], "vllm": "0.33.0"}),
         candidate(serve={**plan()["serve"], "user_args": ["--enforce-eager"]}),
         matrix.candidate(typed(plan()), "a", BenchmarkSettings("full", [1], [1024], 128, 0, 600)),
+        matrix.candidate(typed(plan()), "a", BenchmarkSettings("quick", [1], [1024], 128, 0, 600, data="text")),
     ],
-    ids=["model", "executor", "stack", "arguments", "mode"],
+    ids=["model", "executor", "stack", "arguments", "mode", "prompts"],
 )
 def test_the_key_depends_on_the_inputs(other: dict[str, Any]) -> None:
     assert other["key"] != candidate()["key"]
@@ -141,6 +142,8 @@ def test_the_table() -> None:
     ]
     assert [(row["file"], len(row["runs"])) for row in record["rows"]] == [("a.json", 2), ("", 0), ("", 0)]
     assert matrix.lines(begun()["record"]) == ["no result"]
+    text = matrix.added(begun(candidate())["record"], candidate(), result("a", run(input_mean=768)), "a.json", "")
+    assert " 1500.0 " in matrix.lines(text)[1]
 
 
 def test_the_reasons_of_a_part_are_those_of_its_last_failures() -> None:

@@ -14,10 +14,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import pars
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import BenchmarkSettings, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 EXPECTED = {"context": 131072, "max_num_seqs": 256, "tokens_per_second": 50.0, "published": [57.0, 60.0]}
 ONE = Run(1, 1024, 128, 6)
+PROGRAM = "import vllm"
+DRAFT = {"speculative": True}
 
 
 def plan(**expected: Any) -> dict[str, Any]:
@@ -39,6 +42,10 @@ def settings(mode: str = "quick", **changes: Any) -> BenchmarkSettings:
             **changes,
         }
     )
+
+
+def command(given: Plan, run: Run = ONE, **changes: Any) -> list[str]:
+    return benchmark_plan.command(given, run, settings(**changes), PROGRAM)
 
 
 def contained(given: dict[str, Any]) -> dict[str, Any]:
@@ -81,16 +88,71 @@ def test_the_runs_of_a_mode(expected: dict[str, Any], given: BenchmarkSettings, 
     assert benchmark_plan.runs(typed(plan(**expected)), given) == runs
 
 
-@pytest.mark.parametrize("mode", ["single", "quick", "full"])
+@pytest.mark.parametrize("mode", [mode for mode in benchmark_plan.MODES if mode != "sweep"])
 @pytest.mark.parametrize("context", [0, 64, 2048, 131072])
 @pytest.mark.parametrize("sequences", [0, 1, 4, 256])
-def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int) -> None:
-    found = benchmark_plan.runs(typed(plan(context=context, max_num_seqs=sequences)), settings(mode))
+@pytest.mark.parametrize("data", benchmark_plan.DATA)
+def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int, data: str) -> None:
+    found = benchmark_plan.runs(typed(plan(context=context, max_num_seqs=sequences)), settings(mode, data=data))
     assert found and len(found) == len(set(found))
     for run in found:
         assert min(run.concurrency, run.input_tokens, run.output_tokens, run.requests) >= 1
         assert not context or run.input_tokens + run.output_tokens < context
         assert not sequences or run.concurrency <= sequences
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected", "changes", "data"),
+    [
+        ("quick", {}, {}, "random"),
+        ("quick", DRAFT, {}, "text"),
+        ("quick", DRAFT, {"data": "random"}, "random"),
+        ("sweep", {}, {"data": "text"}, "text"),
+        ("llama-benchy", {}, {}, "text"),
+        ("speed-bench", {}, {}, "text"),
+        ("speed-bench", {}, {"speed_bench": "/srv/speed"}, "speed-bench"),
+        ("speed-bench", {}, {"speed_bench": "/srv/speed", "data": "random"}, "random"),
+        ("speed-bench", {"context": 9000}, {"speed_bench": "/srv/speed"}, "text"),
+        ("quick", DRAFT, {"speed_bench": "/srv/speed"}, "text"),
+    ],
+)
+def test_the_prompts_of_a_mode(mode: str, expected: dict[str, Any], changes: dict[str, Any], data: str) -> None:
+    assert {run.data for run in benchmark_plan.runs(typed(plan(**expected)), settings(mode, **changes))} == {data}
+
+
+def test_a_line_names_other_prompts_than_random_tokens() -> None:
+    chosen = benchmark_plan.runs(typed(plan(**DRAFT)), settings("single"))
+    assert benchmark_plan.lines(typed(plan(**DRAFT)), chosen)[0].startswith(
+        "1 at a time, 1024 + 256 tokens of text, 6 "
+    )
+
+
+def test_text_is_a_question_in_a_chat_with_a_natural_end() -> None:
+    given = typed(plan())
+    words = benchmark_plan.client(given, Run(1, 1024, 128, 6, "text"), settings(), PROGRAM)
+    assert words[:3] == [f"{plan()['runtime']['path']}/bin/python3", "-c", PROGRAM]
+    assert json.loads(words[3]) == {"tokens": 1024, "words": 128, "seed": "7-1-1024-128", "file": ""}
+    assert words[4:6] == ["bench", "serve"]
+    assert {"--backend=openai-chat", "--endpoint=/v1/chat/completions", "--skip-chat-template"} < set(words)
+    assert {"--dataset-name=custom", "--custom-output-len=128", "--temperature=0", "--num-warmups=1"} < set(words)
+    assert "--ignore-eos" not in words and not any("random" in word for word in words)
+    as_others = benchmark_plan.client(given, Run(1, 8192, 256, 10, "text"), settings("speed-bench"), PROGRAM)
+    assert "--num-warmups=3" in as_others and "--temperature=0" not in as_others
+
+
+def test_a_container_can_read_speed_bench_and_nothing_else_of_its_folder() -> None:
+    run, changes = Run(1, 8192, 256, 10, "speed-bench"), {"mode": "speed-bench", "speed_bench": "/srv/speed/"}
+    inner = script(command(typed(contained(plan())), run, **changes))
+    file = "/srv/speed/throughput_8k.jsonl"
+    assert f"--mount=type=bind,source={file},target={file},readonly" in inner
+    assert json.loads(inner[inner.index(PROGRAM) + 1])["file"] == file
+    assert not any("speed" in word for word in script(command(typed(contained(plan())), **changes)))
+
+
+@pytest.mark.parametrize("folder", ["speed", "/srv/a,target=/etc", "/srv/a b", "~/speed"])
+def test_another_folder_of_speed_bench_is_refused(folder: str) -> None:
+    (problem,) = benchmark_plan.problems(typed(plan()), settings("speed-bench", speed_bench=folder))
+    assert (problem.path, problem.found) == ("benchmark_model_speed_bench", folder)
 
 
 UNKNOWN = {"context": 0, "max_num_seqs": 0}
@@ -130,7 +192,7 @@ def test_a_sweep_that_cannot_run_is_refused(
 
 
 def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
-    words = benchmark_plan.command(typed(plan()), ONE, settings())
+    words = command(typed(plan()))
     assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
     options = words[: words.index("--unit=gb10-benchmark") + 1]
     assert {f"--property={line}" for line in confinement.properties("gb10", []) if "RemoveIPC" not in line} < set(
@@ -164,20 +226,20 @@ def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
 
 
 def test_without_key_no_credential_is_loaded() -> None:
-    words = benchmark_plan.command(typed({**plan(), "api_key": False}), ONE, settings())
+    words = command(typed({**plan(), "api_key": False}))
     assert not any("LoadCredential" in word or "OPENAI_API_KEY" in word for word in words)
 
 
 def test_options_follow_the_plan() -> None:
     given = plan()
-    assert not {"--insecure", "--trust-remote-code"} & set(benchmark_plan.command(typed(given), ONE, settings()))
+    assert not {"--insecure", "--trust-remote-code"} & set(command(typed(given)))
     given["serve"]["user_args"] = ["--trust-remote-code"]
     given["api_tls"] = {"digest": "1", "until": "2027"}
-    assert {"--insecure", "--trust-remote-code"} <= set(benchmark_plan.command(typed(given), ONE, settings()))
+    assert {"--insecure", "--trust-remote-code"} <= set(command(typed(given)))
 
 
 def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
-    words = benchmark_plan.command(typed(contained(plan())), ONE, settings())
+    words = command(typed(contained(plan())))
     assert not any(word.startswith(("--uid=", "--property=NoNew")) for word in words)
     inner = script(words)
     assert inner[4:8] == ["docker", "run", "--rm", "--pull=never"]
@@ -197,7 +259,7 @@ def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
 
 
 def test_a_dollar_reaches_the_client() -> None:
-    words = benchmark_plan.command(typed({**plan(), "served_model_name": "a$b"}), ONE, settings())
+    words = command(typed({**plan(), "served_model_name": "a$b"}))
     assert "--model=a$$b" in words
     assert "--model=a$b" in script(words)
 
@@ -209,8 +271,9 @@ def embedding() -> dict[str, Any]:
 def test_an_embedding_model_reads_texts_without_output() -> None:
     runs = benchmark_plan.runs(typed(embedding()), settings())
     assert [(run.concurrency, run.input_tokens, run.output_tokens) for run in runs] == [(1, 1024, 0), (8, 1024, 0)]
-    assert {run.output_tokens for run in benchmark_plan.runs(typed(embedding()), settings("sweep"))} == {0}
-    words = benchmark_plan.client(typed(embedding()), runs[0], 7)
+    sweep = benchmark_plan.runs(typed(embedding()), settings("sweep", data="text"))
+    assert {(run.output_tokens, run.data) for run in sweep} == {(0, "random")}
+    words = benchmark_plan.client(typed(embedding()), runs[0], settings(), PROGRAM)
     assert {"--backend=openai-embeddings", "--endpoint=/v1/embeddings", "--percentile-metrics=e2el"} <= set(words)
     assert not {"--ignore-eos", "--temperature=0"} & set(words)
 

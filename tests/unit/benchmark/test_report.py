@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +30,24 @@ FACTS = {
 CLOCKS = {"sm_mhz": 2405.0, "power_w": 60.5, "temperature_c": 71.0}
 
 
-def plan(published: tuple[float, ...] = (), roofline: float = 54.6) -> dict[str, Any]:
+def plan(
+    published: tuple[float, ...] = (), roofline: float = 54.6, source: tuple[Mapping[str, Any], ...] = ()
+) -> dict[str, Any]:
     found = copy.deepcopy(SNAPSHOT)
     found["serve"]["expected"] = {
         "context": 8192,
         "max_num_seqs": 8,
         "tokens_per_second": roofline,
         "published": list(published),
+        "measured": list(source),
     }
     return {**found, "node": found["nodes"][0]}
 
 
-def measured(concurrency: int = 1, **changes: Any) -> dict[str, Any]:
+def measured(concurrency: int = 1, data: str = "random", **changes: Any) -> dict[str, Any]:
     """Return a run as the module returns it."""
     result = parse.result(json.dumps(fake_benchmark.result(**changes)), ONE)
-    sizes = {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 128, "requests": 6}
+    sizes = {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 128, "requests": 6, "data": data}
     return {**sizes, "result": result, "clocks": CLOCKS, "hit_rate": 0.125}
 
 
@@ -62,7 +66,10 @@ def saved(found: dict[str, Any], **changes: Any) -> str:
     ("changes", "expected"),
     [
         ({}, {}),
-        ({"spec_decode_acceptance_rate": 71.5}, {"acceptance_percent": 71.5}),
+        (
+            {"spec_decode_acceptance_rate": 71.5, "spec_decode_acceptance_length": 3.15},
+            {"acceptance_percent": 71.5, "acceptance_length": 3.15},
+        ),
         ({"completed": 4, "failed": None}, {"completed": 4, "failed": 2}),
     ],
     ids=["plain", "with drafts", "a release without failures in its result"],
@@ -81,6 +88,7 @@ def test_a_result_is_read(changes: dict[str, Any], expected: dict[str, Any]) -> 
         "tpot_ms": dict.fromkeys(("mean", "median", "p99"), 20.0),
         "itl_ms": dict.fromkeys(("mean", "median", "p99"), 20.1),
         "acceptance_percent": None,
+        "acceptance_length": None,
         **expected,
     }
 
@@ -97,7 +105,8 @@ def test_a_result_is_read(changes: dict[str, Any], expected: dict[str, Any]) -> 
         ({"median_tpot_ms": None}, "median_tpot_ms is 'None'"),
         ({"p99_itl_ms": 1e13}, "p99_itl_ms is '10000000000000.0'"),
         ({"total_output_tokens": 10**6}, "total_output_tokens is '1000000', expected a number from 0 to 1536"),
-        ({"spec_decode_acceptance_rate": [1]}, "spec_decode_acceptance_rate is '[1]'"),
+        ({"spec_decode_acceptance_rate": 101}, "spec_decode_acceptance_rate is '101', expected a number from 0 to 100"),
+        ({"spec_decode_acceptance_length": [1]}, "spec_decode_acceptance_length is '[1]'"),
         ({"duration": {"x": 1}, "request_throughput": []}, "; request_throughput is '[]'"),
     ],
 )
@@ -185,6 +194,104 @@ def test_the_text_fits_and_has_every_figure() -> None:
         f"compared with: 2026-11-20T08:00:00Z (vllm 0.31.0 -> {SNAPSHOT['stack']['vllm']})",
     ]
     assert report.lines(document(), {})[-1] == "compared with: no earlier benchmark of this model and distribution"
+
+
+def test_a_draft_has_a_column() -> None:
+    draft = {"spec_decode_acceptance_rate": 71.5, "spec_decode_acceptance_length": 3.15}
+    lines = report.lines(document(measured(**draft), measured(8)), {})
+    assert all(len(line) <= 120 for line in lines), lines
+    assert [line.split()[-2:] for line in lines[1:4]] == [["MHz", "draft"], ["2405", "72%/3.1"], ["2405", "-"]]
+
+
+def test_text_is_shown_with_its_real_tokens() -> None:
+    changes = {"total_input_tokens": 6060, "total_output_tokens": 600}
+    lines = report.lines(document(measured(data="text", **changes)), {})
+    assert lines[2].split()[:3] == ["1", "1010", "100"]
+    assert "prompts: natural text and code; input and output are the average real tokens" in lines
+    failed = measured(data="text", completed=0, failed=6, total_input_tokens=0, total_output_tokens=0)
+    assert report.lines(document(failed), {})[2].split()[:3] == ["1", "1024", "128"]
+    (line,) = [
+        line for line in report.lines(document(measured(data="text"), mode="speed-bench"), {}) if "prompts:" in line
+    ]
+    assert "in place of SPEED-Bench" in line
+    assert not any("prompts:" in line for line in report.lines(document(), {}))
+
+
+def test_text_is_not_compared_with_random_tokens() -> None:
+    text, random = document(measured(data="text", output_throughput=1.0)), document()
+    for run in random["runs"]:
+        # As earlier releases wrote it.
+        run.pop("data")
+    assert report.findings(text, random, 0.1) == []
+    assert report.findings(document(measured(output_throughput=1.0)), random, 0.1)
+
+
+NVIDIA = {
+    "source": "NVIDIA",
+    "dataset": "nvidia/SPEED-Bench throughput_8k",
+    "input_tokens": 1024,
+    "output_tokens": 128,
+    "concurrency": 1,
+    "decode": 50.5,
+    "prefill": 5000.0,
+    "harness": "aiperf 0.12.0",
+    "date": "2026-09-03",
+    "driver": "580.142",
+    "vllm": SNAPSHOT["stack"]["vllm"],
+    "revision": "?",
+    "image": "?",
+}
+
+
+def ratios(run: dict[str, Any], **theirs: Any) -> list[str]:
+    found = report.document(typed(plan(source=({**NVIDIA, **theirs},))), {**FACTS, "mode": "speed-bench"}, [run])
+    return [
+        line
+        for line in report.lines(found, {})
+        if line.startswith(("decode:", "prefill:", "NVIDIA:", "differs:", "seen:", "compare with"))
+    ]
+
+
+def test_the_speed_is_compared_with_the_recipes_source() -> None:
+    assert ratios(measured(data="speed-bench")) == [
+        "decode: measured 50.0, NVIDIA 50.5, ratio 0.99",
+        "prefill: measured 4864.6, NVIDIA 5000.0, ratio 0.97",
+        "NVIDIA: nvidia/SPEED-Bench throughput_8k, aiperf 0.12.0, 2026-09-03",
+    ]
+
+
+def test_a_lower_speed_comes_with_the_known_differences_alone() -> None:
+    draft = {"spec_decode_acceptance_rate": 40.0, "spec_decode_acceptance_length": 2.0}
+    seen = "seen: GPU clock 2405 MHz, at most 71 °C{}; NVIDIA does not publish them"
+    assert ratios(measured(data="speed-bench"), decode=60.0)[3:] == [seen.replace("{}", "")]
+    other = {"driver": "580.173.02", "vllm": "0.28.0", "revision": "7" * 40, "image": f"sha256:{'1' * 64}"}
+    assert ratios(measured(data="text", **draft), prefill=6000.0, **other)[3:] == [
+        "differs: driver 580.142, NVIDIA 580.173.02",
+        f"differs: vLLM {SNAPSHOT['stack']['vllm']}, NVIDIA 0.28.0",
+        f"differs: revision of the model unknown, NVIDIA {'7' * 40}",
+        f"differs: runtime native, NVIDIA sha256:{'1' * 64}",
+        "differs: prompts of this collection, NVIDIA nvidia/SPEED-Bench throughput_8k",
+        seen.replace("{}", ", 40 % of draft tokens accepted"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("run", "theirs"),
+    [
+        (measured(), {}),
+        (measured(8, "text"), {}),
+        (measured(data="text"), {"input_tokens": 8192}),
+        (measured(data="text"), {"decode": 0, "prefill": 0}),
+    ],
+    ids=["random tokens", "more at once", "another length", "unknown figures"],
+)
+def test_other_conditions_are_not_compared(run: dict[str, Any], theirs: dict[str, Any]) -> None:
+    assert ratios(run, **theirs) == []
+
+
+def test_a_recipe_with_figures_names_the_mode_that_compares() -> None:
+    found = report.document(typed(plan(source=(NVIDIA,))), FACTS, [measured()])
+    assert "compare with NVIDIA's figures: -e benchmark_model_mode=speed-bench" in report.lines(found, {})
 
 
 @pytest.mark.parametrize(

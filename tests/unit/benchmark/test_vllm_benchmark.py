@@ -22,7 +22,7 @@ from run_playbook import Run, run
 from small_server import serving
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import checks, io_run
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import checks, io_prompts, io_run
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
@@ -77,7 +77,7 @@ def plan(folder: Path, url: str, keyed: bool) -> dict[str, Any]:
 
 
 def command(folder: Path, url: str, keyed: bool = False) -> list[str]:
-    return benchmark_plan.command(typed(plan(folder, url, keyed)), benchmark_plan.Run(**SIZE), SETTINGS)
+    return benchmark_plan.command(typed(plan(folder, url, keyed)), benchmark_plan.Run(**SIZE), SETTINGS, "")
 
 
 def measure(folder: Path, url: str) -> dict[str, Any]:
@@ -98,6 +98,20 @@ def test_a_run_is_measured(tmp_path: Path, url: str) -> None:
     assert given["argv"][:2] == ["bench", "serve"] and f"--base-url={url}" in given["argv"]
     assert (given["environment"]["HF_HUB_OFFLINE"], given["environment"]["NO_PROXY"]) == ("1", "*")
     assert "OPENAI_API_KEY" not in given["environment"]
+
+
+def test_the_program_of_the_prompts_reaches_the_runtimes_python(tmp_path: Path, url: str) -> None:
+    fake_benchmark.install(tmp_path, fake_benchmark.result())
+    run = benchmark_plan.Run(**SIZE, data="text")
+    words = benchmark_plan.command(typed(plan(tmp_path, url, False)), run, SETTINGS, io_prompts.program())
+    found = run_module("vllm_benchmark", {**SIZE, "command": words, "url": url}, tmp_path / "bin")
+    assert found["result"]["completed"] == 6
+    given = json.loads((tmp_path / "vllm.json").read_text(encoding="utf-8"))["argv"]
+    assert given[:2] == ["-c", io_prompts.program()] and given[3:5] == ["bench", "serve"]
+    options = json.loads((tmp_path / "systemd-run.json").read_text(encoding="utf-8"))
+    assert [word for word in options if word.startswith("--description=")] == [
+        "--description=Benchmark of the served model"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -293,3 +307,20 @@ def test_the_action_refuses(tmp_path: Path, changes: dict[str, Any], pid: int | 
     )
     assert found["failed"] and expected in found["msg"]
     assert calls == [{"name": "gb10-benchmark.service"}]
+
+
+@pytest.mark.parametrize(("there", "data"), [(True, "speed-bench"), (False, "text")])
+def test_the_action_looks_for_speed_bench(tmp_path: Path, there: bool, data: str) -> None:
+    sizes = {"concurrencies": [1], "input_tokens": [512], "output_tokens": 64, "timeout": 600}
+    found, calls = decide(
+        "benchmark_runs",
+        {"mode": "speed-bench", "speed_bench": "/srv/speed", **sizes, "busy_ok": True, "api": API},
+        plan(tmp_path, "http://127.0.0.1:8000", False),
+        result={"service": {"pid": None}, "stat": {"isreg": there}},
+    )
+    assert calls[1] == {"path": "/srv/speed/throughput_8k.jsonl"}
+    assert [run["data"] for run in found["runs"]] == [data]
+    command = " ".join(found["runs"][0]["command"])
+    assert ("/srv/speed" in command) is there
+    # The program that vLLM's Python runs.
+    assert "--dataset-name=custom" in command and "def texts(" in command

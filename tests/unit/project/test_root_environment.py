@@ -123,12 +123,12 @@ def test_each_rank_gets_its_variables_from_the_gates(units: dict[str, str], vari
 def test_a_command_of_a_transient_unit_has_the_ranks_file_only_as_their_user() -> None:
     (plan, _worker) = planned("native mp")
     settings = benchmark_plan.BenchmarkSettings("quick", [1], [1], 1, 1, 60)
-    words = benchmark_plan.command(typed(plan), benchmark_plan.Run(1, 1, 1, 1), settings)
+    words = benchmark_plan.command(typed(plan), benchmark_plan.Run(1, 1, 1, 1), settings, "")
     assert "--uid=gb10" in words and any("EnvironmentFile" in word for word in words)
     (plan, _worker) = planned("docker mp")
     assert not [
         word
-        for word in benchmark_plan.command(typed(plan), benchmark_plan.Run(1, 1, 1, 1), settings)
+        for word in benchmark_plan.command(typed(plan), benchmark_plan.Run(1, 1, 1, 1), settings, "")
         if "EnvironmentFile" in word or "--setenv" in word
     ]
 
