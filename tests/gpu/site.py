@@ -61,7 +61,28 @@ DEFAULT121 = {
     "gpu_env": backends.environment("fp8", flashinfer=False),
 }
 FLASHINFER = {"gpu_args": ["--attention-backend=FLASHINFER"], "gpu_env": backends.environment("fp8", flashinfer=True)}
-MODEL, BROKEN = "/srv/models/moe", "/srv/models/broken"
+MODEL, BROKEN, DRAFT = "/srv/models/moe", "/srv/models/broken", "/srv/models/draft"
+#: The recipe of the step of this name, in the schema of NVIDIA's catalog, and its variables. No host has a container.
+IMAGE = "lab.example/vllm:1"
+COMMAND = f"""export VLLM_USE_V2_MODEL_RUNNER="0"
+
+vllm serve lab/text --host 0.0.0.0 --port 8000 \\
+  --max-num-batched-tokens 4096 \\
+  --speculative-config '{{"method": "draft_model", "model": "{DRAFT}", "num_speculative_tokens": 4}}'"""
+SETUP = f"docker run -e NCCL_IGNORE_CPU_AFFINITY=1 -e VLLM_FLOAT32_MATMUL_PRECISION=high {IMAGE}\n"
+RECIPE = {
+    "gb10_recipe": "nvidia:text",
+    "gb10_model": "/srv/models/text",
+    "gb10_served_model_name": "text",
+    "gb10_recipe_images": {IMAGE: "native"},
+}
+#: The conditions of the steps text and random: within the positions of the trained models.
+SWEEP = {
+    "benchmark_model_mode": "sweep",
+    "benchmark_model_concurrencies": [1, 4],
+    "benchmark_model_input_tokens": [512],
+    "benchmark_model_output_tokens": 256,
+}
 #: Lines of vLLM's log about the steps of a start, and about compilation.
 TIMES = re.compile(
     r"(?:init engine|Loading weights took|Model loading took|torch\.compile t|Compiling a graph|Dynamo "
@@ -117,6 +138,8 @@ class Site:
             str(self.folder / "models/broken"): BROKEN,
             str(TOOLKIT): str(TOOLKIT),
         }
+        if (self.folder / "pair").exists():
+            shared |= {str(self.folder / "pair/model"): "/srv/models/text", str(self.folder / "pair/draft"): DRAFT}
         if self.gpus:
             shared |= {
                 path: path for path in (str(DRIVER), "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")
@@ -253,6 +276,17 @@ class Site:
             # safetensors writes files that only their owner can read.
             path.chmod(0o755 if path.is_dir() else 0o644)
 
+    def pair(self) -> None:
+        """Train a model and its draft on text like the benchmark's, before the hosts boot."""
+        command = [self.python, str(Path(__file__).with_name("draft.py")), str(self.folder / "pair")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=self.limit)
+        self.write(done.stdout + done.stderr)
+        if done.returncode:
+            raise Failed(done.stderr[-1000:])
+        self.step.evidence |= json.loads((self.folder / "pair/training.json").read_text(encoding="utf-8"))
+        for path in (self.folder / "pair").rglob("*"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
     def up(self) -> None:
         """Boot the hosts, with their GPUs."""
         self.play("tests/lab/playbooks/lab_up.yml")
@@ -325,6 +359,53 @@ class Site:
         self.play("site.yml", *(word for each in variables for word in ("-e", each)))
         self.started()
         self.recite()
+
+    def recipe(self) -> None:
+        """site.yml with a recipe in the schema of NVIDIA's catalog, whose draft the trained one is."""
+        hardware, ranks = ("dgx-spark", "") if len(self.names) == 1 else ("dgx-spark-2gpu", " --tensor-parallel-size 2")
+        workers = [{"id": "worker", "command": f"{COMMAND}{ranks} --headless"}] if ranks else []
+        document = {
+            "schema_version": 4,
+            "title": "A trained model with its draft",
+            "hardware": hardware,
+            "backend": "vllm",
+            "topology": {"node_count": len(self.names)},
+            "runtime": {"kind": "container", "image": IMAGE, "setup_command": SETUP},
+            "serve": {"command": f"{COMMAND}{ranks}", "additional_commands": workers},
+        }
+        path = self.folder / f"catalog/models/lab/text/{hardware}/linux/vllm/recipe.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document), encoding="utf-8")
+        self.play("site.yml", "-e", json.dumps(self.served))
+        self.started()
+
+    @property
+    def served(self) -> dict[str, Any]:
+        return {**RECIPE, "gb10_nvidia_recipes": str(self.folder / "catalog")}
+
+    def text(self) -> None:
+        """Measure with text: the draft foresees a part of the answers."""
+        self.measure("text")
+
+    def random(self) -> None:
+        """Measure with random tokens: it foresees less than half of that."""
+        text = json.loads((self.folder / "accepted-text.json").read_text(encoding="utf-8"))
+        random = self.measure("random")
+        if not max(random) < min(text) / 2:
+            raise Failed(f"accepted: {text} % with text, {random} % with random tokens")
+
+    def measure(self, data: str) -> list[float]:
+        """Run the benchmark, and return the percentage of accepted tokens of each run."""
+        done = self.play(
+            "playbooks/benchmark_model.yml", "-e", json.dumps({**self.served, **SWEEP, "benchmark_model_data": data})
+        )
+        self.step.evidence["screen"] = done.output[-4000:]
+        newest = max((self.inventory / ".gb10/benchmarks").glob("*.json"), key=lambda path: path.stat().st_mtime)
+        runs = json.loads(newest.read_text(encoding="utf-8"))["runs"]
+        self.step.evidence["runs"] = runs
+        shares = [run["acceptance_percent"] for run in runs]
+        (self.folder / f"accepted-{data}.json").write_text(json.dumps(shares), encoding="utf-8")
+        return shares
 
     def stopped(self) -> None:
         """Stop a rank by SIGSTOP. The watchdog restarts all, and the API answers again."""
@@ -505,7 +586,7 @@ STEPS: Mapping[str, Callable[[Site], None]] = {
     name: getattr(Site, name)
     for name in (
         (
-            "train up check site recite restart rerun status verify mp flashinfer default121 stopped reboot "
+            "train pair up check site recipe text random recite restart rerun status verify mp flashinfer default121 stopped reboot "
             "rollback golden facts down"
         ).split()
     )
