@@ -112,6 +112,34 @@ _ALL = (
         exercised="the lock was resolved, never installed on a Spark; its sources were patched in the tests",
     ),
     Stack(
+        "vllm-openai-0.28.0",
+        vllm="0.28.0",
+        runtime=CONTAINER,
+        cuda=13,
+        torch="2.13.0",
+        bundled_nccl="2.30.7",
+        image="vllm/vllm-openai@sha256:61fc8a896b0a4fbbbdc063bc4b0dbc25ce98e02b5050c24aeb7830ac02039b14",
+        image_has_ray=False,
+        source="vLLM's image v0.28.0: NVIDIA measured recipes for Sparks with this digest (2026-09-03, "
+        "driver 580.159.03 and 580.173.02). NCCL: vLLM's docker/versions.json; vLLM's images have no Ray since 0.20",
+        evidence="2026-09",
+        exercised="nothing: the image was never pulled",
+    ),
+    Stack(
+        "ngc-26.10",
+        vllm="0.31.0",
+        runtime=CONTAINER,
+        cuda=13,
+        torch="2.15.0a0",
+        transformers="5.17.0",
+        image="nvcr.io/nvidia/vllm:26.10-py3",
+        source="NVIDIA's release notes for 26.10 (CUDA 13.4.3, FlashInfer 0.7.1rc5), which name neither NCCL nor Ray. "
+        "No public source has the digest; site.yml pins it at the first pull. NVIDIA's recipe of Qwen3.8-27B for one "
+        "Spark uses 26.10.pre1 (2026-10-19)",
+        evidence="2026-10",
+        exercised="nothing: the image was never pulled",
+    ),
+    Stack(
         "ngc-26.04",
         vllm="0.19.0",
         runtime=CONTAINER,
@@ -216,7 +244,7 @@ def _overridden(stack: Stack, runtime: str, image: str) -> Stack:
         return replace(stack, runtime=kind, image="", image_has_ray=None)
     used = image or stack.image
     # The stack's knowledge applies only to its own image; a digest after the name is still the same image.
-    ray = stack.image_has_ray if used.partition("@")[0] == stack.image else None
+    ray = stack.image_has_ray if stack.image in (used, used.partition("@")[0]) else None
     return replace(stack, runtime=kind, image=used, image_has_ray=ray)
 
 

@@ -133,6 +133,9 @@ def test_what_is_known_of_a_stacks_image_counts_for_no_other() -> None:
     digest = "@sha256:" + "1" * 64
     for image, known in (("", False), (name, False), (name + digest, False), (f"registry.example/vllm{digest}", None)):
         assert resolve("ngc-26.04", "", "", image=image)[0].image_has_ray is known
+    stacked = STACKS["vllm-openai-0.28.0"].image
+    for image, known in (("", False), (stacked, False), (stacked.partition("@")[0] + digest, None)):
+        assert resolve("vllm-openai-0.28.0", "", "", image=image)[0].image_has_ray is known
     assert resolve("ngc-26.04", "vllm==0.19.0", "x.lock", "native")[0].image_has_ray is None
 
 
