@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import 
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Served
 
 _NOT_FOUND = 404
@@ -77,8 +78,35 @@ def choose_model(inputs: Inputs) -> Chosen:
         environment_paths=inputs.recipe.environment_paths
         if inputs.recipe
         else dict.fromkeys(model.environment, f"gb10_models.{model.name}.environment"),
-        recipe=inputs.recipe is not None,
+        recipe=inputs.recipe is not None or "" != model.image == settings.container_image,
     )
+
+
+def with_image(inputs: Inputs) -> Inputs:
+    """Return the inputs with the container image of the catalog's entry, unless a recipe or the inventory chose
+    another runtime.
+
+    Such images have no Ray, so the ranks start without it by default.
+    """
+    settings, given = inputs.head.settings, inputs.head.variables
+    native = settings.runtime not in ("", stacks.CONTAINER)
+    if inputs.recipe or native or settings.container_image or {"gb10_stack", "gb10_runtime_lock"} & {*given}:
+        return inputs
+    try:
+        image = catalog.find(settings.model, settings.models).image
+    except ProblemsError:
+        return inputs
+    executor = settings.distributed_executor_backend if "gb10_distributed_executor_backend" in given else "mp"
+    nodes = (
+        replace(
+            node,
+            settings=replace(
+                node.settings, runtime=stacks.CONTAINER, container_image=image, distributed_executor_backend=executor
+            ),
+        )
+        for node in inputs.nodes
+    )
+    return replace(inputs, nodes=tuple(nodes)) if image else inputs
 
 
 def check_hub(model: Chosen, inputs: Inputs) -> list[Problem]:
@@ -135,6 +163,7 @@ def _of_recipe(model: Model, recipe: Use) -> Model:
         args=recipe.args,
         environment=recipe.environment,
         files=(),
+        image="",
         revision=recipe.revision or model.revision,
         reasoning=model.reasoning or recipe.reasoning,
         tensor=0,

@@ -78,6 +78,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
                 "add hosts to the groups head and worker",
             )
         ]
+    inputs = cluster_model.with_image(inputs)
     settings = inputs.head.settings
     input_problems = cluster_checks.check(inputs, known_variables)
     runtime = runtime_of(inputs)

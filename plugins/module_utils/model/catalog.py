@@ -37,7 +37,8 @@ class Model:
     quantization. ``args``: the ``vllm serve`` arguments that it needs on any cluster. ``nodes``: the minimum number of
     Sparks with 128 GB. ``requires``: the first and last release that serve it, as "since" and "until". ``published``:
     the lowest and highest decode speed that others measured for one request, in tokens per second, by the number of
-    Sparks.
+    Sparks; ``published_by``: who measured the highest, with the date. ``image``: the container image that serves it,
+    by digest, "" for the stack's runtime.
     ``sure``: how well the entry was tested, and which parts are unconfirmed.
     """
 
@@ -50,6 +51,7 @@ class Model:
     config: Mapping[str, Any] = field(default_factory=dict)
     reasoning: bool = False
     gated: bool = False
+    image: str = ""
     args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     files: tuple[File, ...] = ()
@@ -60,6 +62,7 @@ class Model:
     quantization: str = ""
     requires: Mapping[str, str] = field(default_factory=dict)
     published: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    published_by: Mapping[str, str] = field(default_factory=dict)
     sure: str = UNKNOWN
     source: str = ""
     evidence: str = ""
@@ -189,6 +192,7 @@ def describe(model: Model) -> list[str]:
     )
     traits = [text for text, holds in found if holds]
     lines += [f"  {', '.join(traits)}"] * bool(traits)
+    lines += [f"  in {model.image}, unless gb10_container_image is set"] * bool(model.image)
     lines += [f"  {shlex.join(model.args)}"] * bool(model.args)
     lines += [f"  with {each.name} for {each.argument}" for each in model.files]
     unknown = "; add what is known of it to gb10_models (docs/models.md)" if model.sure == UNKNOWN else ""

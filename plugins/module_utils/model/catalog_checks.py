@@ -20,6 +20,7 @@ _HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _RELEASE = re.compile(r"\d+\.\d+(\.\d+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_IMAGE = re.compile(r"\w[\w./:-]*@sha256:[0-9a-f]{64}", re.ASCII)
 #: Arguments that ``args`` must not contain, because a separate key sets them; with vLLM's aliases.
 _SAID_BY = {
     "--model": "hub",
@@ -54,6 +55,10 @@ def _count(value: object) -> bool:
 
 def _texts(value: object) -> bool:
     return isinstance(value, list | tuple) and all(map(_text, value))
+
+
+def _image(value: object) -> bool:
+    return isinstance(value, str) and _IMAGE.fullmatch(value) is not None
 
 
 def _table(value: object) -> bool:
@@ -109,6 +114,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "config": (_table, "a mapping with keys of the model's config.json"),
     "reasoning": (lambda value: isinstance(value, bool), "true or false"),
     "gated": (lambda value: isinstance(value, bool), "true or false"),
+    "image": (_image, "a container image by digest, such as vllm/vllm-openai@sha256:..."),
     "args": (_texts, "a list of words, such as [--tool-call-parser, hermes]"),
     "environment": (_strings, "variables and their values, as text"),
     "files": (_files, "a list of {name, url (https), argument (--...), sha256 (64 hexadecimal digits)}"),
@@ -119,6 +125,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "quantization": (_text, "a value of --quantization, as text"),
     "requires": (_requires, '{since: "0.17.0", until: "0.18.1"}, or one of them, as text'),
     "published": (_published, '{"1": [LOWEST, HIGHEST]}: tokens per second by number of nodes'),
+    "published_by": (_strings, '{"1": "SOURCE, DATE"}: who measured the highest, by number of nodes'),
     "sure": (_text, "text"),
     "source": (_text, "text"),
     "evidence": (_text, "a date, as text"),

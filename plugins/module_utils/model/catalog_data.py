@@ -14,9 +14,11 @@ The presets' settings for memory (0.80 to 0.90 of it, --swap-space, lengths), --
 and --attention-backend are left out. They disagree with each other and with newer evidence; the memory plan and the
 rules choose these settings for the installed release. Every parser in ``args`` is registered in each inspected vLLM
 from 0.11.2 or from ``requires`` to 0.33.0, or is a file of the model. ``args`` sets --kv-cache-dtype only if
-config.json does not name the FP8 cache that the model is published for. ``published`` is without speculative decoding,
-except in an entry whose ``args`` have a draft, and never of a build that loads weights in fewer bytes than the
-checkpoint has.
+config.json does not name the FP8 cache that the model is published for. ``args`` has the draft and the kernels of the
+fastest published configuration, with ``requires`` for them: NVIDIA measured with aiperf 0.12.0, SPEED-Bench
+throughput_8k, one request (NVIDIA/local-ai-inference-recipes at 12b25c66). ``published`` is without speculative
+decoding, except in an entry whose ``args`` have a draft, and never of a build that loads weights in fewer bytes than
+the checkpoint has.
 """
 
 from __future__ import annotations
@@ -31,8 +33,20 @@ _READ = "2026-11"
 _CAPYCTL, _RECIPES = "capyctl-recipes", "vllm-project/recipes"
 _TOOLS = "--enable-auto-tool-choice"
 _FP8_CACHE = ("--kv-cache-dtype", "fp8")
+_FLASHINFER = ("--attention-backend", "FLASHINFER")
 _MARLIN = ("--moe-backend", "marlin")
 _BF16 = "bfloat16"
+_NVIDIA, _NVIDIA_RECIPES = "NVIDIA, 2026-09-03", "NVIDIA/local-ai-inference-recipes"
+
+
+def _speculative(**settings: object) -> tuple[str, str]:
+    """Return the argument for speculative decoding."""
+    return "--speculative-config", json.dumps(settings, separators=(",", ":"))
+
+
+#: Layers of the checkpoint that predict tokens (MTP); of NVIDIA's NVFP4 mixtures of experts they are not quantized.
+_MTP3 = _speculative(method="mtp", num_speculative_tokens=3)
+_MTP3_TRITON = _speculative(method="mtp", num_speculative_tokens=3, moe_backend="triton")
 #: Qwen's FP8 format: one scale per block of 128 x 128. The list of unquantized modules is omitted because of its
 #: length.
 _QWEN_FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
@@ -137,6 +151,19 @@ _QWEN35_35B = {
     "num_attention_heads": 16,
     "linear_num_value_heads": 32,
 }
+_QWEN35_122B = {
+    "model_type": "qwen3_5_moe",
+    "tie_word_embeddings": False,
+    "text_config": {
+        **_QWEN35_MOE,
+        "hidden_size": 3072,
+        "moe_intermediate_size": 1024,
+        "shared_expert_intermediate_size": 1024,
+        "num_hidden_layers": 48,
+        "num_attention_heads": 32,
+        "linear_num_value_heads": 64,
+    },
+}
 _QWEN3_NEXT = {
     **_GATED_DELTA,
     "model_type": "qwen3_next",
@@ -168,7 +195,9 @@ _GEMMA4_MODULES = "model.language_model.layers.*"
 _GEMMA4_NOTES = (
     "License: Apache-2.0. The weight size includes a vision tower that the text model does not need. "
     f"It reasons only if a request enables that. For a Spark, {_RECIPES} also sets VLLM_USE_V2_MODEL_RUNNER=1, "
-    "and eugr's recipes do not"
+    "and eugr's recipes do not. The draft reads the model's KV cache. vLLM 0.25.0 to 0.26.0 did not start with it "
+    "(vllm-project/vllm#48848); NVIDIA measured with a build of 0.23.1 (eugr/spark-vllm:nightly-20260704) and batches "
+    "of 8,192 tokens"
 )
 _NEMOTRON = {
     "model_type": "nemotron_h",
@@ -227,7 +256,30 @@ _QWEN38_27B: Mapping[str, Any] = {
     "reasoning": True,
 }
 _QWEN38_27B_ARGS = ("--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_xml", *_FP8_CACHE)
-_DFLASH2 = {"method": "dflash", "model": "z-lab/Qwen3.8-27B-DFlash2", "num_speculative_tokens": 8}
+_DFLASH2 = _speculative(method="dflash", model="z-lab/Qwen3.8-27B-DFlash2", num_speculative_tokens=8)
+
+#: Layers 0 and 1 have no compressed KV cache, the others 1 of 4 and 1 of 128 tokens in turn.
+_DEEPSEEK_V4: Mapping[str, Any] = {
+    "model_type": "deepseek_v4",
+    "hidden_size": 4096,
+    "num_hidden_layers": 43,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 1,
+    "head_dim": 512,
+    "vocab_size": 129280,
+    "compress_ratios": [0, 0, *(128 if layer % 2 else 4 for layer in range(41))],
+    "quantization_config": _QWEN_FP8,
+}
+_DEEPSEEK_V4_ARGS = (
+    *("--tokenizer-mode", "deepseek_v4", "--reasoning-parser", "deepseek_v4", _TOOLS),
+    *("--tool-call-parser", "deepseek_v4", *_FP8_CACHE, "--block-size", "256", "--max-num-batched-tokens", "8192"),
+    *("--load-format", "instanttensor"),
+)
+_DEEPSEEK_V4_NOTES = (
+    "License: MIT. The experts are FP4, the rest FP8. The plan does not know compressed KV caches, so the sizes are "
+    "NVIDIA's, with the largest share of the memory that leaves the reserve. NVIDIA also sets --trust-remote-code, and "
+    "lets the model think in every answer (--default-chat-template-kwargs)"
+)
 
 #: Qwen3-Embedding and Qwen3-Reranker. Their checkpoints have no output matrix.
 _QWEN3_POOLING = {
@@ -268,13 +320,15 @@ _BGE_M3 = {
     "vocab_size": 250002,
     "torch_dtype": "float32",
 }
-MODELS: Mapping[str, Mapping[str, Any]] = {
+#: What is published for Sparks now.
+_CURRENT: Mapping[str, Mapping[str, Any]] = {
     "qwen3.8-27b-nvfp4": {
         **_QWEN38_27B,
         "args": [*_QWEN38_27B_ARGS],
         "nodes": 1,
         "requires": {"since": "0.29.0"},
         "published": {"1": [11.8, 12.7]},
+        "published_by": {"1": "capyctl, 2026-10-02"},
         "sure": "measured by others: 11.8 to 12.7 tokens a second on one Spark with vLLM 0.30.0. Its quantization is "
         "that of Qwen3.6-27B-NVFP4, a sibling model; its weight size is that of its files",
         "source": f"{_CAPYCTL}; NVIDIA's playbooks for one Spark and for a cluster; {_RECIPES}",
@@ -287,22 +341,143 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     },
     "qwen3.8-27b-nvfp4-dflash2": {
         **_QWEN38_27B,
-        "args": [*_QWEN38_27B_ARGS, "--speculative-config", json.dumps(_DFLASH2, separators=(",", ":"))],
+        "args": [*_QWEN38_27B_ARGS, *_DFLASH2],
         "nodes": 1,
         "requires": {"since": "0.30.0"},
-        "published": {"1": [23.0, 35.4]},
-        "sure": "measured by others: 34.5 tokens a second on one Spark with vLLM 0.30.0 (23.0 to 35.4). NVIDIA's "
-        "example for two Sparks, without figures. Its quantization is that of Qwen3.6-27B-NVFP4, a sibling model; its "
-        "weight size is that of its files",
-        "source": f"{_CAPYCTL}; NVIDIA's playbook for a cluster; eugr's recipes",
-        "evidence": "2026-10-02",
+        "published": {"1": [23.0, 35.4], "2": [37.4, 37.4]},
+        "published_by": {"1": "capyctl, 2026-10-02", "2": _NVIDIA},
+        "sure": "measured by others: 34.5 tokens a second on one Spark with vLLM 0.30.0 (23.0 to 35.4). NVIDIA "
+        "measured 24.3 on one and 37.4 on two with 0.28.0 and RadixArk's checkpoint, which has the same size and "
+        "formats. Its quantization is that of Qwen3.6-27B-NVFP4, a sibling model; its weight size is that of its files",
+        "source": f"{_NVIDIA_RECIPES}; {_CAPYCTL}; NVIDIA's choice for one and for two Sparks (choose-recipe)",
+        "evidence": "2026-10-20",
         "notes": "License of the model: Apache-2.0. It is qwen3.8-27b-nvfp4 with the draft z-lab/Qwen3.8-27B-DFlash2 "
         "(3.8 GB), which is stored like the model. The draft uses the model's embeddings and output matrix. "
         "NVIDIA also sets draft_tensor_parallel_size 2, which vLLM refuses for other tensor sizes of the model. "
         "Without it, vLLM uses the model's size. "
-        "NVIDIA also sets batches of 16,384 tokens, at most eight sequences, --load-format instanttensor and "
-        "--trust-remote-code. A user of NVIDIA's forum reports 47.9 tokens a second; the engine is unclear. "
+        "NVIDIA also sets batches of 16,384 tokens, at most eight sequences and --trust-remote-code; on one Spark it "
+        "uses its container 26.10 since 2026-10. "
+        "A user of NVIDIA's forum reports 47.9 tokens a second; the engine is unclear. "
         "The plan's upper bound for the speed is that without a draft",
+    },
+    "qwen3.6-27b-nvfp4": {
+        **_QWEN38_27B,
+        "hub": "nvidia/Qwen3.6-27B-NVFP4",
+        "revision": "0893e1606ff3d5f97a441f405d5fc541a6bdf404",
+        "weights_bytes": 21_921_428_072,
+        "args": [
+            *_QWEN38_27B_ARGS,
+            *(*_FLASHINFER, *_speculative(method="mtp", num_speculative_tokens=5)),
+        ],
+        "nodes": 1,
+        "requires": {"since": "0.28.0"},
+        "published": {"1": [28.4, 28.4], "2": [43.6, 43.6]},
+        "published_by": {"1": "NVIDIA, 2026-08-31", "2": "NVIDIA, 2026-08-28"},
+        "sure": "measured by others: 28.4 tokens a second on one Spark and 43.6 on two with vLLM 0.28.0. Its "
+        "dimensions are Qwen3.8-27B's, of the same architecture and size; its weight size is that of its tensors",
+        "source": f"{_NVIDIA_RECIPES}; qwen3x-orin's checkpoint metadata (bytes); {_RECIPES}",
+        "evidence": "2026-08-31",
+        "notes": "License: Apache-2.0. The weight size includes the layer for MTP and a vision tower. NVIDIA also sets "
+        "batches of 8,192 tokens, at most eight sequences and --trust-remote-code, and on two Sparks "
+        "VLLM_USE_V2_MODEL_RUNNER=1 and draft_tensor_parallel_size 2, which vLLM's default equals",
+    },
+    "qwen3.5-122b-a10b-nvfp4": {
+        "hub": "nvidia/Qwen3.5-122B-A10B-NVFP4",
+        "revision": "98915d837c4e7c87ac8296d02e89de19b3207e6d",
+        "weights_bytes": 83_495_005_008,
+        "config": {
+            **_QWEN35_122B,
+            "quantization_config": {
+                **_NVFP4,
+                "ignore": [
+                    "lm_head",
+                    *(f"model.language_model.layers.*.{each}*" for each in ("linear_attn", "self_attn")),
+                    "model.language_model.layers.*.mlp.shared_expert*",
+                ],
+            },
+        },
+        "reasoning": True,
+        "args": [
+            *("--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_xml"),
+            *(*_FP8_CACHE, *_MARLIN, *_FLASHINFER, *_MTP3_TRITON),
+        ],
+        "nodes": 1,
+        "requires": {"since": "0.28.0"},
+        "published": {"1": [27.3, 27.3]},
+        "published_by": {"1": "NVIDIA, 2026-08-31"},
+        "sure": "measured by others: 27.3 tokens a second on one Spark with vLLM 0.28.0. Its dimensions are those of "
+        "the FP8 checkpoint; the quantized modules are from its model card, its weight size is that of its files",
+        "source": f"{_NVIDIA_RECIPES}; its model card; ArtificialAnalysis/aa-agentperf-local (bytes of the files)",
+        "evidence": "2026-09-21",
+        "notes": "License: Apache-2.0. The weight size includes the layer for MTP in BF16 and a vision tower; without "
+        "them vLLM loaded 73.2 GiB. NVIDIA also sets batches of 8,192 tokens and at most eight sequences",
+    },
+    "deepseek-v4-flash": {
+        "hub": "deepseek-ai/DeepSeek-V4-Flash",
+        "revision": "60d8d70770c6776ff598c94bb586a859a38244f1",
+        "config": _DEEPSEEK_V4,
+        "reasoning": True,
+        "image": "eugr/spark-vllm@sha256:2c2aa4062f3fa74a5917db55fe4bde29cfd8ddd4e90722165b6b22b1867d7066",
+        "args": [
+            *(*_DEEPSEEK_V4_ARGS, "--max-num-seqs", "4"),
+            *_speculative(method="mtp", num_speculative_tokens=2),
+        ],
+        "environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "VLLM_USE_BREAKABLE_CUDAGRAPH": "1"},
+        "nodes": 2,
+        "max_model_len": 262144,
+        "published": {"2": [36.0, 36.0]},
+        "published_by": {"2": _NVIDIA},
+        "sure": "measured by others: 36.0 tokens a second on two Sparks with this image and a context of 500,000. Its "
+        "weight size is unknown",
+        "source": f"{_NVIDIA_RECIPES} (image, revision, options); a simulator's test (dimensions)",
+        "evidence": "2026-09-03",
+        "notes": _DEEPSEEK_V4_NOTES,
+    },
+    "deepseek-v4-flash-0731": {
+        "hub": "deepseek-ai/DeepSeek-V4-Flash-0731",
+        "revision": "7872f01b1d1fe23eabc4c98b48bffcef5a386062",
+        "weights_bytes": 166_878_536_440,
+        "config": _DEEPSEEK_V4,
+        "reasoning": True,
+        "image": "eugr/spark-vllm-b12x@sha256:16ce6e7efce8bebda9a800fd1432c7dde42d28f901354af00b2f3a57e68e3654",
+        "args": [
+            *(*_DEEPSEEK_V4_ARGS, "--max-num-seqs", "8", "--moe-backend", "b12x", "--linear-backend", "b12x"),
+            *("--attention-backend", "B12X", "--max-cudagraph-capture-size", "48"),
+            *("--compilation-config", '{"cudagraph_mode":"FULL_AND_PIECEWISE","custom_ops":["all"]}'),
+            *_speculative(
+                method="dspark",
+                num_speculative_tokens=5,
+                draft_sample_method="probabilistic",
+                attention_backend="B12X",
+            ),
+        ],
+        "environment": {
+            "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+            "CUTE_DSL_ARCH": "sm_121a",
+            "VLLM_USE_BREAKABLE_CUDAGRAPH": "0",
+            "VLLM_MOE_SKIP_PADDING": "0",
+            **dict.fromkeys(
+                (
+                    *("B12X_MLA_SM120_UNIFIED", "B12X_MOE_FORCE_A8", "VLLM_MEMORY_PROFILE_INCLUDE_ATTN"),
+                    *("VLLM_USE_AOT_COMPILE", "VLLM_USE_FLASHINFER_SAMPLER", "VLLM_USE_V2_MODEL_RUNNER"),
+                    *(
+                        f"VLLM_USE_B12X_{part}"
+                        for part in ("FP8_GEMM", "MHC", "MOE", "SPARSE_INDEXER", "WO_PROJECTION")
+                    ),
+                ),
+                "1",
+            ),
+        },
+        "nodes": 2,
+        "max_model_len": 262144,
+        "published": {"2": [40.7, 40.7]},
+        "published_by": {"2": _NVIDIA},
+        "sure": "measured by others: 40.7 tokens a second on two Sparks with this image; a user found its answers "
+        "right (2026-09-04), and wrong with an older build",
+        "source": f"{_NVIDIA_RECIPES} (image, revision, options); a checkpoint lock (bytes of the tensors); "
+        "BittnerPierre/dsv4f-0731-vllm-b12x-repro",
+        "evidence": "2026-09-04",
+        "notes": f"{_DEEPSEEK_V4_NOTES}. Its draft (DSpark) is in the checkpoint",
     },
     "nemotron-3.5-lightning-30b-a3b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4",
@@ -317,22 +492,28 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             "quantization_config": {**_MIXED, "exclude_modules": _UNQUANTIZED_30B},
         },
         "reasoning": True,
-        "args": ["--reasoning-parser", "nemotron_v3", _TOOLS, "--tool-call-parser", "qwen3_xml", *_FP8_CACHE, *_MARLIN],
+        "args": [
+            *("--reasoning-parser", "nemotron_v3", _TOOLS, "--tool-call-parser", "qwen3_xml", *_FP8_CACHE, *_MARLIN),
+            *("--mamba-backend", "flashinfer", "--mamba-cache-mode", "align", "--mamba-ssm-cache-dtype", "float16"),
+            *("--enable-mamba-cache-stochastic-rounding", "--mamba-cache-philox-rounds", "5"),
+            *_speculative(
+                method="dspark",
+                model="nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DSpark",
+                num_speculative_tokens=7,
+            ),
+        ],
         "nodes": 1,
-        "requires": {"since": "0.27.1"},
-        "published": {"1": [68.4, 70.2]},
-        "sure": (
-            "measured by others: 70.2 tokens a second on one Spark, 68.4 with 32,768 tokens of context, with "
-            "vLLM 0.30.0"
-        ),
-        "source": f"{_CAPYCTL}; eugr's recipes; {_RECIPES}",
+        "requires": {"since": "0.29.0"},
+        "published": {"1": [95.5, 95.5]},
+        "published_by": {"1": _NVIDIA},
+        "sure": "measured by others: 95.5 tokens a second on one Spark with a build of vLLM between 0.28 and 0.29; "
+        "without the draft 70.2 with 0.30.0",
+        "source": f"{_NVIDIA_RECIPES}; {_CAPYCTL}; eugr's recipes; {_RECIPES}",
         "evidence": "2026-10-07",
         "notes": f"License: OpenMDW-1.1. {_NEMOTRON_CACHE}. "
         "The experts and the output are NVFP4, the Mamba layers FP8, the attention bfloat16. "
-        "The weight size includes a layer for MTP that the plain model does not need: vLLM loaded 17.9 GiB. "
-        f"{_RECIPES} and eugr add --mamba-backend flashinfer and a float16 cache of states; {_CAPYCTL} "
-        "measured without them, without --moe-backend and with the tool parser qwen3_coder. The draft is "
-        "nvidia's -DSpark, with three to seven tokens",
+        "The weight size includes a layer for MTP that is not loaded: vLLM loaded 17.9 GiB. NVIDIA also sets batches "
+        "of 16,384 tokens",
     },
     "nemotron-3-ultra-550b-a55b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4",
@@ -412,14 +593,15 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 2,
         "requires": {"since": "0.20.0"},
         "published": {"2": [24.0, 26.0]},
+        "published_by": {"2": "eugr/spark-vllm-docker#183, 2026-05-08"},
         "sure": "measured by others: 24 to 26 tokens a second on two Sparks, with eugr's builds of vLLM. Its weight "
         "size is computed from its numbers by type",
-        "source": f"spark-arena/recipe-registry; eugr/spark-vllm-docker#183 and #236; {_RECIPES}",
-        "evidence": "2026-05-08",
+        "source": f"spark-arena/recipe-registry; eugr/spark-vllm-docker#183 and #236; {_NVIDIA_RECIPES}; {_RECIPES}",
+        "evidence": "2026-09-01",
         "notes": "License: a custom one that excludes commercial use; read it first. "
         "The attention is stored as float32 and loaded as bfloat16, so each of two nodes needs 2.7 GB less "
-        "than planned. The figures are with vLLM's choice of MoE kernels, and #236 requests CUTLASS. Marlin "
-        "was 24 % faster than CUTLASS with MiniMax-M2.5 on two Sparks (Avarok-Cybersecurity/dgx-vllm#4). "
+        "than planned. The figures are with vLLM's choice of MoE kernels (NVIDIA: 25.8), and #236 requests CUTLASS. "
+        "Marlin was 24 % faster than CUTLASS with MiniMax-M2.5 on two Sparks (Avarok-Cybersecurity/dgx-vllm#4). "
         "Another NVFP4 build uses the reasoning parser minimax_m2_append_think",
     },
     "qwen3.6-35b-a3b-nvfp4": {
@@ -433,19 +615,21 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             "quantization_config": _MIXED,
         },
         "reasoning": True,
-        "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder", *_FP8_CACHE, *_MARLIN],
+        "args": [
+            *("--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_xml"),
+            *(*_FP8_CACHE, *_MARLIN, *_FLASHINFER, *_MTP3_TRITON),
+        ],
         "nodes": 1,
-        "requires": {"since": "0.24.0"},
-        "published": {"1": [68.9, 77.3]},
-        "sure": "measured by others: 77.3 tokens a second on one Spark, 68.9 with 32,768 tokens of context, with vLLM "
-        "0.30.0 and a later revision (1355db6a)",
-        "source": f"{_CAPYCTL}; {_RECIPES}; NVIDIA's playbook for one Spark",
+        "requires": {"since": "0.28.0"},
+        "published": {"1": [94.8, 97.7]},
+        "published_by": {"1": "vllm-project/recipes#918, 2026-08-31"},
+        "sure": "measured by others: 94.8 (NVIDIA) and 97.7 tokens a second on one Spark with vLLM 0.28.0 and a later "
+        "revision (1355db6a); without the draft 77.3 with 0.30.0",
+        "source": f"{_NVIDIA_RECIPES}; {_RECIPES}#918; {_CAPYCTL}; NVIDIA's playbook for one Spark",
         "evidence": "2026-10-07",
         "notes": "License: Apache-2.0. config.json does not name the FP8 key/value cache; hf_quant_config.json does. "
-        f"vLLM 0.22.0 and 0.22.1 did not load its quantized output layer (vllm-project/vllm#44081); {_RECIPES} "
-        f"requires 0.24.0 on a Spark. {_RECIPES}#918 reports 97.7 tokens a second with 0.28.0 and its settings "
-        "for a Spark; a patched 0.25.0 with two MTP tokens reached 93. NVIDIA and eugr add --attention-backend "
-        "flashinfer. eugr sets the tool parser qwen3_xml",
+        "NVIDIA also sets batches of 8,192 tokens, at most eight sequences and --trust-remote-code, which an "
+        "architecture built into vLLM does not need",
     },
     "gemma-4-26b-a4b-nvfp4": {
         "hub": "nvidia/Gemma-4-26B-A4B-NVFP4",
@@ -473,16 +657,25 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
                 "ignore": ["lm_head", *(f"{_GEMMA4_MODULES}.{module}*" for module in ("mlp", "router", "self_attn"))],
             },
         },
-        "args": ["--reasoning-parser", "gemma4", _TOOLS, "--tool-call-parser", "gemma4", *_MARLIN],
+        "args": [
+            *("--reasoning-parser", "gemma4", _TOOLS, "--tool-call-parser", "gemma4", "--moe-backend", "auto"),
+            *_speculative(
+                method="mtp",
+                model="google/gemma-4-26B-A4B-it-assistant",
+                num_speculative_tokens=4,
+                moe_backend="triton",
+            ),
+        ],
         "nodes": 1,
-        "requires": {"since": "0.19.1"},
-        "published": {"1": [28.0, 30.3]},
-        "sure": "measured by others: 30.3 tokens a second on one Spark, 28.0 with 32,768 tokens of context, with vLLM "
-        "0.30.0; 29.8 with an earlier build",
-        "source": f"{_CAPYCTL}; eugr/spark-vllm-docker#238; {_RECIPES}",
+        "requires": {"since": "0.27.0"},
+        "published": {"1": [34.4, 34.4]},
+        "published_by": {"1": _NVIDIA},
+        "sure": "measured by others: 34.4 tokens a second on one Spark with the draft, 30.3 without it (vLLM 0.30.0). "
+        "No figure with the draft and a release from 0.27 on",
+        "source": f"{_NVIDIA_RECIPES}; {_CAPYCTL}; eugr/spark-vllm-docker#238; {_RECIPES}",
         "evidence": "2026-10-07",
-        "notes": f"{_GEMMA4_NOTES}. The figures are with vLLM's choice of MoE kernels (CUTLASS); this entry sets "
-        "Marlin, because rule fp4-moe-path warns about CUTLASS. The model card lists one GPU only",
+        "notes": f"{_GEMMA4_NOTES}. Its MoE kernels are vLLM's choice (FlashInfer), as in all measurements. The model "
+        "card lists one GPU only",
     },
     "gemma-4-31b-it-nvfp4": {
         "hub": "nvidia/Gemma-4-31B-IT-NVFP4",
@@ -508,17 +701,19 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
                 "ignore": ["lm_head", f"{_GEMMA4_MODULES}.self_attn*"],
             },
         },
-        "args": ["--reasoning-parser", "gemma4", _TOOLS, "--tool-call-parser", "gemma4"],
+        "args": [
+            *("--reasoning-parser", "gemma4", _TOOLS, "--tool-call-parser", "gemma4"),
+            *_speculative(method="mtp", model="google/gemma-4-31B-it-assistant", num_speculative_tokens=4),
+        ],
         "nodes": 1,
-        "requires": {"since": "0.19.1"},
-        "published": {"1": [6.8, 6.8]},
-        "sure": "measured by others: 6.8 tokens a second on one Spark",
-        "source": f"a fork of eugr's recipes; {_RECIPES}",
-        "evidence": "2026-07-19",
-        "notes": (
-            f"{_GEMMA4_NOTES}. With the draft google/gemma-4-31B-it-assistant, the same source reports 16 tokens "
-            "a second"
-        ),
+        "requires": {"since": "0.27.0"},
+        "published": {"1": [12.4, 16.0]},
+        "published_by": {"1": "a fork of eugr's recipes, 2026-07-19"},
+        "sure": "measured by others: 12.4 (NVIDIA) and 16 tokens a second on one Spark with the draft, 6.8 without it. "
+        "No figure with the draft and a release from 0.27 on",
+        "source": f"{_NVIDIA_RECIPES}; a fork of eugr's recipes; {_RECIPES}",
+        "evidence": "2026-08-31",
+        "notes": _GEMMA4_NOTES,
     },
     "nemotron-3-nano-30b-a3b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4",
@@ -545,6 +740,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 1,
         "requires": {"since": "0.17.1"},
         "published": {"1": [58.0, 58.0]},
+        "published_by": {"1": "mARTin-B78, 2026-04-23"},
         "sure": "measured by others: 58 tokens a second on one Spark, with eugr's build of vLLM. The first release "
         "that serves it is unknown; 0.17.1 is the first with its parser",
         "source": "mARTin-B78's tutorial; eugr's recipes; another project's notes with NVIDIA's container 26.05",
@@ -568,6 +764,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
         "published": {"1": [33.0, 34.2]},
+        "published_by": {"1": "capyctl, 2026-10-09"},
         "sure": "measured by others: 34 tokens a second on one Spark with vLLM 0.30.0. Other builds reached 57 to 60 "
         "on one Spark and 69 to 76 on two, with attention and output as MXFP4",
         "source": (
@@ -594,6 +791,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
         "published": {"1": [46.7, 46.7]},
+        "published_by": {"1": "capyctl, 2026-10-09"},
         "sure": (
             "measured by others: 46.7 tokens a second on one Spark with vLLM 0.30.0; NVIDIA lists it as supported "
             "on one Spark"
@@ -602,6 +800,263 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "evidence": "2026-10-09",
         "notes": f"{_GPT_OSS_NOTES}. LMSYS measured 49.7 tokens a second with Ollama (2025-10)",
     },
+    "qwen3.5-122b-a10b-fp8": {
+        "hub": "Qwen/Qwen3.5-122B-A10B-FP8",
+        "revision": "a099dee70ccfcd8d5dda56aaa0b60cb8ecadabc9",
+        "weights_bytes": 127_163_011_832,
+        "config": {**_QWEN35_122B, "quantization_config": _QWEN_FP8},
+        "reasoning": True,
+        "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder"],
+        "nodes": 2,
+        "requires": {"since": "0.17.0"},
+        "sure": "served by others on two Sparks (tensor parallel) and on four Sparks and Thors (pipeline parallel); no "
+        "figures given. Its dimensions are from several projects' copies that agree, its FP8 blocks from "
+        "sibling models",
+        "source": "vllm-gb10, its production model; distributed-vllm",
+        "evidence": _READ,
+        "notes": "The weight size is that of all files, including a vision tower and a layer for speculative decoding "
+        "that the text model does not need. Both presets set --trust-remote-code, which an architecture built into "
+        "vLLM does not need. vllm-gb10: 13 minutes to load",
+    },
+    "qwen3.5-35b-a3b": {
+        "hub": "Qwen/Qwen3.5-35B-A3B",
+        "weights_bytes": 71_903_645_408,
+        "config": {
+            "model_type": "qwen3_5_moe",
+            "tie_word_embeddings": False,
+            "text_config": _QWEN35_35B,
+        },
+        "reasoning": True,
+        "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder"],
+        "nodes": 1,
+        "requires": {"since": "0.17.0"},
+        "sure": "published preset, served on one Spark; no figures given. Its weight size is its number of "
+        "parameters in BF16",
+        "source": "vllm-gb10",
+        "evidence": _READ,
+        "notes": "The preset sets --trust-remote-code, which an architecture built into vLLM does not need",
+    },
+    "qwen3-omni-30b-a3b-instruct": {
+        "hub": "Qwen/Qwen3-Omni-30B-A3B-Instruct",
+        "revision": "26291f793822fb6be9555850f06dfe95f2d7e695",
+        "weights_bytes": 70_519_637_090,
+        "config": {
+            "model_type": "qwen3_omni_moe",
+            "thinker_config": {
+                "model_type": "qwen3_omni_moe_thinker",
+                "dtype": _BF16,
+                "text_config": {
+                    "model_type": "qwen3_omni_moe_text",
+                    "hidden_size": 2048,
+                    "intermediate_size": 768,
+                    "moe_intermediate_size": 768,
+                    "shared_expert_intermediate_size": 0,
+                    "num_hidden_layers": 48,
+                    "num_attention_heads": 32,
+                    "num_key_value_heads": 4,
+                    "head_dim": 128,
+                    "num_experts": 128,
+                    "num_experts_per_tok": 8,
+                    "decoder_sparse_step": 1,
+                    "mlp_only_layers": [],
+                    "vocab_size": 152064,
+                    "max_position_embeddings": 65536,
+                    "tie_word_embeddings": False,
+                },
+            },
+        },
+        "nodes": 1,
+        "requires": {"since": "0.11.1"},
+        "sure": "published preset, served on one Spark; no figures given. The preset does not specify this model "
+        "or -Thinking. Its weight size is its number of parameters in BF16",
+        "source": "vllm-gb10",
+        "evidence": _READ,
+        "notes": "vLLM itself serves only the text output (it does not load the talker). The preset's `vllm serve "
+        "--omni` needs vllm-omni, which this collection's stacks do not contain",
+    },
+    "nemotron-3-super-120b-a12b-nvfp4": {
+        "hub": "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4",
+        "revision": "445d56f38229f7a37ae5207734f7e8af0fa9a2c8",
+        "weights_bytes": 80_297_329_824,
+        "config": {
+            **_NEMOTRON,
+            "hidden_size": 4096,
+            "intermediate_size": 2688,
+            "num_hidden_layers": 88,
+            "hybrid_override_pattern": (
+                "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
+            ),
+            "num_attention_heads": 32,
+            "mamba_num_heads": 128,
+            "n_routed_experts": 512,
+            "num_experts_per_tok": 22,
+            "moe_latent_size": 1024,
+            "moe_intermediate_size": 2688,
+            "moe_shared_expert_intermediate_size": 5376,
+            "num_nextn_predict_layers": 1,
+            "mtp_hybrid_override_pattern": "*E",
+            "dtype": _BF16,
+            "quantization_config": {**_MIXED, "kv_cache_scheme": _FP8_NUMBERS},
+        },
+        "reasoning": True,
+        "args": [
+            *("--reasoning-parser", "nemotron_v3", _TOOLS, "--tool-call-parser", "qwen3_xml"),
+            *(*_FLASHINFER, "--moe-backend", "auto", "--mamba-cache-mode", "align", *_MTP3),
+        ],
+        "nodes": 1,
+        "requires": {"since": "0.24.0"},
+        "published": {"1": [22.3, 23.6]},
+        "published_by": {"1": "spark-arena/recipe-registry#19, 2026-08"},
+        "sure": "measured by others: 22.3 (NVIDIA, vLLM 0.24.0) and 23.6 (Marlin) tokens a second on one Spark with "
+        "MTP, 15 to 17 without; 23 without it on two with a patched build of 0.17.2. Its weight size is that of a "
+        "later revision (4f0cf9da)",
+        "source": f"{_NVIDIA_RECIPES}; {_RECIPES}#632; spark-arena/recipe-registry#19; kubis.ai; mARTin-B78's tutorial",
+        "evidence": "2026-08-31",
+        "notes": "config.json names the FP8 key/value cache, which vLLM then selects. Of 41,100 quantized modules 139 "
+        "are FP8, the others NVFP4. vLLM chooses the MoE kernels: FlashInfer's are faster than Marlin's there "
+        f"({_RECIPES}#632, 2026-07). NVIDIA also sets batches of 16,384 tokens, at most eight sequences and "
+        "VLLM_FLOAT32_MATMUL_PRECISION=high. A fork of eugr's recipes reports crashes with MTP before 0.24",
+    },
+    "qwen3-next-80b-a3b-instruct-fp8": {
+        "hub": "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8",
+        "revision": "c5f5f263bdd5cc134092897864e8905d8fe7b928",
+        "weights_bytes": 82_051_854_384,
+        "config": {**_QWEN3_NEXT, "quantization_config": _QWEN_FP8},
+        "args": [_TOOLS, "--tool-call-parser", "hermes"],
+        "nodes": 1,
+        "sure": "served by others on one Spark; no figures given. Its dimensions are those of Qwen3-Coder-Next, a "
+        "sibling model; its weight size is that of its files",
+        "source": "a user's notes about a Spark; dgx-vllm (Avarok) for another FP8 form of it",
+        "evidence": _READ,
+        "notes": "The Instruct form is not a reasoning model, so it has no reasoning parser",
+    },
+    "qwen3-next-80b-a3b-instruct-fp8-dynamic": {
+        "hub": "DevQuasar/Qwen.Qwen3-Next-80B-A3B-Instruct-FP8-Dynamic",
+        "config": {
+            **_QWEN3_NEXT,
+            "quantization_config": {
+                "quant_method": "compressed-tensors",
+                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}},
+            },
+        },
+        "args": [_TOOLS, "--tool-call-parser", "hermes"],
+        "nodes": 1,
+        "published": {"1": [39.0, 39.0]},
+        "published_by": {"1": "dgx-vllm, 2026-01-20"},
+        "sure": "measured by others: 39 tokens a second on one Spark, in a custom image. Its dimensions are those of "
+        "Qwen3-Coder-Next, a sibling model; its quantization is inferred from its name, and its weight size is "
+        "unknown",
+        "source": "dgx-vllm (Avarok)",
+        "evidence": "2026-01-20",
+        "notes": "The preset sets --kv-cache-dtype fp8, and --reasoning-parser qwen3, which this model does not need: "
+        "it is not a reasoning model. Its expert configuration for GB10, "
+        "E=512,N=512,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json, is for one node",
+    },
+    "qwen3-embedding-0.6b": {
+        "hub": "Qwen/Qwen3-Embedding-0.6B",
+        "kind": "embed",
+        "weights_bytes": 1_191_553_024,
+        "config": {**_QWEN3_POOLING_06B},
+        "nodes": 1,
+        "sure": _QWEN3_EMBEDDING_SURE,
+        "source": _QWEN3_EMBEDDING_SOURCE,
+        "evidence": _READ,
+        "notes": _QWEN3_EMBEDDING_NOTES,
+    },
+    "qwen3-embedding-4b": {
+        "hub": "Qwen/Qwen3-Embedding-4B",
+        "kind": "embed",
+        "weights_bytes": 8_043_548_672,
+        "config": {
+            **_QWEN3_POOLING,
+            "hidden_size": 2560,
+            "intermediate_size": 9728,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 32,
+            "max_position_embeddings": 40960,
+            "vocab_size": 151665,
+        },
+        "nodes": 1,
+        "sure": _QWEN3_EMBEDDING_SURE,
+        "source": _QWEN3_EMBEDDING_SOURCE,
+        "evidence": _READ,
+        "notes": _QWEN3_EMBEDDING_NOTES,
+    },
+    "qwen3-embedding-8b": {
+        "hub": "Qwen/Qwen3-Embedding-8B",
+        "kind": "embed",
+        "weights_bytes": 15_134_590_976,
+        "config": {
+            **_QWEN3_POOLING,
+            "hidden_size": 4096,
+            "intermediate_size": 12288,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 32,
+            "max_position_embeddings": 40960,
+            "vocab_size": 151665,
+        },
+        "nodes": 1,
+        "sure": _QWEN3_EMBEDDING_SURE,
+        "source": _QWEN3_EMBEDDING_SOURCE,
+        "evidence": _READ,
+        "notes": _QWEN3_EMBEDDING_NOTES,
+    },
+    "qwen3-reranker-0.6b": {
+        "hub": "Qwen/Qwen3-Reranker-0.6B",
+        "kind": "rerank",
+        "weights_bytes": 1_191_553_024,
+        "config": {**_QWEN3_POOLING_06B},
+        "files": [
+            {
+                "name": "qwen3_reranker.jinja",
+                "url": "https://raw.githubusercontent.com/vllm-project/vllm/5d6a1c2492914feea387f49a86eacdc3f99b29a1/"
+                "examples/pooling/score/template/qwen3_reranker.jinja",
+                "argument": "--chat-template",
+                "sha256": "e1ee98e69aab7b2da366edf1c50efcef37e34b4a0c50fb816336213e68d9047a",
+            }
+        ],
+        "nodes": 1,
+        "requires": {"since": "0.18.1"},
+        "sure": "not reported on a Spark. Its dimensions are those of Qwen3-Embedding-0.6B, a sibling model, and "
+        "give its published number of parameters exactly",
+        "source": (
+            "vLLM's documentation of Qwen3-Reranker, and its example's chat template; published numbers of parameters"
+        ),
+        "evidence": _READ,
+        "notes": "License: Apache-2.0. The plan adds vLLM's --hf-overrides for it, and the template adds the "
+        "instruction to each query. vLLM warns that scores are inaccurate without the template",
+    },
+    "bge-m3": {
+        "hub": "BAAI/bge-m3",
+        "kind": "embed",
+        "weights_bytes": 2_271_019_008,
+        "config": {**_BGE_M3, "architectures": ["XLMRobertaModel"]},
+        "nodes": 1,
+        "sure": (
+            "not reported on a Spark. Its dimensions come from copies of its config.json; its weight size is "
+            "computed from them"
+        ),
+        "source": "copies of its config.json in public repositories",
+        "evidence": _READ,
+        "notes": "License: MIT. vLLM returns its dense vectors, not the sparse and the multiple ones",
+    },
+    "bge-reranker-v2-m3": {
+        "hub": "BAAI/bge-reranker-v2-m3",
+        "kind": "rerank",
+        "weights_bytes": 2_271_023_108,
+        "config": {**_BGE_M3, "architectures": ["XLMRobertaForSequenceClassification"], "id2label": {"0": "LABEL_0"}},
+        "nodes": 1,
+        "sure": "not reported on a Spark. Its dimensions come from copies of its config.json, and give a published "
+        "number of parameters exactly; its weight size is computed from them",
+        "source": "copies of its config.json in public repositories",
+        "evidence": _READ,
+        "notes": (
+            "License: Apache-2.0. It is an encoder: it has no KV cache, and vLLM cannot divide its layers over nodes"
+        ),
+    },
+}
+#: Language models of 2024, which nobody publishes for Sparks any more. They come last in every list.
+OLDER: Mapping[str, Mapping[str, Any]] = {
     "qwen2.5-7b-instruct": {
         "hub": "Qwen/Qwen2.5-7B-Instruct",
         "weights_bytes": 15_231_233_024,
@@ -824,287 +1279,5 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "evidence": _READ,
         "notes": "The model does not support tool calls",
     },
-    "qwen3.5-122b-a10b-fp8": {
-        "hub": "Qwen/Qwen3.5-122B-A10B-FP8",
-        "revision": "a099dee70ccfcd8d5dda56aaa0b60cb8ecadabc9",
-        "weights_bytes": 127_163_011_832,
-        "config": {
-            "model_type": "qwen3_5_moe",
-            "tie_word_embeddings": False,
-            "text_config": {
-                **_QWEN35_MOE,
-                "hidden_size": 3072,
-                "moe_intermediate_size": 1024,
-                "shared_expert_intermediate_size": 1024,
-                "num_hidden_layers": 48,
-                "num_attention_heads": 32,
-                "linear_num_value_heads": 64,
-            },
-            "quantization_config": _QWEN_FP8,
-        },
-        "reasoning": True,
-        "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder"],
-        "nodes": 2,
-        "requires": {"since": "0.17.0"},
-        "sure": "served by others on two Sparks (tensor parallel) and on four Sparks and Thors (pipeline parallel); no "
-        "figures given. Its dimensions are from several projects' copies that agree, its FP8 blocks from "
-        "sibling models",
-        "source": "vllm-gb10, its production model; distributed-vllm",
-        "evidence": _READ,
-        "notes": "The weight size is that of all files, including a vision tower and a layer for speculative decoding "
-        "that the text model does not need. Both presets set --trust-remote-code, which an architecture built into "
-        "vLLM does not need. vllm-gb10: 13 minutes to load",
-    },
-    "qwen3.5-35b-a3b": {
-        "hub": "Qwen/Qwen3.5-35B-A3B",
-        "weights_bytes": 71_903_645_408,
-        "config": {
-            "model_type": "qwen3_5_moe",
-            "tie_word_embeddings": False,
-            "text_config": _QWEN35_35B,
-        },
-        "reasoning": True,
-        "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder"],
-        "nodes": 1,
-        "requires": {"since": "0.17.0"},
-        "sure": "published preset, served on one Spark; no figures given. Its weight size is its number of "
-        "parameters in BF16",
-        "source": "vllm-gb10",
-        "evidence": _READ,
-        "notes": "The preset sets --trust-remote-code, which an architecture built into vLLM does not need",
-    },
-    "qwen3-omni-30b-a3b-instruct": {
-        "hub": "Qwen/Qwen3-Omni-30B-A3B-Instruct",
-        "revision": "26291f793822fb6be9555850f06dfe95f2d7e695",
-        "weights_bytes": 70_519_637_090,
-        "config": {
-            "model_type": "qwen3_omni_moe",
-            "thinker_config": {
-                "model_type": "qwen3_omni_moe_thinker",
-                "dtype": _BF16,
-                "text_config": {
-                    "model_type": "qwen3_omni_moe_text",
-                    "hidden_size": 2048,
-                    "intermediate_size": 768,
-                    "moe_intermediate_size": 768,
-                    "shared_expert_intermediate_size": 0,
-                    "num_hidden_layers": 48,
-                    "num_attention_heads": 32,
-                    "num_key_value_heads": 4,
-                    "head_dim": 128,
-                    "num_experts": 128,
-                    "num_experts_per_tok": 8,
-                    "decoder_sparse_step": 1,
-                    "mlp_only_layers": [],
-                    "vocab_size": 152064,
-                    "max_position_embeddings": 65536,
-                    "tie_word_embeddings": False,
-                },
-            },
-        },
-        "nodes": 1,
-        "requires": {"since": "0.11.1"},
-        "sure": "published preset, served on one Spark; no figures given. The preset does not specify this model "
-        "or -Thinking. Its weight size is its number of parameters in BF16",
-        "source": "vllm-gb10",
-        "evidence": _READ,
-        "notes": "vLLM itself serves only the text output (it does not load the talker). The preset's `vllm serve "
-        "--omni` needs vllm-omni, which this collection's stacks do not contain",
-    },
-    "nemotron-3-super-120b-a12b-nvfp4": {
-        "hub": "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4",
-        "revision": "445d56f38229f7a37ae5207734f7e8af0fa9a2c8",
-        "weights_bytes": 80_297_329_824,
-        "config": {
-            **_NEMOTRON,
-            "hidden_size": 4096,
-            "intermediate_size": 2688,
-            "num_hidden_layers": 88,
-            "hybrid_override_pattern": (
-                "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME"
-            ),
-            "num_attention_heads": 32,
-            "mamba_num_heads": 128,
-            "n_routed_experts": 512,
-            "num_experts_per_tok": 22,
-            "moe_latent_size": 1024,
-            "moe_intermediate_size": 2688,
-            "moe_shared_expert_intermediate_size": 5376,
-            "num_nextn_predict_layers": 1,
-            "mtp_hybrid_override_pattern": "*E",
-            "dtype": _BF16,
-            "quantization_config": {**_MIXED, "kv_cache_scheme": _FP8_NUMBERS},
-        },
-        "reasoning": True,
-        "args": [
-            *("--trust-remote-code", "--reasoning-parser", "super_v3", _TOOLS, "--tool-call-parser", "qwen3_coder"),
-            *(*_MARLIN, "--attention-backend", "TRITON_ATTN"),
-        ],
-        "files": [
-            {
-                "name": "super_v3_reasoning_parser.py",
-                "url": "https://huggingface.co/nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4/resolve/"
-                "445d56f38229f7a37ae5207734f7e8af0fa9a2c8/super_v3_reasoning_parser.py",
-                "sha256": "f7fc71d1697ed79931787cf7485ee297365a41c3442cc1e05e6ebab43e0a39c1",
-                "argument": "--reasoning-parser-plugin",
-            }
-        ],
-        "nodes": 1,
-        "requires": {"since": "0.17.0"},
-        "published": {"1": [15.0, 17.0], "2": [23.0, 23.0]},
-        "sure": "measured by others: 15 to 17 tokens a second on one Spark, 23 on two with a patched build of 0.17.2; "
-        "served by others on two with two Thors (pipeline parallel). Its weight size is that of a later "
-        "revision (4f0cf9da)",
-        "source": (
-            f"distributed-vllm; NVIDIA's playbook for Nemotron on Spark; kubis.ai; mARTin-B78's tutorial; {_RECIPES}"
-        ),
-        "evidence": "2026-08-05",
-        "notes": "Both presets set --kv-cache-dtype fp8; the weights are calibrated for it, and vLLM selects it by "
-        "default. The first preset sets TRITON_ATTN, NVIDIA's playbook --moe-backend marlin; until 0.23 that was "
-        "VLLM_NVFP4_GEMM_BACKEND=marlin and VLLM_USE_FLASHINFER_MOE_FP4=0. Since 0.17.1 vLLM has the built-in parser "
-        "nemotron_v3; others served with it and without the plugin. Two projects record the plugin's checksum, one "
-        "of them for this revision, and a third project's copy of the file matches it. Of 41,100 quantized modules "
-        "139 are FP8, the others NVFP4. "
-        f"For a Spark, {_RECIPES} sets --attention-backend flashinfer, nemotron_v3 and qwen3_xml instead. "
-        f"It leaves the MoE kernels to vLLM, whose CUTLASS is faster than Marlin there ({_RECIPES}#632, 2026-07). "
-        "With three MTP tokens and Marlin, a user measured 23.6 tokens a second on one Spark "
-        "(spark-arena/recipe-registry#19, 2026-08). A fork of eugr's recipes reports crashes with MTP unless "
-        "VLLM_USE_FLASHINFER_MOE_FP16=0 (before 0.24)",
-    },
-    "qwen3-next-80b-a3b-instruct-fp8": {
-        "hub": "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8",
-        "revision": "c5f5f263bdd5cc134092897864e8905d8fe7b928",
-        "weights_bytes": 82_051_854_384,
-        "config": {**_QWEN3_NEXT, "quantization_config": _QWEN_FP8},
-        "args": [_TOOLS, "--tool-call-parser", "hermes"],
-        "nodes": 1,
-        "sure": "served by others on one Spark; no figures given. Its dimensions are those of Qwen3-Coder-Next, a "
-        "sibling model; its weight size is that of its files",
-        "source": "a user's notes about a Spark; dgx-vllm (Avarok) for another FP8 form of it",
-        "evidence": _READ,
-        "notes": "The Instruct form is not a reasoning model, so it has no reasoning parser",
-    },
-    "qwen3-next-80b-a3b-instruct-fp8-dynamic": {
-        "hub": "DevQuasar/Qwen.Qwen3-Next-80B-A3B-Instruct-FP8-Dynamic",
-        "config": {
-            **_QWEN3_NEXT,
-            "quantization_config": {
-                "quant_method": "compressed-tensors",
-                "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}},
-            },
-        },
-        "args": [_TOOLS, "--tool-call-parser", "hermes"],
-        "nodes": 1,
-        "published": {"1": [39.0, 39.0]},
-        "sure": "measured by others: 39 tokens a second on one Spark, in a custom image. Its dimensions are those of "
-        "Qwen3-Coder-Next, a sibling model; its quantization is inferred from its name, and its weight size is "
-        "unknown",
-        "source": "dgx-vllm (Avarok)",
-        "evidence": "2026-01-20",
-        "notes": "The preset sets --kv-cache-dtype fp8, and --reasoning-parser qwen3, which this model does not need: "
-        "it is not a reasoning model. Its expert configuration for GB10, "
-        "E=512,N=512,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json, is for one node",
-    },
-    "qwen3-embedding-0.6b": {
-        "hub": "Qwen/Qwen3-Embedding-0.6B",
-        "kind": "embed",
-        "weights_bytes": 1_191_553_024,
-        "config": {**_QWEN3_POOLING_06B},
-        "nodes": 1,
-        "sure": _QWEN3_EMBEDDING_SURE,
-        "source": _QWEN3_EMBEDDING_SOURCE,
-        "evidence": _READ,
-        "notes": _QWEN3_EMBEDDING_NOTES,
-    },
-    "qwen3-embedding-4b": {
-        "hub": "Qwen/Qwen3-Embedding-4B",
-        "kind": "embed",
-        "weights_bytes": 8_043_548_672,
-        "config": {
-            **_QWEN3_POOLING,
-            "hidden_size": 2560,
-            "intermediate_size": 9728,
-            "num_hidden_layers": 36,
-            "num_attention_heads": 32,
-            "max_position_embeddings": 40960,
-            "vocab_size": 151665,
-        },
-        "nodes": 1,
-        "sure": _QWEN3_EMBEDDING_SURE,
-        "source": _QWEN3_EMBEDDING_SOURCE,
-        "evidence": _READ,
-        "notes": _QWEN3_EMBEDDING_NOTES,
-    },
-    "qwen3-embedding-8b": {
-        "hub": "Qwen/Qwen3-Embedding-8B",
-        "kind": "embed",
-        "weights_bytes": 15_134_590_976,
-        "config": {
-            **_QWEN3_POOLING,
-            "hidden_size": 4096,
-            "intermediate_size": 12288,
-            "num_hidden_layers": 36,
-            "num_attention_heads": 32,
-            "max_position_embeddings": 40960,
-            "vocab_size": 151665,
-        },
-        "nodes": 1,
-        "sure": _QWEN3_EMBEDDING_SURE,
-        "source": _QWEN3_EMBEDDING_SOURCE,
-        "evidence": _READ,
-        "notes": _QWEN3_EMBEDDING_NOTES,
-    },
-    "qwen3-reranker-0.6b": {
-        "hub": "Qwen/Qwen3-Reranker-0.6B",
-        "kind": "rerank",
-        "weights_bytes": 1_191_553_024,
-        "config": {**_QWEN3_POOLING_06B},
-        "files": [
-            {
-                "name": "qwen3_reranker.jinja",
-                "url": "https://raw.githubusercontent.com/vllm-project/vllm/5d6a1c2492914feea387f49a86eacdc3f99b29a1/"
-                "examples/pooling/score/template/qwen3_reranker.jinja",
-                "argument": "--chat-template",
-                "sha256": "e1ee98e69aab7b2da366edf1c50efcef37e34b4a0c50fb816336213e68d9047a",
-            }
-        ],
-        "nodes": 1,
-        "requires": {"since": "0.18.1"},
-        "sure": "not reported on a Spark. Its dimensions are those of Qwen3-Embedding-0.6B, a sibling model, and "
-        "give its published number of parameters exactly",
-        "source": (
-            "vLLM's documentation of Qwen3-Reranker, and its example's chat template; published numbers of parameters"
-        ),
-        "evidence": _READ,
-        "notes": "License: Apache-2.0. The plan adds vLLM's --hf-overrides for it, and the template adds the "
-        "instruction to each query. vLLM warns that scores are inaccurate without the template",
-    },
-    "bge-m3": {
-        "hub": "BAAI/bge-m3",
-        "kind": "embed",
-        "weights_bytes": 2_271_019_008,
-        "config": {**_BGE_M3, "architectures": ["XLMRobertaModel"]},
-        "nodes": 1,
-        "sure": (
-            "not reported on a Spark. Its dimensions come from copies of its config.json; its weight size is "
-            "computed from them"
-        ),
-        "source": "copies of its config.json in public repositories",
-        "evidence": _READ,
-        "notes": "License: MIT. vLLM returns its dense vectors, not the sparse and the multiple ones",
-    },
-    "bge-reranker-v2-m3": {
-        "hub": "BAAI/bge-reranker-v2-m3",
-        "kind": "rerank",
-        "weights_bytes": 2_271_023_108,
-        "config": {**_BGE_M3, "architectures": ["XLMRobertaForSequenceClassification"], "id2label": {"0": "LABEL_0"}},
-        "nodes": 1,
-        "sure": "not reported on a Spark. Its dimensions come from copies of its config.json, and give a published "
-        "number of parameters exactly; its weight size is computed from them",
-        "source": "copies of its config.json in public repositories",
-        "evidence": _READ,
-        "notes": (
-            "License: Apache-2.0. It is an encoder: it has no KV cache, and vLLM cannot divide its layers over nodes"
-        ),
-    },
 }
+MODELS: Mapping[str, Mapping[str, Any]] = {**_CURRENT, **OLDER}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model, known, quantization_method
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import OLDER
 
 _HEAD = """\
 # Models
@@ -22,10 +23,10 @@ To list the models that fit on your nodes:
 
     ansible-playbook playbooks/models.yml -i inventories/mine
 
-The table has the weight size, the context, the parallel sizes, the highest possible speed and the published speeds of
-each model. A model whose memory cannot be planned is not judged, with the reason. The playbook plans every model with the
-other variables of the inventory, so it gives the same results as `site.yml`. It starts no model. The table of two Sparks
-was tested with recorded facts, not on Sparks.
+The table has the weight size, the context, the parallel sizes, the highest possible speed, and the best published speed
+with its source and date. A model whose memory cannot be planned is not judged, with the reason. The playbook plans each
+model with the other variables of the inventory, so it gives the same results as `site.yml`. It starts no model. The
+tables of one, two and four Sparks were made with typical facts, not on Sparks.
 
 `gb10_models` overrides single keys of an entry or adds a model. Mappings merge, lists replace. All errors are listed
 together:
@@ -50,7 +51,8 @@ together:
 | `nodes`, `tensor`, `pipeline`, `max_model_len` | the minimum number of Sparks with 128 GB; parallel sizes; the context; 0 = chosen by the plan |
 | `quantization` | only if vLLM does not detect it |
 | `requires` | `{since: RELEASE, until: RELEASE}` of vLLM |
-| `published` | decode speeds of others for one request with these weights: `{"1": [33, 34.2]}`, tokens per second by the number of Sparks |
+| `image` | the container image that serves it, by digest; `gb10_container_image`, `gb10_runtime: native`, `gb10_stack` and `gb10_runtime_lock` replace it |
+| `published`, `published_by` | decode speeds of others for one request with these weights, and who measured the highest: `{"1": [33, 34.2]}`, tokens per second by the number of Sparks, and `{"1": "SOURCE, DATE"}` |
 | `sure`, `source`, `evidence`, `notes` | the confidence in the entry, its source, the source's date or the reading date, and notes |
 
 ## Embedding models and rerankers
@@ -90,6 +92,35 @@ planned like decoders, so their plan is too cautious.
 Tested on simulated Sparks with vLLM 0.32.0 (CPU) and tiny random models: a Qwen3 as an embedding model, and an
 XLM-RoBERTa as a reranker. Not tested: a Spark, and any model of this page.
 
+## What is published for Sparks
+
+Tokens per second of one request, read on 2026-11-26. NVIDIA's figures are from NVIDIA/local-ai-inference-recipes
+(12b25c66); figures of different sources are not comparable. In every row the plan chooses batches, sequences, context
+and memory. Native entries name linear kernels and sampler unless `gb10_flashinfer: true`. `gb10_recipe` is for the rows
+without an entry. Docker's default seccomp profile refuses io_uring; `gb10_container_args` can name another profile.
+
+| model, Sparks | published | entry | differences from the source, or why there is no entry |
+|---|--:|---|---|
+| Qwen3.8-27B NVFP4, 1 | 24.3 | `qwen3.8-27b-nvfp4-dflash2` | native; NVIDIA's checkpoint instead of RadixArk's. Another source: 35.4 |
+| the same, 2 | 37.4 | the same | the same; the draft is split like the model, which is vLLM's default |
+| Qwen3.6-35B-A3B NVFP4, 1 | 97.7 | `qwen3.6-35b-a3b-nvfp4` | native; an earlier revision, `qwen3_xml` |
+| Qwen3.6-27B NVFP4, 1 and 2 | 28.4, 43.6 | `qwen3.6-27b-nvfp4` | native |
+| Qwen3.5-122B-A10B NVFP4, 1 | 27.3 | `qwen3.5-122b-a10b-nvfp4` | native |
+| Nemotron 3.5 Lightning, 1 | 95.5 | `nemotron-3.5-lightning-30b-a3b-nvfp4` | native from 0.29.0 instead of a nightly |
+| Nemotron 3 Super 120B, 1 | 23.6 | `nemotron-3-super-120b-a12b-nvfp4` | native; vLLM's kernels as NVIDIA (22.3), not Marlin (23.6) |
+| Gemma 4 26B-A4B, 1 | 34.4 | `gemma-4-26b-a4b-nvfp4` | native from 0.27.0 instead of a nightly of 0.23.1 |
+| Gemma 4 31B, 1 | 16.0 | `gemma-4-31b-it-nvfp4` | the same |
+| MiniMax-M2.7 NVFP4, 2 | 26.0 | `minimax-m2.7-nvfp4` | native; Marlin is named, because it was faster with M2.5 |
+| DeepSeek-V4-Flash, 2 | 36.0 | `deepseek-v4-flash` | NVIDIA's image and options; context 262,144 instead of 500,000 |
+| DeepSeek-V4-Flash-0731, 2 | 40.7 | `deepseek-v4-flash-0731` | NVIDIA's image and options; context 262,144 |
+| DeepSeek-V4-Flash-Vision-Exp, 2 | 66.4 | none | changes the image when it starts, and its loader needs io_uring |
+| DeepSeek-V4.1-Flash, 4 | 63.5 | none | tables on the disk need io_uring |
+| Qwen3.8-Flash-Next NVFP4, 1 and 2 | 46, 54.9 | none | tables on the disk need io_uring |
+| GLM-5.3-Flash NVFP4, 2 and 4 | 38.0, 64 | none | its loader needs io_uring |
+| MiMo-V2.6-Flash, 2 and 4 | 31, 47 | none | a draft in a subfolder and the FP8 cache need changes to the image |
+| gpt-oss-120b, 1 | 59.5 | `gpt-oss-120b` (34) | native; no image with the CUTLASS MXFP4 build is published |
+| MiniMax-M3 NVFP4, 4 | - | none | NVIDIA reports that it runs out of memory |
+
 ## Entries
 
 For every entry on this page the plan chooses the parallel sizes. The sizes in GB are those of the published files; for
@@ -97,13 +128,25 @@ bfloat16 models, the vllm-dgx-spark presets give about half of that. This page i
 `plugins/module_utils/model/catalog_data.py`.
 """
 
+_OLDER = """
+## Older models
+
+Nobody publishes these language models of 2024 for Sparks any more. They are served as before; `playbooks/plan.yml`
+shows the arguments of each.
+"""
+
 
 def page() -> str:
-    """Return the page."""
-    models = list(known().values())
+    """Return the page. Older models have no section."""
+    models = [model for model in known().values() if model.name not in OLDER]
+    older = [model for model in known().values() if model.name in OLDER]
+    sections = [line for model in models for line in _section(model)]
+    return "\n".join([_HEAD, *_table(models), *sections, _OLDER, *_table(older)]) + "\n"
+
+
+def _table(models: Iterable[Model]) -> list[str]:
     head = ["name", "on Hugging Face Hub", "GB", "weights", "context", "Sparks", "gated", "vLLM"]
-    lines = [_HEAD, _row(head), "|---|---|--:|---|--:|--:|---|---|", *(_row(_cells(model)) for model in models)]
-    return "\n".join([*lines, *(line for model in models for line in _section(model))]) + "\n"
+    return [_row(head), "|---|---|--:|---|--:|--:|---|---|", *(_row(_cells(model)) for model in models)]
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -117,7 +160,7 @@ def _cells(model: Model) -> list[str]:
         or str(_text(model.config).get("dtype") or _text(model.config).get("torch_dtype", ""))
     ).replace("_", " ")
     context = str(_text(model.config).get("max_position_embeddings", "?"))
-    since = f"from {model.requires['since']}" if "since" in model.requires else "any"
+    since = f"from {model.requires['since']}" if "since" in model.requires else "its image" if model.image else "any"
     return [
         f"`{model.name}`",
         f"`{model.hub}`",
@@ -141,6 +184,7 @@ def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def _section(model: Model) -> list[str]:
     lines = ["", f"## {model.name}", "", f"Confidence: {model.sure}. Source: {model.source} ({model.evidence})."]
     lines += ["", f"    {shlex.join(model.args)}"] * bool(model.args)
+    lines += ["", f"In `{model.image}`."] * bool(model.image)
     for each in model.files:
         lines += ["", f"With [{each.name}]({each.url}) for `{each.argument}`, SHA-256 `{each.sha256}`."]
     lines += ["", f"{model.notes}."] * bool(model.notes)

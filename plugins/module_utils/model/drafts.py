@@ -29,13 +29,15 @@ class Draft:
 
 
 #: Drafts whose size is known: (revision, bytes of the tensors). Source: the files on Hugging Face Hub as other projects
-#: recorded them, read 2026-11-23.
+#: recorded them, read 2026-11-23 and 2026-11-26; that of gemma-4-31B is computed from the recorded tensors' shapes.
 KNOWN: Mapping[str, tuple[str, int]] = {
     "z-lab/Qwen3.8-27B-DFlash2": ("50307d4c4cde6860d4eee73e2547cd786fe8e8a4", 3_848_808_960),
     "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DSpark": (
         "8a0177116d138011e63103110f136ec0ca09ebbf",
         1_349_057_504,
     ),
+    "google/gemma-4-26B-A4B-it-assistant": ("6e5aaaf4c42b98394530b8fda2e95cadd65c151c", 839_422_472),
+    "google/gemma-4-31B-it-assistant": ("627c5ec1458b9086b841a91e0512fd31fd2fbbf1", 939_037_192),
 }
 
 

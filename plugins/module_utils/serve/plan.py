@@ -28,7 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kin
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import File
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPECULATIVE, ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends as serve_backends
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, Inputs, ServeSettings
@@ -233,7 +233,7 @@ def _origins(origins: Sequence[str]) -> _Part:
 def _names(inputs: Inputs) -> bool:
     """Whether the plan names the backends.
 
-    A recipe's image was tested with the choices that the recipe leaves to vLLM.
+    The image of a recipe or of a catalog entry was tested with the choices that are left to vLLM.
     """
     return _cuda(inputs) and not inputs.model.recipe
 
@@ -246,7 +246,7 @@ def _left(inputs: Inputs, given: Mapping[str, Any], planned: bool) -> list[str]:
     options += [] if planned or inputs.settings.max_num_seqs else [_SEQUENCES]
     names = [name for name in options if name not in given]
     names += [_MARLIN] if _MARLIN not in inputs.nodes[0].environment else []
-    return [f"left to vLLM by the recipe: {', '.join(names)}"] if names else []
+    return [f"left to vLLM, as the image was tested: {', '.join(names)}"] if names else []
 
 
 def _files(inputs: Inputs) -> list[tuple[str, File]]:
@@ -480,9 +480,8 @@ def _memory(
     settings, shape = inputs.settings, inputs.model.config.shape
     args = [f"{_KV_DTYPE}={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
     args += [f"{_SEQUENCES}={settings.max_num_seqs}"] if settings.max_num_seqs else []
-    length = [f"--max-model-len={settings.max_model_len}"] if settings.max_model_len else []
     if not _cuda(inputs):
-        return _Part([*args, *length]), None
+        return _Part([*args, *_length(inputs)]), None
     distributed = settings.data_parallel_size > 1 and settings.expert_parallel
     if settings.memory_reserve < 0:
         # The check of the settings reports it.
@@ -493,8 +492,22 @@ def _memory(
         chosen = not (settings.max_num_seqs or _SEQUENCES in given or inputs.model.recipe)
         sequences = [f"{_SEQUENCES}={memory_plan.SEQUENCES}"] if chosen else []
         share, why = _unplanned(inputs, distributed)
-        return _Part([*args, share, *length, *sequences], why), None
+        return _Part([*args, share, *_length(inputs), *sequences], why, _few(inputs)), None
     return _planned(inputs, shape, given, tensor, pipeline, args)
+
+
+def _length(inputs: Inputs) -> list[str]:
+    """Return the argument for the context of the settings or of the entry, where no memory is planned."""
+    context = inputs.settings.max_model_len or inputs.model.entry.max_model_len
+    return [f"--max-model-len={context}"] if context else []
+
+
+def _few(inputs: Inputs) -> list[Problem]:
+    """Return the problem of a model that the catalog knows to need more nodes, where no memory is planned."""
+    entry, count = inputs.model.entry, len(inputs.nodes)
+    found = f"{entry.name} is larger than the cluster: it needs {entry.nodes} Sparks of 128 GB, and there are {count}"
+    fix = f"use {entry.nodes} Sparks, or another model"
+    return [Problem("gb10_model", found, "a model that fits", fix)] if entry.nodes > count else []
 
 
 def _unplanned(inputs: Inputs, distributed: bool) -> tuple[str, list[str]]:
@@ -569,7 +582,7 @@ def _memory_inputs(
     # Each replica contains the whole model, so the smallest node sets the limit.
     smallest = [min(inputs.nodes, key=lambda node: node.memory_bytes)]
     return memory_schema.Inputs(
-        shape,
+        _speculating(shape, given),
         nodes=smallest if settings.data_parallel_size > 1 else inputs.nodes,
         tensor=tensor,
         pipeline=pipeline,
@@ -587,6 +600,26 @@ def _memory_inputs(
         kv_cache_memory_bytes=_number(given, "--kv-cache-memory-bytes"),
         draft_bytes=(inputs.model.draft.weights_bytes or 0) if inputs.model.draft else 0,
     )
+
+
+def _speculating(shape: Shape, given: Mapping[str, Any]) -> Shape:
+    """Return the shape with the KV cache that speculative decoding adds: a state for each drafted token, and for MTP
+    the layer that the checkpoint has. Its weights are in the size of the files.
+
+    Source: vLLM 0.33, v1/kv_cache_interface.py (MambaSpec).
+    """
+    view = View(Situation(arguments=given), ())
+    tokens = view.member(SPECULATIVE, "num_speculative_tokens")
+    count = int(tokens) if tokens.isdecimal() and len(tokens) < 4 else 0
+    layers = [
+        replace(layer, kv_cache=replace(layer.kv_cache, pages=layer.kv_cache.pages + count))
+        if layer.kv_cache.kind == "state"
+        else layer
+        for layer in shape.layers
+    ]
+    own = view.member(SPECULATIVE, "method").endswith("mtp") and not view.member(SPECULATIVE, "model")
+    attention = [layer.kv_cache for layer in layers if layer.kv_cache.kind in ("full", "mla")]
+    return replace(shape, layers=(*layers, *(model_layers.Layer(kv_cache) for kv_cache in attention[-1:] if own)))
 
 
 def _fitting(inputs: Inputs, share: float) -> str:

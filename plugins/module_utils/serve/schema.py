@@ -78,7 +78,7 @@ class Served:
 
     ``weights_bytes`` is None if unknown. ``draft``: of speculative decoding, None without one. ``args_path`` and
     ``environment_paths``: the places of the entry's arguments and of each variable, for messages. ``recipe``: whether
-    a recipe set them.
+    a recipe set them, or they belong to the image that serves it.
     """
 
     entry: Model

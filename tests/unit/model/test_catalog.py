@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog,
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import File, Model, describe, find, known
-from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS, OLDER
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_page import page
 from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import ENCODERS
@@ -66,14 +66,17 @@ def test_each_entry_is_complete(model: Model) -> None:
     entry = MODELS[model.name]
     assert catalog_checks.check_entry(model.name, entry) == []
     assert model.name == model.name.lower()
-    draft = drafts.find(model.args)
-    assert model.hub.lower().endswith(model.name.removesuffix("-dflash2") if draft else model.name)
+    assert model.hub.lower().endswith(model.name.removesuffix("-dflash2"))
     assert all((model.sure, model.source, model.evidence, model.nodes, model.config))
     assert not any((model.tensor, model.pipeline, model.path)), "the plan chooses these"
     assert "--enforce-eager" not in model.args
-    assert not [word for word in model.args if "memory" in word or "max-" in word], "the memory plan chooses these"
+    # No memory is planned for a model with its own image, so the entry has the sizes of its source.
+    chosen = [word for word in model.args if "memory" in word or "max-" in word]
+    assert (not chosen and not model.max_model_len) or model.image, "the memory plan chooses these"
+    assert model.published.keys() == model.published_by.keys()
     shape = text(model.config)
-    wanted = {"model_type", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings"}
+    wanted = {"model_type", "hidden_size", "num_attention_heads", "vocab_size"}
+    wanted |= set() if model.image else {"max_position_embeddings"}
     wanted |= set() if shape["model_type"] in ENCODERS else {"num_key_value_heads"}
     assert wanted <= set(shape)
     lists = [
@@ -84,7 +87,8 @@ def test_each_entry_is_complete(model: Model) -> None:
     # Nemotron 3 Ultra has no such number.
     layers = shape.get("num_hidden_layers", 108)
     assert {len(each) for each in lists} <= {layers}
-    assert len(model_shape.shape(model.config).layers) == layers
+    if not model.image:
+        assert len(model_shape.shape(model.config).layers) == layers
     assert json.loads(json.dumps(model.facts()))["reference"] == model.hub
 
 
@@ -94,12 +98,10 @@ def test_arguments_fit_each_other(model: Model) -> None:
     parser = model.args[model.args.index("--reasoning-parser") + 1] if "--reasoning-parser" in model.args else ""
     # gpt-oss is a reasoning model too: vLLM selects its parser by architecture. Gemma 4 reasons only on request.
     assert model.reasoning is (parser not in ("", "gemma4") or model.config["model_type"] == "gpt_oss")
-    plugins = [each.name for each in model.files if each.argument == "--reasoning-parser-plugin"]
-    assert plugins == ([f"{parser}_reasoning_parser.py"] if parser == "super_v3" else [])
     assert all(model.revision in each.url and each.url.endswith(each.name) for each in model.files)
 
 
-@pytest.mark.parametrize("model", known().values(), ids=known())
+@pytest.mark.parametrize("model", [each for each in known().values() if not each.image], ids=lambda model: model.name)
 def test_every_release_that_serves_a_model_takes_its_arguments(model: Model) -> None:
     first = vllm_release_checks.number(model.requires.get("since", "0.0.0"))
     releases = [release for release in table.READ.split() if vllm_release_checks.number(release) >= first]
@@ -111,10 +113,14 @@ def test_every_release_that_serves_a_model_takes_its_arguments(model: Model) -> 
 
 def test_a_cache_type_is_set_only_if_config_json_does_not_name_it() -> None:
     found = {model.name for model in known().values() if "--kv-cache-dtype" in model.args}
-    # The config.json of Qwen3.8-27B-NVFP4 was not read.
+    # The config.json of Qwen3.6- and Qwen3.8-27B-NVFP4 and of Qwen3.5-122B-A10B-NVFP4 was not read.
     assert found == {
         "qwen3.8-27b-nvfp4",
         "qwen3.8-27b-nvfp4-dflash2",
+        "qwen3.6-27b-nvfp4",
+        "qwen3.5-122b-a10b-nvfp4",
+        "deepseek-v4-flash",
+        "deepseek-v4-flash-0731",
         "qwen3.6-35b-a3b-nvfp4",
         "nemotron-3-nano-30b-a3b-nvfp4",
         "nemotron-3.5-lightning-30b-a3b-nvfp4",
@@ -122,7 +128,7 @@ def test_a_cache_type_is_set_only_if_config_json_does_not_name_it() -> None:
     }
     for model in known().values():
         eight = "--kv-cache-dtype" in model.args or quantization.quantization_of(model.config).kv_dtype == "fp8"
-        assert eight is ("nvfp4" in model.name), model.name
+        assert eight is ("nvfp4" in model.name or "v4-flash" in model.name), model.name
 
 
 def test_which_locks_contain_the_encoding_of_gpt_oss() -> None:
@@ -140,17 +146,20 @@ def test_an_architecture_that_came_later_says_so() -> None:
         "qwen3.5-122b-a10b-fp8": "0.17.0",
         "qwen3.5-35b-a3b": "0.17.0",
         "qwen3-omni-30b-a3b-instruct": "0.11.1",
-        # Older releases support the kind of layer, but not mixed-precision weights.
-        "nemotron-3-super-120b-a12b-nvfp4": "0.17.0",
+        # The releases that NVIDIA measured them with, or the next one after a build between releases.
+        "nemotron-3-super-120b-a12b-nvfp4": "0.24.0",
+        "qwen3.6-27b-nvfp4": "0.28.0",
+        "qwen3.5-122b-a10b-nvfp4": "0.28.0",
+        "qwen3.6-35b-a3b-nvfp4": "0.28.0",
+        "nemotron-3.5-lightning-30b-a3b-nvfp4": "0.29.0",
+        # 0.25.0 to 0.26.0 do not start with their drafts.
+        "gemma-4-26b-a4b-nvfp4": "0.27.0",
+        "gemma-4-31b-it-nvfp4": "0.27.0",
         # The first releases that others served them with, or that their recipes require.
         "qwen3.8-27b-nvfp4": "0.29.0",
         "qwen3.8-27b-nvfp4-dflash2": "0.30.0",
-        "qwen3.6-35b-a3b-nvfp4": "0.24.0",
-        "nemotron-3.5-lightning-30b-a3b-nvfp4": "0.27.1",
         "nemotron-3-ultra-550b-a55b-nvfp4": "0.22.0",
         "minimax-m2.7-nvfp4": "0.20.0",
-        "gemma-4-26b-a4b-nvfp4": "0.19.1",
-        "gemma-4-31b-it-nvfp4": "0.19.1",
         # The first release with the parser nemotron_v3.
         "nemotron-3-nano-30b-a3b-nvfp4": "0.17.1",
         # The first release whose score API is known to use --chat-template.
@@ -167,6 +176,7 @@ def test_an_architecture_that_came_later_says_so() -> None:
         ("qwen3.5-35b-a3b", 34.66e9, 0.001),
         ("qwen3-next-80b-a3b-instruct-fp8", 79_674_391_296, 0),
         ("qwen3.6-35b-a3b-nvfp4", 34.66e9, 0.001),
+        ("qwen3.5-122b-a10b-nvfp4", 122.1e9, 0.001),
         # The name; another project counts 26.9e9.
         ("qwen3.8-27b-nvfp4", 26.9e9, 0.001),
         # Published: 123,611,012,096, including 2,942,324,736 that predict further tokens.
@@ -215,7 +225,9 @@ def test_dimensions_and_quantization_give_the_published_bytes(name: str) -> None
 
 def test_what_the_weights_are_quantized_to() -> None:
     found = {name: quantization.quantization_of(model.config).kind for name, model in known().items()}
-    assert {name for name in found if found[name] == FP8} == {name for name in MODELS if "fp8" in name}
+    assert {name for name in found if found[name] == FP8} == {
+        name for name in MODELS if "fp8" in name or "v4-flash" in name
+    }
     assert set(found.values()) == {FP8, OTHER}
     methods = {catalog.quantization_method(model) for model in known().values()}
     assert methods == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION", "modelopt NVFP4"}
@@ -286,13 +298,17 @@ def test_a_person_can_read_it() -> None:
     assert describe(NEMOTRON) == [
         f"{NEMOTRON.name}: {NEMOTRON.hub} at 445d56f38229, 80.3 GB of weights, modelopt MIXED_PRECISION",
         "  on 1 Spark of 128 GB or more",
-        "  vLLM since 0.17.0",
+        "  vLLM since 0.24.0",
         "  reasoning model",
-        "  --trust-remote-code --reasoning-parser super_v3 --enable-auto-tool-choice --tool-call-parser qwen3_coder "
-        "--moe-backend marlin --attention-backend TRITON_ATTN",
-        "  with super_v3_reasoning_parser.py for --reasoning-parser-plugin",
+        "  --reasoning-parser nemotron_v3 --enable-auto-tool-choice --tool-call-parser qwen3_xml "
+        "--attention-backend FLASHINFER --moe-backend auto --mamba-cache-mode align "
+        """--speculative-config '{"method":"mtp","num_speculative_tokens":3}'""",
         f"  confidence: {NEMOTRON.sure}",
     ]
+    (file,) = known()["qwen3-reranker-0.6b"].files
+    assert f"  with {file.name} for {file.argument}" in describe(known()["qwen3-reranker-0.6b"])
+    deepseek = known()["deepseek-v4-flash"]
+    assert f"  in {deepseek.image}, unless gb10_container_image is set" in describe(deepseek)
     assert describe(Model("x", hub="a/x", gated=True)) == [
         "x: a/x, weights of unknown size",
         "  gated: needs a Hugging Face token",
@@ -302,6 +318,20 @@ def test_a_person_can_read_it() -> None:
 
 def test_the_page_is_current() -> None:
     assert_recorded(PAGE, page())
+
+
+def test_older_models_are_last_on_the_page() -> None:
+    listed, _title, older = page().partition("\n## Older models\n")
+    assert {name for name in MODELS if f"| `{name}` |" in older} == {*OLDER}
+    assert {name for name in MODELS if f"\n## {name}\n" in listed} == MODELS.keys() - OLDER.keys()
+    assert list(known())[-len(OLDER) :] == [*OLDER]
+    assert not any(known()[name].published for name in OLDER)
+
+
+def test_every_draft_of_the_catalog_has_a_known_size() -> None:
+    found = {draft.hub: draft for model in known().values() if (draft := drafts.find(model.args))}
+    assert found.keys() == drafts.KNOWN.keys()
+    assert all(draft.weights_bytes and draft.revision for draft in found.values())
 
 
 # Errors
@@ -401,6 +431,10 @@ def test_a_hub_name_of_several_entries_is_a_problem(name: str, own: dict[str, An
         ("published", {"1": [60, 57]}),
         ("published", {"1": [57]}),
         ("published", [57, 60]),
+        ("published_by", {"1": 5}),
+        ("image", "vllm/vllm-openai:v0.28.0"),
+        ("image", "vllm/vllm-openai@sha256:abc"),
+        ("image", 5),
         ("sure", 1),
         ("notes", ["x"]),
     ],

@@ -21,7 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 GIB = 2**30
-GPT_OSS, NVFP4, FP8, UNREAD = "gpt-oss-120b", "nemotron-3-super-120b-a12b-nvfp4", "qwen3.5-122b-a10b-fp8", "org/unread"
+GPT_OSS, NVFP4, FP8, UNREAD = "gpt-oss-120b", "nemotron-3-nano-30b-a3b-nvfp4", "qwen3.5-122b-a10b-fp8", "org/unread"
 IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
 NGC = {"gb10_stack": "ngc-26.04", "gb10_distributed_executor_backend": "mp", "gb10_runtime_lock": ""}
 OTHER_NGC = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -44,11 +45,11 @@ ENCODERS = {"bge-m3", "bge-reranker-v2-m3"}
 
 def without_ray(stack: str) -> dict[str, Any]:
     """Return the setting that a stack needs if its image has no Ray."""
-    return {"gb10_distributed_executor_backend": "mp"} if stacks.STACKS[stack].image_has_ray is False else {}
+    return {"gb10_distributed_executor_backend": "mp"} if stacks.STACKS[stack].image else {}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("model", catalog.known())
+@pytest.mark.parametrize("model", [name for name, model in catalog.known().items() if not model.image])
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shape: str) -> None:
     count, thors = SHAPES[shape]
@@ -70,10 +71,13 @@ def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shap
         assert decision.tensor == (count if model in ENCODERS and replicas == 1 else 1)
     if stacks.STACKS[stack].device != stacks.CUDA or shape != "two" or "gb10_stack" in said:
         return
-    # The catalog needs no CUDA compiler, and draws no warning of its kernels.
+    # The catalog draws no warning of its kernels, and needs a CUDA compiler only for what an entry names or leaves.
     assert not rules(decision) & {"flashinfer-autotune", "flashinfer-fp8", "fp4-moe-path"}
     assert decision.environment["VLLM_USE_FLASHINFER_SAMPLER"] == "0"
-    assert decision.compiled == []
+    words = set(zip(given.model.entry.args, given.model.entry.args[1:], strict=False))
+    named = {"attention": ("--attention-backend", "FLASHINFER"), "experts": ("--moe-backend", "auto")}
+    native = stacks.STACKS[stack].runtime == stacks.NATIVE
+    assert decision.compiled == [part for part, argument in named.items() if native and argument in words]
 
 
 def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
@@ -184,6 +188,48 @@ def test_what_the_users_arguments_say_of_memory_counts() -> None:
     assert (decision.memory.context, decision.memory.max_num_seqs) == (4096, 4)
 
 
+@pytest.mark.parametrize(
+    ("method", "layers", "states"),
+    [
+        ({"method": "mtp", "num_speculative_tokens": 3}, 1, 3),
+        ({"method": "qwen3_next_mtp", "num_speculative_tokens": 1}, 1, 1),
+        ({"method": "mtp", "model": "owner/draft", "num_speculative_tokens": 4}, 0, 4),
+        ({"method": "dflash", "model": "owner/draft"}, 0, 0),
+        ({"method": "mtp", "num_speculative_tokens": "many"}, 1, 0),
+    ],
+)
+def test_speculative_decoding_needs_states_and_a_layers_cache(method: dict[str, Any], layers: int, states: int) -> None:
+    given = inputs("qwen3.6-35b-a3b-nvfp4", count=1)
+    shape = given.model.config.shape
+    assert shape is not None
+    found = serve_plan._speculating(shape, {"--speculative-config": json.dumps(method)})
+    assert {layer.kv_cache.pages for layer in found.layers if layer.kv_cache.kind == "state"} == {2 + states}
+    assert found.of("full") == shape.of("full") + layers == 10 + layers
+    assert serve_plan._speculating(shape, {}) == shape
+    # A model without states or keys and values has none of it.
+    plain = read_config({**catalog.find("phi-4").config}).shape
+    assert plain is not None
+    assert len(serve_plan._speculating(plain, {"--speculative-config": json.dumps(method)}).layers) == 40 + layers
+
+
+def test_a_draft_leaves_fewer_sequences_in_the_same_memory() -> None:
+    given = inputs("nemotron-3-super-120b-a12b-nvfp4", count=1)
+    entry = given.model.entry
+    plain = replace(given, model=replace(given.model, entry=replace(entry, args=entry.args[:-2])))
+    drafted, without = serve_plan.decide(given).memory, serve_plan.decide(plain).memory
+    assert drafted and without
+    assert drafted.max_num_seqs < without.max_num_seqs and drafted.tokens < without.tokens
+
+
+def test_a_model_without_a_memory_plan_needs_the_nodes_of_its_entry() -> None:
+    (problem,) = serve_plan.decide(inputs("mine", count=1, gb10_models={"mine": {"hub": "a/b", "nodes": 2}})).problems
+    assert (problem.path, problem.fix) == ("gb10_model", "use 2 Sparks, or another model")
+    assert "mine is larger than the cluster: it needs 2 Sparks of 128 GB" in problem.found
+    known = {"mine": {"hub": "a/b", "nodes": 2, "max_model_len": 8192}}
+    decision = serve_plan.decide(inputs("mine", count=2, gb10_models=known))
+    assert decision.problems == [] and "--max-model-len=8192" in decision.args
+
+
 def test_of_an_unknown_model_and_on_a_cpu_no_memory_is_planned() -> None:
     decision = serve_plan.decide(inputs("somebody/some-model"))
     assert decision.problems == []
@@ -256,11 +302,11 @@ def test_a_release_beyond_the_table_is_said_not_judged() -> None:
 
 
 def test_what_a_model_is_served_with_is_fetched_and_named() -> None:
-    decision = serve_plan.decide(inputs("nemotron-3-super-120b-a12b-nvfp4"))
+    decision = serve_plan.decide(inputs("qwen3-reranker-0.6b"))
     (file,) = decision.files
-    assert (len(file.sha256), decision.smoke_tokens) == (64, 512)
+    assert (len(file.sha256), f"--chat-template={file.path}" in decision.args) == (64, True)
+    assert serve_plan.decide(inputs("nemotron-3-super-120b-a12b-nvfp4")).smoke_tokens == 512
     assert serve_plan.decide(inputs("phi-4")).smoke_tokens == 8, "it does not reason"
-    assert f"--reasoning-parser-plugin={file.path}" in decision.args
 
 
 BAD = {
@@ -416,14 +462,14 @@ def test_a_variable_replaces_the_models_type_of_the_key_value_cache() -> None:
 
 
 def test_a_stack_sets_its_variables() -> None:
-    nvfp4 = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp")
+    nvfp4 = inputs("nemotron-3-nano-30b-a3b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp")
     decision = serve_plan.decide(nvfp4)
     assert (
         decision.environment.items() >= {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"}.items()
     )
     assert "VLLM_USE_FLASHINFER_MOE_FP4=0: the stack ngc-26.04 sets it" in decision.why
     # The model's own argument appears once.
-    assert [word for word in decision.args if "-backend" in word] == ["--moe-backend", "--attention-backend"]
+    assert [word for word in decision.args if "moe-backend" in word] == ["--moe-backend"]
 
 
 @pytest.mark.parametrize(
