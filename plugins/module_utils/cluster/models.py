@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import runtime_of
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, ModelFiles, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import OLDER
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
@@ -29,14 +31,16 @@ _SHORT = 20
 _UNPLANNED = "memory is not planned: "
 #: Problems whose finding alone is a reason.
 _PLAIN = ("gb10_model", "gb10_stack")
-_HEAD = ("model", "GB ", "context", "split", "tokens/s")
+_HEAD = ("model", "GB ", "in", "context", "split", "bound", "best")
 #: Columns of a row with a reason in place of the others.
-_START = 2
+_START = 3
 _LEGEND = (
     "GB: the weights, without a draft; ~ is an estimate, * needs a Hugging Face token.",
-    "context: tokens of one request. split: tensor x pipeline.",
-    "tokens/s: at most, for one request without a draft, from the bandwidth of the memory; others: published figures.",
+    "in: the native runtime, or an image. context: tokens of one request. split: tensor x pipeline.",
+    "bound: tokens/s at most, for one request without a draft, from the bandwidth of the memory.",
+    "best: the highest published tokens/s for one request, with its source and date.",
 )
+_SERVE = "To serve one: gb10_model: NAME in the inventory, or playbooks/switch_model.yml -e gb10_model=NAME"
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,8 @@ class Row:
     """One model on the cluster. ``weights_bytes``: 0 if unknown; ``estimated``: from the model's dimensions.
 
     ``fits``: None if the memory is not planned. ``reason``: why the model does not fit or is not planned, else "".
-    ``context``, ``tokens_per_second``, ``tensor`` and ``pipeline`` are 0 if unknown, ``published`` is () if unknown.
+    ``runtime``: native or container. ``best``: the highest published speed with its source, "" if unknown. ``context``,
+    ``tokens_per_second``, ``tensor`` and ``pipeline`` are 0 if unknown.
     """
 
     name: str
@@ -53,9 +58,10 @@ class Row:
     gated: bool
     fits: bool | None
     reason: str
+    runtime: str = stacks.NATIVE
+    best: str = ""
     context: int = 0
     tokens_per_second: float = 0.0
-    published: Sequence[float] = ()
     tensor: int = 0
     pipeline: int = 0
 
@@ -63,8 +69,9 @@ class Row:
 def survey(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[list[Row], list[Problem]]:
     """Plan the cluster once for each model, with all other settings unchanged and without a recipe.
 
-    Returns the rows, fitting models first, then the largest first. Problems of every plan are not about a model; with
-    one, there are no rows. ``known_variables`` are those of cluster/plan.plan().
+    Returns the rows: fitting models first, the catalog's older models after the others, then the largest first.
+    Problems of every plan are not about a model; with one, there are no rows. ``known_variables`` are those of
+    cluster/plan.plan().
     """
     if not inputs.nodes:
         return [], cluster_plan.plan(inputs, known_variables)[1]
@@ -75,7 +82,11 @@ def survey(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tupl
     if common := [problem for problem in plans[0][1] if all(problem in problems for _plan, problems in plans)]:
         return [], common
     rows = [_row(model, each, *planned) for model, each, planned in zip(models, given, plans, strict=True)]
-    return sorted(rows, key=lambda row: (not row.fits, row.fits is False, -row.weights_bytes, row.name)), []
+    return sorted(rows, key=_place), []
+
+
+def _place(row: Row) -> tuple[object, ...]:
+    return not row.fits, row.fits is False, row.name in OLDER, -row.weights_bytes, row.name
 
 
 def _with(inputs: Inputs, model: Model) -> Inputs:
@@ -102,6 +113,8 @@ def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Pro
         model.gated,
         fits=None,
         reason="",
+        runtime=runtime_of(cluster_model.with_image(inputs)).stack.runtime,
+        best=_best(chosen.entry, len(inputs.nodes)),
     )
     if not plan:
         return replace(row, fits=False, reason=_reason(problems[0]))
@@ -118,10 +131,19 @@ def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Pro
         fits=True,
         context=expected.context,
         tokens_per_second=expected.tokens_per_second,
-        published=expected.published,
         tensor=plan.tensor_parallel_size,
         pipeline=plan.pipeline_parallel_size,
     )
+
+
+def _best(model: Model, count: int) -> str:
+    """Return the highest published speed on these nodes, else on another number of Sparks, which it names."""
+    if not model.published:
+        return ""
+    found = str(count) if str(count) in model.published else max(model.published, key=int)
+    sparks = "" if found == str(count) else f" on {found} Spark{'s' if found != '1' else ''}"
+    by = model.published_by.get(found, "")
+    return f"{max(model.published[found]):g}{sparks}{f' ({by})' if by else ''}"
 
 
 def _estimate(chosen: Chosen) -> int:
@@ -155,7 +177,7 @@ def lines(rows: Sequence[Row], nodes: int, label: str) -> list[str]:
     ]
     title = _title(rows, nodes, len(reasons), common)
     head = _line(_HEAD, widths)
-    foot = [head] if len(rows) > _SHORT else []
+    foot = [head, _SERVE] if len(rows) > _SHORT else [_SERVE]
     return [*_LEGEND, head, *(_line(each, widths) for each in cells), *foot, f"{title} ({label})" if label else title]
 
 
@@ -172,18 +194,13 @@ def _title(rows: Sequence[Row], nodes: int, unjudged: int, common: str) -> str:
 def _cells(row: Row, common: str) -> tuple[str, ...]:
     """Return the cells of a row. ``common``: the reason in the title."""
     size = f"{'~' if row.estimated else ''}{row.weights_bytes / 1e9:.1f}" if row.weights_bytes else "?"
-    start = (row.name, f"{size}{'*' if row.gated else ' '}")
+    start = (row.name, f"{size}{'*' if row.gated else ' '}", "image" if row.runtime == stacks.CONTAINER else "native")
     if not row.fits:
         reason = "" if row.reason == common else f": {row.reason}"
-        return (*start, f"{'not judged' if row.fits is None else 'does not fit'}{reason}")
-    published = " to ".join(dict.fromkeys(f"{speed:g}" for speed in row.published))
-    speed = f"{row.tokens_per_second:8.1f}" if row.tokens_per_second else f"{'-':>8}"
-    return (
-        *start,
-        str(row.context),
-        f"{row.tensor} x {row.pipeline}",
-        f"{speed} (others: {published})" if published else speed,
-    )
+        best = f", best {row.best}" if row.fits is None and row.best else ""
+        return (*start, f"{'not judged' if row.fits is None else 'does not fit'}{best}{reason}")
+    speed = f"{row.tokens_per_second:.1f}" if row.tokens_per_second else "-"
+    return (*start, str(row.context), f"{row.tensor} x {row.pipeline}", speed, row.best or "-")
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:

@@ -13,7 +13,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.models import
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import OLDER
 
+#: Models that the catalog serves in an image of their own. Their memory is not planned.
+IMAGES = ["deepseek-v4-flash-0731", "deepseek-v4-flash"]
 CONFIG = catalog.find("qwen2.5-7b-instruct").config
 
 
@@ -42,32 +45,41 @@ def plain(count: int) -> dict[str, Row]:
 
 
 @pytest.mark.parametrize(
-    ("count", "refused", "published"),
+    ("count", "refused", "best"),
     [
         (
             1,
             [
                 "nemotron-3-ultra-550b-a55b-nvfp4",
-                "qwen2.5-72b-instruct",
-                "llama-3.1-70b-instruct",
+                "deepseek-v4-flash-0731",
                 "minimax-m2.7-nvfp4",
                 "qwen3.5-122b-a10b-fp8",
+                "deepseek-v4-flash",
+                "qwen2.5-72b-instruct",
+                "llama-3.1-70b-instruct",
             ],
-            [33.0, 34.2],
+            "35.4 (capyctl, 2026-10-02)",
         ),
-        (2, ["nemotron-3-ultra-550b-a55b-nvfp4"], ()),
-        (4, [], ()),
+        (2, [*IMAGES, "nemotron-3-ultra-550b-a55b-nvfp4"], "37.4 (NVIDIA, 2026-09-03)"),
+        (4, IMAGES, "37.4 on 2 Sparks (NVIDIA, 2026-09-03)"),
     ],
 )
-def test_every_model_has_a_row_and_fitting_ones_are_first(count: int, refused: list[str], published: Any) -> None:
+def test_every_model_has_a_row_and_fitting_ones_are_first(count: int, refused: list[str], best: str) -> None:
     rows = plain(count)
     assert rows.keys() == catalog.known().keys()
     assert [name for name, row in rows.items() if not row.fits] == refused
     assert list(rows)[len(rows) - len(refused) :] == refused
-    sizes = [row.weights_bytes for row in rows.values() if row.fits]
-    assert sizes == sorted(sizes, reverse=True)
-    assert rows["gpt-oss-120b"].published == published
-    assert all("GiB larger than the cluster" in rows[name].reason for name in refused)
+    for older in (False, True):
+        sizes = [row.weights_bytes for name, row in rows.items() if row.fits and (name in OLDER) is older]
+        assert sizes == sorted(sizes, reverse=True)
+    fitting = [name in OLDER for name, row in rows.items() if row.fits]
+    assert fitting == sorted(fitting), "older models are last"
+    assert rows["qwen3.8-27b-nvfp4-dflash2"].best == best
+    assert {name for name, row in rows.items() if row.runtime == "container"} == {*IMAGES}
+    for name in refused:
+        unplanned = rows[name].fits is None
+        assert unplanned is (name in IMAGES and count > 1)
+        assert ("config.json compress_ratios" if unplanned else "larger than the cluster") in rows[name].reason
     assert {name for name, row in rows.items() if row.gated} == {
         name for name, model in catalog.known().items() if model.gated
     }
@@ -132,7 +144,7 @@ ROWS: dict[str, tuple[list[Node], dict[str, dict[str, Any]], list[str]]] = {
                 "reason": "gb10_max_model_len: 16384, expected at most 8192, the model's max_position_embeddings",
             }
         },
-        ["bge-m3"],
+        ["gemma-2-27b-it"],
     ),
     "a release that a model lacks": (
         sparks(2, gb10_models={"gpt-oss-20b": {"requires": {"until": "0.20.0"}}}),
@@ -170,30 +182,30 @@ def test_problems_that_are_not_about_a_model_replace_the_table() -> None:
 def test_the_table_fits_80_columns_and_aligns_numbers() -> None:
     for count in (1, 2, 4):
         rows = list(plain(count).values())
-        *legend, head = models.lines(rows, count, "")[:4]
-        *table, foot, title = models.lines(rows, count, "")[4:]
-        assert (
-            all(line.startswith(word) for line, word in zip(legend, ("GB:", "context:", "tokens/s:"), strict=True))
-            and foot == head
-        )
+        *legend, head = models.lines(rows, count, "")[:5]
+        *table, foot, serve, title = models.lines(rows, count, "")[5:]
+        assert [line.partition(":")[0] for line in legend] == ["GB", "in", "bound", "best"]
+        assert foot == head and "gb10_model: NAME" in serve
+        unplanned = sum(row.fits is None for row in rows)
         assert title == (
-            f"{sum(row.fits is True for row in rows)} of {len(rows)} models fit on {count} "
-            f"node{'s' if count > 1 else ''}"
+            f"{sum(row.fits is True for row in rows)} of {len(rows) - unplanned} models fit on {count} "
+            f"node{'s' if count > 1 else ''}{f', {unplanned} not judged' if unplanned else ''}"
         )
-        numbers = [line.partition(" (others")[0] for line, row in zip(table, rows, strict=False) if row.fits]
-        assert {len(line) for line in numbers} == {len(head)} and len(head) <= 78
-        for column in ("GB ", "context", "tokens/s"):
+        numbers = [line[: head.index("best")] for line, row in zip(table, rows, strict=True) if row.fits]
+        assert {len(line) for line in numbers} == {head.index("best")} and len(head.rstrip()) <= 84
+        for column in ("GB ", "in", "context", "split", "bound"):
             end = head.index(column) + len(column)
             assert all(line[end - 2 : end].strip() and line[end : end + 2].strip() == "" for line in numbers), column
 
 
 def test_models_that_cannot_be_judged_are_not_counted_as_too_large() -> None:
     rows = list(surveyed(sparks(2, gb10_stack="lab", gb10_models={"mine": {"hub": "owner/mine"}})).values())
-    *table, _foot, title = models.lines(rows, 2, "typical")[4:]
+    *table, _foot, _serve, title = models.lines(rows, 2, "typical")[5:]
     expected = "not judged: this stack (lab) has no memory plan; set gb10_stack: current (typical)"
     assert title == f"{len(rows)} {expected}"
     # The others do not repeat the reason.
-    assert [line.partition("not judged")[2] for line in table].count("") == len(rows) - 1
+    plain_rows = [row for row in rows if not row.best and row.name not in ("mine", *IMAGES)]
+    assert [line.partition("not judged")[2] for line in table].count("") == len(plain_rows)
     assert any(line.endswith("not judged: no config.json was read, and the catalog has none") for line in table)
 
 
@@ -202,14 +214,17 @@ def test_a_line_of_each_kind() -> None:
         "mine", 15_000_000_000, estimated=True, gated=True, fits=True, reason="", context=8192, tokens_per_second=9.96
     )
     rows = [
-        Row(**{**vars(row), "published": (5.0, 5.5), "tensor": 2, "pipeline": 1}),
-        Row("unread", 0, estimated=True, gated=False, fits=None, reason="no config.json was read"),
+        Row(**{**vars(row), "best": "5.5 (me, 2026-11)", "tensor": 2, "pipeline": 1, "runtime": "container"}),
+        Row(**{**vars(row), "name": "slow", "tokens_per_second": 0.0, "tensor": 1, "pipeline": 1}),
+        Row("unread", 0, estimated=True, gated=False, fits=None, reason="no config.json was read", best="9 (me)"),
         Row("large", 10**12, estimated=False, gated=False, fits=False, reason="gb10_x: " + "long " * 30),
     ]
-    assert models.lines(rows, 1, "")[3:] == [
-        "model       GB   context  split  tokens/s",
-        "mine     ~15.0*     8192  2 x 1      10.0 (others: 5 to 5.5)",
-        "unread       ?   not judged: no config.json was read",
-        f"large   1000.0   does not fit: gb10_x: {'long ' * 15}…",
-        "1 of 2 models fit on 1 node, 1 not judged",
+    assert models.lines(rows, 1, "")[4:] == [
+        "model       GB       in  context  split  bound  best",
+        "mine     ~15.0*   image     8192  2 x 1   10.0  5.5 (me, 2026-11)",
+        "slow     ~15.0*  native     8192  1 x 1      -  -",
+        "unread       ?   native  not judged, best 9 (me): no config.json was read",
+        f"large   1000.0   native  does not fit: gb10_x: {'long ' * 15}…",
+        "To serve one: gb10_model: NAME in the inventory, or playbooks/switch_model.yml -e gb10_model=NAME",
+        "2 of 3 models fit on 1 node, 1 not judged",
     ]
