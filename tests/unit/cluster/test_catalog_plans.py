@@ -20,14 +20,18 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
-SAMPLES = ("single-spark", "two-spark", "three-spark-ring", "four-spark-switch", "spark-thor", "two-models")
+#: The sample inventories, with the context of their model.
+SAMPLES = {
+    **dict.fromkeys(("single-spark", "two-spark"), 262144),
+    **dict.fromkeys(("three-spark-ring", "four-spark-switch", "spark-thor", "two-models"), 131072),
+}
 #: The only problems that a catalog entry may have on a stack: it is too large, or newer than the stack.
 UNFIT = ("larger than the cluster", "does not serve")
 
 
 def sparks(count: int, model: str, stack: str) -> list[Node]:
     """Return nodes with typical facts, with the executor that the stack's image needs."""
-    executor = "mp" if stacks.STACKS[stack].image_has_ray is False else "ray"
+    executor = "mp" if stacks.STACKS[stack].image else "ray"
     lock = stacks.STACKS[stack].image == ""
     settings = {"gb10_model": model, "gb10_stack": stack, "gb10_distributed_executor_backend": executor}
     settings |= {} if lock else {"gb10_runtime_lock": ""}
@@ -50,9 +54,10 @@ def planned(nodes: Sequence[Node], lock: str) -> tuple[Plan | None, list[str]]:
 
 @functools.cache
 def catalog_plans(stack: str, count: int) -> Mapping[str, tuple[Plan, list[str]]]:
-    """Return the plan and the warnings of each entry that fits."""
+    """Return the plan and the warnings of each entry that fits and needs no image of its own."""
     lock = lock_of(stack)
-    found = {name: planned(sparks(count, name, stack), lock) for name in catalog.known()}
+    names = [name for name, model in catalog.known().items() if not model.image]
+    found = {name: planned(sparks(count, name, stack), lock) for name in names}
     return {name: (plan, warnings) for name, (plan, warnings) in found.items() if plan}
 
 
@@ -70,7 +75,7 @@ def test_no_sample_draws_a_warning(sample: str) -> None:
     # Each node of two-models is a cluster.
     clusters = [[{**node, "group": "head"}] for node in nodes] if sample == "two-models" else [nodes]
     for plan, warnings in (planned(each, LOCK) for each in clusters):
-        assert plan and (plan.label, plan.serve.expected.context, warnings) == (TYPICAL, 131072, [])
+        assert plan and (plan.label, plan.serve.expected.context, warnings) == (TYPICAL, SAMPLES[sample], [])
         for node in plan.nodes:
             assert node.capability == ("11.0" if node.name.startswith("thor") else "12.1")
 
@@ -85,7 +90,51 @@ def test_no_published_speed_exceeds_the_plans_bound(count: int) -> None:
     assert len(known) >= 2
     exceeded = {name for name, each in known.items() if max(each.published) > each.tokens_per_second}
     assert exceeded <= {name for name, each in known.items() if each.speculative}
-    assert {name for name, each in speeds.items() if each.speculative} == {name for name in speeds if "dflash" in name}
+    drafted = {name for name in speeds if "--speculative-config" in catalog.known()[name].args}
+    assert {name for name, each in speeds.items() if each.speculative} == drafted
+
+
+def of_image(count: int, model: str = "deepseek-v4-flash-0731", **settings: Any) -> tuple[Plan | None, list[str]]:
+    """Return the plan of a model with its own image, and its problems."""
+    given = {"gb10_model": model, **settings}
+    nodes = [spark(number, "worker" if number > 1 else "head", **given) for number in range(1, count + 1)]
+    known = {"typical": True, "observed": {}, "variables": [*nodes[0]["variables"], *given]}
+    inputs = parse([{**node, **known} for node in nodes], LOCK)
+    plan, problems = cluster_plan.plan(inputs, KNOWN)
+    return plan, [f"{problem.path}: {problem.found}" for problem in problems]
+
+
+@pytest.mark.parametrize("model", [name for name, model in catalog.known().items() if model.image])
+def test_a_model_with_an_image_is_served_in_it_with_its_arguments(model: str) -> None:
+    plan, problems = of_image(2, model)
+    assert plan and problems == []
+    entry = catalog.known()[model]
+    assert (plan.runtime.kind, plan.runtime.image, plan.executor) == ("container", entry.image, "mp")
+    assert plan.serve.args[-len(entry.args) :] == [*entry.args]
+    # As with a recipe, the plan leaves the kernels to the image.
+    assert not [word for word in plan.serve.args[: -len(entry.args)] if "-backend" in word]
+    assert "--max-model-len=262144" in plan.serve.args
+    assert plan.nodes[0].environment.items() >= entry.environment.items()
+    (problem,) = of_image(1, model)[1]
+    assert problem == (f"gb10_model: {model} is larger than the cluster: it needs 2 Sparks of 128 GB, and there are 1")
+
+
+def test_the_inventory_replaces_a_models_image() -> None:
+    digest = "vllm/vllm-openai@sha256:" + "1" * 64
+    plan, problems = of_image(2, gb10_runtime="container", gb10_container_image=digest, gb10_max_model_len=8192)
+    assert plan and problems == []
+    assert (plan.runtime.image, "--max-model-len=8192" in plan.serve.args) == (digest, True)
+    # Release 0.33.0 does not read the image's variables.
+    for settings in ({"gb10_runtime": "native"}, {"gb10_stack": "current"}, {"gb10_runtime_lock": "/srv/x.lock"}):
+        plan, problems = of_image(2, **settings)
+        assert not plan and any("does not read VLLM_USE_B12X_MOE" in problem for problem in problems), problems
+    for executor, settings in (
+        ("ray", {"gb10_distributed_executor_backend": "ray"}),
+        ("mp", {"gb10_runtime": "container"}),
+    ):
+        plan, problems = of_image(2, **settings)
+        assert plan and problems == []
+        assert (plan.executor, plan.runtime.image) == (executor, catalog.known()["deepseek-v4-flash-0731"].image)
 
 
 def test_an_old_release_warns_only_if_starts_keep_the_page_cache() -> None:

@@ -220,6 +220,6 @@ def test_the_end_of_a_plan_is_its_answer_on_a_small_terminal() -> None:
     lines = [line.rpartition("\x1b[K")[2].lstrip("\r") for line in said.split("\r\n")]
     assert lines[0] == "  typical facts, not read from the nodes:"
     end = [line for line in lines if line.strip()]
-    assert end[-3].startswith("  gpt-oss-120b on 2 nodes: fits, ")
+    assert end[-3].startswith("  Qwen3.8-27B-NVFP4 on 2 nodes: fits, ")
     assert end[-1] == "  API at http://192.168.1.11:8000/v1, with a key, no TLS"
     assert all(len(line) < 80 or len(line.removesuffix(" \\").split()) == 1 for line in lines)

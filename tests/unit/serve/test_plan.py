@@ -81,7 +81,7 @@ def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shap
 
 
 def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
-    plan, problems = cluster_plan(sparks(2, gb10_model="openai/gpt-oss-120b"), LOCKS["current"])
+    plan, problems = cluster_plan(sparks(2, gb10_model="qwen3.8-27b-nvfp4-dflash2"), LOCKS["current"])
     assert problems == []
     text = "\n".join(cluster_report.lines(typed(plan), 1 << 30)) + "\n"
     assert_recorded(SNAPSHOT, text)
