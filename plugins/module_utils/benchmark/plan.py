@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -275,13 +276,13 @@ def client(plan: Plan, run: Run, settings: BenchmarkSettings, program: str) -> l
     """Return the argv of vLLM's client. The warm-up repeats the first prompt, so the prefix cache has that one."""
     given = [*plan.serve.args, *plan.serve.user_args]
     backend, endpoint, more, latencies = _BACKENDS[plan.kind if run.data == RANDOM else "chat"]
+    # The runs of a benchmark have different prompts, too.
+    seed = f"{settings.seed}-{run.concurrency}-{run.input_tokens}-{run.output_tokens}"
     if run.data == RANDOM:
         start = [launch_argv.program(plan, "vllm")]
         # The client needs an output, and requests none of an embedding model.
         dataset = [f"--random-input-len={run.input_tokens}", f"--random-output-len={run.output_tokens or 1}"]
     else:
-        # The runs of a benchmark have different prompts, too.
-        seed = f"{settings.seed}-{run.concurrency}-{run.input_tokens}-{run.output_tokens}"
         source = {"tokens": run.input_tokens, "words": run.output_tokens, "seed": seed}
         start = [launch_argv.program(plan, "python3"), "-c", program]
         start.append(json.dumps({**source, "file": speed_file(settings) if run.data == SPEED_BENCH else ""}))
@@ -304,7 +305,7 @@ def client(plan: Plan, run: Run, settings: BenchmarkSettings, program: str) -> l
         f"--max-concurrency={run.concurrency}",
         f"--num-warmups={3 if settings.mode == SPEED_MODE else 1}",
         *more,
-        f"--seed={settings.seed}",
+        f"--seed={zlib.crc32(seed.encode())}",
         f"--percentile-metrics={latencies}",
         "--metric-percentiles=99",
         "--disable-tqdm",

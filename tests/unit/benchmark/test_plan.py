@@ -140,6 +140,18 @@ def test_text_is_a_question_in_a_chat_with_a_natural_end() -> None:
     assert "--num-warmups=3" in as_others and "--temperature=0" not in as_others
 
 
+def test_each_run_of_a_benchmark_has_prompts_of_its_own() -> None:
+    given = typed(plan())
+    shapes = [(1, 1024, 128, 6), (8, 1024, 128, 24), (1, 1024, 256, 6), (1, 2048, 128, 6)]
+    seeds = {
+        word
+        for shape in shapes
+        for word in benchmark_plan.client(given, Run(*shape), settings(), PROGRAM)
+        if word.startswith("--seed=")
+    }
+    assert len(seeds) == len(shapes) and all(0 <= int(word[7:]) < 2**32 for word in seeds)
+
+
 def test_a_container_can_read_speed_bench_and_nothing_else_of_its_folder() -> None:
     run, changes = Run(1, 8192, 256, 10, "speed-bench"), {"mode": "speed-bench", "speed_bench": "/srv/speed/"}
     inner = script(command(typed(contained(plan())), run, **changes))
@@ -215,7 +227,6 @@ def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
         "--random-output-len=128",
         "--num-prompts=6",
         "--max-concurrency=1",
-        "--seed=7",
     } < set(client)
     assert {
         "--tokenizer=/srv/models/tiny",
