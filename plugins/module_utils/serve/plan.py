@@ -491,14 +491,18 @@ def _memory(
     if shape is None or distributed or not all(node.memory_bytes for node in inputs.nodes):
         chosen = not (settings.max_num_seqs or _SEQUENCES in given or inputs.model.recipe)
         sequences = [f"{_SEQUENCES}={memory_plan.SEQUENCES}"] if chosen else []
-        share, why = _unplanned(inputs, distributed)
-        return _Part([*args, share, *_length(inputs), *sequences], why, _few(inputs)), None
+        share, why = _unplanned(inputs, distributed, given)
+        return _Part([*args, *share, *_length(inputs), *sequences], why, _few(inputs)), None
     return _planned(inputs, shape, given, tensor, pipeline, args)
 
 
 def _length(inputs: Inputs) -> list[str]:
-    """Return the argument for the context of the settings or of the entry, where no memory is planned."""
-    context = inputs.settings.max_model_len or inputs.model.entry.max_model_len
+    """Return the argument for the context of the settings or of the entry, where no memory is planned.
+
+    A recipe has its own context, or leaves it to vLLM.
+    """
+    of_entry = 0 if inputs.model.recipe else inputs.model.entry.max_model_len
+    context = inputs.settings.max_model_len or of_entry
     return [f"--max-model-len={context}"] if context else []
 
 
@@ -510,14 +514,16 @@ def _few(inputs: Inputs) -> list[Problem]:
     return [Problem("gb10_model", found, "a model that fits", fix)] if entry.nodes > count else []
 
 
-def _unplanned(inputs: Inputs, distributed: bool) -> tuple[str, list[str]]:
-    """Return the argument for a share of the memory that leaves the reserve, with the reasons."""
+def _unplanned(inputs: Inputs, distributed: bool, given: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the argument for a share of the memory that leaves the reserve, [] if one is given, with the reasons."""
     reserve, known = inputs.settings.memory_reserve, all(node.memory_bytes for node in inputs.nodes)
     sizes = [node.memory_bytes or _SPARK for node in inputs.nodes]
     share = f"{min((size - reserve * memory_schema.GIB) * 100 // size for size in sizes) / 100:.2f}"
     why = ["memory is not planned: experts are distributed over replicas"] if distributed else []
+    if any(name in given for name in _SHARES):
+        return [], why
     reason = f"{share} of the memory, which leaves gb10_memory_reserve ({reserve} GiB)"
-    return f"{_SHARE}={share}", [*why, reason if known else f"{reason}; the nodes' memory is unknown"]
+    return [f"{_SHARE}={share}"], [*why, reason if known else f"{reason}; the nodes' memory is unknown"]
 
 
 def _planned(

@@ -96,6 +96,7 @@ def test_each_rank_gets_what_the_terminals_give_it(count: int, command: str, exp
         assert _compared(options, folders) == _compared(wanted, folders), f"rank {number - 1}"
         assert (f"--served-model-name={model}" in started, "--headless" in started) == (True, number > 1)
         assert f"--tensor-parallel-size={count}" in started
+        assert len([word for word in started if word.startswith("--gpu-memory-utilization")]) == 1
         environment = overrides.rank_environment(rank.node)
         own = {name for name in environment if NETWORK.fullmatch(name) or name.startswith("RAY_")} | OWN_VARIABLES
         kept = {name: value for name, value in variables.items() if not NETWORK.fullmatch(name)}
