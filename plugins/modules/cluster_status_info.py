@@ -113,7 +113,7 @@ watchdog:
      "restarts": 0}
 memory_guard:
   description: Whether the guard of the memory is active, the last starts of ranks with the lowest available memory in
-    bytes, and why it stopped the services; empty without it.
+    bytes, why it stopped the services, and what else it did; empty without it.
   returned: success
   type: dict
   sample:
@@ -122,6 +122,7 @@ memory_guard:
       - {"time": 1795219871, "seconds": 214, "minimum": 33285996544, "floor": 2147483648, "phase": first requests,
          "end": answered}
     stop: {}
+    done: ""
 reboot:
   description: Whether a reboot is C(required), and the C(packages) that wait for it.
   returned: success

@@ -38,7 +38,7 @@ WATCHDOG_TOKEN = "/etc/gb10/watchdog.token"
 WATCHDOG_WEBHOOK = "/etc/gb10/watchdog.webhook"
 WATCHDOG_STATE = "/var/lib/gb10-watchdog"
 WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
-#: The guard of the memory during a start: its unit; the last starts, the present one in memory, and the stop,
+#: The guard of the memory: its unit; the last starts, the present one in memory, and the stop,
 #: while which the units do not start.
 MEMORY_GUARD_UNIT = "gb10-memory-guard.service"
 MEMORY_GUARD_STATE = "/var/lib/gb10-memory-guard"

@@ -50,8 +50,9 @@ def node(run: Run) -> dict[str, Any]:
     that holds the cluster's lock, or {}. ``record`` is the ID of the current launch record, or "". ``image`` is the
     image of the ranks and its ID, "" without containers.
     ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
-    {active, starts, stop} with the last starts of guard.entry(), the present one included, and {reason, text} of the
-    guard's stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
+    {active, starts, stop, done} with the last starts of guard.entry(), the present one included, {reason, text} of the
+    guard's stop or {}, and what it did without a stop; {} without the guard. ``reboot`` is {required, packages}. Raises
+    ValueError, OSError.
     """
     services = [node_io_facts.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -133,10 +134,11 @@ def _memory_guard(run: Run) -> dict[str, Any]:
     if not os.path.exists(f"{paths.UNIT_FOLDER}/{paths.MEMORY_GUARD_UNIT}"):
         return {}
     present, stop = (io_json.json_file(path) for path in (paths.MEMORY_GUARD_PRESENT, paths.MEMORY_GUARD_STOP))
-    reason = guard.reason(stop) if stop else ""
+    reason, starts = guard.reason(stop) if stop else "", io_guard.starts()
     return {
         "active": node_io_facts.service(run, paths.MEMORY_GUARD_UNIT)["active"] == "active",
-        "starts": [*io_guard.starts(), *([present] if present else [])],
+        "starts": [*starts, *([present] if present else [])],
+        "done": guard.shown(starts, time.time()),
         "stop": {
             "reason": reason,
             "text": f"the memory guard stopped the services: {reason}{STATES['memory-floor'].advice()}",

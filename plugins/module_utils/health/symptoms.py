@@ -111,6 +111,8 @@ def _services(
     """Return (state, description) of a node's services and of the guard of its memory."""
     if guard["stop"]:
         yield "memory-floor", f"has its services stopped: {guard['stop']['reason']}"
+    elif guard.get("done"):
+        yield "memory-short", guard["done"]
     if not guard["active"]:
         yield "memory-guard-down", "does not run gb10-memory-guard"
     for service in services:

@@ -104,9 +104,9 @@ _STATES = (
     _state(
         "memory-floor",
         ERROR,
-        shows="the memory guard stopped the services of a node during a start: too little memory was available",
+        shows="the memory guard stopped the services of a node: too little memory was available",
         why=(
-            "the start needed more memory than the plan left, or another program used it; without the stop, a "
+            "the ranks needed more memory than the plan left, or another program used it; without the stop, a "
             "GB10 freezes"
         ),
         fix=(
@@ -118,9 +118,22 @@ _STATES = (
         rules=("memory-utilization-ceiling",),
     ),
     _state(
+        "memory-short",
+        WARNING,
+        shows="the memory guard ended the ranks of a node once, or reported that too little memory was available",
+        why="another program used the memory, or long prompts need more than the plan left",
+        fix=(
+            "end the program that the text names, or raise gb10_memory_reserve, and run site.yml; the guard stops the "
+            "services the next time within gb10_restart_interval"
+        ),
+        source="vllm-project/vllm#56824; NVIDIA/open-gpu-kernel-modules#1358",
+        tested=LAB,
+        rules=("memory-utilization-ceiling",),
+    ),
+    _state(
         "memory-guard-down",
         WARNING,
-        shows="gb10-memory-guard.service does not run, so the next start is not guarded",
+        shows="gb10-memory-guard.service does not run, so nothing ends the ranks before the host freezes",
         why="someone stopped it, or its program fails",
         fix="read journalctl -u gb10-memory-guard, then run site.yml --tags vllm_serve",
         source="this collection",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Stop the services of a node when a start leaves too little memory. gb10-memory-guard.service runs this file as root.
+"""End the ranks of a node when too little memory is left. gb10-memory-guard.service runs this file as root.
 
 On a GB10 the GPU allocates from the host's memory, and a host without memory freezes. The processes are killed first,
 by one write for each cgroup: systemd would give them a minute.
@@ -26,15 +26,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
 
-#: Seconds between two samples of a start, and between two looks at the processes and the API.
-_SAMPLE, _LOOK = 0.25, 2.0
-_LOOKS = round(_LOOK / _SAMPLE)
+#: Seconds between two samples of a start, of ranks that serve, and between two looks at the processes and the API.
+_SAMPLE, _SERVICE_SAMPLE, _LOOK = 0.25, 1.0, 2.0
 _CONNECT_SECONDS, _STOP_SECONDS = 0.2, 120
 _KEY = b"MemAvailable:"
 #: Source: mlockall(2).
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
 #: Maximum characters of a record.
 _MOST = 1 << 16
+#: Maximum bytes of a record of /dev/kmsg, and records of one sample. Source: kernel/printk, PRINTK_MESSAGE_MAX.
+_KMSG_BYTES, _KMSG_RECORDS = 8192, 1000
 
 
 def say(text: str) -> None:
@@ -57,6 +58,34 @@ class Meminfo:
         return int(self._buffer[begin : self._buffer.index(b" kB", begin)]) << 10
 
 
+class Kmsg:
+    """/dev/kmsg from its end. Without it the guard runs on: a container of a lab has none."""
+
+    def __init__(self, path: str = "/dev/kmsg") -> None:
+        self._file: int | None = None
+        try:
+            self._file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            os.lseek(self._file, 0, os.SEEK_END)
+        except OSError as error:
+            say(f"{path} cannot be read, so the guard does not see errors of the GPU's driver: {error}")
+
+    def refused(self) -> bool:
+        """Return whether the GPU's driver refused memory since the last call. Each record counts once."""
+        found = False
+        for _record in range(_KMSG_RECORDS if self._file is not None else 0):
+            try:
+                records = os.read(self._file or 0, _KMSG_BYTES)
+            except BrokenPipeError:
+                # The kernel overwrote records. The next read is of the oldest one.
+                continue
+            except OSError:
+                break
+            if not records:
+                break
+            found |= any(map(guard.refused, records.splitlines()))
+        return found
+
+
 def ranks(proc: str = "/proc") -> frozenset[int]:
     """Return the IDs of the rank processes of the services."""
     return frozenset(int(pid) for pid in filter(str.isdecimal, os.listdir(proc)) if _is_rank(f"{proc}/{pid}"))
@@ -65,6 +94,20 @@ def ranks(proc: str = "/proc") -> frozenset[int]:
 def _is_rank(folder: str) -> bool:
     named = io_file.read(f"{folder}/comm").startswith(parse.RANKS)
     return named and parse.unit_of_cgroup(io_file.read(f"{folder}/cgroup")) in paths.UNITS
+
+
+def largest(proc: str = "/proc") -> guard.Process | None:
+    """Return the largest process outside of the services. Its arguments may be secret, so only its name is read."""
+    found = guard.Process("", 0)
+    for pid in filter(str.isdecimal, os.listdir(proc)):
+        fields = dict(line.split(":", 1) for line in io_file.read(f"{proc}/{pid}/status").splitlines() if ":" in line)
+        # Without the files that it maps, which the kernel can drop.
+        size = sum(int(fields.get(key, "0 kB").split()[0]) for key in ("RssAnon", "RssShmem")) << 10
+        if size > found.size and parse.unit_of_cgroup(io_file.read(f"{proc}/{pid}/cgroup")) not in paths.UNITS:
+            # A process chooses its name.
+            name = "".join(filter(str.isprintable, fields.get("Name", "").strip()))
+            found = guard.Process(name, size)
+    return found if found.size else None
 
 
 def listens(address: tuple[str, int] | None) -> bool:
@@ -113,7 +156,7 @@ def starts(path: str = paths.MEMORY_GUARD_STARTS) -> list[Mapping[str, Any]]:
     with contextlib.suppress(OSError, ValueError):
         found = bounded_json.load(io_file.read_bounded(path, _MOST) or "[]", _MOST)
         if isinstance(found, list):
-            return found
+            return [each for each in found if isinstance(each, dict)]
     return []
 
 
@@ -125,11 +168,17 @@ def _write(path: str, content: Any) -> None:
 
 
 class Guard:
-    """The guard of a node. ``floor`` in bytes, 0 to only record; ``address`` of the API on the head."""
+    """The guard of a node. ``floor`` in bytes, 0 to only record; ``address`` of the API on the head.
 
-    def __init__(self, floor: int, limit: float, address: tuple[str, int] | None) -> None:
-        self.floor, self.limit, self.address = floor, limit, address
-        self.meminfo, self.state = Meminfo(), guard.State()
+    ``window``: the seconds within which it restarts the ranks at most once.
+    """
+
+    def __init__(self, floor: int, limit: float, mode: str, window: float, address: tuple[str, int] | None) -> None:
+        self.floor, self.limit, self.mode, self.window, self.address = floor, limit, mode, window, address
+        self.meminfo, self.kmsg = Meminfo(), Kmsg()
+        self.state, self.pressure = guard.State(), guard.Pressure()
+        #: Kept in memory: a full disk must not permit a second restart.
+        self.starts = starts()
         self.minimum = self.written = 0
 
     def look(self) -> None:
@@ -139,6 +188,9 @@ class Guard:
         self.state, end = guard.observe(self.state, found, bool(before) and listens(self.address), now, self.limit)
         if before is None and self.state.start:
             self.minimum, self.written = self.meminfo.available(), 0
+            self.pressure = guard.Pressure()
+            # Former records are not of this start.
+            self.kmsg.refused()
             say(f"a start begins with {self.minimum / guard.GIB:.1f} GiB available")
         if before and end:
             self._end(guard.entry(before, self.minimum, self.floor, now, time.time(), end))
@@ -149,48 +201,77 @@ class Guard:
             self.written = self.minimum
 
     def sample(self) -> None:
-        """Sample the memory, and stop the services below the floor."""
-        available = self.meminfo.available()
-        self.minimum = min(self.minimum, available)
-        if available < self.floor and (start := self.state.start):
+        """Sample the memory and the driver's errors, and act when too little memory is left."""
+        available, refusal, start = self.meminfo.available(), self.kmsg.refused(), self.state.start
+        self.minimum = min(self.minimum, available) if start else available
+        self.pressure, cause = guard.sampled(
+            self.pressure, available, self.floor, bool(start), refusal, time.monotonic()
+        )
+        if cause:
+            self._act(cause)
+        elif refusal:
+            say(f"the GPU's driver refused memory (NV_ERR_NO_MEMORY) with {available / guard.GIB:.1f} GiB available")
+
+    def _act(self, cause: str) -> None:
+        start, clock = self.state.start, time.time()
+        end = guard.action(self.mode, bool(start), self.starts, clock, self.window)
+        if end != guard.REPORTED:
             kill()
+        other = None
+        with contextlib.suppress(OSError, ValueError):
+            other = largest()
+        record = guard.entry(start, self.minimum, self.floor, time.monotonic(), clock, end)
+        record = guard.acted(record, cause, other)
+        if end == guard.STOPPED:
             # Before systemd restarts a unit: it waits for gb10_restart_delay.
-            record = guard.entry(start, self.minimum, self.floor, time.monotonic(), time.time(), guard.STOPPED)
             _write(paths.MEMORY_GUARD_STOP, record)
-            say(f"stopped the services: {guard.reason(record)}")
+        say(f"{end}: {guard.reason(record)}")
+        if end == guard.STOPPED:
             stop()
-            self.state = guard.State(known=start.ranks)
-            self._end(record)
+            self.state = guard.State(known=start.ranks if start else self.state.known)
+        self._record(record)
+
+    def _record(self, record: Mapping[str, Any]) -> None:
+        self.starts = guard.kept(self.starts, record)
+        _write(paths.MEMORY_GUARD_STARTS, self.starts)
+        if self.state.start is None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(paths.MEMORY_GUARD_PRESENT)
 
     def _end(self, record: Mapping[str, Any]) -> None:
-        _write(paths.MEMORY_GUARD_STARTS, guard.kept(starts(), record))
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(paths.MEMORY_GUARD_PRESENT)
+        self._record(record)
         say(
             f"a start ended ({record['end']}) after {record['seconds']} s; at least "
             f"{self.minimum / guard.GIB:.1f} GiB were available"
         )
 
+    def _pause(self) -> float:
+        return _SAMPLE if self.state.start else _SERVICE_SAMPLE if self.state.known else _LOOK
+
     def run(self) -> None:
         """Run until the service ends."""
         while True:
             self.look()
-            for _sample in range(_LOOKS):
-                time.sleep(_SAMPLE if self.state.start else _LOOK)
-                if not self.state.start:
+            slept = 0.0
+            while slept < _LOOK:
+                slept += (pause := self._pause())
+                time.sleep(pause)
+                if pause == _LOOK:
                     break
                 self.sample()
 
 
 def main() -> None:
     """Parse the arguments and run the guard."""
-    parser = argparse.ArgumentParser(description="Stop the services of a node when a start leaves too little memory.")
+    parser = argparse.ArgumentParser(description="End the ranks of a node when too little memory is left.")
     parser.add_argument("--floor", type=float, required=True, help="GiB of MemAvailable; 0 only records the minimum")
     parser.add_argument("--limit", type=float, required=True, help="seconds after which a start counts as over")
+    parser.add_argument("--mode", choices=guard.MODES, required=True, help="what to do while the ranks serve")
+    parser.add_argument("--window", type=float, required=True, help="seconds with at most one restart")
     parser.add_argument("--api", nargs=2, metavar=("HOST", "PORT"), help="where the head's API listens after the load")
     options = parser.parse_args()
     address = (options.api[0], int(options.api[1])) if options.api else None
-    found = Guard(round(options.floor * guard.GIB), options.limit, address)
+    found = Guard(round(options.floor * guard.GIB), options.limit, options.mode, options.window, address)
     lock()
     found.run()
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The services beside the ranks: the guard of the memory during starts, and the watchdog."""
+"""The services beside the ranks: the guard of the memory, and the watchdog."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ def memory_guard(plan: Plan, settings: ServiceSettings) -> Service:
     """Return the guard of the memory. A changed program is a launch input."""
     program, url = paths.program_file("memory-guard"), urllib.parse.urlsplit(plan.api.url)
     api = f" --api {url.hostname} {url.port}" if plan.node.head else ""
-    limits = f"--floor={settings.vllm_serve_memory_floor} --limit={settings.vllm_serve_start_timeout}"
+    limits = (
+        f"--floor={settings.vllm_serve_memory_floor} --limit={settings.vllm_serve_start_timeout} "
+        f"--mode={settings.vllm_serve_memory_guard} --window={plan.restart.interval}"
+    )
     text = unit.text(
-        "Guard of the memory during starts on the GB10 cluster",
+        "Guard of the memory on the GB10 cluster",
         [f"Before={' '.join(paths.UNITS)}", "StartLimitIntervalSec=0"],
         [
             unit.INPUTS,
@@ -34,8 +37,9 @@ def memory_guard(plan: Plan, settings: ServiceSettings) -> Service:
             "Nice=-20",
             "LimitMEMLOCK=infinity",
             *_folders("gb10-memory-guard"),
-            "# Root without most privileges: systemd stops units for CAP_SYS_ADMIN. Their cgroups belong to root.",
-            "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_IPC_LOCK",
+            "# Root without most privileges: systemd stops units for CAP_SYS_ADMIN, /dev/kmsg needs CAP_SYSLOG, and "
+            "the cgroups are root's.",
+            "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_IPC_LOCK CAP_SYSLOG",
             "NoNewPrivileges=yes",
             "ProtectSystem=strict",
             "ProtectHome=yes",

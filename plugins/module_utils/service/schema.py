@@ -19,6 +19,7 @@ class ServiceSettings:
     ray_cluster_args: Sequence[str]
     vllm_serve_drop_caches: bool
     vllm_serve_memory_floor: float
+    vllm_serve_memory_guard: str
     vllm_serve_ray_timeout: int
     vllm_serve_start_timeout: int
     vllm_watchdog_interval: int

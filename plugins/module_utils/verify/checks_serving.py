@@ -132,6 +132,7 @@ CHECKS = (
     of_state("service-down", "serving"),
     of_state("memory-exhausted", "serving"),
     of_state("memory-floor", "serving"),
+    of_state("memory-short", "serving"),
     of_state("memory-guard-down", "serving"),
     of_state("memory-held", "serving"),
     of_state("key-refused", "serving"),

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import RANKS
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
+    AUTO,
     DOWN,
     RESTART,
     Alarm,
@@ -58,6 +59,9 @@ def step(state: State, sample: Sample, settings: WatchdogSettings) -> Decision:
     cleared = state.alarm is not None and following.alarm is None
     if raised:
         following = replace(following, alarm=Alarm(sample.time, raised))
+    if confirmed and following.alarm:
+        # Also one that comes after the alarm, or that is gone when an unreachable node returns.
+        following = replace(following, alarm=replace(following.alarm, witness=True))
     return _with_restart(Decision(following, raised=raised, cleared=cleared, probe=probe), sample, settings)
 
 
@@ -115,7 +119,9 @@ def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Wa
 def _with_restart(decision: Decision, sample: Sample, settings: WatchdogSettings) -> Decision:
     """Add the restart that an alarm requires, once for each alarm. It waits for unreachable nodes."""
     state, alarm = decision.state, decision.state.alarm
-    if settings.mode != RESTART or alarm is None or alarm.handled or sample.unreachable:
+    if alarm is None or alarm.handled or sample.unreachable:
+        return decision
+    if settings.mode != RESTART and not (settings.mode == AUTO and alarm.witness):
         return decision
     handled = replace(state, alarm=replace(alarm, handled=True))
     if len(state.restarts) >= settings.restarts_per_hour:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 #: The API's metrics: read; no answer in time; no server listens.
 UP, SILENT, DOWN = "up", "silent", "down"
-OFF, REPORT, RESTART = MODES = ("off", "report", "restart")
+#: AUTO restarts after an alarm with a witness. The rule without one may err: it knows no load that it has not seen.
+AUTO, OFF, REPORT, RESTART = MODES = ("auto", "off", "report", "restart")
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,12 @@ class Sample:
 
 @dataclass(frozen=True)
 class Alarm:
-    """A detected hang. ``handled``: its restart was requested, or is not permitted."""
+    """A detected hang. ``handled``: its restart was requested, or is not permitted. ``witness``: it had one."""
 
     time: float
     reason: str
     handled: bool = False
+    witness: bool = False
 
 
 @dataclass(frozen=True)

@@ -143,9 +143,13 @@ FAULTS = {
     "Ray stopped": on_worker(f"systemctl stop {RAY}", f"systemctl start {RAY}", "ray-node-missing", stops=True),
     # The stopped engine cannot notice the death of its rank, so that /health still returns 200.
     "rank killed": Fault(
-        {"head": "pkill -STOP VLLM::EngineCor", "worker": "pkill -KILL ray::RayWorkerP"},
-        {"head": "pkill -CONT VLLM::EngineCor"},
-        {"rank-missing", "engine-silent"},
+        # The watchdog would restart the server.
+        {
+            "head": "systemctl stop gb10-watchdog && pkill -STOP VLLM::EngineCor",
+            "worker": "pkill -KILL ray::RayWorkerP",
+        },
+        {"head": "pkill -CONT VLLM::EngineCor; systemctl start gb10-watchdog"},
+        {"rank-missing", "engine-silent", "watchdog-down"},
         stops=True,
     ),
     "API without key": Fault(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,19 +20,12 @@ EVIDENCE = "/var/lib/gb10-watchdog/evidence"
 PROMPT = "planted-prompt"
 
 
-def watchdog(cluster: Cluster, mode: str) -> None:
-    cluster.site("--tags", "vllm_watchdog", "--extra-vars", json.dumps({"vllm_watchdog_mode": mode})).assert_ok()
-
-
 @pytest.fixture(scope="module", autouse=True)
-def restarting(cluster: Cluster, head: Host) -> Iterator[None]:
-    # The restarts of an earlier run of these tests count for an hour. The watchdog reads them when the new mode
-    # restarts it.
-    head.check_output("rm -f /var/lib/gb10-watchdog/restarts.json")
-    watchdog(cluster, "restart")
+def restarting(cluster: Cluster, head: Host) -> None:
+    cluster.site("--tags", "vllm_watchdog").assert_ok()
+    # The restarts of an earlier run of these tests count for an hour, also after a start of the watchdog.
+    head.check_output("rm -f /var/lib/gb10-watchdog/restarts.json && systemctl restart gb10-watchdog")
     completion(head)
-    yield
-    watchdog(cluster, "report")
 
 
 def invocation(head: Host) -> str:
@@ -71,9 +63,7 @@ def alarm(head: Host, lines_before: int, within: float) -> str:
 
 
 def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
-    cluster.site(
-        "--tags", "vllm_watchdog", "--extra-vars", json.dumps({"vllm_watchdog_mode": "restart"})
-    ).assert_unchanged()
+    cluster.site("--tags", "vllm_watchdog").assert_unchanged()
 
 
 #: The requests of each load: how many, every how many seconds, and the arguments of each.
@@ -129,4 +119,4 @@ def test_a_stopped_rank_is_detected_and_the_model_serves_again(head: Host, nodes
 
 def test_status_shows_the_watchdog(cluster: Cluster) -> None:
     done = cluster.play("status")
-    assert "watchdog: restart, armed, last alarm 20" in done.output
+    assert "watchdog: auto, armed, last alarm 20" in done.output

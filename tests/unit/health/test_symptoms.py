@@ -328,6 +328,11 @@ STATE_CASES = [
         ),
         id="stopped by the guard",
     ),
+    pytest.param(
+        "memory-short",
+        node(memory_guard={**GUARDED, "stop": {}, "done": "had its ranks ended once by the memory guard 2 h ago: ..."}),
+        id="restarted by the guard",
+    ),
     pytest.param("memory-guard-down", node(memory_guard={**GUARDED, "active": False, "stop": {}}), id="no guard"),
     pytest.param("memory-held", node(services=STOPPED, ranks=[], available=50 * GIB, api={}), id="memory of nothing"),
 ]

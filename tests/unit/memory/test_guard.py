@@ -21,7 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory.guard import S
 
 GIB = 1 << 30
 
-LIMIT = 2400.0
+LIMIT, WINDOW = 2400.0, 14400.0
 #: Observations as (time, ranks, whether the API listens), and how and when the start ends.
 SERIES: dict[str, tuple[list[tuple[float, set[int], bool]], str, float]] = {
     "a head that answers": (
@@ -110,6 +110,21 @@ def test_a_record_names_the_floor_and_the_time() -> None:
     later = guard.entry(Start(100, frozenset({7}), 120), GIB, 2 * GIB, 130, 0)
     assert " 30 s after the start of the ranks, in the first requests, less than 2 GiB " in guard.reason(later)
     assert [guard.lowest(starts) for starts in ([found], [])] == [", lowest 1.0", ""]
+    served = guard.acted(
+        guard.entry(None, GIB, 2 * GIB, 500, 1_800_000_000, guard.RESTARTED),
+        guard.FLOOR,
+        guard.Process("convert", 70 * GIB),
+    )
+    assert (served["time"], served["other"]) == (1_800_000_000, {"name": "convert", "size": 70 * GIB})
+    assert guard.reason(served) == (
+        "only 1.0 GiB of memory were available while the model served, less than 2 GiB (vllm_serve_memory_floor); the "
+        "largest other process is convert with 70.0 GiB"
+    )
+    refused = guard.acted({**found, "minimum": 7 * GIB}, guard.DRIVER, guard.Process("sshd", 9 << 20))
+    assert guard.reason(refused) == (
+        "the GPU's driver refused memory (NV_ERR_NO_MEMORY) when 7.0 GiB of memory were available 34 s after the start "
+        "of the ranks, less than 5 x 2 GiB (vllm_serve_memory_floor)"
+    )
     assert guard.kept(list(map(str, range(10))), "10") == list(map(str, range(1, 11)))  # type: ignore[arg-type,list-item]
 
 
@@ -150,12 +165,17 @@ def test_a_port_that_is_only_bound_does_not_listen() -> None:
 
 
 class Fake(io_guard.Guard):
-    """A guard whose node has ``found`` ranks and ``left`` bytes, and which notes what it does."""
+    """A guard whose node has ``left`` bytes, and whose driver logged ``lines`` since the last sample."""
 
-    def __init__(self, floor: int, address: tuple[str, int] | None = None) -> None:
-        super().__init__(floor, LIMIT, address)
-        self.left = 10 * GIB
+    def __init__(self, floor: int, address: tuple[str, int] | None = None, mode: str = guard.RESTART) -> None:
+        super().__init__(floor, LIMIT, mode, WINDOW, address)
+        self.left, self.lines = 10 * GIB, b""
         self.meminfo.available = lambda: self.left  # type: ignore[method-assign]
+        self.kmsg.refused = self._refused  # type: ignore[method-assign]
+
+    def _refused(self) -> bool:
+        found, self.lines = guard.refused(self.lines), b""
+        return found
 
 
 @pytest.fixture
@@ -167,6 +187,7 @@ def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, 
     read = io_guard.starts
     monkeypatch.setattr(io_guard, "starts", lambda: read(str(tmp_path / "STARTS")))
     monkeypatch.setattr(io_guard, "ranks", lambda: state["ranks"])
+    monkeypatch.setattr(io_guard, "largest", lambda: guard.Process("convert", 9 * GIB))
     monkeypatch.setattr(io_guard, "kill", lambda: state["calls"].append("kill"))
     monkeypatch.setattr(io_guard, "stop", lambda: state["calls"].append(f"stop, record {(tmp_path / 'STOP').exists()}"))
     monkeypatch.setattr(io_guard.time, "monotonic", lambda: state["now"])
@@ -216,6 +237,238 @@ def test_a_floor_of_zero_only_records(node: dict[str, Any], tmp_path: Path) -> N
     assert [(each["minimum"], each["end"]) for each in recorded(tmp_path, "STARTS")] == [(0, "ended")]
 
 
+#: Samples of ranks that serve as (available GiB, whether the driver refused memory), and the causes of actions.
+PRESSURES: dict[str, tuple[list[tuple[float, bool]], list[str]]] = {
+    "a dip of one sample": ([(3, False), (1, False), (3, False), (1, False), (2, False)], []),
+    "two samples": ([(1, False), (1, False)], ["", guard.FLOOR]),
+    "no second action": ([(1, False)] * 6, ["", guard.FLOOR]),
+    "a refusal with much memory": ([(10, True), (22, True), (15, True)], []),
+    "a refusal with little memory": ([(9.9, False), (9.9, True), (9.9, True)], ["", guard.DRIVER]),
+}
+
+
+@pytest.mark.parametrize(("samples", "expected"), PRESSURES.values(), ids=PRESSURES)
+def test_only_lasting_pressure_acts(samples: list[tuple[float, bool]], expected: list[str]) -> None:
+    pressure, causes = guard.Pressure(), []
+    for now, (left, refusal) in enumerate(samples):
+        pressure, cause = guard.sampled(pressure, round(left * GIB), 2 * GIB, False, refusal, now)
+        causes.append(cause)
+    assert causes == [*expected, *[""] * (len(samples) - len(expected))]
+    assert guard.sampled(pressure, GIB, 2 * GIB, True, False, 10_000)[1] == guard.FLOOR, "a start has no second sample"
+    assert guard.sampled(guard.Pressure(9), 0, 0, True, True, 0)[1] == "", "a floor of 0 never acts"
+
+
+#: The lines of NVIDIA/open-gpu-kernel-modules#1358 and #848.
+RETRIED = b"NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from "
+GIVEN_UP = b"3,812,90061,-;" + RETRIED + b"rmStatus @ system_mem.c:356"
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (GIVEN_UP, True),
+        (b"4,9,8,-;NVRM: GPU0 " + RETRIED[6:] + b"rmStatus @ system_mem.c:353", True),
+        (b"4,9,8,-;NVRM: sysmemConstruct_IMPL: *** Cannot allocate sysmem through fb heap", True),
+        (b"3,812,90061,-;" + RETRIED + b"_memdescAllocInternal(pMemDesc) @ mem_desc.c:1359", False),
+        (b"12,9,8,-;" + GIVEN_UP.partition(b";")[2], False),
+        (b"3,9,8,-;Xid: " + RETRIED[6:] + b"rmStatus @ system_mem.c:356", False),
+        (b"3,9,8,-;NVRM: Xid (PCI:000f:01:00): 13, Graphics Exception", False),
+        (b" SUBSYSTEM=pci", False),
+        (b"", False),
+    ],
+    ids=["given up", "with the GPU", "an older driver", "retried", "a process's", "not NVRM", "Xid", "a field", "none"],
+)
+def test_only_the_driver_refuses_for_good(record: bytes, expected: bool) -> None:
+    assert guard.refused(record) is expected
+
+
+def test_kmsg_is_read_from_its_end_and_each_record_counts_once(tmp_path: Path) -> None:
+    file = tmp_path / "kmsg"
+    file.write_bytes(GIVEN_UP + b"\n")
+    kmsg = io_guard.Kmsg(str(file))
+    assert not kmsg.refused()
+    with file.open("ab") as log:
+        log.write(b"6,1,2,-;usb 1-1: new device\n" + GIVEN_UP + b"\n")
+    assert [kmsg.refused(), kmsg.refused()] == [True, False]
+
+
+def test_lost_records_and_no_record_are_no_errors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "kmsg").touch()
+    kmsg = io_guard.Kmsg(str(tmp_path / "kmsg"))
+    results: list[Any] = [BrokenPipeError(), b"6,1,2,-;usb\n", GIVEN_UP, BlockingIOError(), GIVEN_UP]
+
+    def kernel(*_arguments: int) -> bytes:
+        if isinstance(result := results.pop(0), OSError):
+            raise result
+        return bytes(result)
+
+    monkeypatch.setattr(io_guard.os, "read", kernel)
+    assert kmsg.refused()
+    assert results == [GIVEN_UP]
+
+
+def test_the_reads_of_one_sample_are_limited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "kmsg").touch()
+    kmsg, reads = io_guard.Kmsg(str(tmp_path / "kmsg")), []
+    monkeypatch.setattr(io_guard.os, "read", lambda *_arguments: reads.append(0) or b"6,1,2,-;usb\n")
+    assert not kmsg.refused()
+    assert len(reads) == 1000
+
+
+def test_without_kmsg_the_guard_runs_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert not io_guard.Kmsg(str(tmp_path / "kmsg")).refused()
+    assert "kmsg cannot be read, so the guard does not see errors of the GPU's driver: " in capsys.readouterr().out
+
+
+def test_the_largest_other_process_has_no_secret_and_is_outside_of_the_services(tmp_path: Path) -> None:
+    for pid, name, size, unit in (
+        (7, "VLLM::Worker_TP", 90, "system.slice/gb10-vllm.service"),
+        (8, "python3", 80, "gb10.slice/gb10-ray.slice/docker-1.scope"),
+        (9, "con\x1bvert", 3, "user.slice/user-1000.slice/session-1.scope"),
+        (10, "sshd", 1, "system.slice/ssh.service"),
+    ):
+        (tmp_path / str(pid)).mkdir()
+        status = f"Name:\t{name}\nRssAnon:\t{size << 19} kB\nRssFile:\t{90 << 20} kB\nRssShmem:\t{size << 19} kB\n"
+        (tmp_path / str(pid) / "status").write_text(status, encoding="ascii")
+        (tmp_path / str(pid) / "cmdline").write_text("--token=planted", encoding="ascii")
+        (tmp_path / str(pid) / "cgroup").write_text(f"0::/{unit}\n", encoding="ascii")
+    # A thread of the kernel has no memory, and a process may end between two reads.
+    for pid in ("2", "11"):
+        (tmp_path / pid).mkdir()
+    (tmp_path / "2/status").write_text("Name:\tkthreadd\n", encoding="ascii")
+    assert io_guard.largest(str(tmp_path)) == guard.Process("convert", 3 * GIB)
+    assert io_guard.largest(str(tmp_path / "2")) is None
+
+
+def serve(found: Fake, node: dict[str, Any], ranks: set[int]) -> None:
+    """Let ranks serve after their start."""
+    node["ranks"] = frozenset()
+    found.look()
+    node["ranks"] = frozenset(ranks)
+    found.look()
+    node["now"] += LIMIT
+    found.look()
+
+
+def test_ranks_that_serve_are_restarted_once_and_then_stopped(node: dict[str, Any], tmp_path: Path) -> None:
+    found = Fake(2 * GIB)
+    serve(found, node, {7})
+    found.left = GIB
+    found.sample()
+    assert node["calls"] == []
+    found.sample()
+    assert node["calls"] == ["kill"], "systemd starts the unit again"
+    assert not (tmp_path / "STOP").exists()
+    found.sample()
+    found.sample()
+    assert node["calls"] == ["kill"], "killed ranks may stay for a while"
+    found.left = 10 * GIB
+    serve(found, node, {8})
+    found.left, node["calls"] = GIB, []
+    found.sample()
+    found.sample()
+    assert node["calls"] == ["kill", "stop, record True"]
+    assert recorded(tmp_path, "STOP")["other"] == {"name": "convert", "size": 9 * GIB}
+    ends = [each["end"] for each in recorded(tmp_path, "STARTS")]
+    assert ends == ["over", "restarted", "over", "stopped"]
+
+
+def test_a_new_start_is_guarded_at_once_after_a_restart(node: dict[str, Any]) -> None:
+    found = Fake(2 * GIB)
+    serve(found, node, {7})
+    found.left = GIB
+    for _sample in range(2):
+        found.sample()
+    node["ranks"] = frozenset()
+    found.look()
+    node["ranks"], node["calls"] = frozenset({8}), []
+    found.look()
+    found.sample()
+    assert node["calls"] == ["kill", "stop, record True"]
+
+
+@pytest.mark.parametrize("starting", [True, False], ids=["a start", "serving"])
+def test_a_refusal_of_the_driver_acts_while_little_memory_is_left(
+    node: dict[str, Any], capsys: pytest.CaptureFixture[str], starting: bool
+) -> None:
+    found = Fake(2 * GIB, mode=guard.STOP)
+    if starting:
+        found.look()
+        node["ranks"] = frozenset({7})
+        found.look()
+    else:
+        serve(found, node, {7})
+    found.left, found.lines = 22 * GIB, GIVEN_UP
+    found.sample()
+    assert node["calls"] == []
+    assert "driver refused memory (NV_ERR_NO_MEMORY) with 22.0 GiB available" in capsys.readouterr().out
+    found.left = 7 * GIB
+    found.sample()
+    assert node["calls"] == [], "the record of before counts no more"
+    found.lines = GIVEN_UP
+    found.sample()
+    assert node["calls"] == ["kill", "stop, record True"]
+
+
+def test_a_refusal_before_the_start_does_not_count(node: dict[str, Any]) -> None:
+    found = Fake(2 * GIB)
+    found.look()
+    node["ranks"], found.left, found.lines = frozenset({7}), 7 * GIB, GIVEN_UP
+    found.look()
+    found.sample()
+    assert node["calls"] == []
+
+
+def test_the_mode_report_only_records(node: dict[str, Any], tmp_path: Path) -> None:
+    found = Fake(2 * GIB, mode=guard.REPORT)
+    found.look()
+    node["ranks"], found.left = frozenset({7}), GIB
+    found.look()
+    for _sample in range(9):
+        found.sample()
+    assert (tmp_path / "PRESENT").exists(), "the start goes on"
+    node["now"] += LIMIT
+    found.look()
+    for _sample in range(9):
+        found.sample()
+    assert node["calls"] == []
+    assert [each["end"] for each in recorded(tmp_path, "STARTS")] == ["reported", "over", "reported"]
+
+
+def record(end: str, time: float = 0) -> dict[str, Any]:
+    return {**guard.entry(None, GIB, 2 * GIB, 0, time, end), "time": time}
+
+
+@pytest.mark.parametrize(
+    ("mode", "starting", "records", "expected"),
+    [
+        (guard.RESTART, False, [], guard.RESTARTED),
+        (guard.RESTART, True, [], guard.STOPPED),
+        (guard.RESTART, False, [record("restarted", 5)], guard.STOPPED),
+        (guard.RESTART, False, [record("restarted", 1000 - WINDOW)], guard.RESTARTED),
+        (guard.RESTART, False, [record("restarted", 5), record("stopped", 6)], guard.RESTARTED),
+        (guard.RESTART, False, [record("restarted", 5), record("reported", 6), record("over", 7)], guard.STOPPED),
+        (guard.RESTART, False, [{"damaged": True}], guard.RESTARTED),
+        (guard.STOP, False, [], guard.STOPPED),
+        (guard.REPORT, True, [], guard.REPORTED),
+    ],
+)
+def test_a_restart_is_followed_by_a_stop(
+    mode: str, starting: bool, records: list[dict[str, Any]], expected: str
+) -> None:
+    assert guard.action(mode, starting, records, 1000, WINDOW) == expected
+
+
+def test_the_status_shows_a_restart_and_a_report_for_a_day() -> None:
+    said = guard.shown([record("restarted", 1000), record("over", 5000)], 8200)
+    assert said.startswith(
+        "had its ranks ended once by the memory guard 2 h ago: only 1.0 GiB of memory were available "
+    )
+    assert guard.shown([record("reported", 1000)], 1030).startswith("has a report of the memory guard 30 s ago: only ")
+    assert guard.shown([record("reported", 1000)], 87400) == ""
+    assert guard.shown([record("stopped", 1000)], 1001) == ""
+
+
 @pytest.mark.parametrize("unit", ["gb10-ray", "gb10-vllm"])
 def test_the_record_of_a_stop_keeps_the_units_stopped(unit: str) -> None:
     assert f"\nConditionPathExists=!{paths.MEMORY_GUARD_STOP}\n" in planned(fact({}), unit)["unit"]["text"]
@@ -242,18 +495,25 @@ def test_every_cgroup_of_a_service_is_killed(tmp_path: Path) -> None:
 
 def test_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
-    monkeypatch.setattr(io_guard.Guard, "run", lambda found: calls.append((found.floor, found.limit, found.address)))
+    names = ("floor", "limit", "mode", "window", "address")
+    monkeypatch.setattr(
+        io_guard.Guard, "run", lambda found: calls.append(tuple(getattr(found, name) for name in names))
+    )
     monkeypatch.setattr(io_guard, "lock", lambda: calls.append("locked"))
     for more in ([], ["--api", "10.0.0.1", "8000"]):
-        monkeypatch.setattr("sys.argv", ["guard", "--floor", "1.5", "--limit", "60", *more])
+        argv = ["--floor", "1.5", "--limit", "60", "--mode", "stop", "--window", "90"]
+        monkeypatch.setattr("sys.argv", ["guard", *argv, *more])
         io_guard.main()
-    assert calls == ["locked", (GIB * 3 // 2, 60.0, None), "locked", (GIB * 3 // 2, 60.0, ("10.0.0.1", 8000))]
+    given = (GIB * 3 // 2, 60.0, "stop", 90.0)
+    assert calls == ["locked", (*given, None), "locked", (*given, ("10.0.0.1", 8000))]
     monkeypatch.setattr("sys.argv", ["guard", "--floor", "1.5"])
     with pytest.raises(SystemExit):
         io_guard.main()
 
 
-def test_a_start_is_sampled_four_times_a_second_and_looked_at_every_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_is_sampled_four_times_a_second_ranks_that_serve_once_and_none_never(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls: list[Any] = []
 
     class Ended(Exception):
@@ -262,9 +522,10 @@ def test_a_start_is_sampled_four_times_a_second_and_looked_at_every_two(monkeypa
     class Loop(io_guard.Guard):
         def look(self) -> None:
             calls.append("look")
-            if calls.count("look") == 4:
+            if calls.count("look") == 5:
                 raise Ended
-            self.state = State(start=Start(0, frozenset())) if calls.count("look") > 1 else State()
+            start = State(start=Start(0, frozenset()))
+            self.state = (State(known=frozenset()), start, start, State(known=frozenset({7})))[calls.count("look") - 1]
 
         def sample(self) -> None:
             calls.append("sample")
@@ -273,8 +534,9 @@ def test_a_start_is_sampled_four_times_a_second_and_looked_at_every_two(monkeypa
 
     monkeypatch.setattr(io_guard.time, "sleep", calls.append)
     with pytest.raises(Ended):
-        Loop(0, 60, None).run()
-    assert calls == ["look", 2.0, "look", *[0.25, "sample"] * 8, "look", *[0.25, "sample"] * 3, 2.0, "look"]
+        Loop(0, 60, guard.RESTART, WINDOW, None).run()
+    start = ["look", *[0.25, "sample"] * 8]
+    assert calls == ["look", 2.0, *start, "look", *[0.25, "sample"] * 3, 2.0, "look", *[1.0, "sample"] * 2, "look"]
 
 
 def test_existing_services_are_stopped_the_server_first(
@@ -338,6 +600,7 @@ def test_the_present_start_is_written_when_its_minimum_changes(
         ("{}", []),
         ("{", []),
         ('[{"end": "ended"}]', [{"end": "ended"}]),
+        ('[{"end": "ended"}, 7]', [{"end": "ended"}]),
         ("[" + " " * 65536 + "]", []),
     ],
 )

@@ -198,11 +198,31 @@ def test_the_restart_waits_for_an_unreachable_node_and_is_dropped_when_the_engin
     assert restarts(back) == [80]
 
 
-@pytest.mark.parametrize("mode", ["report", "off"])
-def test_only_the_mode_restart_restarts(mode: str) -> None:
-    decisions = run([*healthy(0, 20), *hung(20, 60, witnesses=(STOPPED,))], replace(SETTINGS, mode=mode))
+LOST = {"witnesses": ("spark2: no connection on the fabric",), "unreachable": ("spark2",)}
+#: Samples of a hang with one alarm, and when each mode restarts. The last sample of health is at 18 s.
+HANGS: dict[str, tuple[list[Sample], dict[str, list[float]]]] = {
+    "a witness": ([*hung(20, 60, witnesses=(STOPPED,))], {"restart": [36], "auto": [36]}),
+    "no witness": ([*hung(20, 200)], {"restart": [140], "auto": []}),
+    "a witness after the alarm, in two samples": (
+        [*hung(20, 140), *hung(160, 40, witnesses=(STOPPED,))],
+        {"restart": [140], "auto": [162]},
+    ),
+    "a witness in one sample only": (
+        [*hung(20, 140), *hung(160, 2, witnesses=(STOPPED,)), *hung(162, 40)],
+        {"restart": [140], "auto": []},
+    ),
+    "a lost node that returns": ([*hung(20, 60, **LOST), *hung(80, 20)], {"restart": [80], "auto": [80]}),
+}
+
+
+@pytest.mark.parametrize("mode", ["auto", "off", "report", "restart"])
+@pytest.mark.parametrize(("samples", "expected"), HANGS.values(), ids=HANGS)
+def test_each_mode_restarts_after_its_alarms(
+    samples: list[Sample], expected: dict[str, list[float]], mode: str
+) -> None:
+    decisions = run([*healthy(0, 20), *samples], replace(SETTINGS, mode=mode))
     assert len(alarms(decisions)) == 1
-    assert restarts(decisions) == []
+    assert restarts(decisions) == expected.get(mode, [])
 
 
 def hangs(number: int) -> Iterator[Sample]:
