@@ -127,8 +127,6 @@ _STATES = (
             "services the next time within gb10_restart_interval"
         ),
         source="vllm-project/vllm#56824; NVIDIA/open-gpu-kernel-modules#1358",
-        tested=LAB,
-        rules=("memory-utilization-ceiling",),
     ),
     _state(
         "memory-guard-down",

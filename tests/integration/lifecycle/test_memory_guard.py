@@ -1,10 +1,11 @@
 """The memory guard: a start with too little memory ends with its reason and is not repeated, until site.yml starts
-it."""
+it. Ranks that serve are ended once, and their services stopped the second time."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -40,6 +41,85 @@ def running(host: Host) -> set[str]:
     return {unit for unit, state in units.items() if state not in ("inactive", "failed")}
 
 
+#: GiB below the memory that is available while the model serves: both nodes of the lab load it again in this memory.
+MARGIN = 4
+DROP_IN = "/run/systemd/system/gb10-memory-guard.service.d"
+HOG = "gb10-test-hog"
+#: A process beside the ranks that takes memory until less than the floor is left, and ends once the guard has acted.
+TAKE = f"""
+import sys, time
+def left():
+    lines = dict(line.split(":") for line in open("/proc/meminfo"))
+    return int(lines["MemAvailable"].split()[0]) / 2**20
+def actions():
+    text = open("{STATE}/starts.json").read()
+    return text.count("restarted") + text.count("stopped")
+open("/proc/self/comm", "w").write("{HOG}")
+floor, before, taken = float(sys.argv[1]), actions(), []
+until = time.monotonic() + 60
+while actions() == before and time.monotonic() < until:
+    if left() > floor - 0.3:
+        taken.append(bytearray(b"x" * (1 << 27)))
+    else:
+        time.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def floor(cluster: Cluster, head: Host) -> Iterator[float]:
+    """A floor of the head's guard that a process of a few GiB reaches. The other node has the same memory here."""
+    answers_again(head)
+    chosen = round(available(head) / GIB - MARGIN, 1)
+    if chosen < 4:
+        pytest.skip(f"{chosen + MARGIN} GiB are available, less than the {4 + MARGIN} of this test")
+    head.check_output(
+        f"mkdir -p {DROP_IN} && {{ echo '[Service]'; echo ExecStart=; sed -n '/^ExecStart=/s/--floor=[^ ]*/"
+        f"--floor={chosen}/p' /etc/systemd/system/gb10-memory-guard.service; }} >{DROP_IN}/floor.conf && "
+        # An earlier restart would count.
+        f"echo '[]' >{STATE}/starts.json && systemctl daemon-reload && "
+        "systemctl restart gb10-memory-guard"
+    )
+    # Its first look: these ranks serve.
+    time.sleep(3)
+    yield chosen
+    head.run(f"systemctl stop {HOG}")
+    head.check_output(f"rm -r {DROP_IN} && systemctl daemon-reload && systemctl restart gb10-memory-guard")
+    cluster.serve().assert_ok()
+    answers_again(head)
+
+
+def take_memory(cluster: Cluster, head: Host, floor: float, ends: list[str]) -> None:
+    """Take the memory beside the ranks until the guard acts, while sshd accepts new connections."""
+    daemon = "systemctl show --property=MainPID --property=NRestarts ssh"
+    before = head.check_output(daemon)
+    head.check_output(f"cat >/run/{HOG}.py <<'END'\n{TAKE}\nEND")
+    head.check_output(f"systemd-run --collect --unit={HOG} python3 /run/{HOG}.py {floor}")
+
+    def acted() -> bool:
+        assert cluster.connect("spark1").check_output(daemon) == before
+        return [each["end"] for each in starts(head) if each["end"] in ("restarted", "stopped")] == ends
+
+    wait_until(acted, 60, f"the guard did not act: {ends}", 0.5)
+
+
+def test_ranks_that_serve_are_ended_once_when_another_process_takes_the_memory(
+    cluster: Cluster, head: Host, floor: float
+) -> None:
+    server = head.check_output("systemctl show --property=InvocationID --value gb10-vllm")
+    take_memory(cluster, head, floor, ["restarted"])
+    answers_again(head)
+    assert head.check_output("systemctl show --property=InvocationID --value gb10-vllm") != server
+    assert not head.file(f"{STATE}/stop.json").exists
+    shown = status(cluster)
+    assert "spark1 had its ranks ended once by the memory guard" in shown
+    assert f"the largest other process is {HOG} with " in shown
+    take_memory(cluster, head, floor, ["restarted", "stopped"])
+    wait_until(lambda: not running(head), 60)
+    shown = status(cluster)
+    assert "spark1 has its services stopped: only " in shown
+    assert f"the largest other process is {HOG} with " in shown
+
+
 @pytest.mark.parametrize("executor", ["ray", "mp"])
 def test_a_start_below_the_floor_stays_stopped_until_site_starts_it(
     cluster: Cluster, nodes: dict[str, Host], head: Host, executor: str
@@ -52,7 +132,7 @@ def test_a_start_below_the_floor_stays_stopped_until_site_starts_it(
         "vllm_serve_rollback": False,
     }
     cluster.serve("--extra-vars", json.dumps({**given, "vllm_serve_memory_floor": floor})).assert_failed(
-        "the memory guard stopped the services: only ", f"less than {floor} GiB (vllm_serve_memory_floor); cause: "
+        "the memory guard stopped the services: only ", f"less than {floor} GiB (vllm_serve_memory_floor)", "; cause: "
     )
     stopped = [host for host in nodes.values() if host.file(f"{STATE}/stop.json").exists]
     assert stopped
