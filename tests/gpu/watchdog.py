@@ -38,9 +38,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_node, io_watch, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Process, State
 
-#: The defaults of the role vllm_watchdog.
+#: The defaults of the role vllm_watchdog, except the mode: no systemd restarts a server here.
 SETTINGS = {
-    "mode": "report",
     "interval": 2,
     "witness_seconds": 15,
     "stall_seconds": 120,
@@ -71,7 +70,17 @@ class Head(io_watch.Head):
         api = {"url": URL, "ca_file": "", "server_name": "", "key_file": "", "model": "moe"}
         units = {"units": [], "server_unit": "gb10-vllm.service", "follow_unit": "gb10-vllm.service"}
         super().__init__(
-            {"node": "gpu", "head": True, "peers": {}, "notify_command": [], **api, **units, **SETTINGS}, ""
+            {
+                "node": "gpu",
+                "head": True,
+                "peers": {},
+                "notify_command": [],
+                "mode": "report",
+                **api,
+                **units,
+                **SETTINGS,
+            },
+            "",
         )
         self.states: list[State] = []
         self.evidence = folder / "evidence"
