@@ -165,6 +165,7 @@ def _software(number: int, head: bool) -> Facts:
                 }
             ],
             "stop": {},
+            "done": "",
         },
         "netplan": [NETPLAN_FILE],
         "unreadable": [],

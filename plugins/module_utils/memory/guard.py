@@ -200,7 +200,7 @@ def reason(record: Mapping[str, Any]) -> str:
 
 def shown(starts: Sequence[Mapping[str, Any]], clock: float) -> str:
     """Return what the guard did in the last day without a stop, as the predicate of a node, "" for nothing."""
-    done = [each for each in starts if each["end"] in (RESTARTED, REPORTED)]
+    done = [each for each in starts if each.get("end") in (RESTARTED, REPORTED)]
     if not done or clock - done[-1]["time"] >= _SHOWN:
         return ""
     record = done[-1]

@@ -16,10 +16,11 @@ from typing import Any, ClassVar
 import pytest
 from run_module import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_client, io_status, probe
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 #: Printed by vLLM 0.32.0, abridged; two engines.
@@ -227,6 +228,29 @@ def test_the_last_alarm_is_also_one_before_the_start_of_the_watchdog(tmp_path: P
     assert io_status.last_alarm(str(tmp_path)) == "2026-11-22 07:29:43 UTC: a hang"
     (tmp_path / "20261122T072943Z" / "alarm.json").write_text("half", encoding="utf-8")
     assert io_status.last_alarm(str(tmp_path)) == "2026-11-22 07:29:43 UTC: unknown"
+
+
+def test_the_status_has_what_the_memory_guard_did(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / paths.MEMORY_GUARD_UNIT).touch()
+    monkeypatch.setattr(paths, "UNIT_FOLDER", str(tmp_path))
+    for name in ("STOP", "PRESENT"):
+        monkeypatch.setattr(paths, f"MEMORY_GUARD_{name}", str(tmp_path / name))
+    monkeypatch.setattr(io_status.node_io_facts, "service", lambda _run, _unit: {"active": "active"})
+    record = guard.acted(
+        guard.entry(None, GIB, 2 * GIB, 0, time.time() - 7300, guard.RESTARTED),
+        guard.FLOOR,
+        guard.Process("ffmpeg", GIB),
+    )
+    monkeypatch.setattr(io_status.io_guard, "starts", lambda: [record])
+    found = io_status._memory_guard(lambda _argv: (0, "", ""))
+    assert (found["active"], found["starts"], found["stop"]) == (True, [record], {})
+    assert found["done"].startswith(
+        "had its ranks ended once by the memory guard 2 h ago: only 1.0 GiB of memory were "
+    )
+    assert found["done"].endswith("the largest other process is ffmpeg with 1.0 GiB")
+    (tmp_path / "STOP").write_text(json.dumps(record), encoding="utf-8")
+    stop = io_status._memory_guard(lambda _argv: (0, "", ""))["stop"]
+    assert stop["text"].startswith(f"the memory guard stopped the services: {stop['reason']}; cause: ")
 
 
 def absent(reason: str) -> dict[str, Any]:

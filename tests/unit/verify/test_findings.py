@@ -226,6 +226,7 @@ WRONG: list[tuple[Changes, set[str]]] = [
     ({"1/environments/gb10-ray.service/NCCL_IB_HCA": "rocep1s0f1"}, set()),
     ({"1/available": GIB}, {"memory-exhausted"}),
     ({"1/memory_guard/stop": {"reason": "only 1.0 GiB of memory were available"}}, {"memory-floor"}),
+    ({"1/memory_guard/done": "had its ranks ended once by the memory guard 2 h ago"}, {"memory-short"}),
     ({"1/memory_guard/active": False}, {"memory-guard-down"}),
     ({"1/services": [service("gb10-ray.service", active="failed", pid=None)]}, {"service-stopped"}),
     ({"1/services": [service("gb10-ray.service", active="inactive", pid=None)]}, {"service-down"}),
