@@ -19,7 +19,16 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLE = ROOT / "inventories/variables.yml"
 #: The roles of that file, in the order of their text.
 ROLES = (
-    *("gb10", "qsfp_netplan", "peer_firewall", "vllm_runtime", "vllm_build", "model_store", "nccl_sm121_build"),
+    *(
+        "gb10",
+        "qsfp_netplan",
+        "peer_firewall",
+        "host_guard",
+        "vllm_runtime",
+        "vllm_build",
+        "model_store",
+        "nccl_sm121_build",
+    ),
     *("vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog", "gateway", "golden"),
 )
 #: Variables that playbooks, other roles or hosts.yml set.

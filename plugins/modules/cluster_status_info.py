@@ -73,11 +73,10 @@ driver:
   description: The version of the GPU's driver; empty without one.
   returned: success
   type: str
-temperature:
-  description: The GPU's temperature in degrees Celsius; null if it is unknown.
+gpu_state:
+  description: As M(gb10.cluster.cluster_verify_info) returns it.
   returned: success
-  type: float
-  sample: 61.0
+  type: dict
 links:
   description: The interfaces that M(gb10.cluster.netplan_apply) configured, with their speed in Mb/s, their RDMA device
     and the state of its port.

@@ -104,6 +104,7 @@ hostname:
   type: str
 gpu_state:
   description: Clocks in MHz, power in W, temperature in degrees Celsius, and utilization in percent of the first GPU.
+    C(limit_mhz) is the limit of the role host_guard, and C(slowed) has the reasons for which the driver slows it down.
   returned: success
   type: dict
   sample: {"clock_mhz": 2400.0, "max_clock_mhz": 3003.0, "power_w": 11.5, "temperature_c": 48.0, "utilization": 0.0}

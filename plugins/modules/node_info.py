@@ -270,6 +270,29 @@ state:
     last_good:
       description: The identifier of the last launch whose model answered, empty without a record.
       type: str
+host:
+  description: The protection of the host, as M(gb10.cluster.host_guard) changes it.
+  returned: always
+  type: dict
+  contains:
+    files:
+      description: The texts of its files by path.
+      type: dict
+    values:
+      description: The kernel settings that it can change, by name.
+      type: dict
+    former:
+      description: Their values from before the first change, by name.
+      type: dict
+    device:
+      description: Whether the host has a hardware watchdog.
+      type: bool
+    manager:
+      description: systemd's watchdog times in microseconds, empty without a file for them.
+      type: dict
+    limited:
+      description: Whether the unit that limits the GPU's clock is active and starts at boot.
+      type: bool
 installed:
   description: The files and services that the collection installed on the node, so that comparisons with the plan need
     no other connection.

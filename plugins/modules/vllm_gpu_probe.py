@@ -13,7 +13,8 @@ version_added: 0.1.0
 description:
   - Runs a kernel of PyTorch, and matrix products in bfloat16, FP8 and NVFP4 of PyTorch and vLLM. Each result is
     compared with the same product of the CPU.
-  - Finds a build without code for the GPU, and kernels with wrong results, in seconds and without a model.
+  - Finds a build without code for the GPU, and kernels with wrong results, in seconds and without a model. Finds a GPU
+    whose clock stays low under load.
   - Does nothing on a host without a GPU. With less than 2 GiB of free memory the checks are skipped, because a model
     may be running.
   - With O(python), the program runs as a temporary user without network, confined like a rank.
@@ -72,13 +73,14 @@ checks:
   elements: dict
   contains:
     name:
-      description: C(cuda), C(bf16), C(fp8_torch), C(vllm), C(fp8_vllm) or C(fp4_vllm).
+      description: C(cuda), C(bf16), C(fp8_torch), C(vllm), C(fp8_vllm), C(fp4_vllm) or C(clock).
       type: str
     state:
       description: C(passed), C(failed), C(unsupported) or C(skipped).
       type: str
     cause:
-      description: C(no_kernel), C(wrong_result), C(import), C(error), C(ended), C(memory), C(no_gpu) or empty.
+      description: C(no_kernel), C(wrong_result), C(import), C(error), C(ended), C(memory), C(no_gpu), C(clock) or
+        empty.
       type: str
     error:
       description: The largest deviation as a part of the reference's largest value, null without a number.

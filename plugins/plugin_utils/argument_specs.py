@@ -20,6 +20,7 @@ CLUSTER = (
     "gb10",
     "qsfp_netplan",
     "peer_firewall",
+    "host_guard",
     "vllm_build",
     "vllm_runtime",
     "vllm_patch",

@@ -28,6 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network, Owner
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.node import toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
@@ -66,6 +67,7 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
         )
         found = f"{name} has no recorded facts: {node.unrecorded} does not exist"
         problems.append(Problem(path, found, "the recorded result of node_info", fix))
+    problems += host_guard_plan.check(path, name, node.protection, node.facts.host if node.facts else None)
     if node.facts:
         problems += _check_node(path, node, node.facts, settings, model)
         problems += _check_listeners(path, node, node.facts, listeners(settings, node.head, len(fabric.members)))

@@ -29,6 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as node_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
@@ -161,6 +162,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         image_python=settings["vllm_runtime_image_python"],
         patch=_patch(settings),
         packages=node_packages.of_roles(settings),
+        protection=host_guard_plan.of_settings(settings),
         store_enabled=_boolean(settings["model_store_enabled"]),
         store_source=settings["model_store_source"],
         unreachable=given["unreachable"],
@@ -248,6 +250,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         toolkit=_toolkit(observed["toolkit"]) if observed.get("toolkit") else None,
         host_compiler=(observed.get("toolkit") or {}).get("host_compiler") is not False,
         packages=node_packages.parse(observed.get("debian")),
+        host=host_guard_plan.state(observed.get("host")),
     )
 
 

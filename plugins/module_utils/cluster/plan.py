@@ -29,6 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environ
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
@@ -434,6 +435,7 @@ def _planned_nodes(
             runtime_mark=mark,
             packages=debian,
             state=_state(node, mark),
+            host_guard=host_guard_plan.planned(node.protection, node.facts.host if node.facts else None),
         )
         for node, share, rank, own, mark, debian in zip(
             inputs.nodes, shares, ranks, runtime.wheels, marks, packages_of, strict=True

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Expected, Plan, PlannedNode
@@ -117,6 +118,8 @@ def _node(plan: Plan, node: PlannedNode, object_store_memory: int) -> list[str]:
     ]
     if missing := sorted({name for names in node.packages.values() for name in names}):
         result.append(f"{_INDENT}Debian packages to install: {', '.join(missing)}")
+    if host := host_guard_plan.about(node.host_guard):
+        result.append(f"{_INDENT}host protection: {', '.join(host)}")
     for argv in argvs:
         result += [_INDENT + line for line in shell.folded(_joined(argv), shell.COLUMNS - len(_INDENT))]
     return result

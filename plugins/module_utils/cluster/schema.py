@@ -14,6 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard.plan import HostState, Protection
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
@@ -159,7 +160,7 @@ class Facts:
     None if unknown;
     ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``clock_ahead``: seconds to the
     controller's clock, 0 if unknown. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
-    vLLM; see vllm_build/schema.py.
+    vLLM; see vllm_build/schema.py. ``host``: None if facts of an earlier release lack it.
     """
 
     network: fabric_schema.Network
@@ -184,6 +185,7 @@ class Facts:
     host_compiler: bool = True
     packages: packages.State = field(default_factory=packages.State)
     clock_ahead: float = 0
+    host: HostState | None = None
 
 
 @dataclass(frozen=True)
@@ -234,6 +236,7 @@ class Node:
     image_python: str
     patch: Options
     packages: Mapping[str, Sequence[str]]
+    protection: Protection
     store_enabled: bool
     store_source: str
     unreachable: str

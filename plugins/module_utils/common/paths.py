@@ -44,6 +44,8 @@ MEMORY_GUARD_UNIT = "gb10-memory-guard.service"
 MEMORY_GUARD_STATE = "/var/lib/gb10-memory-guard"
 MEMORY_GUARD_STARTS, MEMORY_GUARD_STOP = f"{MEMORY_GUARD_STATE}/starts.json", f"{MEMORY_GUARD_STATE}/stop.json"
 MEMORY_GUARD_PRESENT = "/run/gb10-memory-guard/start.json"
+#: The limit of the GPU's clock.
+GPU_CLOCK_UNIT = "gb10-gpu-clock.service"
 #: The settings of the gates before each start.
 GATES_SETTINGS = "/etc/gb10/gates.json"
 #: The gateway: its unit and settings, the API keys of its models, and its user, whose home has its counts.

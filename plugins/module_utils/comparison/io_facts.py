@@ -14,6 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import io_host
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_installed, io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
@@ -43,6 +44,7 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
         "listeners": node_io_facts.listeners(),
         **model,
         **node_io_facts.system(),
+        "host": io_host.facts(run),
         "toolkit": io_toolkit.facts(run),
         "debian": io_packages.read(run, params["packages"]),
         "nccl": nccl,

@@ -38,12 +38,12 @@ _RATES = {"tokens_per_second": "generated", "requests_per_second": "finished"}
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, driver, temperature, links, error, lock, record, watchdog,
+    """Return {services, ranks, available, total, uptime, driver, gpu_state, links, error, lock, record, watchdog,
     memory_guard, reboot} of this node: sizes in bytes, times in seconds since boot.
 
     ``gate`` of a service is the text of its closed gates.
 
-    ``driver`` is the GPU's, "" without one; ``temperature`` is its degrees Celsius, None if unknown.
+    ``driver`` is the GPU's, "" without one; ``gpu_state`` is node_text.gpu_state.
     ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the
     journal since boot and since the launch of the current record answered, or {}. ``lock`` is {text, age} of the run
@@ -71,7 +71,7 @@ def node(run: Run) -> dict[str, Any]:
         "total": node_parse.total_memory(meminfo),
         "uptime": now,
         "driver": node_io_facts.gpu(run)["driver_version"] or "",
-        "temperature": _temperature(run),
+        "gpu_state": node_io_facts.gpu_state(run),
         "links": _links(run),
         "error": min(errors, key=lambda error: error["age"], default={}),
         "lock": _lock(),
@@ -122,12 +122,6 @@ def last_alarm(folder: str) -> str:
     except (OSError, ValueError):
         alarm = {}
     return f"{when}: {str(alarm.get('reason', 'unknown'))[:_MOST_ALARM]}"
-
-
-def _temperature(run: Run) -> float | None:
-    status, stdout, _stderr = run(["nvidia-smi", "--query-gpu=temperature.gpu", "--format=csv,noheader,nounits"])
-    first = (stdout.splitlines() or [""])[0].strip()
-    return float(first) if status == 0 and first.isdecimal() else None
 
 
 def _memory_guard(run: Run) -> dict[str, Any]:

@@ -231,12 +231,23 @@ def _node(node: Mapping[str, Any]) -> list[str]:
     memory = f"{status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available{lowest}"
     processes = ", ".join(f"pid {rank['pid']}: {rank['bytes'] / GIB:.1f} GiB" for rank in status["ranks"])
     driver = f"driver {status['driver']}" if status["driver"] else "no driver"
-    heat = "" if status.get("temperature") is None else f", GPU {status['temperature']:.0f} \N{DEGREE SIGN}C"
     return [
         ", ".join(services) or "no service",
         f"{f'rank {processes}' if processes else 'no rank'}; {memory}",
-        "; ".join([driver + heat, *_links(status["links"])]),
+        "; ".join([driver + _gpu(status.get("gpu_state") or {}), *_links(status["links"])]),
     ]
+
+
+def _gpu(state: Mapping[str, Any]) -> str:
+    """Return the GPU's temperature, clock and limits as the end of a sentence."""
+    heat, clock, limit = (state.get(name) for name in ("temperature_c", "clock_mhz", "limit_mhz"))
+    parts = [
+        "" if heat is None else f"GPU {heat:.0f} \N{DEGREE SIGN}C",
+        "" if clock is None else f"{clock:.0f} MHz",
+        f"limit {limit} MHz" if limit else "",
+        *(state.get("slowed") or ()),
+    ]
+    return "".join(f", {part}" for part in parts if part)
 
 
 def _links(links: Sequence[Mapping[str, Any]]) -> list[str]:

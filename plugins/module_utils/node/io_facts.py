@@ -29,6 +29,14 @@ def gpu(run: io_command.Run) -> dict[str, Any]:
     return node_parse.gpu_facts(query, summary[1], io_file.read("/proc/meminfo"))
 
 
+def gpu_state(run: io_command.Run) -> dict[str, Any]:
+    """Return node_text.gpu_state of the first GPU."""
+    query = f"--query-gpu={','.join(node_parse.GPU_STATE.values())}"
+    status, stdout, _stderr = run(["nvidia-smi", query, "--format=csv,noheader,nounits"])
+    unit = io_file.read(f"{paths.UNIT_FOLDER}/{paths.GPU_CLOCK_UNIT}")
+    return node_parse.gpu_state(stdout if status == 0 else "", unit)
+
+
 def links(run: io_command.Run) -> list[dict[str, Any]]:
     """Return the output of `ip -json address show`, one entry per network device. Raises ValueError if it fails."""
     status, stdout, stderr = run(["ip", "-json", "address", "show"])

@@ -33,6 +33,26 @@ SERVICE_PROPERTIES = (
     "ExecMainStartTimestampMonotonic",
     "ActiveExitTimestampMonotonic",
 )
+#: Fields of nvidia-smi about the present state, and their names in the facts.
+GPU_STATE: Mapping[str, str] = {
+    "clock_mhz": "clocks.sm",
+    "max_clock_mhz": "clocks.max.sm",
+    "power_w": "power.draw",
+    "temperature_c": "temperature.gpu",
+    "utilization": "utilization.gpu",
+    "slowed": "clocks_event_reasons.active",
+}
+POWER_CAP = "power cap"
+#: Bits of that last field that slow a GPU down, in words. An idle GPU and a limit of the clock are no reasons here.
+#: Source: NVML, nvmlClocksEventReasons.
+_SLOWED: Mapping[int, str] = {
+    0x04: POWER_CAP,
+    0x08: "hardware slowdown",
+    0x20: "thermal slowdown by software",
+    0x40: "thermal slowdown by hardware",
+    0x80: "power brake",
+}
+_LIMIT = re.compile(r"--lock-gpu-clocks=0,(\d{1,5})$", re.MULTILINE)
 _LISTEN = "0A"
 #: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
 RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
@@ -60,6 +80,26 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
         "memory_bytes": _bytes(meminfo, "MemTotal"),
         "unified_memory": _is_unified([row["memory.total"] for row in rows]),
         "reason": reason,
+    }
+
+
+def gpu_state(stdout: str, unit: str) -> dict[str, Any]:
+    """Convert nvidia-smi's line of the GPU_STATE fields of the first GPU, and the text of the unit that limits it.
+
+    Returns the fields as numbers, None if unknown; ``slowed``, the reasons as words; and ``limit_mhz``, None without a
+    limit by the role host_guard.
+    """
+    cells = next(csv.reader(stdout.splitlines()), [])
+    if len(cells) != len(GPU_STATE):
+        cells = [""] * len(GPU_STATE)
+    values = [float(cell) if re.fullmatch(r"\s*\d+(\.\d+)?\s*", cell) else None for cell in cells]
+    mask = re.fullmatch(r"\s*0x([0-9a-fA-F]{1,16})\s*", cells[-1])
+    bits = int(mask[1], 16) if mask else 0
+    limit = _LIMIT.search(unit)
+    return {
+        **dict(zip(GPU_STATE, values, strict=True)),
+        "slowed": [text for bit, text in _SLOWED.items() if bits & bit],
+        "limit_mhz": int(limit[1]) if limit else None,
     }
 
 

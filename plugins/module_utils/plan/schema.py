@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard.plan import HostPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
@@ -75,7 +76,7 @@ class PlannedNode:
     ``foreseen``: with those that the role vllm_patch will record.
 
     ``runtime_mark`` is the text of the runtime's last file, which completes it. ``packages``: the missing Debian
-    packages by role.
+    packages by role. ``host_guard``: the protection of the host, and whether it differs.
     """
 
     name: str
@@ -96,6 +97,7 @@ class PlannedNode:
     runtime_mark: str
     packages: Mapping[str, Sequence[str]]
     state: State
+    host_guard: HostPlan
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,10 @@ CHECKS: Mapping[str, str] = {
     "vllm": "the loading of vLLM's kernels",
     "fp8_vllm": "an FP8 matrix product of vLLM",
     "fp4_vllm": "an NVFP4 matrix product of vLLM",
+    "clock": "a second of load",
 }
+#: The cause of a GPU that stays at a low clock. It is no kernel, which another one could replace.
+STUCK = "clock"
 _STATES = (PASSED, FAILED, UNSUPPORTED, SKIPPED)
 #: Why a check failed or was skipped: its cause in words, and the fix.
 CAUSES: Mapping[str, tuple[str, str]] = {
@@ -38,6 +41,11 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "ended": ("the program ended", "read dmesg for errors of the GPU (Xid), and restart the node if the GPU hangs"),
     "memory": ("too little free memory", "stop the model, then repeat"),
     "no_gpu": ("no GPU", "install the driver"),
+    STUCK: (
+        "the clock is stuck",
+        "shut the node down, disconnect its power supply for a minute, and start it (the only known cure, unless "
+        "host_guard_gpu_clock is below 1000); docs/verification.md#gpu-clock-stuck",
+    ),
 }
 _MOST, _MESSAGE = 4096, 300
 #: Checks of kernels that every model needs.
@@ -70,11 +78,9 @@ def required(quantization: str) -> list[str]:
 
 
 def record(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return the text of the record for vllm_patch: the failed checks, with descriptions."""
-    return (
-        json.dumps({result["name"]: described(result) for result in found if result["state"] == FAILED}, indent=1)
-        + "\n"
-    )
+    """Return the text of the record for vllm_patch: the failed kernels, with descriptions."""
+    failed = [each for each in found if each["state"] == FAILED and each["cause"] != STUCK]
+    return json.dumps({each["name"]: described(each) for each in failed}, indent=1) + "\n"
 
 
 def recorded(text: str) -> dict[str, str]:
@@ -88,10 +94,12 @@ def recorded(text: str) -> dict[str, str]:
 
 def problems(found: Sequence[Mapping[str, Any]]) -> list[Problem]:
     """Return a problem for each failed check."""
+    failed = [result for result in found if result["state"] == FAILED]
     return [
-        Problem(result["name"], described(result), "the CPU's result", CAUSES[result["cause"]][1])
-        for result in found
-        if result["state"] == FAILED
+        Problem("gpu-clock-stuck", described(result), "1000 MHz or more", CAUSES[STUCK][1])
+        if result["cause"] == STUCK
+        else Problem(result["name"], described(result), "the CPU's result", CAUSES[result["cause"]][1])
+        for result in failed
     ]
 
 

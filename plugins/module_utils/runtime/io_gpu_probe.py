@@ -9,20 +9,21 @@ from this collection. Each result is one line on stdout, a JSON object with thes
 
 - name: the check, a key of CHECKS
 - state: passed, failed, unsupported or skipped
-- cause: "", no_kernel, wrong_result, import, memory, no_gpu or error
+- cause: "", no_kernel, wrong_result, import, memory, no_gpu, clock or error
 - error: the largest deviation from the reference, as a part of the reference's largest value; null without a number
 - bound: the largest accepted error
 - seconds: the duration of the check
 - message: one line
 
 The exit status is 1 if a check failed. With too little free memory the checks are skipped, because a model may be
-running. On an H200, the program took 9 s, 0.7 GiB of the GPU's memory, and 1.1 GiB of the host's, mostly mapped
-libraries.
+running. On an H200, the program without the second of load took 9 s, 0.7 GiB of the GPU's memory, and 1.1 GiB of the
+host's, mostly mapped libraries.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
 import importlib.util
 import inspect
@@ -45,6 +46,12 @@ _HOST_BYTES, _GPU_BYTES = 2 << 30, 256 << 20
 #: Rows, which select a kernel; then columns and the common dimension. Equal sizes would multiply a matrix with itself.
 _ROWS, _COLUMNS, _INNER = (1, 16, 64, 320), 256, 256
 _MESSAGE = 300
+#: The load before the clock is read: seconds, and the size of its matrices, some milliseconds for each product. A stuck
+#: GB10 stays at 500 to 850 MHz. Its clock under load is above 2000 MHz.
+_LOAD_SECONDS, _LOAD_SIZE, _LOAD_PRODUCTS = 1.0, 4096, 10
+_CLOCK_MHZ = 1000
+#: Source: nvml.h, NVML_CLOCK_SM.
+_NVML, _NVML_SM = "libnvidia-ml.so.1", 1
 #: The largest values of E2M1 and E4M3, the values of E2M1 without sign, and the elements that share a scale in NVFP4.
 _E2M1_MAX, _E4M3_MAX = 6.0, 448.0
 _E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -72,6 +79,12 @@ class UnsupportedError(Exception):
     """This GPU or this release has no such kernel by design."""
 
     outcome = "unsupported", ""
+
+
+class StuckClockError(Exception):
+    """The GPU's clock stays low under load."""
+
+    outcome = "failed", "clock"
 
 
 class MemoryShortageError(Exception):
@@ -136,7 +149,7 @@ def results(runtime: Runtime, checks: Mapping[str, Check]) -> Iterator[dict[str,
 def classified(raised: BaseException) -> tuple[str, str, str]:
     """Return the state, the cause and the message of an exception."""
     line = next(iter(str(raised).strip().splitlines()), "")
-    if isinstance(raised, WrongResultError | UnsupportedError | MemoryShortageError):
+    if isinstance(raised, WrongResultError | UnsupportedError | StuckClockError | MemoryShortageError):
         return *raised.outcome, line
     text = f"{type(raised).__name__}: {line}"
     outcomes = (outcome for parts, outcome in _OUTCOMES if any(part in text for part in parts))
@@ -260,6 +273,44 @@ def _fp4_vllm(runtime: Runtime) -> tuple[float, str]:
     return _worst(torch, product)
 
 
+def _clock(runtime: Runtime) -> tuple[float, str]:
+    """Load the GPU for a second. Its clock must reach _CLOCK_MHZ."""
+    torch, highest = runtime.torch, 0
+    read = _clock_reader(str(getattr(torch.cuda.get_device_properties(0), "uuid", "")))
+    factor = _random(torch, _LOAD_SIZE, _LOAD_SIZE).bfloat16().cuda()
+    end = time.monotonic() + _LOAD_SECONDS
+    while time.monotonic() < end:
+        for _product in range(_LOAD_PRODUCTS):
+            torch.mm(factor, factor)
+        highest = max(highest, read())
+        torch.cuda.synchronize()
+    if highest < _CLOCK_MHZ:
+        raise StuckClockError(f"at most {highest} MHz in a second of load")
+    return 0.0, f"up to {highest} MHz"
+
+
+def _clock_reader(uuid: str) -> Callable[[], int]:
+    """Return a function that returns the SM's clock of a GPU in MHz. vLLM needs NVML too."""
+    device, found = ctypes.c_void_p(), ctypes.c_uint()
+    try:
+        nvml = ctypes.CDLL(_NVML)
+    except OSError as error:
+        raise UnsupportedError(str(error)) from error
+
+    def must(status: int) -> None:
+        if status:
+            raise UnsupportedError(f"NVML does not report the clock of the GPU {uuid}: error {status}")
+
+    def read() -> int:
+        must(nvml.nvmlDeviceGetClockInfo(device, _NVML_SM, ctypes.byref(found)))
+        return found.value
+
+    must(nvml.nvmlInit_v2())
+    # CUDA may number the GPUs in another order.
+    must(nvml.nvmlDeviceGetHandleByUUID(f"GPU-{uuid.removeprefix('GPU-')}".encode(), ctypes.byref(device)))
+    return read
+
+
 CHECKS: Mapping[str, Check] = {
     "cuda": _cuda,
     "bf16": _bf16,
@@ -267,6 +318,7 @@ CHECKS: Mapping[str, Check] = {
     "vllm": _vllm,
     "fp8_vllm": _fp8_vllm,
     "fp4_vllm": _fp4_vllm,
+    "clock": _clock,
 }
 #: Without these, the later checks cannot run.
 ESSENTIAL = ("cuda", "vllm")

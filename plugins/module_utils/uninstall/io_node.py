@@ -21,6 +21,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import io_host
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import LABEL, last
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, NodeState, Step
@@ -63,7 +64,7 @@ def read(run: Run, install_dir: str, user: str) -> NodeState:
 
 
 def _places() -> list[Place]:
-    return [*table.NODE, *table.FIREWALL, *table.NETWORK, *table.STATE, table.USERS]
+    return [*table.NODE, *table.HOST, *table.FIREWALL, *table.NETWORK, *table.STATE, table.USERS]
 
 
 def _paths(roots: Sequence[str], users: Sequence[str]) -> dict[str, Found]:
@@ -204,6 +205,7 @@ _ACTIONS: Mapping[str, Callable[[Run, Step], Any]] = {
     "tree": _tree,
     "folder": _folder,
     "user": lambda run, step: must(run, ["userdel", step.name]),
+    "host": lambda run, _step: io_host.restore(run),
     "firewall": lambda run, _step: io_nftables.remove(run),
 }
 

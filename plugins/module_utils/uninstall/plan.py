@@ -72,7 +72,7 @@ class Step:
     """One line of the list. ``kind`` selects the action; ``engine`` is that of a container or a tag."""
 
     verb: Verb
-    kind: Literal["unit", "container", "tag", "file", "tree", "folder", "user", "firewall", "network", "image"]
+    kind: Literal["unit", "container", "tag", "file", "tree", "folder", "user", "host", "firewall", "network", "image"]
     name: str
     note: str
     engine: str = ""
@@ -117,6 +117,7 @@ def decide(node: NodeState, models: bool) -> list[Step]:
         steps += _root(node, root, exposed, models)
     steps += [step for place in table.NODE for step in _place(node, place)]
     steps += _users(node)
+    steps += _host(node)
     steps += _firewall(node)
     steps += _network(node)
     for path, content in table.FOLDERS.items():
@@ -187,7 +188,8 @@ def _folder(node: NodeState, path: str, content: str, steps: Sequence[Step]) -> 
         return []
     if found.type != "folder":
         return [Step(KEEP, "folder", path, "it is not a folder")]
-    done = {step.name: step.verb for step in steps} | dict.fromkeys(node.firewall, "remove")
+    done = {step.name: step.verb for step in steps}
+    done |= dict.fromkeys([*node.firewall, *(place.path for place in table.HOST)], "remove")
     left = {name: done.get(f"{path}/{name}") for name in sorted(found.names) if done.get(f"{path}/{name}") != "remove"}
     if others := [name for name, verb in left.items() if verb is None]:
         more = ", ..." if len(others) > _SHOWN else ""
@@ -217,6 +219,13 @@ def _users(node: NodeState) -> list[Step]:
         note = f"it may have existed before; to remove it: userdel {user}, and then its home {paths.home(user)}"
         steps.append(Step(KEEP, "user", user, note))
     return steps
+
+
+def _host(node: NodeState) -> list[Step]:
+    names = [place.path for place in table.HOST if place.path in node.paths]
+    steps = [Step("remove", "host", ", ".join(names), "protection of the host; its former state returns")]
+    left = [name for place in table.HOST for name in node.temporary.get(place.path, ())]
+    return (steps if names else []) + [Step("remove", "file", name, _KILLED) for name in left]
 
 
 def _firewall(node: NodeState) -> list[Step]:

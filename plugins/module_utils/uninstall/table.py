@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     NETWORK_MANAGER_FILE,
     SYSCTL_FILE,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 
 #: file: a file or a link. tree: a folder whose whole content is the collection's. program: a file, of earlier releases
 #: a tree.
@@ -36,6 +37,8 @@ UNITS: Sequence[str] = (
     paths.VLLM_UNIT,
     paths.RAY_UNIT,
     paths.MEMORY_GUARD_UNIT,
+    # Its stop resets the clock.
+    paths.GPU_CLOCK_UNIT,
     *(
         f"gb10-{name}.service"
         for name in (
@@ -93,6 +96,8 @@ NODE: Sequence[Place] = (
     Place(paths.program("memory-guard"), "the memory guard", "program"),
     Place("/run/gb10-memory-guard", "the present start", "tree"),
     Place(paths.MEMORY_GUARD_STATE, "records of the memory guard", "tree"),
+    Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GPU_CLOCK_UNIT}", "start at boot", "file"),
+    Place(host_guard_plan.UNIT_FILE, "unit", "file"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GATEWAY_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.GATEWAY_UNIT}", "unit", "file"),
     Place(paths.program("gateway"), "the gateway", "program"),
@@ -128,6 +133,12 @@ NODE: Sequence[Place] = (
     Place(f"{CONFIGURATION}/additions", "launch overrides", "tree"),
     # After a killed run, the record of the image leads to its containers, so it goes after them.
     Place(paths.OVERRIDES, "launch overrides", "tree"),
+)
+#: host_guard/io_host removes them, and restores what they changed.
+HOST: Sequence[Place] = (
+    Place(host_guard_plan.SYSCTL_FILE, "kernel settings", "file"),
+    Place(host_guard_plan.MANAGER_FILE, "hardware watchdog", "file"),
+    Place(host_guard_plan.FORMER_FILE, "the former kernel settings", "file"),
 )
 #: firewall/io_nftables removes most of them, and the links only with their unit, which may have been removed by hand.
 FIREWALL: Sequence[Place] = (

@@ -11,6 +11,8 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import POWER_CAP
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster
@@ -40,11 +42,21 @@ def _next_boot(cluster: Cluster) -> Iterator[Found]:
 
 def _slow_clock(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
+        yield from ((node.name, check["message"]) for check in node.probe if check["cause"] == gpu_probe.STUCK)
         state = node.part("gpu_state")
         clock, load = state.get("clock_mhz"), state.get("utilization")
         if clock is not None and load is not None and clock < _CLOCK_MHZ and load >= _LOAD_PERCENT:
             power = "unknown power" if state.get("power_w") is None else f"{state['power_w']:g} W"
-            yield node.name, f"{clock:g} MHz at {load:g} % utilization and {power}"
+            limit = f", limit {state['limit_mhz']} MHz" if state.get("limit_mhz") else ""
+            yield node.name, f"{clock:g} MHz at {load:g} % utilization and {power}{limit}"
+
+
+def _slowed(cluster: Cluster) -> Iterator[Found]:
+    """Find slowdowns by heat or hardware. It is not known how often a healthy GB10 reaches its power cap."""
+    for node in cluster.read:
+        state = node.part("gpu_state")
+        if reasons := [reason for reason in state.get("slowed") or () if reason != POWER_CAP]:
+            yield node.name, f"{', '.join(reasons)} at {state['clock_mhz']} MHz"
 
 
 def _hot(cluster: Cluster) -> Iterator[Found]:
@@ -144,7 +156,7 @@ CHECKS = (
         detect=_next_boot,
     ),
     _hardware(
-        "gpu-clock-low",
+        "gpu-clock-stuck",
         WARNING,
         expected="a clock of 1000 MHz or more under load",
         why="a stuck low-power state halves the speed; a reboot and nvidia-smi -lgc do not help",
@@ -157,9 +169,18 @@ CHECKS = (
         WARNING,
         expected="at most 90 degrees Celsius",
         why="the node reduces its clocks, or switches off",
-        fix="clear its air inlet, or limit the clock: nvidia-smi -lgc 0,2000",
+        fix="clear its air inlet, or limit the clock: host_guard_gpu_clock: 2100",
         source="reports of 95 degrees Celsius and sudden power-off",
         detect=_hot,
+    ),
+    _hardware(
+        "gpu-slowed",
+        WARNING,
+        expected="no slowdown of the GPU by heat or by the power supply",
+        why="the node is too hot, or its power supply too weak; it may switch off",
+        fix="clear its air inlet, use its own power supply, or limit the clock: host_guard_gpu_clock: 2100",
+        source="NVML, nvmlClocksEventReasons; NVIDIA/open-gpu-kernel-modules#1358",
+        detect=_slowed,
     ),
     _hardware(
         "firmware-differs",

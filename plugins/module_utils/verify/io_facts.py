@@ -108,7 +108,7 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         **node_io_facts.system(),
         "hostname": os.uname().nodename,
         "gpu": gpu,
-        "gpu_state": part("gpu_state", lambda: _gpu_state(run)),
+        "gpu_state": part("gpu_state", lambda: node_io_facts.gpu_state(run)),
         "gpu_device": _has_device(_NVIDIA),
         "temperature_c": part("temperature_c", _temperature),
         "boot": part("boot", _boot),
@@ -162,12 +162,6 @@ def _has_device(vendor: str) -> bool:
 
 def _firmware() -> dict[str, str]:
     return {hca: io_file.read(f"/sys/class/infiniband/{hca}/fw_ver").strip() for hca in _names("/sys/class/infiniband")}
-
-
-def _gpu_state(run: Run) -> dict[str, float | None]:
-    fields = ",".join(parse.GPU_STATE.values())
-    status, stdout, _stderr = run(["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"])
-    return parse.gpu_state(stdout if status == 0 else "")
 
 
 def _temperature() -> float | None:

@@ -91,7 +91,8 @@ def _failed(cluster: Cluster) -> Iterator[Found]:
     # vllm_patch turns off the kernels of vLLM that fail after the installation.
     unused = [check for check, kernels in PROBED.items() if disabled.issuperset(kernels)]
     for node in cluster.read:
-        used = [result for result in node.probe if result["name"] not in unused]
+        # checks_hardware reports a stuck clock.
+        used = [each for each in node.probe if each["name"] not in unused and each["cause"] != gpu_probe.STUCK]
         yield from ((node.name, problem.found) for problem in gpu_probe.problems(used))
 
 

@@ -13,14 +13,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-#: Fields of nvidia-smi, and their names in the facts.
-GPU_STATE: Mapping[str, str] = {
-    "clock_mhz": "clocks.sm",
-    "max_clock_mhz": "clocks.max.sm",
-    "power_w": "power.draw",
-    "temperature_c": "temperature.gpu",
-    "utilization": "utilization.gpu",
-}
 #: The compared distributions.
 _PACKAGES = re.compile(
     r"vllm(_cpu)?|torch|ray|flashinfer\w*|nvidia_(nccl|cutlass)\w*|triton|transformers|xgrammar|compressed_tensors"
@@ -29,13 +21,6 @@ _SITE = re.compile(r"^\S+ \S+ \S+ \S+ \S+ +(/\S*?/(?:site|dist)-packages)/(?:vll
 #: Without a folder above the package.
 _SOURCE = re.compile(r"vllm/(?:[\w-]+/)*[\w-]+\.py")
 _CUDA = re.compile(r"/libcuda\.so[\d.]*$")
-
-
-def gpu_state(stdout: str) -> dict[str, float | None]:
-    """Convert nvidia-smi's line of the GPU_STATE fields of the first GPU."""
-    cells = next(csv.reader(stdout.splitlines()), [])
-    values = [float(cell) if re.fullmatch(r"\s*\d+(\.\d+)?\s*", cell) else None for cell in cells]
-    return dict(zip(GPU_STATE, values if len(values) == len(GPU_STATE) else [None] * len(GPU_STATE), strict=True))
 
 
 def newest_kernel(names: Iterable[str]) -> str:

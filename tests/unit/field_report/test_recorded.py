@@ -91,7 +91,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "the firmware": (lambda node: node["firmware"][0].update(version="1.0"), {"firmware-differs"}),
     "the BIOS": (lambda node: node.update(bios="1.0"), {"bios-differs"}),
     "the next kernel": (lambda node: node["next_kernel"].update(nvidia=False), {"kernel-without-driver"}),
-    "the clock": (lambda node: node["gpu_state"].update(clock_mhz=600.0), {"gpu-clock-low"}),
+    "the clock": (lambda node: node["gpu_state"].update(clock_mhz=600.0), {"gpu-clock-stuck"}),
     "the GPU code": (lambda node: node["kernels"]["extensions"][0].update(same_major=0, ptx=0), {"kernel-missing"}),
     "the GPU probe": (
         lambda node: node["gpu_probe"][0].update(state="failed", cause="wrong_result"),

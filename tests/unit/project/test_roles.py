@@ -118,6 +118,7 @@ def test_the_planner_knows_the_public_facts_of_roles() -> None:
 SITE = (
     "qsfp_netplan",
     "peer_firewall",
+    "host_guard",
     "vllm_build",
     "vllm_runtime",
     "model_store",

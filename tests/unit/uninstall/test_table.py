@@ -16,7 +16,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import tabl
 ROOT = "/opt/gb10"
 PLACES = (
     *(f"{ROOT}/{place.path}" for place in table.STORE),
-    *(place.path for places in (table.NODE, table.FIREWALL, table.NETWORK, table.STATE) for place in places),
+    *(
+        place.path
+        for places in (table.NODE, table.HOST, table.FIREWALL, table.NETWORK, table.STATE)
+        for place in places
+    ),
     table.USERS.path,
 )
 UNITS = (*table.UNITS, table.FIREWALL_UNIT, "gb10-netplan-restore.service", "gb10-netplan-restore.timer")
