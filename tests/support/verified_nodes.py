@@ -150,7 +150,6 @@ def _software(number: int, head: bool) -> Facts:
         "record": "",
         "image": "",
         "watchdog": {},
-        "temperature": 61.0,
         "reboot": {"required": False, "packages": []},
         "memory_guard": {
             "active": True,
@@ -244,6 +243,11 @@ def _evidence(device: str) -> Facts:
     }
 
 
+def _gpu_state(**known: float) -> Facts:
+    names = ("clock_mhz", "max_clock_mhz", "power_w", "temperature_c", "utilization", "limit_mhz")
+    return {**dict.fromkeys(names), "slowed": [], **known}
+
+
 def _lab(number: int) -> Facts:
     """Return a simulated Spark: no GPU, no RDMA, no firmware, a CPU build without NCCL."""
     rank = {"pid": 812, "name": "ray::RayWorkerP", "libraries": [], "used": None, "undecided": "", "unreadable": ""}
@@ -252,7 +256,7 @@ def _lab(number: int) -> Facts:
         "rdma": {},
         "kernel": "6.18.44",
         "gpu": {"gpus": [], "driver_version": None, "memory_bytes": 120 * GIB, "reason": "nvidia-smi is not installed"},
-        "gpu_state": dict.fromkeys(("clock_mhz", "max_clock_mhz", "power_w", "temperature_c", "utilization")),
+        "gpu_state": _gpu_state(),
         "boot": {"kernel": "", "nvidia": None},
         "product": "",
         "bios": "",
@@ -281,13 +285,9 @@ def _spark(number: int) -> Facts:
             "reason": "",
         },
         "gpu_device": True,
-        "gpu_state": {
-            "clock_mhz": 2405.0,
-            "max_clock_mhz": 3003.0,
-            "power_w": 45.0,
-            "temperature_c": 62.0,
-            "utilization": 96.0,
-        },
+        "gpu_state": _gpu_state(
+            clock_mhz=2405.0, max_clock_mhz=3003.0, power_w=45.0, temperature_c=62.0, utilization=96.0
+        ),
         "temperature_c": 71.0,
         "boot": {"kernel": "6.17.0-1031-nvidia", "nvidia": True},
         "product": "NVIDIA_DGX_Spark",

@@ -139,7 +139,7 @@ def node(name: str, **status: Any) -> dict[str, Any]:
         "total": 120 * GIB,
         "uptime": 4000.0,
         "driver": "580.95.05",
-        "temperature": 61.0,
+        "gpu_state": {"temperature_c": 61.0, "clock_mhz": None, "slowed": [], "limit_mhz": None},
         "links": [
             {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
         ],
@@ -311,6 +311,7 @@ def pair(key: str, first: Any, second: Any = "") -> list[dict[str, Any]]:
     return [node("spark1", api=API, **{key: first}), node("spark2", **{key: second} if second else {})]
 
 
+SLOWED = ["thermal slowdown by hardware"]
 HARDWARE = "        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; "
 #: State -> its nodes, and a line of the screen.
 STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
@@ -355,7 +356,12 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
         f"{HARDWARE}enp1s0f1np1 NO CARRIER, rocep1s0f1 ACTIVE; enP2p1s0f1np1 200 Gb/s, roceP2p1s0f1 INIT; "
         "enp1s0f1np1 up",
     ),
-    "no GPU": ([node("spark1", driver="", temperature=None, links=[])], "        no driver"),
+    "no GPU": ([node("spark1", driver="", gpu_state={}, links=[])], "        no driver"),
+    "a limited GPU": (
+        [node("spark1", gpu_state={"temperature_c": 84.0, "clock_mhz": 1800.0, "slowed": SLOWED, "limit_mhz": 2100})],
+        f"        driver 580.95.05, GPU 84 \N{DEGREE SIGN}C, 1800 MHz, limit 2100 MHz, {SLOWED[0]}; enp1s0f1np1 200 Gb/s, "
+        "rocep1s0f1 ACTIVE",
+    ),
     "a stopped service": (
         [node("spark1", services=[STOPPED], ranks=[])],
         "spark1  gb10-vllm inactive (dead) (not started at boot)",
@@ -537,14 +543,15 @@ def test_status_info(tmp_path: Path) -> None:
     (tmp_path / "entries").write_text(entries, encoding="utf-8")
     (tmp_path / "shown").write_text(SHOWN, encoding="utf-8")
     program(tmp_path, "systemctl", f"cat {tmp_path}/shown")
-    program(tmp_path, "nvidia-smi", "echo 61")
+    program(tmp_path, "nvidia-smi", "echo '2405, 3003, 45.12, 61, 96, 0x0000000000000020'")
     path = program(tmp_path, "journalctl", f"cat {tmp_path}/entries")
     answer = run_module("cluster_status_info", {"url": "http://127.0.0.1:1", "seconds": 0}, path, check=True)
     assert answer["changed"] is False
     assert [entry["unit"] for entry in answer["services"]] == ["gb10-ray.service", "gb10-vllm.service"]
     assert [entry["gate"] for entry in answer["services"]] == ["spark1.gates.gpu: none."] * 2
     assert (answer["error"]["text"], answer["api"]["healthy"]) == (health_status.last_error(LOG)[1], False)
-    assert answer["temperature"] == 61.0
+    state = answer["gpu_state"]
+    assert (state["temperature_c"], state["slowed"]) == (61.0, ["thermal slowdown by software"])
     assert 0 < answer["available"] < answer["total"]
     assert run_module("cluster_status_info", {}, path)["api"] == {}
 

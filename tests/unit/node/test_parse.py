@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard.plan import _CLOCK
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
 MEMINFO = "MemTotal:       125513088 kB\nMemFree:        100000000 kB\n"
@@ -335,3 +336,28 @@ def test_a_service(changes: dict[str, str], expected: dict[str, Any]) -> None:
 )
 def test_inputs_of_environment(environ: str, expected: str) -> None:
     assert node_parse.inputs_of_environment(environ) == expected
+
+
+STATE = {"clock_mhz": 2405.0, "max_clock_mhz": 3003.0, "power_w": 45.12, "temperature_c": 62.0, "utilization": 96.0}
+KNOWN = {**STATE, "slowed": [], "limit_mhz": None}
+UNKNOWN = {**dict.fromkeys(STATE), "slowed": [], "limit_mhz": None}
+CLOCK = _CLOCK % 2100
+
+
+@pytest.mark.parametrize(
+    ("printed", "unit", "expected"),
+    [
+        # The last field as driver 580.159.04 prints it for an idle GPU.
+        ("2405, 3003, 45.12, 62, 96, 0x0000000000000001\n", "", KNOWN),
+        ("2405, 3003, [N/A], 62, 96, 0x0000000000000000\n", CLOCK, {**KNOWN, "power_w": None, "limit_mhz": 2100}),
+        (
+            "2405, 3003, 45.12, 62, 96, 0x0000000000000045\n",
+            "",
+            {**KNOWN, "slowed": ["power cap", "thermal slowdown by hardware"]},
+        ),
+        ("2405, 3003, 45.12, 62, 96, [N/A]\n", "", KNOWN),
+        *((text, "", UNKNOWN) for text in ("", "1, 2\n", "No devices were found\n")),
+    ],
+)
+def test_the_state_of_the_gpu(printed: str, unit: str, expected: dict[str, Any]) -> None:
+    assert node_parse.gpu_state(printed, unit) == expected

@@ -21,11 +21,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_gpu_probe 
     BOUND,
     MemoryShortageError,
     Runtime,
+    StuckClockError,
     UnsupportedError,
     WrongResultError,
 )
 
-#: An H200, vLLM 0.24.0, 2026-11-23.
+#: An H200, vLLM 0.24.0, 2026-11-23. The last line: an H100, 2026-11-26.
 RECORDED = """\
 WARNING 11-23 00:18:05 [cuda.py:230] Failed to import from vllm._qutlass_C
 {"name": "cuda", "state": "passed", "cause": "", "error": 4.469172754692971e-08, "bound": 0.02, "seconds": 2.85, "message": "NVIDIA H200 (9.0)"}
@@ -34,6 +35,7 @@ WARNING 11-23 00:18:05 [cuda.py:230] Failed to import from vllm._qutlass_C
 {"name": "vllm", "state": "passed", "cause": "", "error": 0.0, "bound": 0.02, "seconds": 5.52, "message": "vLLM 0.24.0"}
 {"name": "fp8_vllm", "state": "passed", "cause": "", "error": 0.0039, "bound": 0.02, "seconds": 0.03, "message": "largest deviation with 256 rows"}
 {"name": "fp4_vllm", "state": "unsupported", "cause": "", "error": null, "bound": 0.02, "seconds": 0.0, "message": "no kernel for 9.0"}
+{"name": "clock", "state": "passed", "cause": "", "error": 0.0, "bound": 0.02, "seconds": 1.11, "message": "up to 1980 MHz"}
 """
 
 
@@ -81,6 +83,7 @@ def states(checks: dict[str, io_gpu_probe.Check], usable: bool = True) -> list[t
         (returns(math.inf), "failed", "wrong_result"),
         (raises(WrongResultError("the quantization of 16 rows returned other values")), "failed", "wrong_result"),
         (raises(UnsupportedError("no FP4 on 9.0")), "unsupported", ""),
+        (raises(StuckClockError("at most 612 MHz in a second of load")), "failed", "clock"),
         (raises(MemoryShortageError("5 MiB of memory are available")), "skipped", "memory"),
         (
             raises(
@@ -183,7 +186,7 @@ def test_the_layout_of_nvfp4() -> None:
 def test_recorded_output() -> None:
     found = gpu_probe.results(RECORDED, "", 0)
     assert [each["name"] for each in found] == list(gpu_probe.CHECKS)
-    assert [each["state"] for each in found] == [*["passed"] * 5, "unsupported"]
+    assert [each["state"] for each in found] == [*["passed"] * 5, "unsupported", "passed"]
     assert gpu_probe.problems(found) == []
     assert (
         gpu_probe.described(found[4])
@@ -196,8 +199,7 @@ def test_the_first_check_without_a_result_failed() -> None:
     found = gpu_probe.results(printed, "x\nFatal Python error: Segmentation fault\n\n", -11)
     assert [(each["state"], each["cause"]) for each in found[3:]] == [
         ("failed", "ended"),
-        ("skipped", ""),
-        ("skipped", ""),
+        *[("skipped", "")] * 3,
     ]
     text = "the loading of vLLM's kernels: the program ended: exit status -11: Fatal Python error: Segmentation fault"
     fix = "read dmesg for errors of the GPU (Xid), and restart the node if the GPU hangs"
@@ -217,6 +219,58 @@ def test_a_wrong_result_and_a_missing_kernel_have_different_fixes() -> None:
         Problem("fp8_torch", f"{torch}: no code for this GPU: x", "the CPU's result", fixes[0]),
         Problem("fp8_vllm", f"{vllm}: wrong result (deviation 0.25, bound 0.02): x", "the CPU's result", fixes[1]),
     ]
+
+
+class Loaded:
+    """A PyTorch with a GPU of this clock in MHz under load, and its NVML."""
+
+    def __init__(self, clocks: list[int], status: int = 0) -> None:
+        self.cuda, self.uuid, self.clocks, self.status = self, "1-2", clocks, status
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_args, **_options: self
+
+    def __call__(self) -> Loaded:
+        return self
+
+    def nvmlInit_v2(self) -> int:  # NVML's name
+        return 0
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: bytes, _device: Any) -> int:
+        assert uuid == b"GPU-1-2"
+        return self.status
+
+    def nvmlDeviceGetClockInfo(self, _device: Any, _kind: int, found: Any) -> int:
+        found._obj.value = self.clocks.pop(0) if len(self.clocks) > 1 else self.clocks[0]
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("clocks", "status", "expected"),
+    [
+        ([345, 2400, 900], 0, ("passed", "", "up to 2400 MHz")),
+        ([345, 612, 850], 0, ("failed", "clock", "at most 850 MHz in a second of load")),
+        ([2400], 6, ("unsupported", "", "NVML does not report the clock of the GPU 1-2: error 6")),
+    ],
+)
+def test_the_clock_under_load(
+    monkeypatch: pytest.MonkeyPatch, clocks: list[int], status: int, expected: tuple[str, str, str]
+) -> None:
+    gpu = Loaded(clocks, status)
+    monkeypatch.setattr(io_gpu_probe.ctypes, "CDLL", lambda _name: gpu)
+    monkeypatch.setattr(io_gpu_probe, "_LOAD_SECONDS", 0.05)
+    (found,) = io_gpu_probe.results(Runtime(torch=gpu), {"clock": io_gpu_probe._clock})
+    assert (found["state"], found["cause"], found["message"]) == expected
+
+
+def test_a_stuck_clock_has_the_only_cure_and_is_not_recorded_for_vllm_patch() -> None:
+    line = {"name": "clock", "state": "failed", "cause": "clock", "error": None, "message": "at most 612 MHz"}
+    found = gpu_probe.results(RECORDED.rpartition('{"name"')[0] + json.dumps(line), "", 1)
+    (problem,) = gpu_probe.problems(found)
+    assert problem.path == "gpu-clock-stuck"
+    assert problem.found == "a second of load: the clock is stuck: at most 612 MHz"
+    assert "disconnect its power supply" in problem.fix
+    assert gpu_probe.recorded(gpu_probe.record(found)) == {}
 
 
 @pytest.mark.parametrize(
@@ -251,6 +305,7 @@ def test_both_files_have_the_same_checks() -> None:
         "wrong_result",
         "memory",
         "ended",
+        "clock",
     }
     assert causes == gpu_probe.CAUSES.keys()
 

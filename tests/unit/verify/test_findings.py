@@ -202,6 +202,8 @@ WRONG: list[tuple[Changes, set[str]]] = [
     ({"1/boot": {"kernel": "6.17.0-1031-nvidia", "nvidia": False}}, {"kernel-without-driver"}),
     ({"1/gpu_state/clock_mhz": 702.0}, {"gpu-clock-stuck"}),
     ({"1/gpu_state/temperature_c": 95.0}, {"temperature-high"}),
+    ({"1/gpu_state/slowed": ["power cap"]}, set()),
+    ({"1/gpu_state/slowed": ["power brake"]}, {"gpu-slowed"}),
     ({"1/temperature_c": 95.0}, {"temperature-high"}),
     ({"1/firmware/rocep1s0f1": "28.40.1000"}, {"firmware-differs"}),
     ({"1/bios": "old"}, {"bios-differs"}),

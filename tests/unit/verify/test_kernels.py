@@ -82,11 +82,19 @@ def test_a_failed_probe_is_an_error(results: list[dict[str, Any]], ids: set[str]
     assert found(nodes).keys() == ids
     answer = report.report(nodes, GROUPS, "error", {})
     assert answer["failed"] is bool(ids)
-    states = f"cuda passed, bf16 passed, fp8_torch passed, vllm passed, fp8_vllm {results[4]['state']}, fp4_vllm passed"
+    before, after = "cuda passed, bf16 passed, fp8_torch passed, vllm passed", "fp4_vllm passed, clock passed"
+    states = f"{before}, fp8_vllm {results[4]['state']}, {after}"
     assert f"GPU probe on spark2: {states}" in answer["lines"]
     assert [json.loads(line)["results"][4] for line in answer["json_lines"] if json.loads(line)["kind"] == "probe"] == [
         results[4]
     ]
+
+
+def test_a_stuck_clock_is_no_failed_kernel() -> None:
+    nodes = pair()
+    stuck = {"state": "failed", "cause": "clock", "error": None, "message": "at most 612 MHz in a second of load"}
+    nodes[1]["probe"] = [*probed("passed")[:-1], {**probed("passed")[-1], **stuck}]
+    assert found(nodes) == {"gpu-clock-stuck": ["spark2: at most 612 MHz in a second of load"]}
 
 
 def test_a_kernel_that_vllm_patch_turned_off_may_fail() -> None:

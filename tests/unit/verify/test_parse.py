@@ -23,8 +23,6 @@ FILES = ("vllm/a/b.py", "vllm/_C.so", "vllm/../x.py", "other/a.py")
 RECORD = "".join(f"{path},sha256={TEXT},1\n" for path in FILES) + "vllm/c.py,,\n"
 KERNELS = ["vmlinuz", "vmlinuz-6.17.0-1008-nvidia", "vmlinuz-6.17.0-1031-nvidia", "initrd.img-7.0.0"]
 FOLDERS = ["vllm-0.32.0.dist-info", "vllm", "torch-2.9.1+cu130.dist-info", "rayon-1.dist-info"]
-GPU = {"clock_mhz": 2405.0, "max_clock_mhz": 3003.0, "power_w": 45.12, "temperature_c": 62.0, "utilization": 96.0}
-NO_GPU = dict.fromkeys(GPU)
 RAIL = {"addresses": ["10.110.0.1/24"], "mtu": "9000"}
 WRONG_ADDRESSES = ({"x": "y"}, "fd00::1/64", "10.0.0.999/24", "10.0.0.1")
 RAILS = {
@@ -37,9 +35,6 @@ RAILS = {
 @pytest.mark.parametrize(
     ("function", "given", "expected"),
     [
-        (parse.gpu_state, "2405, 3003, 45.12, 62, 96\n", GPU),
-        (parse.gpu_state, "2405, 3003, [N/A], 62, 96\n", {**GPU, "power_w": None}),
-        *((parse.gpu_state, text, NO_GPU) for text in ("", "1, 2\n", "No devices were found\n")),
         (parse.newest_kernel, [*KERNELS, "vmlinuz-6.17.0-999-nvidia", "vmlinuz.old"], "6.17.0-1031-nvidia"),
         (parse.newest_kernel, ["vmlinuz.old", "grub"], ""),
         (parse.has_nvidia_module, "kernel/fs/ext4/ext4.ko.zst:\nkernel/nvidia-580/nvidia.ko: \n", True),
