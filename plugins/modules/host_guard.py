@@ -32,6 +32,8 @@ options:
     description: Seconds from a panic or an oops of the kernel to a reboot; 0 for the host's own settings.
     type: int
     default: 0
+seealso:
+  - module: gb10.cluster.gpu_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -45,7 +45,7 @@ _START = ("seconds", "minimum", "floor", "phase", "end")
 _PORT = ("driver", "up", "carrier", "speed", "mtu", "hca")
 _PCI = ("width", "max_width", "speed", "max_speed")
 _LINK = ("interface", "carrier", "speed", "hca", "state")
-_GPU_STATE = ("clock_mhz", "max_clock_mhz", "power_w", "temperature_c", "utilization")
+_GPU_STATE = ("clock_mhz", "max_clock_mhz", "power_w", "temperature_c", "utilization", "limit_mhz", "slowed")
 _GOLDEN = (
     "date",
     "quantization",

@@ -51,18 +51,14 @@ def _slow_clock(cluster: Cluster) -> Iterator[Found]:
             yield node.name, f"{clock:g} MHz at {load:g} % utilization and {power}{limit}"
 
 
-def _slowed(cluster: Cluster) -> Iterator[Found]:
-    """Find slowdowns by heat or hardware. It is not known how often a healthy GB10 reaches its power cap."""
-    for node in cluster.read:
-        state = node.part("gpu_state")
-        if reasons := [reason for reason in state.get("slowed") or () if reason != POWER_CAP]:
-            yield node.name, f"{', '.join(reasons)} at {state['clock_mhz']} MHz"
-
-
 def _hot(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
+        state = node.part("gpu_state")
+        # It is not known how often a healthy GB10 reaches its power cap.
+        if reasons := [reason for reason in state.get("slowed") or () if reason != POWER_CAP]:
+            yield node.name, f"{', '.join(reasons)} at {state['clock_mhz']} MHz"
         for name, value in (
-            ("GPU", node.part("gpu_state").get("temperature_c")),
+            ("GPU", state.get("temperature_c")),
             ("host", node.facts.get("temperature_c")),
         ):
             if value is not None and value > _HOT_C:
@@ -167,20 +163,11 @@ CHECKS = (
     _hardware(
         "temperature-high",
         WARNING,
-        expected="at most 90 degrees Celsius",
+        expected="at most 90 degrees Celsius, and no slowdown of the GPU by heat or its power supply",
         why="the node reduces its clocks, or switches off",
-        fix="clear its air inlet, or limit the clock: host_guard_gpu_clock: 2100",
-        source="reports of 95 degrees Celsius and sudden power-off",
-        detect=_hot,
-    ),
-    _hardware(
-        "gpu-slowed",
-        WARNING,
-        expected="no slowdown of the GPU by heat or by the power supply",
-        why="the node is too hot, or its power supply too weak; it may switch off",
         fix="clear its air inlet, use its own power supply, or limit the clock: host_guard_gpu_clock: 2100",
-        source="NVML, nvmlClocksEventReasons; NVIDIA/open-gpu-kernel-modules#1358",
-        detect=_slowed,
+        source="reports of 95 degrees Celsius and sudden power-off; NVIDIA/open-gpu-kernel-modules#1358",
+        detect=_hot,
     ),
     _hardware(
         "firmware-differs",
