@@ -36,6 +36,12 @@ options:
     description: The environment of a rank, for O(python).
     type: dict
     default: {}
+  checks:
+    description: The checks to run, by their names in RV(checks); all of them if empty.
+    type: list
+    elements: str
+    choices: [cuda, bf16, fp8_torch, vllm, fp8_vllm, fp4_vllm, clock]
+    default: []
   required:
     description: The checks whose failure is an error. The failure of another one is a warning; with an empty list the
       module only returns the results.
@@ -128,6 +134,7 @@ def main() -> None:
             "container": {"type": "list", "elements": "str"},
             "seconds": {"type": "int", "default": 180},
             "environment": {"type": "dict", "default": {}},
+            "checks": {"type": "list", "elements": "str", "default": [], "choices": list(gpu_probe.CHECKS)},
             "required": {"type": "list", "elements": "str", "default": list(gpu_probe.ESSENTIAL)},
             "quantization": {"type": "str", "default": ""},
             "record": {"type": "path"},
@@ -145,8 +152,9 @@ def main() -> None:
     prefix = params["container"] or [*confinement.anonymous(seconds + _OVERHEAD), *variables, params["python"]]
     begin = time.monotonic()
     run_all = parallel_runner(module, seconds + 2 * _OVERHEAD)
-    ((status, stdout, stderr),) = run_all([[*prefix, "-c", io_gpu_probe.program(), str(seconds)]])
-    results = gpu_probe.results(stdout, stderr, status, time.monotonic() - begin >= seconds)
+    ((status, stdout, stderr),) = run_all([[*prefix, "-c", io_gpu_probe.program(), str(seconds), *params["checks"]]])
+    late = time.monotonic() - begin >= seconds
+    results = gpu_probe.results(stdout, stderr, status, late, params["checks"])
     found = gpu_probe.problems(results)
     answer: dict[str, Any] = {
         "checks": results,

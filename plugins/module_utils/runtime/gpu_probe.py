@@ -52,21 +52,25 @@ _MOST, _MESSAGE = 4096, 300
 ESSENTIAL = ("cuda", "bf16", "vllm")
 
 
-def results(stdout: str, stderr: str, status: int, timed_out: bool = False) -> list[dict[str, Any]]:
+def results(
+    stdout: str, stderr: str, status: int, timed_out: bool = False, names: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Return {name, state, cause, error, bound, seconds, message} of each check; invalid lines are ignored.
 
     ``error`` is the largest deviation as a part of the reference's largest value, None without a number. The first
-    check without a result failed, because the program ended during it; those after it are skipped.
+    check without a result failed, because the program ended during it; those after it are skipped. ``names``: the
+    checks that were to run, () for all.
     """
+    wanted = [name for name in CHECKS if not names or name in names]
     found = {result["name"]: result for result in filter(None, map(_parsed, stdout.splitlines()))}
-    missing = [name for name in CHECKS if name not in found]
+    missing = [name for name in wanted if name not in found]
     for name in missing:
         last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "no message")
         first = name == missing[0]
         end = "the time limit was reached" if timed_out else f"exit status {status}"
         message = f"{end}: {last.strip()}" if first else f"the program ended during {missing[0]}"
         found[name] = _result(name, FAILED if first else SKIPPED, "ended" if first else "", message)
-    return [found[name] for name in CHECKS]
+    return [found[name] for name in wanted]
 
 
 def required(quantization: str) -> list[str]:

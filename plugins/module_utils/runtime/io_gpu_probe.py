@@ -4,8 +4,9 @@
 
 """Runs small GPU kernels of a runtime's PyTorch and vLLM, and compares their results with the CPU's.
 
-This file is also a program, ``python io_gpu_probe.py [SECONDS]``: the runtime's Python runs it, so it imports nothing
-from this collection. Each result is one line on stdout, a JSON object with these keys:
+This file is also a program, ``python io_gpu_probe.py [SECONDS [CHECK ...]]``: the runtime's Python runs it, so it
+imports nothing from this collection. Without a named check it runs all. Each result is one line on stdout, a JSON
+object with these keys:
 
 - name: the check, a key of CHECKS
 - state: passed, failed, unsupported or skipped
@@ -397,8 +398,8 @@ def main() -> None:
         raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
     signal.alarm(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
-    failed = False
-    for result in results(Runtime(), CHECKS):
+    failed, names = False, sys.argv[2:] or CHECKS
+    for result in results(Runtime(), {name: check for name, check in CHECKS.items() if name in names}):
         failed |= result["state"] == "failed"
         sys.stdout.write(f"{json.dumps(result)}\n")
         sys.stdout.flush()

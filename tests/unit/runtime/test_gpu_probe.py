@@ -319,6 +319,8 @@ def run(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_program_runs_alone() -> None:
     done = run(io_gpu_probe.program(), "60")
     first, *others = gpu_probe.results(done.stdout, done.stderr, done.returncode)
+    chosen = run(io_gpu_probe.program(), "60", "clock", "cuda").stdout
+    assert [json.loads(line)["name"] for line in chosen.splitlines()] == ["cuda", "clock"]
     assert (done.returncode, first["cause"], first["message"]) in [
         (1, "import", "ModuleNotFoundError: No module named 'torch'"),
         (0, "memory", first["message"]),

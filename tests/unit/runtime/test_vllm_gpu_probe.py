@@ -67,6 +67,24 @@ def test_passed_checks(tmp_path: Path, check: bool) -> None:
     assert "import torch" not in argv and "$" not in argv and argv.endswith("\n180\n")
 
 
+def test_a_stuck_clock_before_a_start_is_a_warning(tmp_path: Path) -> None:
+    stuck = {
+        "name": "clock",
+        **RESULT,
+        "state": "failed",
+        "cause": "clock",
+        "error": None,
+        "message": "at most 612 MHz",
+    }
+    script = f"cat <<'X'\n{printed().splitlines()[0]}\n{json.dumps(stuck)}\nX\nexit 1"
+    answer = run(tmp_path, script, python=PYTHON, checks=["cuda", "clock"])
+    assert (tmp_path / "argv").read_text().endswith("\n180\ncuda\nclock\n")
+    assert [each["name"] for each in answer["checks"]] == ["cuda", "clock"]
+    (warning,) = map(str, answer["warnings"])
+    assert "gpu-clock-stuck: a second of load: the clock is stuck: at most 612 MHz" in warning
+    assert "disconnect its power supply" in warning
+
+
 def test_a_wrong_kernel_fails_the_module(tmp_path: Path) -> None:
     script = f"cat <<'X'\n{printed(state='failed', cause='wrong_result', error=0.25)}\nX\nexit 1"
     answer = run(tmp_path, script, python=PYTHON, required=["fp8_vllm"])
