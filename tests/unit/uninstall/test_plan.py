@@ -71,6 +71,7 @@ RULES, LINK = table.FIREWALL[0].path, f"{REQUIRED}/{table.FIREWALL_UNIT}"
 FIREWALL = {ETC: FOLDER, RULES: FILE, LINK: Found("link"), REQUIRED: FOLDER}
 UNIT = f"/etc/systemd/system/{table.FIREWALL_UNIT}"
 NETPLAN = table.NETWORK[0].path
+SYSCTL, _MANAGER, FORMER = (place.path for place in table.HOST)
 STATE = {
     "/etc/systemd/system/gb10-netplan-restore.timer": FILE,
     table.NETWORK_STATE: FOLDER,
@@ -178,6 +179,14 @@ CASES: dict[str, tuple[NodeState, dict[str, str]]] = {
     "a firewall with its unit file": (
         node({UNIT: FILE}, units=[table.FIREWALL_UNIT], firewall=[UNIT]),
         {UNIT: "remove firewall: access to the node's ports"},
+    ),
+    "the protection of the host": (
+        node({ETC: FOLDER, SYSCTL: FILE, FORMER: FILE, f"{FORMER}.x": FILE}, temporary={FORMER: [f"{FORMER}.x"]}),
+        {
+            f"{SYSCTL}, {FORMER}": "remove host: protection of the host; its former state returns",
+            f"{FORMER}.x": "remove file: temporary file of a killed run",
+            ETC: "remove folder: configuration",
+        },
     ),
     "a temporary file": (
         node({ETC: FOLDER, PART: FILE}, temporary={TOKEN: [PART]}),
