@@ -223,7 +223,7 @@ def _section(check: Check[Any]) -> Iterable[str]:
         "Source": f"{linked(check.source)}. Test: {check.tested}",
     }
     shown = () if running else (*(f"    {line.strip()}" for line in check.shows.splitlines()), "")
-    return ("", f"### {check.id}", "", *shown, *(f"- {name}: {text}." for name, text in texts.items() if text))
+    return ("", f"### {check.id}", *shown, *(f"- {name}: {text}." for name, text in texts.items() if text))
 
 
 def _text(text: str) -> str:
