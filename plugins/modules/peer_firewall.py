@@ -67,6 +67,16 @@ options:
     type: list
     elements: str
     default: []
+  monitoring_ports:
+    description: TCP ports of metrics, open to O(monitoring_clients) only.
+    type: list
+    elements: int
+    default: []
+  monitoring_clients:
+    description: Addresses and networks that may read metrics; empty for none.
+    type: list
+    elements: str
+    default: []
   confirm_timeout:
     description: Seconds after which new rules are removed unless they are confirmed.
     type: int

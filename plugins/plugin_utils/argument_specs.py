@@ -29,6 +29,7 @@ CLUSTER = (
     "ray_cluster",
     "vllm_serve",
     "vllm_watchdog",
+    "monitoring",
     "golden",
     "benchmark_model",
     "benchmark_all",

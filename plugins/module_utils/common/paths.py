@@ -46,6 +46,9 @@ MEMORY_GUARD_STARTS, MEMORY_GUARD_STOP = f"{MEMORY_GUARD_STATE}/starts.json", f"
 MEMORY_GUARD_PRESENT = "/run/gb10-memory-guard/start.json"
 #: The limit of the GPU's clock.
 GPU_CLOCK_UNIT = "gb10-gpu-clock.service"
+#: Monitoring: the collector with its timer, settings and metrics, and the node exporter, which returns them.
+METRICS_UNIT, METRICS_TIMER, EXPORTER_UNIT = "gb10-metrics.service", "gb10-metrics.timer", "gb10-node-exporter.service"
+MONITORING_SETTINGS, METRICS_FOLDER = "/etc/gb10/monitoring.json", "/run/gb10-metrics"
 #: The settings of the gates before each start.
 GATES_SETTINGS = "/etc/gb10/gates.json"
 #: The gateway: its unit and settings, the API keys of its models, and its user, whose home has its counts.
@@ -57,6 +60,7 @@ PROGRAMS = {
     "gates": "launch/io_gates",
     "gateway": "gateway/io_proxy",
     "memory-guard": "memory/io_guard",
+    "metrics": "monitoring/io_metrics",
     "model": "model_store/io_copy",
     "watchdog": "watchdog/io_watch",
 }

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import of_plan as patch_of_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
@@ -26,6 +27,9 @@ class Compared:
     peer_firewall_gateway_port: int
     peer_firewall_trusted_interfaces: Sequence[str]
     peer_firewall_confirm_timeout: int
+    monitoring_enabled: bool
+    monitoring_clients: Sequence[str]
+    monitoring_port: int
     qsfp_netplan_state: str
     qsfp_netplan_apply_timeout: int
     qsfp_netplan_confirm_timeout: int
@@ -74,6 +78,10 @@ def _firewall(plan: Plan, settings: Compared, controller: Controller) -> dict[st
         "state": "present" if settings.peer_firewall_enabled else "absent",
         "open_ports": [*settings.peer_firewall_open_ports, *gateway],
         "interfaces": list(settings.peer_firewall_trusted_interfaces),
+        "monitoring_ports": (
+            monitoring_plan.ports(plan, settings.monitoring_port) if settings.monitoring_enabled else []
+        ),
+        "monitoring_clients": list(settings.monitoring_clients),
         "confirm_timeout": settings.peer_firewall_confirm_timeout,
         "client": controller.client,
         # Where Ansible itself runs, no connection of this run verifies access, so another node opens one.

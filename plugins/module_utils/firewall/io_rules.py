@@ -36,6 +36,8 @@ ARGUMENTS: dict[str, Any] = {
     "api_clients": {"type": "list", "elements": "str", "default": []},
     "open_ports": {"type": "list", "elements": "str", "default": []},
     "interfaces": {"type": "list", "elements": "str", "default": []},
+    "monitoring_ports": {"type": "list", "elements": "int", "default": []},
+    "monitoring_clients": {"type": "list", "elements": "str", "default": []},
     "confirm_timeout": {"type": "int", "default": 60},
     "confirm": {"type": "bool", "default": False},
     "client": {"type": "str", "default": ""},
@@ -61,6 +63,8 @@ def outcome(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         params["api_clients"],
         params["open_ports"],
         params["interfaces"],
+        params["monitoring_ports"],
+        params["monitoring_clients"],
     )
     installed, active_firewalls = io_nftables.active_firewalls(run)
     listeners, links, forwarded = node_io_facts.listeners(), io_nftables.links(run), io_nftables.published_ports(run)

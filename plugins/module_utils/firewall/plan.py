@@ -43,6 +43,15 @@ class Access:
     open_ports: Sequence[str]
     #: Trusted interfaces, by name or by prefix and *.
     interfaces: Sequence[str]
+    #: The ports of metrics, and the networks that reach them; without networks nobody does.
+    monitoring_ports: Sequence[int] = ()
+    monitoring_clients: Sequence[str] = ()
+
+    def opened(self) -> list[tuple[int, Sequence[str], str]]:
+        """Return (port, networks, purpose) of the cluster's ports that others reach, without networks for all."""
+        api = [(self.api_port, self.api_clients, "the API")] if self.api_port else []
+        ports = self.monitoring_ports if self.monitoring_clients else ()
+        return [*api, *((port, self.monitoring_clients, "metrics") for port in ports)]
 
 
 def of_plan(plan: Plan) -> dict[str, Any]:
@@ -82,6 +91,12 @@ def check(access: Access) -> list[Problem]:
         for index, name in enumerate(access.interfaces)
         if not _INTERFACE.fullmatch(name)
     ]
+    for index, text in enumerate(access.monitoring_clients):
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            expected = "an address or a network, such as 192.168.1.5 or 192.168.1.0/24"
+            problems.append(Problem(f"monitoring_clients[{index}]", repr(text), expected, "correct it"))
     return problems
 
 
@@ -112,8 +127,8 @@ def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()
     lines += ["udp sport 67 udp dport 68 accept", "udp sport 547 udp dport 546 accept"]
     lines += ["ip daddr 224.0.0.251 udp dport 5353 accept", "ip6 daddr ff02::fb udp dport 5353 accept"]
     lines += [f"tcp dport {port} accept" for port in sorted(set(ssh_ports))]
-    if access.api_port:
-        lines += [f"{source}tcp dport {access.api_port} accept" for source in _sources(access.api_clients)]
+    for port, clients, _purpose in access.opened():
+        lines += [f"{source}tcp dport {port} accept" for source in _sources(clients)]
     lines += [f"{text.partition('/')[2]} dport {text.partition('/')[0]} accept" for text in access.open_ports]
     # A refused client fails at once, instead of waiting.
     lines.append("meta l4proto tcp counter reject with tcp reset")
@@ -219,25 +234,22 @@ def advice(active_firewalls: Mapping[str, str], access: Access, plan_ports: Mapp
 
 def _commands(active_firewall: str, access: Access) -> list[str]:
     if active_firewall == "ufw":
-        clients = (access.api_clients or ["any"]) if access.api_port else []
         return [
             *(f"ufw allow in on {interface} from {address}" for interface, address in access.peers),
-            *(f"ufw allow proto tcp from {client} to any port {access.api_port}" for client in clients),
+            *(
+                f"ufw allow proto tcp from {client} to any port {port}"
+                for port, clients, _purpose in access.opened()
+                for client in clients or ["any"]
+            ),
         ]
     if active_firewall == "firewalld":
         rich = 'firewall-cmd --permanent --add-rich-rule=\'rule family="{}" source address="{}"{} accept\''
-        port = f' port port="{access.api_port}" protocol="tcp"'
-        clients = access.api_clients if access.api_port else []
-        return [
-            *(rich.format("ipv4", address, "") for _interface, address in access.peers),
-            *(rich.format(f"ipv{ipaddress.ip_network(client).version}", client, port) for client in clients),
-            *(
-                [f"firewall-cmd --permanent --add-port={access.api_port}/tcp"]
-                if access.api_port and not access.api_clients
-                else []
-            ),
-            "firewall-cmd --reload",
-        ]
+        found = [rich.format("ipv4", address, "") for _interface, address in access.peers]
+        for port, clients, _purpose in access.opened():
+            match = f' port port="{port}" protocol="tcp"'
+            found += [rich.format(f"ipv{ipaddress.ip_network(client).version}", client, match) for client in clients]
+            found += [] if clients else [f"firewall-cmd --permanent --add-port={port}/tcp"]
+        return [*found, "firewall-cmd --reload"]
     return []
 
 
@@ -263,7 +275,8 @@ def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -
             "(NCCL, Gloo, vLLM)"
         )
     versions = [_VERSIONS[family] for family in families]
-    clients = [client for client in access.api_clients if ipaddress.ip_network(client).version in versions]
-    if access.api_port and (clients or not access.api_clients):
-        lines.append(f"from {', '.join(clients) or 'all clients'}: TCP {access.api_port} (the API)")
+    for port, networks, purpose in access.opened():
+        clients = [client for client in networks if ipaddress.ip_network(client).version in versions]
+        if clients or not networks:
+            lines.append(f"from {', '.join(clients) or 'all clients'}: TCP {port} ({purpose})")
     return lines or ["nothing: this node has no peers and no API in this family"]

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 
+#: The first lines of a unit.
+HEAD = ("#", "# Ansible managed", "#")
 #: The digest of the launch inputs replaces the placeholder.
 INPUTS = f"Environment={systemd.INPUTS_VARIABLE}={systemd.PLACEHOLDER}"
 #: The confinement that root's own programs have in common.
@@ -26,5 +28,18 @@ CONFINED = (
 
 def text(description: str, unit: Sequence[str], service: Sequence[str]) -> str:
     """Return a unit that starts with the host. ``unit`` and ``service``: the lines of these sections."""
-    head = ["#", "# Ansible managed", "#", "[Unit]", f"Description={description}"]
-    return "\n".join([*head, *unit, "", "[Service]", *service, "", "[Install]", "WantedBy=multi-user.target", ""])
+    return "\n".join(
+        [
+            *HEAD,
+            "[Unit]",
+            f"Description={description}",
+            *unit,
+            "",
+            "[Service]",
+            *service,
+            "",
+            "[Install]",
+            "WantedBy=multi-user.target",
+            "",
+        ]
+    )

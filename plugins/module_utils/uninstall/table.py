@@ -37,6 +37,10 @@ UNITS: Sequence[str] = (
     paths.VLLM_UNIT,
     paths.RAY_UNIT,
     paths.MEMORY_GUARD_UNIT,
+    # The timer first: it would start the collector.
+    paths.METRICS_TIMER,
+    paths.METRICS_UNIT,
+    paths.EXPORTER_UNIT,
     # Its stop resets the clock.
     paths.GPU_CLOCK_UNIT,
     *(
@@ -98,6 +102,15 @@ NODE: Sequence[Place] = (
     Place(paths.MEMORY_GUARD_STATE, "records of the memory guard", "tree"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GPU_CLOCK_UNIT}", "start at boot", "file"),
     Place(host_guard_plan.UNIT_FILE, "unit", "file"),
+    Place(f"{paths.UNIT_FOLDER}/timers.target.wants/{paths.METRICS_TIMER}", "start at boot", "file"),
+    Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.EXPORTER_UNIT}", "start at boot", "file"),
+    *(
+        Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file")
+        for unit in (paths.METRICS_TIMER, paths.METRICS_UNIT, paths.EXPORTER_UNIT)
+    ),
+    Place(paths.program("metrics"), "the collector of metrics", "program"),
+    Place(paths.METRICS_FOLDER, "metrics", "tree"),
+    Place(paths.MONITORING_SETTINGS, "settings of the collector of metrics", "file"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GATEWAY_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.GATEWAY_UNIT}", "unit", "file"),
     Place(paths.program("gateway"), "the gateway", "program"),

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action plugin of monitoring_plan, which documents it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import scrape
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import MonitoringSettings, Site
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+
+class ActionModule(Decision):
+    """Plans from the addresses of all nodes in the inventory."""
+
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return {files, written, controller, notes}."""
+        given = self.arguments(
+            cluster={"type": "str", "required": True}, golden_result={"type": "path", "required": True}
+        )
+        plan = self.plan(variables)
+        inputs = self.variable(variables, "gb10_inputs")["settings"]
+        settings = load.chosen(MonitoringSettings, inputs, "gb10_inputs.settings")
+        names = [node.name for node in plan.nodes]
+        hosts = self.of_nodes(variables, names, "ansible_host", "")
+        site = Site(
+            given["cluster"],
+            {name: str(hosts[name] or name) for name in names},
+            self._golden(given["golden_result"], variables),
+        )
+        files = monitoring_plan.of_node(plan, settings, site)
+        controller = monitoring_plan.of_controller(plan, settings, site) if plan.node.head else {}
+        return {
+            "changed": False,
+            "files": [
+                paths.program_file("metrics"),
+                *({"path": path, "content": text} for path, text in files.items()),
+            ],
+            "written": paths.EXPORTER_UNIT in plan.node.state.units,
+            "controller": [{"name": name, "content": text} for name, text in controller.items()],
+            "notes": scrape.notes(plan, settings.monitoring_clients) if plan.node.head else [],
+        }
+
+    def _golden(self, path: str, variables: dict[str, Any]) -> str:
+        """Return the day of the last golden answers, "" without a result."""
+        try:
+            return parse.golden_result(self.file(path, variables)).facts["date"]
+        except ValueError:
+            return ""

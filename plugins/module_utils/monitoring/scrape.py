@@ -1,0 +1,66 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The scrape configuration of a Prometheus outside of the cluster: a local one is lost with its host."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Site
+from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+
+#: The jobs, which rules and dashboard name.
+NODE, VLLM, RAY = "gb10-node", "gb10-vllm", "gb10-ray"
+#: The CA's file, beside the configuration.
+CA = "ca.crt"
+
+
+def text(plan: Plan, ports: Sequence[int], site: Site) -> str:
+    """Return prometheus.yml. ``ports``: of the node exporter, and of Ray's metrics if Ray is used.
+
+    Without the API's key: its guard answers /metrics without one, so Prometheus need not have it.
+    """
+    jobs = [
+        _job(job, [_target(name, f"{_host(address)}:{port}", site) for name, address in site.addresses.items()])
+        for job, port in zip((NODE, RAY), ports, strict=False)
+    ]
+    if not access.loopback(plan.api_host):
+        url = urllib.parse.urlsplit(plan.api.endpoint)
+        tls = {"tls_config": {"ca_file": CA}} if plan.api_tls else {}
+        job = _job(VLLM, [_target(plan.head.name, url.netloc, site)])
+        jobs.append({**job, "scheme": url.scheme, **tls})
+    # YAML contains JSON, and the standard library has no YAML.
+    lines = [f"  - {json.dumps(job)}" for job in jobs]
+    head = ["# Ansible managed", "global: {scrape_interval: 15s, evaluation_interval: 15s}", "rule_files: [rules.yml]"]
+    return "\n".join([*head, "scrape_configs:", *lines, ""])
+
+
+def notes(plan: Plan, clients: Sequence[str]) -> list[str]:
+    """Return what Prometheus cannot read with these settings, with the fix."""
+    found = []
+    if not clients:
+        found.append("monitoring_clients is empty, so no other host reaches the metrics. Fix: set Prometheus's address")
+    if access.loopback(plan.api_host):
+        found.append(f"the API listens on {plan.api_host}, so vLLM's metrics are missing. Fix: change gb10_api_host")
+    elif plan.api_clients and (missing := [each for each in clients if each not in plan.api_clients]):
+        found.append(f"{', '.join(missing)} cannot read vLLM's metrics. Fix: add it to gb10_api_clients")
+    return [f"warning: {note}" for note in found]
+
+
+def _job(name: str, targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"job_name": name, "static_configs": list(targets)}
+
+
+def _target(node: str, address: str, site: Site) -> dict[str, Any]:
+    return {"targets": [address], "labels": {"cluster": site.cluster, "node": node}}
+
+
+def _host(address: str) -> str:
+    """Return an address for a port behind it."""
+    return f"[{address}]" if ":" in address else address

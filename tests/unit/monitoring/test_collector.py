@@ -1,0 +1,185 @@
+"""The collector: its inputs, its output, and a whole run with a simulated GPU."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typed_plans import typed
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import io_metrics, metrics, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import (
+    Counts,
+    MonitoringSettings,
+    Sample,
+    Site,
+)
+
+#: The values of a GB10 with driver 580.178.04: it has no power limit and no memory, which are not queried.
+GB10 = "0, 580.178.04, 62, 38.51, 2405, 96, 0x0000000000000004\n"
+SETTINGS = MonitoringSettings(True, ["192.168.1.5"], 9100, "restart", 3)
+SITE = Site("sparks", {"spark1": "192.168.1.11", "spark2": "192.168.1.12"}, "2026-11-26")
+
+
+def values(samples: Any) -> dict[str, float]:
+    """Return sample -> value, with its labels in the key."""
+    return {" ".join([sample.name, *sample.labels.values()]): sample.value for sample in samples}
+
+
+def test_a_gpu_has_its_values_in_base_units() -> None:
+    found = values(metrics.of_gpus(parse.gpus(GB10)))
+    assert found == {
+        "gb10_gpu_readable": 1,
+        "gb10_gpu_temperature_celsius 0": 62,
+        "gb10_gpu_power_watts 0": 38.51,
+        "gb10_gpu_sm_clock_hertz 0": 2405e6,
+        "gb10_gpu_utilization_ratio 0": 0.96,
+        **{f"gb10_gpu_clock_reason 0 {reason}": bit == 0x4 for bit, reason in metrics.REASONS.items()},
+        "gb10_version_info driver 580.178.04": 1,
+    }
+
+
+@pytest.mark.parametrize("missing", ["[N/A]", "[Not Supported]", "-1", "1e5", ""])
+def test_a_value_that_the_gpu_does_not_report_is_left_out(missing: str) -> None:
+    found = values(metrics.of_gpus(parse.gpus(GB10.replace("62", missing).replace("0x0000000000000004", missing))))
+    assert "gb10_gpu_temperature_celsius 0" not in found
+    assert not [name for name in found if "reason" in name]
+    assert found["gb10_gpu_power_watts 0"] == 38.51
+
+
+@pytest.mark.parametrize("output", ["", "Unable to determine the device handle for GPU0: Unknown Error\n"])
+def test_without_an_answer_the_gpu_is_unreadable(output: str) -> None:
+    assert values(metrics.of_gpus(parse.gpus(output))) == {"gb10_gpu_readable": 0}
+
+
+XID = "4,{},91,-;NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.\n SUBSYSTEM=pci\n"
+MEMORY = "3,{},92,-;NVRM: nvAssertOkFailedNoLog: Assertion failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)\n"
+PROGRAM = "12,{},93,-;NVRM: Xid (written by a program)\n"
+
+
+def test_errors_of_the_kernel_are_counted_once() -> None:
+    records = [XID.format(5), MEMORY.format(6), PROGRAM.format(7), "6,8,94,-;usb 1-1: new device\n", "broken"]
+    first = parse.counted(Counts(), "boot", records)
+    assert first == Counts("boot", 8, {"xid": 1, "no_memory": 1})
+    second = parse.counted(first, "boot", [*records, XID.format(9)])
+    assert second == Counts("boot", 9, {"xid": 2, "no_memory": 1})
+    assert parse.counted(second, "next boot", [XID.format(1)]) == Counts("next boot", 1, {"xid": 1, "no_memory": 0})
+
+
+def test_each_record_of_the_log_is_read_until_none_is_left() -> None:
+    # Like the kernel's log, one read returns one record, and the read after the last one would block.
+    reader, writer = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with reader, writer:
+        reader.setblocking(False)
+        for number in range(3):
+            writer.send(XID.format(number).encode())
+        assert list(io_metrics.records(reader.fileno())) == [XID.format(number) for number in range(3)]
+
+
+UNITS = (
+    "Id=gb10-vllm.service\nLoadState=loaded\nActiveState=failed\nNRestarts=4\n\n"
+    "Id=gb10-ray.service\nLoadState=loaded\nActiveState=active\nNRestarts=0\n\n"
+    "Id=gb10-memory-guard.service\nLoadState=not-found\nActiveState=inactive\nNRestarts=0\n"
+)
+
+
+def test_only_services_that_exist_have_a_state() -> None:
+    assert values(metrics.of_units(parse.units(UNITS))) == {
+        "gb10_service_active gb10-vllm.service": 0,
+        "gb10_service_failed gb10-vllm.service": 1,
+        "gb10_service_restarts_total gb10-vllm.service": 4,
+        "gb10_service_active gb10-ray.service": 1,
+        "gb10_service_failed gb10-ray.service": 0,
+        "gb10_service_restarts_total gb10-ray.service": 0,
+    }
+
+
+HEAD = {"mode": "restart", "head": True, "armed": True, "stalled": 12, "restarts": 1, "witnesses": []}
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(3, {"gb10_watchdog_restarts_limit": 3}), (0, {})])
+def test_the_head_has_the_watchdogs_state(limit: int, expected: dict[str, float]) -> None:
+    state = {"gb10_watchdog_armed": 1, "gb10_watchdog_stalled_seconds": 12, "gb10_watchdog_restarts": 1}
+    assert values(metrics.of_watchdog(HEAD, limit)) == state | expected
+    assert values(metrics.of_watchdog({"mode": "restart", "head": False, "witnesses": []}, limit)) == {}
+    assert values(metrics.of_watchdog({}, limit)) == {}
+
+
+def test_labels_are_escaped() -> None:
+    (sample,) = metrics.version("vllm", 'a"b\\c\nd')
+    assert metrics.text([sample]).splitlines()[-1] == ('gb10_version_info{component="vllm",version="a\\"b\\\\c\\nd"} 1')
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is missing: apt-get install prometheus")
+def test_prometheus_accepts_every_metric() -> None:
+    samples = [Sample(name, 1.5, {"gpu": "0"}) for name in metrics.METRICS]
+    given = metrics.text(samples)
+    done = subprocess.run(["promtool", "check", "metrics"], input=given, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_the_settings_are_of_the_plan() -> None:
+    plan = typed({"api_tls": {"digest": "ab", "until": "2027-01-01"}})
+    found = json.loads(monitoring_plan.of_node(plan, SETTINGS, SITE)[paths.MONITORING_SETTINGS])
+    assert set(found["links"].values()) == {plan.mtu}
+    assert set(found["links"]) == {rail.interface for rail in plan.node.rails}
+    assert (found["certificate_expiry"], found["golden"], found["watchdog_restarts"]) == (1798761600, 1795651200, 3)
+    worker = plan.at(plan.nodes[1])
+    other = json.loads(monitoring_plan.of_node(worker, SETTINGS, SITE)[paths.MONITORING_SETTINGS])
+    assert (other["certificate_expiry"], other["golden"]) == (0, 0)
+
+
+def test_the_exporter_answers_only_the_clients() -> None:
+    unit = monitoring_plan.of_node(typed({}), SETTINGS, SITE)[f"{paths.UNIT_FOLDER}/{paths.EXPORTER_UNIT}"]
+    assert "IPAddressDeny=any\nIPAddressAllow=localhost 192.168.1.5\n" in unit
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is missing")
+def test_systemd_accepts_the_units(tmp_path: Path) -> None:
+    for path, text in monitoring_plan.of_node(typed({}), SETTINGS, SITE).items():
+        if path.startswith(paths.UNIT_FOLDER):
+            # systemd looks for the program.
+            changed = text.replace("/usr/bin/prometheus-node-exporter", "/bin/true")
+            (tmp_path / Path(path).name).write_text(changed, encoding="utf-8")
+    units = [str(path) for path in tmp_path.iterdir()]
+    done = subprocess.run(["systemd-analyze", "verify", *units], capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if str(tmp_path) in line or "gb10-" in line] == []
+
+
+def test_a_run_writes_one_file_and_survives_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\nprintf '%s' '{GB10}'\n", encoding="utf-8")
+    program.chmod(0o755)
+    packages = tmp_path / "environment/lib/python3.12/site-packages"
+    (packages / "vllm-0.33.0.dist-info").mkdir(parents=True)
+    (tmp_path / "credentials").mkdir()
+    (tmp_path / "credentials/watchdog.json").write_text(json.dumps(HEAD), encoding="utf-8")
+    settings = json.loads(monitoring_plan.of_node(typed({}), SETTINGS, SITE)[paths.MONITORING_SETTINGS])
+    (tmp_path / "settings").write_text(json.dumps({**settings, "environment": f"{tmp_path}/environment"}))
+    # No systemctl is in the path, and the log does not exist.
+    monkeypatch.setenv("PATH", str(program.parent))
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path))
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path / "credentials"))
+    monkeypatch.setattr(io_metrics, "_KERNEL_LOG", str(tmp_path / "kmsg"))
+    monkeypatch.setattr("sys.argv", ["metrics", str(tmp_path / "settings")])
+    assert io_metrics.main() == 0
+    text = (tmp_path / "gb10.prom").read_text(encoding="utf-8")
+    assert 'gb10_gpu_temperature_celsius{gpu="0"} 62\n' in text
+    assert 'gb10_version_info{component="vllm",version="0.33.0"} 1\n' in text
+    assert "gb10_watchdog_stalled_seconds 12\n" in text
+    assert "gb10_service_active" not in text
+    assert "gb10_kernel_errors_total" not in text
+    assert (tmp_path / "gb10.prom").stat().st_mode & 0o777 == 0o644
+    shown = capsys.readouterr().err
+    assert "systemctl" in shown
+    assert "kmsg" in shown
