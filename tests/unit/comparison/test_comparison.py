@@ -82,6 +82,12 @@ QUANTIZED = {"changes": {"quantization": "other"}, "vllm_patch_capability": "12.
             {"open_ports": ["8443/tcp", "8080/tcp"], "state": "absent", "client": "", "witness": "spark2"},
         ),
         ({}, "peer_firewall", {"state": "present", "client": "192.168.1.200", "witness": ""}),
+        ({"monitoring_clients": ["10.0.0.5"]}, "peer_firewall", {"monitoring_ports": []}),
+        (
+            {"monitoring_enabled": True, "monitoring_clients": ["10.0.0.5"]},
+            "peer_firewall",
+            {"monitoring_ports": [9100, 6385], "monitoring_clients": ["10.0.0.5"]},
+        ),
         ({}, "qsfp_netplan", {"state": "present", "probe": True, "content": "x"}),
         ({"qsfp_netplan_state": "absent"}, "qsfp_netplan", {"state": "absent", "probe": False}),
         (

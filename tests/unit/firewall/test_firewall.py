@@ -114,8 +114,26 @@ def test_clients_of_the_api_are_matched_by_their_family() -> None:
 
 
 @pytest.mark.parametrize(
+    ("clients", "expected"),
+    [
+        (("192.168.1.5", "fd00::5"), ["ip saddr { 192.168.1.5/32 } ", "ip6 saddr { fd00::5/128 } "]),
+        ((), []),
+    ],
+)
+def test_metrics_are_open_to_their_clients_alone(clients: tuple[str, ...], expected: list[str]) -> None:
+    given = access(monitoring_ports=(9100, 6385), monitoring_clients=clients)
+    lines = rules(firewall_plan.ruleset(given, []))
+    assert [line for line in lines if "9100" in line] == [f"{source}tcp dport 9100 accept" for source in expected]
+    assert [line for line in lines if "6385" in line] == [f"{source}tcp dport 6385 accept" for source in expected]
+
+
+@pytest.mark.parametrize(
     ("changes", "path"),
     [
+        *(
+            ({"monitoring_clients": ("10.0.0.5", client)}, "monitoring_clients[1]")
+            for client in ("", "prometheus.example", "10.0.0.5/8", "10.0.0.256", "10.0.0.5; accept")
+        ),
         *(
             ({"open_ports": ("1/tcp", port)}, "peer_firewall_open_ports[1]")
             for port in ("80", "0/tcp", "65536/tcp", "9-8/udp", "80/sctp", "80/tcp accept", "", "-1/tcp")
@@ -505,6 +523,15 @@ RICH_PEERS = [RICH.format("ipv4", address, "") for _interface, address in PAIR]
         ),
         pytest.param(
             both("ufw"),
+            {"api_port": 0, "monitoring_ports": (9100,), "monitoring_clients": ("10.0.0.5",)},
+            [
+                *(UFW, *PEERS, "  from 10.0.0.5: TCP 9100 (metrics)", "With:", *UFW_PEERS),
+                "  sudo ufw allow proto tcp from 10.0.0.5 to any port 9100",
+            ],
+            id="ufw, metrics",
+        ),
+        pytest.param(
+            both("ufw"),
             {"api_port": 0, "api_clients": ("192.168.1.0/24",)},
             [UFW, *PEERS, "With:", *UFW_PEERS],
             id="ufw, no API",
@@ -888,6 +915,8 @@ class Host:
             "api_clients": [],
             "open_ports": [],
             "interfaces": [],
+            "monitoring_ports": [],
+            "monitoring_clients": [],
             "confirm_timeout": 60,
             "confirm": False,
             "client": CLIENT,

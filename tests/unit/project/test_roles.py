@@ -127,6 +127,7 @@ SITE = (
     "ray_cluster",
     "vllm_serve",
     "vllm_watchdog",
+    "monitoring",
 )
 
 
