@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import urllib.parse
 from collections.abc import Mapping, Sequence
@@ -48,9 +49,19 @@ def notes(plan: Plan, clients: Sequence[str]) -> list[str]:
         found.append("monitoring_clients is empty, so no other host reaches the metrics. Fix: set Prometheus's address")
     if access.loopback(plan.api_host):
         found.append(f"the API listens on {plan.api_host}, so vLLM's metrics are missing. Fix: change gb10_api_host")
-    elif plan.api_clients and (missing := [each for each in clients if each not in plan.api_clients]):
+    elif plan.api_clients and (missing := [each for each in clients if not _inside(each, plan.api_clients)]):
         found.append(f"{', '.join(missing)} cannot read vLLM's metrics. Fix: add it to gb10_api_clients")
     return [f"warning: {note}" for note in found]
+
+
+def _inside(client: str, networks: Sequence[str]) -> bool:
+    """Return whether one of the networks has the whole client, False if that is none: the firewall refuses it."""
+    try:
+        found = ipaddress.ip_network(client)
+    except ValueError:
+        return False
+    known = map(ipaddress.ip_network, networks)
+    return any(found.version == each.version and found.subnet_of(each) for each in known)  # type: ignore[arg-type]
 
 
 def _job(name: str, targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

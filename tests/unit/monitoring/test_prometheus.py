@@ -120,7 +120,8 @@ CASES: list[tuple[str, list[dict[str, str]], bool]] = [
     ("GB10Unmeasured", [node("node_textfile_mtime_seconds", NOW * 60 - 300, file="/run/gb10-metrics/gb10.prom")], True),
     ("GB10Unmeasured", [node("node_textfile_mtime_seconds", f"0+60x{NOW}", file="/run/gb10-metrics/gb10.prom")], False),
     ("GB10DriverError", [node("gb10_kernel_errors_total", f"0x{NOW - 3} 1x3", kind="xid")], True),
-    # Old errors, and a restart of the node.
+    # An old error, and a restart of the node.
+    ("GB10DriverError", [node("gb10_kernel_errors_total", f"0x{NOW - 30} 1x30", kind="xid")], False),
     ("GB10DriverError", [node("gb10_kernel_errors_total", f"3x{NOW - 3} 0x3", kind="xid")], False),
     ("GB10CmaImpossible", [node("node_memory_CmaFree_bytes", 2), node("node_memory_CmaTotal_bytes", 1)], True),
     ("GB10CmaImpossible", [node("node_memory_CmaFree_bytes", 1), node("node_memory_CmaTotal_bytes", 1)], False),
@@ -274,7 +275,8 @@ def test_what_does_not_exist_is_not_scraped() -> None:
         ({}, ["192.168.1.5"], ""),
         ({}, [], "monitoring_clients is empty"),
         ({"api_clients": ["192.168.1.0/24"]}, ["10.0.0.5"], "add it to gb10_api_clients"),
-        ({"api_clients": ["10.0.0.5"]}, ["10.0.0.5"], ""),
+        ({"api_clients": ["10.0.0.0/8", "fd00::/8"]}, ["10.0.0.5", "fd00::1"], ""),
+        ({"api_clients": ["10.0.0.0/8"]}, ["no address"], "add it to gb10_api_clients"),
         ({"api_host": "127.0.0.1"}, ["10.0.0.5"], "change gb10_api_host"),
     ],
 )
