@@ -34,7 +34,10 @@ _MOST_STATUS = 1 << 16
 
 def main() -> int:
     """Write the metrics. Arguments: the settings, and the folder if systemd gives none."""
-    settings = io_json.json_file(sys.argv[1]) or {}
+    settings = io_json.json_file(sys.argv[1])
+    if settings is None:
+        sys.stderr.write(f"{sys.argv[1]} does not exist. Expected: the settings. Fix: run site.yml --tags monitoring\n")
+        return 1
     folder = os.environ.get("RUNTIME_DIRECTORY") or sys.argv[2]
     state = f"{folder}/counts.json"
     counts = _counts(state)

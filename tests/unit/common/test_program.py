@@ -138,6 +138,7 @@ CALLS = {
     "gates": (["--help"], 0, "usage: gb10-gates "),
     "gateway": (["/nonexistent", "/nonexistent"], 1, "FileNotFoundError: /nonexistent"),
     "memory-guard": (["--help"], 0, "usage: gb10-memory-guard "),
+    "metrics": (["/nonexistent"], 1, "/nonexistent does not exist. Expected: the settings"),
     "model": (["list", "--source=/nonexistent"], 0, '"problem": {"path": '),
     "watchdog": (["/nonexistent", "/nonexistent"], 1, "/nonexistent does not exist. Expected: the settings"),
 }
