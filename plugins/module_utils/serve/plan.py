@@ -497,12 +497,8 @@ def _memory(
 
 
 def _length(inputs: Inputs) -> list[str]:
-    """Return the argument for the context of the settings or of the entry, where no memory is planned.
-
-    A recipe has its own context, or leaves it to vLLM.
-    """
-    of_entry = 0 if inputs.model.recipe else inputs.model.entry.max_model_len
-    context = inputs.settings.max_model_len or of_entry
+    """Return the argument for the context of the settings or of the entry, where no memory is planned."""
+    context = inputs.settings.max_model_len or inputs.model.entry.max_model_len
     return [f"--max-model-len={context}"] if context else []
 
 
