@@ -129,4 +129,4 @@ def _versions(settings: dict[str, Any]) -> Iterator[Sample]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())
