@@ -13,7 +13,7 @@ from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.report import client_settings
 
-URL, MODEL = "http://192.168.1.11:8000", "gpt-oss-120b"
+URL, MODEL = "http://192.168.1.11:8000", "Qwen3.8-27B-NVFP4"
 
 
 def blocks(text: str) -> list[str]:
