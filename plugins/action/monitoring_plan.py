@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import scrape
@@ -28,6 +29,9 @@ class ActionModule(Decision):
         plan = self.plan(variables)
         inputs = self.variable(variables, "gb10_inputs")["settings"]
         settings = load.chosen(MonitoringSettings, inputs, "gb10_inputs.settings")
+        # The firewall's role checks them too, but can be off or left out by tags.
+        if problems := firewall_plan.check_clients(settings.monitoring_clients):
+            return {"failed": True, "msg": "\n".join(map(str, problems))}
         names = [node.name for node in plan.nodes]
         hosts = self.of_nodes(variables, names, "ansible_host", "")
         site = Site(

@@ -119,7 +119,8 @@ def _recipes(folder: Path, hardware: str) -> dict[str, Path]:
         if path.resolve().is_relative_to(root):
             vendor, model, _hardware, _os, _program, *rest, _file = path.relative_to(folder / "models").parts
             found["/".join((vendor, model, *rest))] = path
-    return found
+    # Names become lines of the plan.
+    return {place: path for place, path in found.items() if _NAME.fullmatch(place)}
 
 
 def _schema(path: Path) -> int:

@@ -91,7 +91,13 @@ def check(access: Access) -> list[Problem]:
         for index, name in enumerate(access.interfaces)
         if not _INTERFACE.fullmatch(name)
     ]
-    for index, text in enumerate(access.monitoring_clients):
+    return [*problems, *check_clients(access.monitoring_clients)]
+
+
+def check_clients(clients: Sequence[str]) -> list[Problem]:
+    """Return every problem of monitoring_clients, which a unit of root has too."""
+    problems = []
+    for index, text in enumerate(clients):
         try:
             ipaddress.ip_network(text)
         except ValueError:

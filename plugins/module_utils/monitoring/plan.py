@@ -59,7 +59,7 @@ def of_controller(plan: Plan, settings: MonitoringSettings, site: Site) -> dict[
 
 
 def _settings(plan: Plan, settings: MonitoringSettings, site: Site) -> str:
-    restarts = settings.vllm_watchdog_mode == "restart"
+    restarts = settings.vllm_watchdog_mode in ("auto", "restart")
     runtime = plan.runtime
     environment, image = (runtime.link, "") if isinstance(runtime, Environment) else ("", runtime.image)
     given = {

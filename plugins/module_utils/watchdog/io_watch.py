@@ -33,6 +33,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
+    RESTARTING,
     UP,
     Decision,
     Local,
@@ -183,7 +184,7 @@ class Worker(WatchedNode):
         if connection:
             with contextlib.suppress(OSError):
                 connection.sendto(parse.message(report, self.key), (self.given["head_address"], self.given["port"]))
-        if self.given["mode"] == "restart" and (left := self.outlived()):
+        if self.given["mode"] in RESTARTING and (left := self.outlived()):
             say(f"restarting {self.given['follow_unit']}: after the restart of the server, {'; '.join(left)}")
             restart(self.given["follow_unit"])
         return {"witnesses": self.found.witnesses}

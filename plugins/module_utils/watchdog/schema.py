@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 UP, SILENT, DOWN = "up", "silent", "down"
 #: AUTO restarts after an alarm with a witness. The rule without one may err: it knows no load that it has not seen.
 AUTO, OFF, REPORT, RESTART = MODES = ("auto", "off", "report", "restart")
+RESTARTING = (AUTO, RESTART)
 
 
 @dataclass(frozen=True)

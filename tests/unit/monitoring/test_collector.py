@@ -6,11 +6,13 @@ import json
 import shutil
 import socket
 import subprocess
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typed_plans import typed
+from decisions import decide
+from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import io_metrics, metrics, parse
@@ -123,6 +125,20 @@ def test_prometheus_accepts_every_metric() -> None:
     given = metrics.text(samples)
     done = subprocess.run(["promtool", "check", "metrics"], input=given, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("mode", "limit"), [("auto", 3), ("restart", 3), ("report", 0), ("off", 0)])
+def test_a_watchdog_that_restarts_has_a_limit(mode: str, limit: int) -> None:
+    given = replace(SETTINGS, vllm_watchdog_mode=mode)
+    found = json.loads(monitoring_plan.of_node(typed({}), given, SITE)[paths.MONITORING_SETTINGS])
+    assert found["watchdog_restarts"] == limit
+
+
+def test_clients_that_are_no_addresses_reach_no_unit() -> None:
+    settings = {**asdict(SETTINGS), "monitoring_clients": ["192.168.1.5", "any\nExecStartPre=/bin/id"]}
+    given = {"cluster": "a", "golden_result": "/none"}
+    found, _calls = decide("monitoring_plan", given, fact({}), variables={"gb10_inputs": {"settings": settings}})
+    assert found["failed"] and found["msg"].startswith("monitoring_clients[1]: ") and "files" not in found
 
 
 def test_the_settings_are_of_the_plan() -> None:

@@ -66,6 +66,14 @@ def test_another_name_is_refused_with_the_names_that_exist(clone: Path, name: st
     assert "gb10_nvidia_recipes is not set" in find(f"nvidia:{name}", "", nodes)[1]
 
 
+def test_a_folder_whose_name_is_no_name_is_left_out(clone: Path) -> None:
+    folder = clone / "models/qwen/small/dgx-spark/linux/vllm/nvfp4\nwarning: x"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text("schema_version: 9\n", encoding="utf-8")
+    assert "128gb/nvfp4/recipe.yaml" in find("nvidia:small", str(clone), 1)[0]
+    assert "warning" not in find("nvidia:none", str(clone), 1)[1]
+
+
 def test_the_names_of_older_recipes_with_figures_are_found_too(clone: Path) -> None:
     for place in ("qwen/small/dgx-spark/linux/vllm/nvfp4", "google/large/dgx-spark/linux/vllm"):
         (clone / "models" / place / "performance.yaml").touch()

@@ -174,10 +174,17 @@ def until(condition: Callable[[], object], seconds: float = 15) -> bool:
     return False
 
 
+@pytest.mark.parametrize("mode", ["restart", "auto"])
 def test_a_stopped_rank_of_a_worker_restarts_the_server(
-    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster,
+    server: tuple[str, type[Metrics]],
+    rank: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
 ) -> None:
     url, kind = server
+    for given in cluster.given.values():
+        given["mode"] = mode
     webhook = cluster.folder / "webhook"
     webhook.write_text(f"{url}/hook\n", encoding="utf-8")
     monkeypatch.setattr(io_watch.paths, "WATCHDOG_WEBHOOK", str(webhook))
@@ -195,7 +202,7 @@ def test_a_stopped_rank_of_a_worker_restarts_the_server(
     assert rank.wait(10) == -signal.SIGKILL, "it does not end with the server"
     assert (cluster.folder / "mail").read_text(encoding="utf-8") == json.dumps(alarm) + json.dumps(restart)
     status = json.loads((cluster.folder / "RUNTIME_DIRECTORY" / "status.json").read_text(encoding="utf-8"))
-    assert status["mode"] == "restart"
+    assert status["mode"] == mode
     saved = json.loads((cluster.folder / "STATE_DIRECTORY" / "restarts.json").read_text(encoding="utf-8"))
     assert (saved["boot"], len(saved["times"])) == (io_node.boot(), 1)
     assert io_watch.Head(cluster.given["head"], KEY).state.restarts == tuple(saved["times"]), (
