@@ -224,6 +224,18 @@ def counters(server: Server) -> dict[str, float]:
         return {}
 
 
+def drained(server: Server, seconds: float, pause: float = 1) -> tuple[int, float]:
+    """Return (open requests, seconds of the wait) as soon as none is open, at the latest after ``seconds``."""
+    began = time.monotonic()
+    while True:
+        found = counters(server)
+        left = int(found.get("running", 0) + found.get("waiting", 0))
+        waited = time.monotonic() - began
+        if not left or waited >= seconds:
+            return left, waited
+        time.sleep(pause)
+
+
 def _get(server: Server, path: str, headers: dict[str, str]) -> str:
     """Return a response body. Raises OSError (urllib's errors included)."""
     with server.open(path, _SECONDS, headers) as answer:
