@@ -40,8 +40,8 @@ class ActionModule(Decision):
             if self._boot() not in ("", former):
                 return {**answer, "seconds": round(time.monotonic() - began)}
         message = (
-            f"{host} does not answer {limit:.0f} s after its reboot. Expected: a boot. Fix: look at its screen. Switch it "
-            "off and on: the former kernel then starts. Then run the playbook again, which reports what started."
+            f"{host} does not answer {limit:.0f} s after its reboot. Expected: a boot. Fix: look at its screen. Switch "
+            "it off and on: the former kernel then starts. Then run the playbook again, which reports what started."
         )
         return {**answer, "failed": True, "msg": message}
 

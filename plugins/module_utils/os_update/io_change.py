@@ -10,20 +10,16 @@ Each function can be killed anywhere and called again. Each returns the files th
 
 from __future__ import annotations
 
-import json
 import os
-import stat
 import time
-from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
 
-#: The Dashboard's settings from before the update, as {"text": TEXT}, with null for no file.
-DASHBOARD_FORMER = "/etc/gb10/os-update-dashboard.json"
 #: The transient unit of a change of packages: it goes on when the connection or the run ends.
 UNIT = "gb10-os-upgrade.service"
 _ENVIRONMENT = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none")
@@ -38,28 +34,22 @@ Changes = list[dict[str, str]]
 def pause(run: Run, check: bool) -> Changes:
     """Keep what updates the node by itself from doing so. Raises OSError and ValueError."""
     changes = _write(plan.PAUSE_FILE, plan.PAUSE, check)
-    if not run(["systemctl", "--quiet", "is-active", io_state.DASHBOARD])[0]:
-        present = io_file.read_bounded(io_state.DASHBOARD_SETTINGS, _MOST)
-        settings = bounded_json.load(present, _MOST) if present else {}
-        if not isinstance(settings, Mapping):
-            raise ValueError(f"{io_state.DASHBOARD_SETTINGS} is not an object")
-        update = settings.get("update")
-        if not isinstance(update, Mapping) or update.get("enabled") is not False:
-            if io_file.read_bounded(DASHBOARD_FORMER, _MOST) is None:
-                changes += _write(DASHBOARD_FORMER, json.dumps({"text": present}) + "\n", check)
-            wanted = {**settings, "update": {**(update if isinstance(update, Mapping) else {}), "enabled": False}}
-            changes += _write(io_state.DASHBOARD_SETTINGS, json.dumps(wanted, indent=2) + "\n", check)
+    if run(["systemctl", "--quiet", "is-active", host_guard_plan.DASHBOARD_UNIT])[0] == 0:
+        present = io_file.read_bounded(host_guard_plan.DASHBOARD_FILE, _MOST)
+        off = host_guard_plan.without_updates(present)
+        if off != present:
+            if io_file.read_bounded(plan.DASHBOARD_FORMER, 2 * _MOST) is None:
+                changes += _write(plan.DASHBOARD_FORMER, host_guard_plan.record(present), check)
+            changes += _write(host_guard_plan.DASHBOARD_FILE, off, check)
     return changes
 
 
 def resume(check: bool) -> Changes:
     """Restore the updaters as they were. Raises OSError and ValueError."""
     changes = []
-    if former := io_file.read_bounded(DASHBOARD_FORMER, 2 * _MOST):
-        found = bounded_json.load(former, 2 * _MOST)
-        text = found.get("text") if isinstance(found, Mapping) else None
-        changes += _write(io_state.DASHBOARD_SETTINGS, text if isinstance(text, str) else None, check)
-        changes += _write(DASHBOARD_FORMER, None, check)
+    if recorded := io_file.read_bounded(plan.DASHBOARD_FORMER, 2 * _MOST):
+        changes += _write(host_guard_plan.DASHBOARD_FILE, host_guard_plan.former_text(recorded), check)
+        changes += _write(plan.DASHBOARD_FORMER, None, check)
     return changes + _write(plan.PAUSE_FILE, None, check)
 
 
@@ -127,11 +117,7 @@ def _write(path: str, text: str | None, check: bool) -> Changes:
     if present == text:
         return []
     if not check:
-        if present is not None and text is not None:
-            facts = os.stat(path)
-            io_file.write_file(path, text, stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid))
-        else:
-            io_file.install(path, text)
+        io_file.replace(path, text)
     return [{"before_header": path, "after_header": path, "before": present or "", "after": text or ""}]
 
 

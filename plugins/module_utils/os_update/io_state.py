@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, packages
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Kernel, Level, State
 
-#: NVIDIA's checker with its recipes, and the DGX Dashboard.
+#: NVIDIA's checker with its recipes.
 _CHECKER = "/opt/nvidia/spark-ota-check/check_ota_status.py"
 _RECIPES = "/opt/nvidia/spark-ota-check/metadata/spark-ota-*.json"
-DASHBOARD, DASHBOARD_SETTINGS = "dgx-dashboard-admin.service", "/opt/nvidia/dgx-dashboard/settings.json"
 _TIMER = "apt-daily-upgrade.timer"
 #: Updates come to a machine by phases, which depend on its ID: without this option two nodes get different ones.
 UPGRADE = ("-o", "APT::Get::Always-Include-Phased-Updates=true", "full-upgrade")
@@ -109,8 +109,8 @@ def boot(run: Run) -> Boot:
 def _updaters(run: Run) -> tuple[str, ...]:
     unattended = os.path.exists("/usr/bin/unattended-upgrade") and _is(run, "is-enabled", _TIMER)
     settings = run(["apt-config", "dump"])[1] if unattended else ""
-    dashboard = _is(run, "is-active", DASHBOARD)
-    return parse.updaters(settings, unattended, dashboard, _text(DASHBOARD_SETTINGS) if dashboard else "")
+    dashboard = _is(run, "is-active", host_guard_plan.DASHBOARD_UNIT)
+    return parse.updaters(settings, unattended, dashboard, _text(host_guard_plan.DASHBOARD_FILE) if dashboard else "")
 
 
 def _is(run: Run, question: str, unit: str) -> bool:

@@ -31,7 +31,7 @@ _OPENED = re.compile(
     r"^\s*(menuentry|submenu) (['\"])(.*?)\2.*?(?:\$menuentry_id_option|--id) ['\"]?([^'\" ]+)['\"]?.*\{$"
 )
 _LINUX = re.compile(r"^\s*linux\S*\s+\S*/vmlinuz-(\S+)")
-_ASSIGNED = re.compile(r'^\s*set default="([^"]*)"')
+_ASSIGNED = re.compile(r'^\s*set default="([^"]*)"', re.MULTILINE)
 
 
 def level(release: str, summary: str, recipes: Sequence[str]) -> Level:
@@ -95,7 +95,7 @@ def wanted(loaded: str) -> tuple[str, ...]:
 
 def missing(needed: Sequence[str], dependencies: str, builtin: str) -> tuple[str, ...]:
     """Return the needed modules that a kernel's modules.dep and modules.builtin do not list."""
-    listed = re.findall(r"(?:^|/)([\w-]+)\.ko(?:\.\w+)?(?::|$)", f"{dependencies}\n{builtin}", re.MULTILINE)
+    listed = re.findall(r"^(?:[^:\n]*/)?([\w-]+)\.ko(?:\.\w+)?(?::|$)", f"{dependencies}\n{builtin}", re.MULTILINE)
     present = {name.replace("-", "_") for name in listed}
     return tuple(name for name in needed if name not in present)
 

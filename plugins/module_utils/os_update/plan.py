@@ -24,6 +24,8 @@ Stage = Literal["current", "upgrade", "boot", "verify", "fell back"]
 BOOT_FILE = "/etc/default/grub.d/zz-gb10-os-update.cfg"
 #: apt reads this folder's files in the order of their names.
 PAUSE_FILE = "/etc/apt/apt.conf.d/zz-gb10-os-update"
+#: The Dashboard's settings from before the update, as host_guard records them.
+DASHBOARD_FORMER = "/etc/gb10/os-update-dashboard.json"
 PAUSE = """\
 // Ansible managed: playbooks/os_update.yml removes it when the update ends.
 APT::Periodic::Enable "0";
@@ -52,7 +54,8 @@ def stage(state: State) -> Stage:
     if trial.tried and state.running == trial.tried and state.reboot is None and not state.broken:
         return "verify"
     if trial.tried and state.running != trial.tried:
-        return "fell back"
+        # A run that was killed before the reboot has left the choice for one boot.
+        return "boot" if state.boot.once == trial.tried else "fell back"
     if state.packages or state.broken:
         return "upgrade"
     return "boot" if newest != state.running or state.reboot is not None else "verify"

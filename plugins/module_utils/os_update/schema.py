@@ -118,6 +118,11 @@ class State:
     serves: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def next_kernel(self) -> Kernel | None:
+        """The kernel of the next boot: the boot loader's, else the newest; None without one."""
+        return self.kernel(self.boot.next) or (self.kernels[0] if self.kernels else None)
+
     def kernel(self, release: str) -> Kernel | None:
         """Return an installed kernel, None for another one."""
         return next((each for each in self.kernels if each.release == release), None)
