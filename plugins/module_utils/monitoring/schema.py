@@ -34,22 +34,6 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """One GPU of nvidia-smi; None for a value that it does not report. ``clock`` in MHz, ``utilization`` in percent.
-
-    ``reasons``: the bits of NVML's reasons for another clock than the highest.
-    """
-
-    index: str
-    driver: str
-    temperature: float | None
-    power: float | None
-    clock: float | None
-    utilization: float | None
-    reasons: int | None
-
-
-@dataclass(frozen=True)
 class Counts:
     """Errors in the kernel's log since boot, by kind. ``last``: the sequence number of the last counted record."""
 
