@@ -44,6 +44,10 @@ MEMORY_GUARD_UNIT = "gb10-memory-guard.service"
 MEMORY_GUARD_STATE = "/var/lib/gb10-memory-guard"
 MEMORY_GUARD_STARTS, MEMORY_GUARD_STOP = f"{MEMORY_GUARD_STATE}/starts.json", f"{MEMORY_GUARD_STATE}/stop.json"
 MEMORY_GUARD_PRESENT = "/run/gb10-memory-guard/start.json"
+#: The flight recorder: its unit, settings, records and newest sample; and the unit of the kernel's netconsole.
+RECORDER_UNIT, NETCONSOLE_UNIT = "gb10-flight-recorder.service", "gb10-netconsole.service"
+RECORDER_SETTINGS, RECORDER_STATE = "/etc/gb10/flight-recorder.json", "/var/lib/gb10-flight-recorder"
+RECORDER_SAMPLE = "/run/gb10-flight-recorder/sample.json"
 #: The limit of the GPU's clock.
 GPU_CLOCK_UNIT = "gb10-gpu-clock.service"
 #: Monitoring: the collector with its timer, settings and metrics, and the node exporter, which returns them.
@@ -57,11 +61,13 @@ GATEWAY_ENVIRONMENT = "/etc/gb10/gateway.env"
 #: The packed programs: their folder, and the file below plugins/module_utils that starts each.
 PROGRAM_FOLDER = "/usr/local/lib"
 PROGRAMS = {
+    "flight-recorder": "flight_recorder/io_recorder",
     "gates": "launch/io_gates",
     "gateway": "gateway/io_proxy",
     "memory-guard": "memory/io_guard",
     "metrics": "monitoring/io_metrics",
     "model": "model_store/io_copy",
+    "netconsole": "flight_recorder/io_netconsole",
     "watchdog": "watchdog/io_watch",
 }
 #: The status of a model's copy in memory, in a folder that each run removes at its end.

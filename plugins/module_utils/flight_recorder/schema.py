@@ -101,9 +101,13 @@ def parse(data: bytes) -> Sample:
 def of_plain(value: object) -> Sample:
     """Return the sample of untrusted JSON types. Raises ValueError."""
     try:
-        sample = load.load(Sample, value, "sample")
+        return checked(load.load(Sample, value, "sample"))
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+def checked(sample: Sample) -> Sample:
+    """Return a sample within the limits. Raises ValueError."""
     if max(len(sample.gpus), len(sample.rails)) > _MOST_ENTRIES:
         raise ValueError(f"a sample has more than {_MOST_ENTRIES} GPUs or rails")
     # A terminal shows them.

@@ -15,6 +15,7 @@ from typing import Any
 class ServiceSettings:
     """The roles' variables that services read."""
 
+    flight_recorder_port: int
     ray_cluster_object_store_memory: int
     ray_cluster_args: Sequence[str]
     vllm_serve_drop_caches: bool
