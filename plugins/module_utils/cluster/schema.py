@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.service.recorder import UdpPorts
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Request, Stored
 
 PREFIX = "gb10_"
@@ -237,6 +238,7 @@ class Node:
     patch: Options
     packages: Mapping[str, Sequence[str]]
     protection: Protection
+    recorder: UdpPorts
     store_enabled: bool
     store_source: str
     unreachable: str

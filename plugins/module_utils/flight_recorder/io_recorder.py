@@ -55,6 +55,11 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
+def boot_id() -> str:
+    """Return the ID of this boot."""
+    return io_file.read("/proc/sys/kernel/random/boot_id").strip()
+
+
 class Stop(Exception):
     """systemd stops the service."""
 
@@ -73,9 +78,11 @@ class Kmsg:
     def lines(self, most: int) -> tuple[list[str], bool]:
         """Return at most that many new lines, and whether more may follow."""
         found: list[str] = []
-        for _record in range(most if self.file is not None else 0):
+        if self.file is None:
+            return found, False
+        for _record in range(most):
             try:
-                data = os.read(self.file or 0, _KMSG_BYTES)
+                data = os.read(self.file, _KMSG_BYTES)
             except BrokenPipeError:
                 # The kernel overwrote records. The next read is of the oldest one.
                 continue
@@ -306,9 +313,8 @@ class Recorder:
         self.records = Records(folder, given["node"])
         self._smi, self._kmsg = io_node.Smi(), Kmsg()
         self._metrics = io_node.Metrics(given) if given["url"] else None
-        boot = io_file.read("/proc/sys/kernel/random/boot_id").strip()
         self.link = Link(given, key, self.records) if given["peer"] else None
-        self.ring = None if given["peer"] else Ring(folder, given["node"], boot, self.records)
+        self.ring = None if given["peer"] else Ring(folder, given["node"], boot_id(), self.records)
         self._lines = _KMSG_RECORDS
         self._poll = select.poll()
         if self.link:
@@ -396,7 +402,8 @@ def main() -> int:
             return 1
     signal.signal(signal.SIGTERM, _stop)
     live = f"{os.environ['RUNTIME_DIRECTORY']}/sample.json"
-    Recorder(given, key, os.environ["STATE_DIRECTORY"], live).run()
+    with contextlib.suppress(Stop):
+        Recorder(given, key, os.environ["STATE_DIRECTORY"], live).run()
     return 0
 
 

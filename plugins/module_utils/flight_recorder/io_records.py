@@ -6,14 +6,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, paths
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record, report
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.record import Record
 
-#: Records that are read: the newest ones.
-_MOST = 10
+#: Records that are read: the newest ones. Seconds for which a status shows one, and after which a sample is old.
+_MOST, _SHOWN, _OLD = 10, 86400.0, 10.0
 
 
 def read(since: float, folder: str = paths.RECORDER_STATE) -> list[tuple[str, Record]]:
@@ -38,3 +39,21 @@ def read(since: float, folder: str = paths.RECORDER_STATE) -> list[tuple[str, Re
 
 def _names(folder: int) -> list[str]:
     return [name for name in os.listdir(folder) if record.is_name(name)]
+
+
+def status(now: float, folder: str = paths.RECORDER_STATE, live: str = paths.RECORDER_SAMPLE) -> list[str]:
+    """Return a line for each record of the last day, and one if the installed recorder does not run."""
+    found = []
+    # A run may remove the folder meanwhile.
+    with contextlib.suppress(OSError, io_beneath.OutsideError):
+        found = [f"{report.short(each, now)}. File: {path}" for path, each in read(now - _SHOWN, folder)]
+    if os.path.exists(f"{paths.UNIT_FOLDER}/{paths.RECORDER_UNIT}") and not _runs(now, live):
+        found.append(f"the flight recorder takes no samples. Read journalctl -u {paths.RECORDER_UNIT}")
+    return found
+
+
+def _runs(now: float, live: str) -> bool:
+    try:
+        return now - os.stat(live).st_mtime < _OLD
+    except OSError:
+        return False

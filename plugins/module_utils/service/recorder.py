@@ -10,15 +10,43 @@ Each node sends to the next one in the order of the plan, and keeps what the one
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
 from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, ServiceSettings
 
 _CAPABILITY = "CAP_SYSLOG"
+
+
+@dataclass(frozen=True)
+class UdpPorts:
+    """The UDP ports of a node: the recorder's, which also has the next one, and the watchdog's."""
+
+    flight_recorder_port: int
+    vllm_watchdog_port: int
+
+
+def check(nodes: Sequence[UdpPorts]) -> list[Problem]:
+    """Find an invalid port, one that two listeners would share, and nodes that listen on another one than the first."""
+    path, fix = "flight_recorder_port", "correct flight_recorder_port"
+    problems = []
+    for index, ports in enumerate(nodes):
+        first, other = ports.flight_recorder_port, ports.vllm_watchdog_port
+        place = f"nodes[{index}].{path}"
+        if not 1024 <= first <= 65534:
+            problems.append(Problem(place, str(first), "1024 to 65534", fix))
+        elif other in (first, first + 1):
+            found = f"{other} is also vllm_watchdog_port"
+            problems.append(Problem(place, found, "a separate port, and a separate next one", fix))
+        elif first != nodes[0].flight_recorder_port:
+            problems.append(Problem(place, str(first), f"{nodes[0].flight_recorder_port}, as on the first node", fix))
+    return problems
 
 
 def recorder(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:

@@ -6,23 +6,10 @@ import json
 from typing import Any
 
 import pytest
+from flight_records import FULL
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import schema
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Rail, Sample
-from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
-
-FULL = Sample(
-    1764194621.5,
-    "spark1",
-    memory_available=21 << 30,
-    memory_total=119 << 30,
-    swap_used=0,
-    pressure=1.5,
-    load=3.2,
-    gpus=(Gpu("0", "580.142", 62.0, 38.5, 2405.0, 96.0, 4),),
-    rails=(Rail("enp1s0f0np0", True, 200000, 9000, 1, 2, 3, 4, "up", "ACTIVE"), Rail("enP2p1s0f0np0", False)),
-    engine=Engine(2, 0, 1e6, 2e6, 0.25, 10, 20, 5, 6),
-)
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Sample
 
 
 def test_a_sample_survives_its_json() -> None:
