@@ -152,8 +152,10 @@ class Ring:
         self._pending: list[str] = []
         self._file = os.open(f"{folder}/ring", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, _CLOSED)
         found = ring.slots(os.pread(self._file, ring.SIZE, 0))
-        # All blocks exist, so that a write changes no other one.
-        os.posix_fallocate(self._file, 0, ring.SIZE)
+        # Written blocks: a later write changes no other block, such as one of the file system's own.
+        if (size := os.fstat(self._file).st_size) < ring.SIZE:
+            os.pwrite(self._file, bytes(ring.SIZE - size), size)
+            os.fsync(self._file)
         self._number = int(found[-1]["number"]) if found else 0
         if left := ring.former(found, boot):
             records.write(node, float(left[-1]["time"]), _entries(left), lambda: record.POWER)
@@ -324,12 +326,13 @@ class Recorder:
     def tick(self, now: float) -> None:
         """Take a sample."""
         sample = io_node.sample(self._given, self._smi.read(now), self._metrics.read(now) if self._metrics else None)
-        with contextlib.suppress(OSError):
-            io_file.write_file(self._live, schema.dump(sample), io_file.READABLE)
         if self.ring:
             self.ring.write(ring.SAMPLE, sample)
         if self.link:
             self.link.send(messages.SAMPLE, sample)
+        # Last: it shows that the others work.
+        with contextlib.suppress(OSError):
+            io_file.write_file(self._live, schema.dump(sample), io_file.READABLE)
         self._lines = _KMSG_RECORDS
         if self._kmsg.file is not None:
             self._poll.register(self._kmsg.file, select.POLLIN)
