@@ -75,7 +75,8 @@ def test_the_receiver_has_no_rights_and_a_second_run_changes_nothing(cluster: Cl
     pid = head.check_output("systemctl show --property=MainPID --value gb10-flight-recorder")
     fields = dict(line.split(":\t") for line in head.file(f"/proc/{pid}/status").content_string.splitlines())
     assert "0" not in fields["Uid"].split()
-    assert int(fields["CapBnd"], 16) == 1 << 34, "CAP_SYSLOG alone"
+    # At most CAP_SYSLOG, which the lab's hosts do not have.
+    assert int(fields["CapBnd"], 16) in (0, 1 << 34)
     cluster.site("--tags", "flight_recorder").assert_unchanged()
 
 
@@ -108,7 +109,7 @@ def test_a_power_cut_under_load_leaves_the_last_seconds(
     (name,) = set(records(head)) - set(before)
     wait_until(lambda: parsed(head, name).returned, 60, "nothing notes that the node is back")
     file = tmp_path / "report.json"
-    cluster.play("field_report", field_report_output=str(file)).assert_ok()
+    cluster.play("field_report", field_report_file=str(file)).assert_ok()
     evidence = json.loads(file.read_text(encoding="utf-8"))["nodes"][0]["evidence"]["flight_records"]
     assert "fell silent" in evidence[0]
     assert worker not in "\n".join(evidence), "a report has no names"
