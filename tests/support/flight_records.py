@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import messages, schema
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Rail, Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Sample, SampledRail
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.watch import Entry
 from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
 
@@ -20,8 +20,8 @@ FULL = Sample(
     load=3.2,
     gpus=(Gpu("0", "580.142", 62.0, 38.5, 2405.0, 96.0, 4),),
     rails=(
-        Rail("enp1s0f1np1", True, 200000, 9000, 10**12, 10**12, 10**14, 10**14, "up", "ACTIVE"),
-        Rail("enP2p1s0f1np1", True, 200000, 9000, 10**12, 10**12, 10**14, 10**14, "up", "ACTIVE"),
+        SampledRail("enp1s0f1np1", True, 200000, 9000, 10**12, 10**12, 10**14, 10**14, "up", "ACTIVE"),
+        SampledRail("enP2p1s0f1np1", True, 200000, 9000, 10**12, 10**12, 10**14, 10**14, "up", "ACTIVE"),
     ),
     engine=Engine(2, 0, 1e6, 2e6, 0.25, 10, 20, 5, 6),
 )

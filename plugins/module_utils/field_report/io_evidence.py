@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netp
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, redact
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import io_records
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import report as flight_report
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import report as flight_recorder_report
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 
 _MOST = 1 << 20
@@ -135,7 +135,7 @@ def read(run: Run, install_dir: str) -> dict[str, Any]:
         "flight_records": lambda: [
             line
             for _path, found in io_records.read(time.time() - _RECENT)[-_MOST_RECORDS:]
-            for line in flight_report.lines(found)
+            for line in flight_recorder_report.lines(found)
         ],
     }
     found = {}

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import parse, record, schema
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Rail, Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Sample, SampledRail
 from ansible_collections.gb10.cluster.plugins.module_utils.node import gpu
 from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
 
@@ -146,11 +146,11 @@ def sample(given: Mapping[str, Any], gpus: tuple[Gpu, ...], engine: Engine | Non
     )
 
 
-def _rail(interface: str, hca: str) -> Rail:
+def _rail(interface: str, hca: str) -> SampledRail:
     net, port = f"{_NET}/{interface}", f"{_RDMA}/{hca}/ports/1"
     # An interface that is down has no carrier to read.
     carrier = io_file.read(f"{net}/carrier").strip()
-    return Rail(
+    return SampledRail(
         interface,
         carrier == "1" if carrier or os.path.exists(net) else None,
         parse.count(io_file.read(f"{net}/speed")),

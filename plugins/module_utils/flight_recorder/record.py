@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
@@ -37,6 +37,8 @@ VERDICTS: Mapping[str, str] = {
 MOST, KEPT = 1 << 22, 5
 #: Maximum lines that are appended to a record.
 MOST_APPENDED = 500
+#: The year 2100.
+_MOST_TIME = 4102444800
 _NAME = re.compile(r"[\w.-]{1,64}-\d{8}T\d{6}Z\.jsonl", re.ASCII)
 
 
@@ -71,7 +73,7 @@ def verdict(fabric: str, outside: Sequence[str]) -> str:
 
 def name(node: str, when: float) -> str:
     """Return the name of a record. ``node``: from the plan."""
-    return f"{_stem(node)}-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(when))}.jsonl"
+    return f"{_stem(node)}-{datetime.fromtimestamp(when, UTC):%Y%m%dT%H%M%SZ}.jsonl"
 
 
 def _stem(node: str) -> str:
@@ -108,7 +110,8 @@ def parse(content: str) -> Record:
     """Return an untrusted record. A line that is cut or damaged is left out. Raises ValueError without a header."""
     first, _newline, rest = content.partition("\n")
     head = bounded_json.load(first, schema.MOST)
-    if not isinstance(head, dict) or head.get("kind") != HEADER or not isinstance(head.get("silent"), int | float):
+    silent = head.get("silent") if isinstance(head, dict) and head.get("kind") == HEADER else None
+    if not isinstance(silent, int | float) or not 0 <= silent < _MOST_TIME:
         raise ValueError("it does not begin with the header of a record")
     lines: dict[str, list[str]] = {messages.KERNEL: [], NETCONSOLE: []}
     samples, returned = [], None
@@ -128,7 +131,7 @@ def parse(content: str) -> Record:
     return Record(
         names[0],
         names[1],
-        float(head["silent"]),
+        float(silent),
         names[2],
         tuple(samples),
         tuple(lines[messages.KERNEL]),

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record
@@ -131,4 +131,4 @@ def _verdict(found: Record) -> str:
 
 
 def _clock(when: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(when))
+    return f"{datetime.fromtimestamp(when, UTC):%Y-%m-%d %H:%M:%S} UTC"

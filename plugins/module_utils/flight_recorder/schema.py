@@ -24,7 +24,7 @@ _MOST_ENTRIES, _MOST_NAME = 8, 64
 
 
 @dataclass(frozen=True)
-class Rail:
+class SampledRail:
     """One interface of the fabric; None for a value that the node does not report.
 
     ``speed`` in Mb/s; ``rx`` and ``tx`` in bytes since the boot. RDMA passes these by: ``rdma_rx`` and ``rdma_tx`` are
@@ -79,7 +79,7 @@ class Sample:
     pressure: float | None = None
     load: float | None = None
     gpus: tuple[Gpu, ...] = ()
-    rails: tuple[Rail, ...] = ()
+    rails: tuple[SampledRail, ...] = ()
     engine: Engine | None = None
 
 

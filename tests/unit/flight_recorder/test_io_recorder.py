@@ -10,13 +10,16 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from repository import ROOT
+from small_server import serving
 from waiting import wait_until
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import (
@@ -189,7 +192,7 @@ def test_a_missing_nvidia_smi_gives_no_values() -> None:
 def test_a_value_that_the_node_does_not_have_is_none() -> None:
     given = {"node": "spark1", "rails": [{"interface": "none0", "hca": "none"}, {"interface": "lo", "hca": ""}]}
     found = io_node.sample(given, (), None)
-    assert found.rails[0] == schema.Rail("none0")
+    assert found.rails[0] == schema.SampledRail("none0")
     assert (found.rails[1].carrier, found.rails[1].rdma_rx, found.engine) == (True, None, None)
     assert found.rails[1].mtu and found.memory_available and found.memory_total
     assert schema.parse(schema.dump(found)) == found
@@ -200,6 +203,40 @@ def test_sshd_is_told_from_a_frozen_host() -> None:
         port = server.getsockname()[1]
         assert io_node.probe("127.0.0.2", port) == record.ACCEPTS
     assert io_node.probe("127.0.0.2", port) == record.REFUSES
+
+
+def test_metrics_are_read_while_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema, "INTERVAL", 0.1)
+    seen: list[tuple[str, int]] = []
+
+    def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        seen.append((request.path, request.client_address[1]))
+        return 200, f'vllm:num_requests_running{{engine="0"}} {len(seen)}.0\n', {}
+
+    with serving(answer) as url:
+        metrics = io_node.Metrics({"url": url, "ca_file": "", "server_name": ""})
+        found = wait_until(lambda: len(seen) > 2 and metrics.read(time.monotonic()), 10, pause=0.05)
+        assert found.running and found.running >= 2
+        assert {path for path, _port in seen} == {"/metrics"}
+        assert metrics.read(time.monotonic() + 7) is None, "an old value is none"
+    wait_until(lambda: metrics.read(time.monotonic()) is None, 10, pause=0.05)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"), [(503, "vllm:num_requests_running 1.0\n"), (200, "x" * (io_node._MOST_PAGE + 1))]
+)
+def test_an_error_or_an_endless_page_gives_no_values(status: int, text: str) -> None:
+    asked = threading.Event()
+
+    def answer(_request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
+        asked.set()
+        return status, text, {}
+
+    with serving(answer) as url:
+        metrics = io_node.Metrics({"url": url, "ca_file": "", "server_name": ""})
+        assert asked.wait(10)
+        wait_until(lambda: metrics._found[0], 10, pause=0.05)
+        assert metrics.read(time.monotonic()) is None
 
 
 def alone() -> dict[str, Any]:
