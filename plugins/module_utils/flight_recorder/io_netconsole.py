@@ -41,8 +41,9 @@ def neighbor(interface: str, address: str, port: int) -> str:
     return ""
 
 
-def off(target: str = netconsole.TARGET) -> None:
+def off() -> None:
     """Remove the target. Raises OSError."""
+    target = netconsole.TARGET
     if not os.path.isdir(target):
         return
     with contextlib.suppress(OSError), open(f"{target}/enabled", "w", encoding="ascii") as file:

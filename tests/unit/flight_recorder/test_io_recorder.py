@@ -22,6 +22,7 @@ from repository import ROOT
 from small_server import serving
 from waiting import wait_until
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import (
     io_node,
     io_recorder,
@@ -274,6 +275,23 @@ def test_a_link_in_the_folder_of_the_recorders_user_is_not_followed(tmp_path: Pa
     (tmp_path / "state" / record.name("a", 1.0)).symlink_to(secret)
     assert io_records.read(0, str(tmp_path / "state")) == []
     assert io_records.read(0, str(tmp_path / "none")) == []
+
+
+def test_the_status_shows_records_of_the_last_day_and_a_recorder_that_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    name = record.name("spark2", now)
+    (tmp_path / name).write_text(record.text("spark2", "spark1", now, record.OFF, []), encoding="utf-8")
+    live = tmp_path / "sample.json"
+    monkeypatch.setattr(paths, "UNIT_FOLDER", str(tmp_path))
+    (line,) = io_records.status(now + 60, str(tmp_path), str(live))
+    assert line.startswith("spark2 fell silent 1 min ago") and line.endswith(f"File: {tmp_path / name}")
+    assert io_records.status(now + 90000, str(tmp_path), str(live)) == []
+    (tmp_path / paths.RECORDER_UNIT).touch()
+    assert "takes no samples" in io_records.status(now + 90000, str(tmp_path), str(live))[0]
+    live.touch()
+    assert io_records.status(time.time(), str(tmp_path / "none"), str(live)) == []
 
 
 def test_the_program_says_goodbye_and_ends_with_sigterm(tmp_path: Path, port: int) -> None:
