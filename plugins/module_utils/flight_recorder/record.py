@@ -26,12 +26,12 @@ ANSWERS, ACCEPTS, REFUSES, NOTHING, UNREACHABLE = "answers", "accepts", "refuses
 #: Why a node is silent.
 OFF, FROZEN, CABLE, RECORDER, UNCLEAR, POWER = "off", "frozen", "cable", "recorder", "unclear", "power"
 VERDICTS: Mapping[str, str] = {
-    OFF: "it is off, or frozen with its network: it answers neither on the fabric nor on its own network",
+    OFF: "it is off, or frozen with its network",
     FROZEN: "it is frozen: its kernel answers, and sshd does not",
-    CABLE: "it runs, and the fabric does not: sshd answers on its own network, and nothing answers on the fabric",
-    RECORDER: "it runs: sshd answers on the fabric, so only its recorder is silent",
-    UNCLEAR: "whether it is off or its fabric cable is, cannot be told: it has no other known address",
-    POWER: "the host ended without a clean stop, and has started again",
+    CABLE: "it runs, but its fabric cable or port does not",
+    RECORDER: "it runs, only its recorder is silent",
+    UNCLEAR: "it is off, or its fabric is: no other address of it is known",
+    POWER: "it did not stop before it started again",
 }
 #: Bytes of a record, and the records of a node that are kept.
 MOST, KEPT = 1 << 22, 5

@@ -36,7 +36,7 @@ _VALUES: Mapping[str, tuple[Callable[[Sample], float | None], str]] = {
 
 def lines(found: Record) -> list[str]:
     """Return the report of a record."""
-    result = [f"{found.node} fell silent at {_clock(found.silent)}, says {found.recorder}. {_verdict(found)}"]
+    result = [f"{found.node} fell silent at {_clock(found.silent)}, says {found.recorder}: {_verdict(found)}"]
     if found.returned is not None:
         result.append(f"it was heard again after {spans.span(max(0.0, found.returned - found.silent))}")
     if found.samples:

@@ -22,8 +22,7 @@ def test_a_record_tells_what_happened() -> None:
     entries.append(Entry(END + 12, record.NETCONSOLE, "BUG: soft lockup"))
     entries.append(Entry(END + 300, record.RETURNED, ""))
     assert report.lines(recorded(record.OFF, entries)) == [
-        "spark2 fell silent at 2025-11-26 22:03:41 UTC, says spark1. it is off, or frozen with its network: it answers neither on "
-        "the fabric nor on its own network",
+        "spark2 fell silent at 2025-11-26 22:03:41 UTC, says spark1: it is off, or frozen with its network",
         "it was heard again after 5 min",
         "last sample, 0.0 s before: 1.0 of 119.0 GiB available, memory pressure 1.5 %, GPU 68 W, GPU 2405 MHz, GPU 62 °C, 2 requests "
         "running",
