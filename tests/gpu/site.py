@@ -83,6 +83,8 @@ SWEEP = {
     "benchmark_model_input_tokens": [512],
     "benchmark_model_output_tokens": 256,
 }
+#: The newest sample of the flight recorder.
+SAMPLE_FILE = "/run/gb10-flight-recorder/sample.json"
 #: The guard of the memory, and a process that pins host memory by CUDA's driver until it acts: from the outside, or as a
 #: process of the ranks' service. Source of the constants: cuda.h.
 GUARD_UNIT, GUARD_STARTS = "gb10-memory-guard", "/var/lib/gb10-memory-guard/starts.json"
@@ -484,6 +486,48 @@ class Site:
             self.step.evidence[place] = found
         self.ssh(name, f"rm -r {folder} && systemctl daemon-reload && systemctl restart {GUARD_UNIT}")
 
+    def samples(self) -> None:
+        """Compare the flight recorder's samples with nvidia-smi, idle and while the model answers."""
+        key, name = self.key(), self.names[0]
+        fields = "temperature.gpu,power.draw,clocks.sm,utilization.gpu,clocks_event_reasons.active"
+        query = f"nvidia-smi --query-gpu={fields} --format=csv,noheader,nounits"
+        found: list[dict[str, Any]] = []
+        load = threading.Event()
+
+        def ask() -> None:
+            while not load.is_set():
+                complete(self.url, list(range(3, 67)), 1500, key)
+
+        for state in ("idle", "busy"):
+            workers = [threading.Thread(target=ask, daemon=True) for _number in range(4 if state == "busy" else 0)]
+            for worker in workers:
+                worker.start()
+            time.sleep(6 if workers else 0)
+            for _number in range(6):
+                shown, text = self.ssh(name, f"{query}; cat {SAMPLE_FILE}").output.split("\n", 1)
+                sample = json.loads(text)
+                gpu = sample["gpus"][0]
+                values = [gpu[each] for each in ("temperature", "power", "clock", "utilization", "reasons")]
+                age = round(time.time() - sample["time"], 1)
+                found.append({"state": state, "smi": shown, "sample": values, "age": age, "engine": sample["engine"]})
+                time.sleep(2)
+            load.set()
+            for worker in workers:
+                worker.join()
+        self.step.evidence["samples"] = found
+        unit = "systemctl show --property=CPUUsageNSec --property=MemoryCurrent --property=MainPID gb10-flight-recorder"
+        self.step.evidence["unit"] = self.ssh(
+            name,
+            f"{unit}; sleep 60; {unit}; grep VmRSS /proc/$(systemctl show -P MainPID gb10-flight-recorder)/status",
+            90,
+        ).output
+        busy = [each["sample"] for each in found if each["state"] == "busy"]
+        idle = [each["sample"] for each in found if each["state"] == "idle"]
+        if not min(each[1] for each in busy) > max(each[1] for each in idle):
+            raise Failed("the samples under load do not have more power than the idle ones")
+        if late := [each["age"] for each in found if each["age"] > 5]:
+            raise Failed(f"samples of {late} s")
+
     def guarded(self, name: str) -> list[dict[str, Any]]:
         """Return the records of the guard."""
         return list(json.loads(self.ssh(name, f"cat {GUARD_STARTS}").output))
@@ -648,7 +692,7 @@ STEPS: Mapping[str, Callable[[Site], None]] = {
     name: getattr(Site, name)
     for name in (
         (
-            "train pair up check site recipe text random recite restart rerun status verify mp flashinfer default121 stopped pinned reboot "
+            "train pair up check site recipe text random recite restart rerun status verify mp flashinfer default121 stopped samples pinned reboot "
             "rollback golden facts down"
         ).split()
     )
