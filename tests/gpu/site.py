@@ -471,7 +471,8 @@ class Site:
             )
             time.sleep(4)
             self.ssh(name, f"systemd-run --unit=pin-{place} python3 /run/pin.py {floor} {place}")
-            began, gap, records = time.monotonic(), 0.0, []
+            began, gap = time.monotonic(), 0.0
+            records: list[dict[str, Any]] = []
             while not records:
                 asked = time.monotonic()
                 records = [each for each in self.guarded(name) if each["end"] == "restarted"]

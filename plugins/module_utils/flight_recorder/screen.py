@@ -17,7 +17,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import schema
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Rail, Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Sample, SampledRail
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 
 Span = tuple[str, str]
@@ -278,7 +278,7 @@ def _clock(node: Node) -> Span:
     return _value(_gpus(node, "clock", min)), BAD if _stuck(node) else ""
 
 
-def down(rail: Rail) -> str:
+def down(rail: SampledRail) -> str:
     """Return why a rail does not work, "" if it does or if it is unknown."""
     if rail.carrier is False:
         return "no carrier"

@@ -14,14 +14,16 @@ from run_module import program
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import schema, screen
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Rail, Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Sample, SampledRail
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.screen import BAD, GOOD, WARN, Node, Reading
 from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
 
 GIB = 1 << 30
 ENGINE = Engine(running=3, waiting=0, generated=1000, read=5000, kv_cache=0.43, cache_hits=62, cache_queries=100)
 GPU = Gpu("0", "580.95", 74, 71.2, 2411, 96, 0)
-RAILS = tuple(Rail(name, True, 200_000, 9000, 0, 0, 0, 0, "up", "ACTIVE") for name in ("enp1s0f0np0", "enp1s0f1np1"))
+RAILS = tuple(
+    SampledRail(name, True, 200_000, 9000, 0, 0, 0, 0, "up", "ACTIVE") for name in ("enp1s0f0np0", "enp1s0f1np1")
+)
 SAMPLE = Sample(100.0, "spark1", 12 * GIB, 120 * GIB, 0, 0.0, 3.0, (GPU,), RAILS, ENGINE)
 UNITS = (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT, "gb10-flight-recorder.service")
 ACTIVE = dict.fromkeys(UNITS, "active")
@@ -102,7 +104,9 @@ def test_a_long_name_and_a_narrow_terminal_cut_nothing_else() -> None:
 
 def test_missing_values_are_dashes() -> None:
     nothing: dict[str, Any] = {"watchdog": {}, "lowest": None, "services": {}, "start": 0.0}
-    empty = Sample(100.0, "spark1", gpus=(Gpu("0", "", None, None, None, None, None),), rails=(Rail("enp1s0f0np0"),))
+    empty = Sample(
+        100.0, "spark1", gpus=(Gpu("0", "", None, None, None, None, None),), rails=(SampledRail("enp1s0f0np0"),)
+    )
     lines = drawn(watched(empty, **nothing), watched(replace(empty, gpus=()), head=False))
     assert lines[6].split() == ["spark1", "-", "-", "-", "-", "-", "-", "-", "-", "-", "7s"]
     assert lines[7].split()[3:8] == ["-", "-", "-", "-", "-"]
