@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import stat
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
+import certificates
 import pytest
 from repository import ROOT
 from small_server import serving
@@ -206,16 +208,28 @@ def test_sshd_is_told_from_a_frozen_host() -> None:
     assert io_node.probe("127.0.0.2", port) == record.REFUSES
 
 
-def test_metrics_are_read_while_the_server_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+CA = certificates.authority()
+NAME = "spark.example.com"
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["http", "https"])
+def test_metrics_are_read_while_the_server_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secured: bool
+) -> None:
     monkeypatch.setattr(schema, "INTERVAL", 0.1)
+    (tmp_path / "ca.crt").write_text(CA.text, encoding="ascii")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if secured else None
+    if context:
+        context.load_cert_chain(*CA.issue(NAME).write(tmp_path, "api"))
     seen: list[tuple[str, int]] = []
 
     def answer(request: BaseHTTPRequestHandler) -> tuple[int, str, dict[str, str]]:
         seen.append((request.path, request.client_address[1]))
         return 200, f'vllm:num_requests_running{{engine="0"}} {len(seen)}.0\n', {}
 
-    with serving(answer) as url:
-        metrics = io_node.Metrics({"url": url, "ca_file": "", "server_name": ""})
+    with serving(answer, context) as plain:
+        url = plain.replace("http:", "https:") if secured else plain
+        metrics = io_node.Metrics({"url": url, "ca_file": str(tmp_path / "ca.crt"), "server_name": NAME})
         found = wait_until(lambda: len(seen) > 2 and metrics.read(time.monotonic()), 10, pause=0.05)
         assert found.running and found.running >= 2
         assert {path for path, _port in seen} == {"/metrics"}
