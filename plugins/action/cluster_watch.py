@@ -23,7 +23,7 @@ from ansible.utils.display import Display
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import screen
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.screen import Line, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.screen import Line, Watched
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: The longest interval in seconds, and the seconds before the first frame with values, and to see the end of the run.
@@ -98,7 +98,7 @@ class ActionModule(Decision):
         settings = {name: inputs[name]["settings"] for name in names}
         heads = self.variable(variables, "gb10_heads")
         nodes = [
-            Node(name, name in heads, round(float(settings[name]["vllm_serve_memory_floor"]) * screen.GIB))
+            Watched(name, name in heads, round(float(settings[name]["vllm_serve_memory_floor"]) * screen.GIB))
             for name in names
         ]
         title = str(inputs[names[0]]["model"]).rstrip("/").rsplit("/", 1)[-1][:30]
@@ -180,7 +180,7 @@ def _problem(interval: int, nodes: Sequence[str], hosts: Sequence[str]) -> Probl
     return None
 
 
-def _read(node: Node, path: str) -> Node:
+def _read(node: Watched, path: str) -> Watched:
     """Return the node after its newest answer."""
     answer = io_json.json_file(path)
     if answer is None or answer["at"] == node.at:
