@@ -108,9 +108,9 @@ class ActionModule(Decision):
             nodes = [_read(node, os.path.join(folder, f"{number}.json")) for number, node in enumerate(nodes)]
             width, height = terminal.size()
             clock, now = time.strftime("%H:%M:%S"), time.monotonic()
-            terminal.draw(screen.frame(nodes, title, clock, now, interval, width, height))
+            lines = screen.frame(nodes, title, clock, now, interval, width, height)
             asked = any(node.at is None and not node.error for node in nodes)
-            if not terminal.wait(_FIRST if asked and now - began < interval else interval):
+            if not terminal.show(lines, _FIRST if asked and now - began < interval else interval):
                 return f"watched {len(nodes)} nodes for {spans.span(time.monotonic() - began)}"
 
 
@@ -139,21 +139,19 @@ class _Terminal:
         if self._drawing:
             self._display.display("\n" * self.size()[1], screen_only=True)
 
-    def draw(self, lines: Sequence[Line]) -> None:
-        """Print a frame, on a terminal in place of the former one."""
+    def show(self, lines: Sequence[Line], seconds: int) -> bool:
+        """Print a frame, on a terminal in place of the former one, and wait. Returns False when the user ends it."""
         texts = ["".join(stringc(text, _COLORS[style]) if style else text for text, style in line) for line in lines]
-        if self._drawing:
-            self._display.display(f"{_HOME}{_LINE_END.join(texts)}{_BELOW}", screen_only=True, newline=False)
-        else:
-            self._display.display("\n".join([*texts, ""]))
-
-    def wait(self, seconds: int) -> bool:
-        """Wait for the next frame. Returns False when the user ends it."""
+        frame = f"{_HOME}{_LINE_END.join(texts)}{_BELOW}" if self._drawing else "\n".join([*texts, ""])
         try:
-            self._display.prompt_until("", private=True, seconds=seconds, interrupt_input=_ENDS, complete_input=_DRAWS)
+            # As the prompt: the main process prints it and reads keys at once, so that no Ctrl-C comes in between.
+            self._display.prompt_until(
+                frame, private=True, seconds=seconds, interrupt_input=_ENDS, complete_input=_DRAWS
+            )
         except AnsiblePromptInterrupt:
             return False
         except AnsiblePromptNoninteractive:
+            self._display.display(frame)
             time.sleep(seconds)
         return True
 
