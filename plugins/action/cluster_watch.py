@@ -23,7 +23,7 @@ from ansible.utils.display import Display
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import screen
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.screen import Line, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.screen import Line, Watched
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: The longest interval in seconds, and the seconds before the first frame with values, and to see the end of the run.
@@ -98,7 +98,7 @@ class ActionModule(Decision):
         settings = {name: inputs[name]["settings"] for name in names}
         heads = self.variable(variables, "gb10_heads")
         nodes = [
-            Node(name, name in heads, round(float(settings[name]["vllm_serve_memory_floor"]) * screen.GIB))
+            Watched(name, name in heads, round(float(settings[name]["vllm_serve_memory_floor"]) * screen.GIB))
             for name in names
         ]
         title = str(inputs[names[0]]["model"]).rstrip("/").rsplit("/", 1)[-1][:30]
@@ -108,9 +108,9 @@ class ActionModule(Decision):
             nodes = [_read(node, os.path.join(folder, f"{number}.json")) for number, node in enumerate(nodes)]
             width, height = terminal.size()
             clock, now = time.strftime("%H:%M:%S"), time.monotonic()
-            terminal.draw(screen.frame(nodes, title, clock, now, interval, width, height))
+            lines = screen.frame(nodes, title, clock, now, interval, width, height)
             asked = any(node.at is None and not node.error for node in nodes)
-            if not terminal.wait(_FIRST if asked and now - began < interval else interval):
+            if not terminal.show(lines, _FIRST if asked and now - began < interval else interval):
                 return f"watched {len(nodes)} nodes for {spans.span(time.monotonic() - began)}"
 
 
@@ -139,21 +139,19 @@ class _Terminal:
         if self._drawing:
             self._display.display("\n" * self.size()[1], screen_only=True)
 
-    def draw(self, lines: Sequence[Line]) -> None:
-        """Print a frame, on a terminal in place of the former one."""
+    def show(self, lines: Sequence[Line], seconds: int) -> bool:
+        """Print a frame, on a terminal in place of the former one, and wait. Returns False when the user ends it."""
         texts = ["".join(stringc(text, _COLORS[style]) if style else text for text, style in line) for line in lines]
-        if self._drawing:
-            self._display.display(f"{_HOME}{_LINE_END.join(texts)}{_BELOW}", screen_only=True, newline=False)
-        else:
-            self._display.display("\n".join([*texts, ""]))
-
-    def wait(self, seconds: int) -> bool:
-        """Wait for the next frame. Returns False when the user ends it."""
+        frame = f"{_HOME}{_LINE_END.join(texts)}{_BELOW}" if self._drawing else "\n".join([*texts, ""])
         try:
-            self._display.prompt_until("", private=True, seconds=seconds, interrupt_input=_ENDS, complete_input=_DRAWS)
+            # As the prompt: the main process prints it and reads keys at once, so that no Ctrl-C comes in between.
+            self._display.prompt_until(
+                frame, private=True, seconds=seconds, interrupt_input=_ENDS, complete_input=_DRAWS
+            )
         except AnsiblePromptInterrupt:
             return False
         except AnsiblePromptNoninteractive:
+            self._display.display(frame)
             time.sleep(seconds)
         return True
 
@@ -180,7 +178,7 @@ def _problem(interval: int, nodes: Sequence[str], hosts: Sequence[str]) -> Probl
     return None
 
 
-def _read(node: Node, path: str) -> Node:
+def _read(node: Watched, path: str) -> Watched:
     """Return the node after its newest answer."""
     answer = io_json.json_file(path)
     if answer is None or answer["at"] == node.at:

@@ -83,8 +83,8 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Node:
-    """A node, its last answer and the sample before. ``floor`` in bytes. ``error``: why the last query failed.
+class Watched:
+    """A watched node, its last answer and the sample before. ``floor`` in bytes. ``error``: why the last query failed.
 
     ``lowest``: of the memory since the last start, as far as it was seen. ``progress``: when the engine last made a
     token or had no request. ``speeds``: its tokens per second, the newest last.
@@ -158,7 +158,7 @@ def shown(text: str) -> str:
     return "".join(char if char.isprintable() else " " for char in text[:_MOST_TEXT])
 
 
-def advance(node: Node, reading: Reading, at: float) -> Node:
+def advance(node: Watched, reading: Reading, at: float) -> Watched:
     """Return the node after an answer."""
     old, new = node.reading.sample, reading.sample
     fresh = new is not None and (old is None or new.time != old.time)
@@ -175,19 +175,19 @@ def advance(node: Node, reading: Reading, at: float) -> Node:
     )
 
 
-def _lowest(node: Node, reading: Reading) -> int | None:
+def _lowest(node: Watched, reading: Reading) -> int | None:
     # A new start has its own minimum.
     known = node.lowest if reading.start == node.reading.start else None
     now = reading.sample.memory_available if reading.sample else None
     return min((each for each in (known, reading.lowest, now) if each is not None), default=None)
 
 
-def failed(node: Node, error: str) -> Node:
+def failed(node: Watched, error: str) -> Watched:
     """Return the node after a query without an answer."""
     return replace(node, error=shown(" ".join(error.split())) or "no reason given")
 
 
-def rate(node: Node, counter: str) -> float | None:
+def rate(node: Watched, counter: str) -> float | None:
     """Return the growth per second of a counter of the engine, None if it is unknown or the engine started again."""
     old, new = node.former, node.reading.sample
     if old is None or new is None or new.time <= old.time:
@@ -200,7 +200,7 @@ def rate(node: Node, counter: str) -> float | None:
     )
 
 
-def _traffic(node: Node) -> float | None:
+def _traffic(node: Watched) -> float | None:
     """Return the traffic of all rails in both directions in Gb/s."""
     old, new = node.former, node.reading.sample
     if old is None or new is None or new.time <= old.time:
@@ -222,13 +222,13 @@ def _traffic(node: Node) -> float | None:
     )
 
 
-def age(node: Node, now: float) -> float | None:
+def age(node: Watched, now: float) -> float | None:
     """Return the age of the node's sample in seconds."""
     known = node.reading.age
     return None if known is None or node.at is None else known + max(0.0, now - node.at)
 
 
-def stale(node: Node, now: float, interval: float) -> bool:
+def stale(node: Watched, now: float, interval: float) -> bool:
     """Return whether the node's values are old."""
     old = age(node, now)
     return bool(node.error) or old is None or old > 3 * schema.INTERVAL + 2 * interval
@@ -241,20 +241,20 @@ def _value(found: float | None, form: str = ".0f", scale: float = 1.0) -> str:
     return "-" if found is None else format(found / scale, form)
 
 
-def _memory(node: Node, found: int | None) -> Span:
+def _memory(node: Watched, found: int | None) -> Span:
     style = ""
     if found is not None and node.floor:
         style = BAD if found < node.floor else WARN if found < 2 * node.floor else ""
     return _value(found, ".1f", GIB), style
 
 
-def _gpus(node: Node, name: str, of: Callable[[Sequence[float]], float]) -> float | None:
+def _gpus(node: Watched, name: str, of: Callable[[Sequence[float]], float]) -> float | None:
     sample = node.reading.sample
     values = [getattr(gpu, name) for gpu in (sample.gpus if sample else ()) if getattr(gpu, name) is not None]
     return of(values) if values else None
 
 
-def reasons(node: Node) -> list[Span]:
+def reasons(node: Watched) -> list[Span]:
     """Return why the GPUs of a node have a lower clock, the worst first."""
     sample = node.reading.sample
     bits = [gpu.reasons for gpu in (sample.gpus if sample else ()) if gpu.reasons is not None]
@@ -264,17 +264,17 @@ def reasons(node: Node) -> list[Span]:
     )
 
 
-def _stuck(node: Node) -> bool:
+def _stuck(node: Watched) -> bool:
     clock, used = _gpus(node, "clock", min), _gpus(node, "utilization", max)
     return clock is not None and used is not None and clock < _STUCK and used >= _COMPUTES
 
 
-def _slowed(node: Node) -> Span:
+def _slowed(node: Watched) -> Span:
     found = reasons(node)
     return ("+".join(text for text, _style in found), found[0][1]) if found else ("-", "")
 
 
-def _clock(node: Node) -> Span:
+def _clock(node: Watched) -> Span:
     return _value(_gpus(node, "clock", min)), BAD if _stuck(node) else ""
 
 
@@ -285,7 +285,7 @@ def down(rail: SampledRail) -> str:
     return f"RDMA {rail.rdma}" if rail.rdma not in ("", "ACTIVE") else ""
 
 
-def _rails(node: Node) -> Span:
+def _rails(node: Watched) -> Span:
     sample = node.reading.sample
     rails = [rail for rail in (sample.rails if sample else ()) if rail.carrier is not None]
     if not rails:
@@ -297,7 +297,7 @@ def _rails(node: Node) -> Span:
     return f"{len(up)}/{len(rails)}{f' {min(speeds) // 1000}G' if speeds else ''}", GOOD
 
 
-def watchdog(node: Node) -> Span:
+def watchdog(node: Watched) -> Span:
     """Return the state of a node's watchdog."""
     state, found = node.reading.services.get(paths.WATCHDOG_UNIT), node.reading.watchdog
     if state is None:
@@ -317,7 +317,7 @@ def watchdog(node: Node) -> Span:
 class _Column:
     title: str
     width: int
-    cell: Callable[[Node], Span]
+    cell: Callable[[Watched], Span]
     wide: bool = False
     align: str = ">"
 
@@ -347,7 +347,7 @@ _COLUMNS = (
 _NAME, _AGE = (10, 16), 4
 
 
-def _table(nodes: Sequence[Node], now: float, interval: float, width: int) -> Iterator[Line]:
+def _table(nodes: Sequence[Watched], now: float, interval: float, width: int) -> Iterator[Line]:
     columns = [column for column in _COLUMNS if width >= _WIDE or not column.wide]
     name = _NAME[width >= _WIDE]
     titles = [f"{'node':{name}}", *(each.text(each.title) for each in columns), f"{'age':>{_AGE}}"]
@@ -368,7 +368,7 @@ def _table(nodes: Sequence[Node], now: float, interval: float, width: int) -> It
 # The engine.
 
 
-def _state(node: Node, now: float, interval: float) -> Span:
+def _state(node: Watched, now: float, interval: float) -> Span:
     """Return what the engine does, in words."""
     sample = node.reading.sample
     if sample is None or stale(node, now, interval):
@@ -380,7 +380,7 @@ def _state(node: Node, now: float, interval: float) -> Span:
     return _activity(node, sample.engine, now)
 
 
-def _activity(node: Node, engine: Engine, now: float) -> Span:
+def _activity(node: Watched, engine: Engine, now: float) -> Span:
     if rate(node, "generated") is None:
         return "MEASURING", DIM
     if rate(node, "generated"):
@@ -393,7 +393,7 @@ def _activity(node: Node, engine: Engine, now: float) -> Span:
     return f"NO TOKEN for {silent:.0f} s", BAD if silent > _STALLED else WARN
 
 
-def _engine(node: Node, now: float, interval: float, width: int) -> Iterator[Line]:
+def _engine(node: Watched, now: float, interval: float, width: int) -> Iterator[Line]:
     sample, state = node.reading.sample, _state(node, now, interval)
     engine = (sample.engine if sample and not stale(node, now, interval) else None) or Engine()
     speed, read = rate(node, "generated"), rate(node, "read")
@@ -424,7 +424,7 @@ def _share(part: float | None, whole: float | None) -> str:
 # The problems.
 
 
-def problems(node: Node, now: float, interval: float) -> Iterator[Span]:
+def problems(node: Watched, now: float, interval: float) -> Iterator[Span]:
     """Yield what is wrong with a node, as text and style. Of old values, nothing is."""
     reading = node.reading
     if node.error:
@@ -449,7 +449,7 @@ def problems(node: Node, now: float, interval: float) -> Iterator[Span]:
         )
 
 
-def _of_sample(node: Node) -> Iterator[Span]:
+def _of_sample(node: Watched) -> Iterator[Span]:
     """Yield what is wrong with the rails, the memory and the GPU of a node."""
     sample = node.reading.sample or Sample(0.0, node.name)
     for rail in sample.rails:
@@ -468,7 +468,7 @@ def _of_sample(node: Node) -> Iterator[Span]:
 
 
 def frame(
-    nodes: Sequence[Node], title: str, clock: str, now: float, interval: float, width: int, height: int
+    nodes: Sequence[Watched], title: str, clock: str, now: float, interval: float, width: int, height: int
 ) -> list[Line]:
     """Return the lines of the screen, at most ``height``, each at most ``width`` wide.
 

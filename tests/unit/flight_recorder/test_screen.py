@@ -15,7 +15,13 @@ from run_module import program
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import schema, screen
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Sample, SampledRail
-from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.screen import BAD, GOOD, WARN, Node, Reading
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.screen import (
+    BAD,
+    GOOD,
+    WARN,
+    Reading,
+    Watched,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
 
 GIB = 1 << 30
@@ -39,9 +45,9 @@ def later(sample: Sample, seconds: float = 5.0, **counts: float) -> Sample:
     return replace(sample, time=sample.time + seconds, engine=engine)
 
 
-def watched(*samples: Sample, name: str = "spark1", head: bool = True, **changes: Any) -> Node:
+def watched(*samples: Sample, name: str = "spark1", head: bool = True, **changes: Any) -> Watched:
     """Return a node after these samples, one in five seconds."""
-    node = Node(name, head, 2 * GIB)
+    node = Watched(name, head, 2 * GIB)
     for number, sample in enumerate(samples):
         node = screen.advance(node, replace(READING, sample=sample, **changes), 1000.0 + 5 * number)
     return node
@@ -51,14 +57,14 @@ DECODING = watched(SAMPLE, later(SAMPLE, generated=170, read=600))
 NOW = 1006.0
 
 
-def drawn(*nodes: Node, width: int = 80, height: int = 23, now: float = NOW) -> list[str]:
+def drawn(*nodes: Watched, width: int = 80, height: int = 23, now: float = NOW) -> list[str]:
     lines = screen.frame(nodes, "tiny-model", "22:16:08", now, 5, width, height)
     texts = ["".join(text for text, _style in line) for line in lines]
     assert len(texts) <= height and max(map(len, texts)) <= width, texts
     return [text.rstrip() for text in texts]
 
 
-def styles(node: Node, text: str, now: float = NOW) -> str:
+def styles(node: Watched, text: str, now: float = NOW) -> str:
     """Return the style of the span that has a text."""
     lines = screen.frame([node], "tiny-model", "22:16:08", now, 5, 120, 40)
     return next(style for line in lines for found, style in line if text in found)
@@ -111,7 +117,7 @@ def test_missing_values_are_dashes() -> None:
     assert lines[6].split() == ["spark1", "-", "-", "-", "-", "-", "-", "-", "-", "-", "7s"]
     assert lines[7].split()[3:8] == ["-", "-", "-", "-", "-"]
     assert "KV cache -   prefix hits -   draft accepted -" in lines
-    assert drawn(Node("spark1", head=True))[-1].split() == ["spark1", *"-" * 10]
+    assert drawn(Watched("spark1", head=True))[-1].split() == ["spark1", *"-" * 10]
 
 
 #: Counters that grew, running requests, and what the engine does after 5 s and after a minute of the same.

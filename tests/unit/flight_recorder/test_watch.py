@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,7 +35,7 @@ HOME, ENTER, CTRL_C = "\x1b[H", "\r", "\x03"
 @pytest.fixture
 def arguments(tmp_path: Path) -> list[str]:
     (tmp_path / "hosts.yml").write_text(HOSTS, encoding="utf-8")
-    return ["-i", str(tmp_path / "hosts.yml"), "-e", "status_watch=1"]
+    return ["-i", str(tmp_path / "hosts.yml"), "-e", "status_watch=3"]
 
 
 def environment() -> dict[str, str]:
@@ -62,11 +63,17 @@ def test_ctrl_c_ends_it_and_the_terminal_stays_usable(arguments: list[str]) -> N
         if select.select([terminal], [], [], 1)[0]:
             said += os.read(terminal, 65536).decode(errors="replace")
 
+    def prompts() -> bool:
+        """Return whether Ctrl-C is a key now. It is a signal in the milliseconds between two prompts."""
+        return not termios.tcgetattr(terminal)[3] & termios.ISIG
+
     try:
         until(lambda: "spark2: does not answer: " in said, read)
         count = said.count(HOME)
+        until(prompts, read)
         os.write(terminal, ENTER.encode())
         until(lambda: said.count(HOME) > count + 1, read)
+        until(prompts, read)
         os.write(terminal, CTRL_C.encode())
         until(lambda: re.search(r"watched 2 nodes for \d+ s", said) is not None, read)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
