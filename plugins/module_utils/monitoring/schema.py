@@ -34,6 +34,17 @@ class Site:
 
 
 @dataclass(frozen=True)
+class ServerSettings:
+    """The variables monitoring_server_* without the webhook. ``days``, ``size`` in GiB: limits of the storage."""
+
+    port: int
+    alerts_port: int
+    clients: Sequence[str]
+    days: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Counts:
     """Errors in the kernel's log since boot, by kind. ``last``: the sequence number of the last counted record."""
 
