@@ -107,10 +107,10 @@ _TIMER = "\n".join(
     [
         *unit.HEAD,
         "[Unit]",
-        "Description=Metrics of a GB10 every 15 seconds",
+        "Description=Metrics of a GB10 every 30 seconds",
         "",
         "[Timer]",
-        "OnCalendar=*:*:0/15",
+        "OnCalendar=*:*:0/30",
         "AccuracySec=1s",
         "",
         "[Install]",
