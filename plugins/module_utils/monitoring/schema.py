@@ -85,9 +85,13 @@ class Alert:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of the dashboard. ``queries``: legend -> expression; ``unit``: Grafana's name of it."""
+    """A panel of the dashboard. ``queries``: legend -> expression; ``unit``: Grafana's name of it.
+
+    ``states``: value -> (text, color) of a panel with a row for each series.
+    """
 
     title: str
     unit: str
     queries: Mapping[str, str]
     maximum: float | None = None
+    states: Mapping[str, tuple[str, str]] = field(default_factory=dict)
