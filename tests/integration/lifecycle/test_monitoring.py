@@ -290,12 +290,16 @@ def test_faults_are_sent_to_the_webhook_with_their_end(monitored: Monitored, nod
         head.check_output(f"printf '#!/bin/sh\\necho No devices were found; exit 6\\n' >{GPU}")
         webhook.wait({"GB10Unmeasured"}, "firing", 300)
         cluster.power("off", "spark2")
-        webhook.wait({"GB10NodeGone"}, "firing", 300)
+        try:
+            webhook.wait({"GB10NodeGone"}, "firing", 300)
+        finally:
+            cluster.power("on", "spark2")
     finally:
         subprocess.run([*cable, "up"], check=True)
-        cluster.power("on", "spark2")
+        booted = cluster.booted("spark2")
+        booted.check_output(f"ip link set {RAIL} mtu 9000")
+        restored(booted)
         restored(head)
-        restored(cluster.booted("spark2"))
     monitored.certify(days=90)
     cluster.site("--tags", "ray_cluster,vllm_serve,vllm_watchdog,monitoring").assert_ok()
     done = cluster.play("golden").assert_ok()
