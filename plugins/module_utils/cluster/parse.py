@@ -165,6 +165,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         packages=node_packages.of_roles(settings),
         protection=host_guard_plan.of_settings(settings),
         recorder=UdpPorts(settings["flight_recorder_port"], settings["vllm_watchdog_port"]),
+        metrics_port=settings["monitoring_port"] if _boolean(settings["monitoring_enabled"]) else 0,
         store_enabled=_boolean(settings["model_store_enabled"]),
         store_source=settings["model_store_source"],
         unreachable=given["unreachable"],

@@ -239,6 +239,8 @@ class Node:
     packages: Mapping[str, Sequence[str]]
     protection: Protection
     recorder: UdpPorts
+    #: The node exporter's port, 0 without metrics.
+    metrics_port: int
     store_enabled: bool
     store_source: str
     unreachable: str

@@ -25,7 +25,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import met
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Counts, Sample
 from ansible_collections.gb10.cluster.plugins.module_utils.node import gpu
 
-#: Seconds for a command. The timer's period is 15 s.
+#: Seconds for a command. The timer's period is 30 s.
 _SECONDS = 5
 #: Maximum bytes of one record of the kernel, and records of one run: the largest log of a Spark has fewer.
 _MOST_RECORD, _MOST_RECORDS = 8192, 200_000

@@ -34,6 +34,17 @@ class Site:
 
 
 @dataclass(frozen=True)
+class ServerSettings:
+    """The variables monitoring_server_* without the webhook. ``days``, ``size`` in GiB: limits of the storage."""
+
+    port: int
+    alerts_port: int
+    clients: Sequence[str]
+    days: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Counts:
     """Errors in the kernel's log since boot, by kind. ``last``: the sequence number of the last counted record."""
 
@@ -74,9 +85,13 @@ class Alert:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of the dashboard. ``queries``: legend -> expression; ``unit``: Grafana's name of it."""
+    """A panel of the dashboard. ``queries``: legend -> expression; ``unit``: Grafana's name of it.
+
+    ``states``: value -> (text, color) of a panel with a row for each series.
+    """
 
     title: str
     unit: str
     queries: Mapping[str, str]
     maximum: float | None = None
+    states: Mapping[str, tuple[str, str]] = field(default_factory=dict)

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+#: The watchdog's modes that restart. AUTO needs a witness: without one the rule may err on a load that it has not seen.
+AUTO, RESTART = RESTARTING = ("auto", "restart")
+
 
 @dataclass(frozen=True)
 class ServiceSettings:

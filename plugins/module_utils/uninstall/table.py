@@ -9,6 +9,7 @@ A unit test compares the table with the section Files of each role's README.md, 
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -44,6 +45,8 @@ UNITS: Sequence[str] = (
     paths.METRICS_TIMER,
     paths.METRICS_UNIT,
     paths.EXPORTER_UNIT,
+    paths.PROMETHEUS_UNIT,
+    paths.ALERTMANAGER_UNIT,
     # Its stop resets the clock.
     paths.GPU_CLOCK_UNIT,
     *(
@@ -119,6 +122,18 @@ NODE: Sequence[Place] = (
         Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file")
         for unit in (paths.METRICS_TIMER, paths.METRICS_UNIT, paths.EXPORTER_UNIT)
     ),
+    *(
+        Place(f"{paths.UNIT_FOLDER}/{folder}{unit}", content, "file")
+        for unit in (paths.PROMETHEUS_UNIT, paths.ALERTMANAGER_UNIT)
+        for folder, content in (("multi-user.target.wants/", "start at boot"), ("", "unit"))
+    ),
+    *(Place(path, "settings of Grafana", "file") for path in paths.GRAFANA_FILES),
+    Place(paths.PROMETHEUS_FOLDER, "settings of Prometheus and Alertmanager", "tree"),
+    *(
+        Place(f"/var/lib/{unit.removesuffix('.service')}", "stored metrics and alerts", "tree")
+        for unit in (paths.PROMETHEUS_UNIT, paths.ALERTMANAGER_UNIT)
+    ),
+    *(Place(path, "a package's service does not start", "file") for path in paths.CLOSED_PACKAGES),
     Place(paths.program("metrics"), "the collector of metrics", "program"),
     Place(paths.METRICS_FOLDER, "metrics", "tree"),
     Place(paths.MONITORING_SETTINGS, "settings of the collector of metrics", "file"),
@@ -200,5 +215,6 @@ FOLDERS: Mapping[str, str] = {
     **{
         f"{paths.UNIT_FOLDER}/{unit}.{end}": "settings of the unit" for unit in paths.UNITS for end in ("requires", "d")
     },
+    **{posixpath.dirname(path): "settings of the unit" for path in paths.CLOSED_PACKAGES},
     CONFIGURATION: "configuration",
 }

@@ -31,9 +31,9 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import RESTARTING
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
-    RESTARTING,
     UP,
     Decision,
     Local,
