@@ -34,10 +34,12 @@ class ActionModule(Decision):
             cluster={"type": "str", "default": ""},
             quick={"type": "bool", "default": False},
             records={"type": "path", "default": ""},
+            groups={"type": "list", "elements": "str", "default": []},
         )
         nodes = self._nodes(variables, arguments["nodes"])
         waivers = {name: str(reason or "") for name, reason in arguments["waivers"].items()}
-        groups = schema.groups(variables["ansible_run_tags"], variables["ansible_skip_tags"])
+        tags = variables["ansible_run_tags"], variables["ansible_skip_tags"]
+        groups = arguments["groups"] or schema.groups(*tags)
         found = report.report(nodes, groups, arguments["fail_on"], waivers)
         found["problem"] = report.problem(found["worst"], arguments["fail_on"]) if found.pop("failed") else ""
         if arguments["page"]:

@@ -42,6 +42,11 @@ options:
     description: Whether slow checks were left out.
     type: bool
     default: false
+  groups:
+    description: Groups of checks; empty for those that the tags of the run select.
+    type: list
+    elements: str
+    default: []
   records:
     description: The folder on the controller with golden results and benchmarks for the page.
     type: path

@@ -32,6 +32,10 @@ options:
     description: Seconds from a panic or an oops of the kernel to a reboot; 0 for the host's own settings.
     type: int
     default: 0
+  keep_kernel:
+    description: Whether unattended-upgrades and the DGX Dashboard leave kernel, driver and DGX OS as they are.
+    type: bool
+    default: false
 seealso:
   - module: gb10.cluster.gpu_info
 author:
@@ -72,6 +76,7 @@ def main() -> None:
             "swappiness": {"type": "int", "default": -1},
             "hardware_watchdog": {"type": "int", "default": 0},
             "panic": {"type": "int", "default": 0},
+            "keep_kernel": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

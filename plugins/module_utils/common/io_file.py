@@ -154,6 +154,15 @@ def install(path: str, content: str | bytes | None) -> None:
         write_file(path, content, READABLE, (os.geteuid(), os.getegid()))
 
 
+def replace(path: str, content: str | None) -> None:
+    """Do as install(), but keep the mode and the owner of a present file. Raises OSError."""
+    facts = os.lstat(path) if content is not None and os.path.lexists(path) else None
+    if facts is None or content is None:
+        install(path, content)
+    else:
+        write_file(path, content, stat.S_IMODE(facts.st_mode), (facts.st_uid, facts.st_gid))
+
+
 @contextlib.contextmanager
 def new_folder(folder: str, temporary: str) -> Iterator[str]:
     """Yield ``temporary``, an empty folder beside ``folder``. It replaces that if the block succeeds, and is removed

@@ -23,6 +23,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state as os_update_io_state
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
@@ -51,8 +53,9 @@ def node(run: Run) -> dict[str, Any]:
     image of the ranks and its ID, "" without containers.
     ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
     {active, starts, stop, done} with the last starts of guard.entry(), the present one included, {reason, text} of the
-    guard's stop or {}, and what it did without a stop; {} without the guard. ``reboot`` is {required, packages}. Raises
-    ValueError, OSError.
+    guard's stop or {}, and what it did without a stop; {} without the guard. ``reboot`` is {required, packages}.
+    ``updates`` is {lines, missing, under_way}: the system as text, the modules that the kernel of the next boot lacks,
+    and whether an update has begun. Raises ValueError, OSError.
     """
     services = [node_io_facts.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -80,7 +83,15 @@ def node(run: Run) -> dict[str, Any]:
         "watchdog": _watchdog(run),
         "memory_guard": _memory_guard(run),
         "reboot": io_packages.reboot(),
+        "updates": _updates(run),
     }
+
+
+def _updates(run: Run) -> dict[str, Any]:
+    state = os_update_io_state.read(run, simulate=False)
+    kernel = state.next_kernel
+    missing = list(kernel.missing or ()) if kernel else []
+    return {"lines": os_update_plan.about(state), "missing": missing, "under_way": state.trial is not None}
 
 
 def _links(run: Run) -> list[dict[str, Any]]:
@@ -222,6 +233,18 @@ def counters(server: Server) -> dict[str, float]:
         return health_status.metrics(_get(server, "/metrics", {}))
     except OSError:
         return {}
+
+
+def drained(server: Server, seconds: float, pause: float = 1) -> tuple[int, float]:
+    """Return (open requests, seconds of the wait) as soon as none is open, at the latest after ``seconds``."""
+    began = time.monotonic()
+    while True:
+        found = counters(server)
+        left = int(found.get("running", 0) + found.get("waiting", 0))
+        waited = time.monotonic() - began
+        if not left or waited >= seconds:
+            return left, waited
+        time.sleep(pause)
 
 
 def _get(server: Server, path: str, headers: dict[str, str]) -> str:

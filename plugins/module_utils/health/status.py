@@ -12,7 +12,7 @@ the head. ``key_file`` and ``ca_file`` are those of health/example.py. ``status`
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
@@ -98,7 +98,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
         ]
     result += _records(nodes)
     result += _images(nodes)
-    result += _reboots(nodes)
+    result += [*_updates(nodes), *_reboots(nodes)]
     result += [
         f"flight record on {node['name']}: {text}"
         for node in nodes
@@ -142,6 +142,23 @@ def image(recorded: Mapping[str, Mapping[str, Any]]) -> str:
     name, files = str(addition.get("runtime", "")), addition.get("files")
     image_id = str(files.get(name, "")) if isinstance(files, Mapping) else ""
     return f"{name[:_MOST_IMAGE]} (ID {image_id[:12]})" if image_id else ""
+
+
+def _updates(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the system of all nodes, or of each if they differ, and what is wrong with it."""
+    found = {node["name"]: node["status"]["updates"] for node in nodes if node["status"].get("updates")}
+    texts = {name: "; ".join(each["lines"]) for name, each in found.items()}
+    alike = len(set(texts.values())) == 1
+    yield from (f"system: {text}" for text in dict.fromkeys(texts.values()) if alike)
+    yield from (f"system of {name}: {text}" for name, text in texts.items() if not alike)
+    for name, each in found.items():
+        if each["missing"]:
+            yield (
+                f"warning: {name}: the kernel of the next boot lacks {', '.join(each['missing'])}. Fix: install its "
+                "packages of modules (docs/updates.md)"
+            )
+        if each["under_way"]:
+            yield f"warning: {name}: an update of the system is under way. Fix: run playbooks/os_update.yml again"
 
 
 def _reboots(nodes: Sequence[Mapping[str, Any]]) -> list[str]:

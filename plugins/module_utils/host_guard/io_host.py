@@ -37,6 +37,7 @@ def read(run: Run, root: str = "") -> HostState:
         device=any(os.path.exists(f"{root}/dev/{name}") for name in ("watchdog0", "watchdog")),
         manager=_manager(run) if plan.MANAGER_FILE in files else {},
         limited=service.get("active") == "active" and service.get("enabled") is True,
+        dashboard=_dashboard(run, root),
     )
 
 
@@ -62,6 +63,11 @@ def restore(run: Run, root: str = "") -> None:
     apply(run, plan.steps(Protection(), read(run, root)), root)
 
 
+def _dashboard(run: Run, root: str) -> bool:
+    installed = os.path.isdir(f"{root}{os.path.dirname(plan.DASHBOARD_FILE)}")
+    return installed and run(["systemctl", "--quiet", "is-active", plan.DASHBOARD_UNIT])[0] == 0
+
+
 def _setting(name: str) -> str:
     return f"/proc/sys/{name.replace('.', '/')}"
 
@@ -83,9 +89,9 @@ def _manager(run: Run) -> dict[str, int]:
 
 def _install(path: str, text: str | None) -> None:
     folder = os.path.dirname(path)
-    if text is not None:
+    if text is not None and not os.path.isdir(folder):
         io_file.install_folder(folder)
-    io_file.install(path, text)
+    io_file.replace(path, text)
     if text is None and folder.endswith(".conf.d"):
         # systemd's package does not have it.
         with contextlib.suppress(OSError):

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 UNIT_FILE = f"{paths.UNIT_FOLDER}/{paths.GPU_CLOCK_UNIT}"
@@ -24,7 +24,13 @@ SYSCTL_FILE = "/etc/sysctl.d/60-gb10-host.conf"
 MANAGER_FILE = "/etc/systemd/system.conf.d/60-gb10-host.conf"
 #: The kernel settings from before the first change, as {name: value}.
 FORMER_FILE = "/etc/gb10/host-former.json"
-FILES = (UNIT_FILE, SYSCTL_FILE, MANAGER_FILE, FORMER_FILE)
+#: apt reads this folder's files in the order of their names, and unattended-upgrades adds up their lists.
+APT_FILE = "/etc/apt/apt.conf.d/60-gb10-host"
+#: The settings of the DGX Dashboard, whose administrator upgrades DGX OS by its own timer, and those before the change,
+#: as {"text": TEXT}, with null for no file. Source: nvidia-spark-ota-check 1.0.16, self_update.py.
+DASHBOARD_UNIT, DASHBOARD_FILE = "dgx-dashboard-admin.service", "/opt/nvidia/dgx-dashboard/settings.json"
+DASHBOARD_FORMER = "/etc/gb10/host-dashboard.json"
+FILES = (UNIT_FILE, SYSCTL_FILE, MANAGER_FILE, FORMER_FILE, APT_FILE, DASHBOARD_FILE, DASHBOARD_FORMER)
 #: A hung task or a soft lockup does not panic: a slow disk, or a driver that frees much memory, causes both, and they
 #: end by themselves. The hardware watchdog reboots a host on which systemd does not run any more.
 KERNEL = ("vm.swappiness", "kernel.panic", "kernel.panic_on_oops")
@@ -36,6 +42,11 @@ _MICRO = 1_000_000
 _MANAGED = "#\n# Ansible managed\n#\n"
 #: systemd reads this file, and has no setting of ours. It is removed after that, so that a killed run is noticed.
 _NEUTRAL = f"{_MANAGED}[Manager]\n"
+_KEPT = """\
+// Ansible managed: no kernel, driver or release of DGX OS comes by itself.
+Unattended-Upgrade::Package-Blacklist { "linux-"; "nvidia-"; "libnvidia-"; "dgx-"; };
+"""
+_MOST = 1 << 16
 _CLOCK = f"""\
 {_MANAGED}[Unit]
 Description=Limit of the GPU's clock on the GB10 cluster
@@ -69,6 +80,7 @@ class Protection:
     swappiness: int = -1
     hardware_watchdog: int = 0
     panic: int = 0
+    keep_kernel: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,8 @@ class HostState:
     """A host: the texts of FILES that exist, KERNEL's values, and the recorded ``former`` ones.
 
     ``device``: whether it has a hardware watchdog. ``manager``: MANAGER's values, {} if they were not read.
-    ``limited``: whether the unit of the clock is active and starts at boot.
+    ``limited``: whether the unit of the clock is active and starts at boot. ``dashboard``: whether the DGX Dashboard's
+    administrator runs.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +98,7 @@ class HostState:
     device: bool = False
     manager: Mapping[str, int] = field(default_factory=dict)
     limited: bool = False
+    dashboard: bool = False
 
 
 @dataclass(frozen=True)
@@ -107,7 +121,7 @@ class Step:
 
 def of_settings(settings: Mapping[str, Any]) -> Protection:
     """Return the protection of the roles' variables, which have the types of their specification."""
-    return Protection(**{name: settings[f"host_guard_{name}"] for name in _RANGES})
+    return Protection(**{name: settings[f"host_guard_{name}"] for name in (*_RANGES, "keep_kernel")})
 
 
 def state(found: Mapping[str, Any] | None) -> HostState | None:
@@ -116,7 +130,13 @@ def state(found: Mapping[str, Any] | None) -> HostState | None:
         return None
     texts = {name: {str(key): str(text) for key, text in found[name].items()} for name in ("files", "values", "former")}
     manager = {str(name): int(value) for name, value in found["manager"].items()}
-    return HostState(**texts, device=found["device"] is True, manager=manager, limited=found["limited"] is True)
+    return HostState(
+        **texts,
+        device=found["device"] is True,
+        manager=manager,
+        limited=found["limited"] is True,
+        dashboard=found.get("dashboard") is True,
+    )
 
 
 def check(path: str, name: str, given: Protection, found: HostState | None) -> list[Problem]:
@@ -152,6 +172,7 @@ def about(planned: HostPlan) -> list[str]:
         f"swappiness {given.swappiness}": given.swappiness >= 0,
         f"reboot after {given.hardware_watchdog} s without systemd": given.hardware_watchdog,
         f"reboot {given.panic} s after a panic or an oops": given.panic,
+        "kernel and driver change only by os_update.yml": given.keep_kernel,
     }
     shown = [text for text, wanted in parts.items() if wanted]
     return shown or (["off; its former state is restored"] if planned.due else [])
@@ -159,7 +180,8 @@ def about(planned: HostPlan) -> list[str]:
 
 def steps(given: Protection, found: HostState) -> list[Step]:
     """Return the steps from a host's state to its protection, in order, [] if nothing differs."""
-    return [*_kernel(_kernel_values(given), found), *_manager(given, found), *_clock(given, found)]
+    kernel = _kernel(_kernel_values(given), found)
+    return [*kernel, *_manager(given, found), *_clock(given, found), *_updates(given, found)]
 
 
 def diff(planned: Sequence[Step]) -> list[dict[str, str]]:
@@ -184,6 +206,43 @@ def overridden(left: Sequence[Step]) -> Problem:
         "the planned values",
         "remove the same settings from other files of /etc/sysctl.d and /etc/systemd/system.conf.d; systemctl status",
     )
+
+
+def without_updates(settings: str | None) -> str | None:
+    """Return the Dashboard's settings without its updates, the same text if they are off. Raises ValueError."""
+    found = bounded_json.load(settings, _MOST) if settings else {}
+    update = found.get("update", {}) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping) or not isinstance(update, Mapping):
+        raise ValueError(f"{DASHBOARD_FILE} has another form than {{update: {{enabled}}}}")
+    off = {**found, "update": {**update, "enabled": False}}
+    return settings if update.get("enabled") is False else f"{json.dumps(off, indent=2)}\n"
+
+
+def former_text(recorded: str) -> str | None:
+    """Return the settings in a record of DASHBOARD_FORMER, None if there were none. Raises ValueError."""
+    found = bounded_json.load(recorded, 2 * _MOST)
+    text = found.get("text") if isinstance(found, Mapping) else None
+    return text if isinstance(text, str) else None
+
+
+def record(settings: str | None) -> str:
+    """Return the record of settings."""
+    return f"{json.dumps({'text': settings})}\n"
+
+
+def _updates(given: Protection, found: HostState) -> Iterator[Step]:
+    yield from _file(APT_FILE, found.files.get(APT_FILE), _KEPT if given.keep_kernel else None)
+    present, recorded = found.files.get(DASHBOARD_FILE), found.files.get(DASHBOARD_FORMER)
+    if given.keep_kernel and found.dashboard and (off := without_updates(present)) != present:
+        if recorded is None:
+            yield from _file(DASHBOARD_FORMER, None, record(present))
+        yield from _file(DASHBOARD_FILE, present, off)
+    elif not given.keep_kernel and recorded is not None:
+        former = former_text(recorded)
+        # Settings that the owner changed since then stay.
+        if present == without_updates(former):
+            yield from _file(DASHBOARD_FILE, present, former)
+        yield from _file(DASHBOARD_FORMER, recorded, None)
 
 
 def _kernel_values(given: Protection) -> dict[str, str]:

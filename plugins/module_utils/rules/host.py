@@ -119,7 +119,7 @@ RULES = (
         shows="a GB10 with driver 590",
         detect=lambda view: view.fact("driver", lambda driver: driver.startswith(_SUSPECT_DRIVER)),
         why="590 reportedly hangs while it captures CUDA graphs; DGX OS ships 580 up to 7.6 (580.178.04)",
-        fix="install DGX OS's driver (580) on all nodes, and hold the package",
+        fix="update all nodes to one release of DGX OS with driver 580: playbooks/os_update.yml (docs/updates.md)",
         source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker; for 7.6 the notes of two owners",
         evidence="2026-09",
         disputed=(
@@ -144,7 +144,7 @@ RULES = (
         shows="nodes with the same GPU have different drivers",
         detect=lambda view: _differs(view, "driver"),
         why="updates reach each machine on a different day, and ranks on different drivers are untested",
-        fix="install the same driver on all nodes, and hold the package",
+        fix="update all nodes to the same release of DGX OS: playbooks/os_update.yml (docs/updates.md)",
         source="TechPreacher's checks; NVIDIA/open-gpu-kernel-modules#1358",
         evidence="2026-09",
     ),
@@ -154,7 +154,7 @@ RULES = (
         shows="Sparks run different kernels",
         detect=lambda view: _differs(view, "kernel"),
         why="updates reach each machine on a different day; one node then fails or slows all",
-        fix="install the same kernel on all nodes, and hold the package",
+        fix="update all nodes to the same release of DGX OS: playbooks/os_update.yml (docs/updates.md)",
         source="eugr/spark-vllm-docker#392",
         evidence="2026-09",
     ),
@@ -183,7 +183,7 @@ RULES = (
         ),
         detect=_bad_kernel,
         why="unless it was booted with kho=off, NCCL cannot register memory: ibv_reg_mr_iova2 'Cannot allocate memory'",
-        fix="boot 6.17.0-1031 or -1032 and hold it, or add kho=off to the kernel's command line",
+        fix="boot 6.17.0-1031 or -1032 (docs/updates.md#return), or add kho=off to the kernel's command line",
         source=(
             "NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; "
             "eugr/spark-vllm-docker#389"

@@ -22,6 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import io_host
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import LABEL, last
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, NodeState, Step
@@ -197,6 +198,12 @@ def _folder(_run: Run, step: Step) -> None:
         os.rmdir(step.name)
 
 
+def _host(run: Run, _step: Step) -> None:
+    io_host.restore(run)
+    io_change.resume(check=False)
+    io_change.confirm(run, check=False)
+
+
 _ACTIONS: Mapping[str, Callable[[Run, Step], Any]] = {
     "unit": _stop,
     "container": lambda run, step: must(run, [step.engine, "rm", "--force", "--volumes", step.name]),
@@ -205,7 +212,7 @@ _ACTIONS: Mapping[str, Callable[[Run, Step], Any]] = {
     "tree": _tree,
     "folder": _folder,
     "user": lambda run, step: must(run, ["userdel", step.name]),
-    "host": lambda run, _step: io_host.restore(run),
+    "host": _host,
     "firewall": lambda run, _step: io_nftables.remove(run),
 }
 

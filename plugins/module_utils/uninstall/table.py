@@ -21,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     SYSCTL_FILE,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 
 #: file: a file or a link. tree: a folder whose whole content is the collection's. program: a file, of earlier releases
 #: a tree.
@@ -173,11 +174,16 @@ NODE: Sequence[Place] = (
     # After a killed run, the record of the image leads to its containers, so it goes after them.
     Place(paths.OVERRIDES, "launch overrides", "tree"),
 )
-#: host_guard/io_host removes them, and restores what they changed.
+#: host_guard/io_host and os_update/io_change remove them, and restore what they changed.
 HOST: Sequence[Place] = (
     Place(host_guard_plan.SYSCTL_FILE, "kernel settings", "file"),
     Place(host_guard_plan.MANAGER_FILE, "hardware watchdog", "file"),
     Place(host_guard_plan.FORMER_FILE, "the former kernel settings", "file"),
+    Place(host_guard_plan.APT_FILE, "packages that do not change by themselves", "file"),
+    Place(host_guard_plan.DASHBOARD_FORMER, "the Dashboard's former settings", "file"),
+    Place(os_update_plan.BOOT_FILE, "the default kernel during an update", "file"),
+    Place(os_update_plan.PAUSE_FILE, "pause of automatic updates", "file"),
+    Place(os_update_plan.DASHBOARD_FORMER, "the Dashboard's settings from before an update", "file"),
 )
 #: firewall/io_nftables removes most of them, and the links only with their unit, which may have been removed by hand.
 FIREWALL: Sequence[Place] = (

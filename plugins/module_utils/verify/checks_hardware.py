@@ -34,9 +34,9 @@ def _gpu(cluster: Cluster) -> Iterator[Found]:
 
 def _next_boot(cluster: Cluster) -> Iterator[Found]:
     return (
-        (node.name, f"kernel {node.part('boot')['kernel']} starts next and has no module nvidia")
+        (node.name, f"kernel {node.part('boot')['kernel']} starts next and lacks {', '.join(lacking)}")
         for node in cluster.read
-        if node.part("gpu").get("driver_version") and node.part("boot").get("nvidia") is False
+        if (lacking := node.part("boot").get("missing"))
     )
 
 
@@ -145,9 +145,9 @@ CHECKS = (
     _hardware(
         "kernel-without-driver",
         ERROR,
-        expected="the newest installed kernel has NVIDIA's modules",
-        why="after the next reboot, the node has no GPU",
-        fix="install the package linux-modules-nvidia of that kernel, or remove the kernel",
+        expected="the kernel of the next boot has the modules of GPU and RDMA that run now",
+        why="after the next reboot, the node has no GPU or no RDMA",
+        fix="install the packages of modules of that kernel, or remove the kernel; docs/updates.md",
         source="eugr/spark-vllm-docker#392; TechPreacher/dgx-spark-vllm-cluster, preboot-check",
         detect=_next_boot,
     ),

@@ -73,6 +73,7 @@ def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
         _values(nodes, lambda node: node.part("boot").get("kernel")),
         alike=True,
     )
+    yield Row("kernel-differs", "DGX OS", _values(nodes, _system), alike=True)
     yield Row("bios-differs", "BIOS", _values(nodes, lambda node: node.facts.get("bios")), alike=True)
     yield from _each(
         "firmware-differs", "firmware of {}", {node.name: node.part("firmware") for node in nodes}, alike=True
@@ -95,6 +96,11 @@ def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
         alike=True,
     )
     yield from _environments(nodes)
+
+
+def _system(node: VerifiedNode) -> str:
+    level = node.part("updates").get("level") or {}
+    return " ".join(filter(None, (level.get("stamp"), level.get("installed"))))
 
 
 def _values(nodes: Sequence[VerifiedNode], value: Any) -> dict[str, str]:

@@ -17,7 +17,7 @@ import stat
 import time
 import urllib.error
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, systemd
@@ -33,6 +33,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_librar
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state as os_update_io_state
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_coverage
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import environment, evidence, kernels, parse
@@ -53,7 +54,7 @@ _MIB, _GIB = 1 << 20, 1 << 30
 #: Processes with less resident memory are not listed.
 _LARGE = _GIB
 #: Bounds of files, in bytes and numbers.
-_MOST_RECORD, _MOST_SOURCE, _MOST_FILES, _MOST_MODULES = 16 * _MIB, 8 * _MIB, 20_000, 32 * _MIB
+_MOST_RECORD, _MOST_SOURCE, _MOST_FILES = 16 * _MIB, 8 * _MIB, 20_000
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 _RAY_PORT, _SECONDS = 8265, 5
 #: Seconds over which the speed of the server is measured.
@@ -111,7 +112,8 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         "gpu_state": part("gpu_state", lambda: node_io_facts.gpu_state(run)),
         "gpu_device": _has_device(_NVIDIA),
         "temperature_c": part("temperature_c", _temperature),
-        "boot": part("boot", _boot),
+        "boot": part("boot", lambda: _boot(run)),
+        "updates": part("updates", lambda: asdict(os_update_io_state.read(run)), full),
         "product": _dmi("product_name"),
         "bios": _dmi("bios_version"),
         "firmware": _firmware(),
@@ -169,11 +171,14 @@ def _temperature() -> float | None:
     return max((int(text) / 1000 for text in texts if re.fullmatch(r"\d+", text)), default=None)
 
 
-def _boot() -> dict[str, Any]:
-    """Return {kernel, nvidia}: the kernel of the next boot, and whether it has NVIDIA's modules, None if unknown."""
-    kernel = parse.newest_kernel(_names("/boot"))
-    listed = io_file.read_bounded(f"/lib/modules/{kernel}/modules.dep", _MOST_MODULES) if kernel else None
-    return {"kernel": kernel, "nvidia": None if listed is None else parse.has_nvidia_module(listed)}
+def _boot(run: Run) -> dict[str, Any]:
+    """Return {kernel, nvidia, missing} of the next boot: whether the kernel has NVIDIA's modules, None if unknown, and
+    the modules that run now and that it lacks."""
+    kernel = os_update_io_state.read(run, simulate=False).next_kernel
+    if kernel is None:
+        return {"kernel": "", "nvidia": None, "missing": []}
+    nvidia = None if kernel.missing is None else "nvidia" not in kernel.missing
+    return {"kernel": kernel.release, "nvidia": nvidia, "missing": list(kernel.missing or ())}
 
 
 def _planned() -> dict[str, dict[str, Any]]:

@@ -23,21 +23,6 @@ _SOURCE = re.compile(r"vllm/(?:[\w-]+/)*[\w-]+\.py")
 _CUDA = re.compile(r"/libcuda\.so[\d.]*$")
 
 
-def newest_kernel(names: Iterable[str]) -> str:
-    """Return the newest kernel of the files vmlinuz-RELEASE in /boot, which starts next; "" without one."""
-    releases = [
-        name.removeprefix("vmlinuz-")
-        for name in names
-        if name.startswith("vmlinuz-") and not name.endswith((".old", ".efi.signed"))
-    ]
-    return max(releases, key=lambda release: [int(part) for part in re.findall(r"\d+", release)], default="")
-
-
-def has_nvidia_module(dependencies: str) -> bool:
-    """Return whether a kernel's modules.dep lists NVIDIA's module."""
-    return re.search(r"(?:^|/)nvidia\.ko(?:\.\w+)?:", dependencies, re.MULTILINE) is not None
-
-
 def packages(names: Iterable[str]) -> dict[str, str]:
     """Return the releases of the compared distributions, from the names of *.dist-info folders."""
     found = (name.removesuffix(".dist-info").partition("-") for name in names if name.endswith(".dist-info"))

@@ -71,7 +71,7 @@ RULES, LINK = table.FIREWALL[0].path, f"{REQUIRED}/{table.FIREWALL_UNIT}"
 FIREWALL = {ETC: FOLDER, RULES: FILE, LINK: Found("link"), REQUIRED: FOLDER}
 UNIT = f"/etc/systemd/system/{table.FIREWALL_UNIT}"
 NETPLAN = table.NETWORK[0].path
-SYSCTL, _MANAGER, FORMER = (place.path for place in table.HOST)
+SYSCTL, _MANAGER, FORMER, *_others = (place.path for place in table.HOST)
 STATE = {
     "/etc/systemd/system/gb10-netplan-restore.timer": FILE,
     table.NETWORK_STATE: FOLDER,

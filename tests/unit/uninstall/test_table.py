@@ -31,6 +31,7 @@ UNIT = re.compile(r"(?<![\w/])gb10-[a-z-]+\.(?:service|timer)\b")
 #: Paths in the code that no run leaves on a node's disk, with the reason.
 NOT_LEFT = {
     "/etc/gb10": "a folder that goes when it is empty",
+    "gb10-os-upgrade.service": "a transient unit",
     "/opt/gb10": "the same",
     "/opt/gb10/venv": "an example",
     "/run/gb10": "the lock of the running playbook, in memory",

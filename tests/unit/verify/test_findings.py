@@ -199,7 +199,7 @@ WRONG: list[tuple[Changes, set[str]]] = [
     ({"1/kernel": "6.17.0-1008-nvidia"}, {"kernel-differs", "kernel-6-17-0-1008"}),
     ({"1/kernel": "7.0.0-1019-nvidia"}, {"kernel-differs", "kernel-7-0-0-1019"}),
     ({"1/cma_free_bytes": 9 * GIB}, {"kernel-cma"}),
-    ({"1/boot": {"kernel": "6.17.0-1031-nvidia", "nvidia": False}}, {"kernel-without-driver"}),
+    ({"1/boot": {"kernel": "6.17.0-1031-nvidia", "nvidia": False, "missing": ["nvidia"]}}, {"kernel-without-driver"}),
     ({"1/gpu_state/clock_mhz": 702.0}, {"gpu-clock-stuck"}),
     ({"1/gpu_state/temperature_c": 95.0}, {"temperature-high"}),
     ({"1/gpu_state/slowed": ["power cap"]}, set()),

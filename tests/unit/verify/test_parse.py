@@ -21,7 +21,6 @@ DIGEST = hashlib.sha256(b"x")
 TEXT = base64.urlsafe_b64encode(DIGEST.digest()).decode().rstrip("=")
 FILES = ("vllm/a/b.py", "vllm/_C.so", "vllm/../x.py", "other/a.py")
 RECORD = "".join(f"{path},sha256={TEXT},1\n" for path in FILES) + "vllm/c.py,,\n"
-KERNELS = ["vmlinuz", "vmlinuz-6.17.0-1008-nvidia", "vmlinuz-6.17.0-1031-nvidia", "initrd.img-7.0.0"]
 FOLDERS = ["vllm-0.32.0.dist-info", "vllm", "torch-2.9.1+cu130.dist-info", "rayon-1.dist-info"]
 RAIL = {"addresses": ["10.110.0.1/24"], "mtu": "9000"}
 WRONG_ADDRESSES = ({"x": "y"}, "fd00::1/64", "10.0.0.999/24", "10.0.0.1")
@@ -35,11 +34,6 @@ RAILS = {
 @pytest.mark.parametrize(
     ("function", "given", "expected"),
     [
-        (parse.newest_kernel, [*KERNELS, "vmlinuz-6.17.0-999-nvidia", "vmlinuz.old"], "6.17.0-1031-nvidia"),
-        (parse.newest_kernel, ["vmlinuz.old", "grub"], ""),
-        (parse.has_nvidia_module, "kernel/fs/ext4/ext4.ko.zst:\nkernel/nvidia-580/nvidia.ko: \n", True),
-        (parse.has_nvidia_module, "updates/dkms/nvidia.ko.zst: kernel/x.ko\n", True),
-        (parse.has_nvidia_module, "kernel/nvidia-wmi.ko: x\nkernel/not-nvidia.ko.zst: updates/nvidia.ko\n", False),
         (
             parse.packages,
             [*FOLDERS, "nvidia_nccl_cu13-2.28.9.dist-info"],

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action plugin of os_update_plan, which documents it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan, report
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+
+class ActionModule(Decision):
+    """Decides from the states of the nodes, on the controller."""
+
+    planned = False
+
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
+        """Return {lines, stages} as the module documents it, or a failure with every problem."""
+        arguments = self.arguments(
+            nodes={"type": "list", "elements": "str", "required": True},
+            results={"type": "str", "required": True},
+            equal={"type": "bool", "default": False},
+            without_way_back={"type": "bool", "default": False},
+            again={"type": "bool", "default": False},
+            refuse={"type": "bool", "default": True},
+        )
+        results = self.of_nodes(variables, arguments["nodes"], arguments["results"], {})
+        states = {
+            name: load.load(State, result["state"], name) for name, result in results.items() if "state" in result
+        }
+        found = report.refused(states, arguments["without_way_back"], arguments["again"])
+        if arguments["equal"]:
+            found += report.unequal(states)
+        stages = {name: plan.stage(each) for name, each in states.items()}
+        served = any(each.trial.served for each in states.values() if each.trial)
+        begins = "upgrade" in stages.values() and any(each.serves for each in states.values())
+        shown = {"lines": report.announced(states), "stages": stages, "served": served or begins}
+        numbered = [f"  {number}. {problem}" for number, problem in enumerate(found, 1)]
+        problem = "\n".join(["The update does not go on.", *numbered]) if found else ""
+        if problem and arguments["refuse"]:
+            return {"failed": True, "msg": problem}
+        return {"changed": False, "problem": problem, **shown}

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Change a node for an update: its updaters, its boot loader, its packages, and its boot.
+
+Each function can be killed anywhere and called again. Each returns the files that it changes, and changes nothing if
+``check`` is true.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
+
+#: The transient unit of a change of packages: it goes on when the connection or the run ends.
+UNIT = "gb10-os-upgrade.service"
+_ENVIRONMENT = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none")
+_KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+_MOST = 1 << 16
+#: Seconds for a change of packages, and from the order to the reboot.
+_UPGRADE_SECONDS, _REBOOT_SECONDS = 7200, 3
+
+Changes = list[dict[str, str]]
+
+
+def pause(run: Run, check: bool) -> Changes:
+    """Keep what updates the node by itself from doing so. Raises OSError and ValueError."""
+    changes = _write(plan.PAUSE_FILE, plan.PAUSE, check)
+    if run(["systemctl", "--quiet", "is-active", host_guard_plan.DASHBOARD_UNIT])[0] == 0:
+        present = io_file.read_bounded(host_guard_plan.DASHBOARD_FILE, _MOST)
+        off = host_guard_plan.without_updates(present)
+        if off != present:
+            if io_file.read_bounded(plan.DASHBOARD_FORMER, 2 * _MOST) is None:
+                changes += _write(plan.DASHBOARD_FORMER, host_guard_plan.record(present), check)
+            changes += _write(host_guard_plan.DASHBOARD_FILE, off, check)
+    return changes
+
+
+def resume(check: bool) -> Changes:
+    """Restore the updaters as they were. Raises OSError and ValueError."""
+    changes = []
+    if recorded := io_file.read_bounded(plan.DASHBOARD_FORMER, 2 * _MOST):
+        changes += _write(host_guard_plan.DASHBOARD_FILE, host_guard_plan.former_text(recorded), check)
+        changes += _write(plan.DASHBOARD_FORMER, None, check)
+    return changes + _write(plan.PAUSE_FILE, None, check)
+
+
+def keep(run: Run, state: State, check: bool) -> Changes:
+    """Keep the running kernel as the boot loader's default. Raises OSError, and ValueError if GRUB has another one."""
+    if state.trial:
+        return []
+    changes = _write(plan.BOOT_FILE, plan.boot_file(state), check)
+    if not check:
+        _update_grub(run)
+        if (found := io_state.boot(run).default) != state.running:
+            raise ValueError(
+                f"GRUB's default is {found or 'unknown'} after {plan.BOOT_FILE} named {state.running}. Expected: the "
+                f"running kernel. Fix: remove GRUB_DEFAULT from later files of {os.path.dirname(plan.BOOT_FILE)}"
+            )
+    return changes
+
+
+def upgrade(run: Run) -> str:
+    """Upgrade all packages, and return the log's end. Waits for an upgrade that a killed run began.
+
+    Raises ValueError with the reason.
+    """
+    until = time.monotonic() + _UPGRADE_SECONDS
+    while run(["systemctl", "--quiet", "is-active", UNIT])[0] == 0:
+        if time.monotonic() > until:
+            raise ValueError(f"{UNIT} has not ended. Fix: see journalctl --unit={UNIT}, and run again")
+        time.sleep(2)
+    _detached(run, "dpkg", "--configure", "-a")
+    _detached(run, "apt-get", "--yes", *_KEEP, *io_state.UPGRADE)
+    return _log(run)
+
+
+def firmware(run: Run) -> str:
+    """Install the firmware that fwupd offers; a reboot activates it. Raises ValueError."""
+    _detached(run, "fwupdmgr", "refresh", "--force")
+    _detached(run, "fwupdmgr", "upgrade", "--assume-yes", "--no-reboot-check")
+    return _log(run)
+
+
+def boot(run: Run, state: State, check: bool) -> Changes:
+    """Boot the newest kernel once. The former one stays the default. Raises OSError and ValueError."""
+    newest = state.kernels[0].release if state.kernels else state.running
+    changes = _write(plan.BOOT_FILE, plan.boot_file(state, newest), check)
+    if check:
+        return changes
+    if newest != state.running:
+        _command(run, "grub-reboot", plan.entry_of(state, newest))
+    os.sync()
+    # Detached: a reboot inside of the connection can take the connection away from the one that ordered it.
+    _command(run, "systemd-run", "--collect", f"--on-active={_REBOOT_SECONDS}", "systemctl", "reboot")
+    return changes
+
+
+def confirm(run: Run, check: bool) -> Changes:
+    """Make the newest kernel the boot loader's default again. Raises OSError and ValueError."""
+    changes = _write(plan.BOOT_FILE, None, check)
+    if changes and not check:
+        _update_grub(run)
+    return changes
+
+
+def _write(path: str, text: str | None, check: bool) -> Changes:
+    present = io_file.read_bounded(path, 2 * _MOST)
+    if present == text:
+        return []
+    if not check:
+        io_file.replace(path, text)
+    return [{"before_header": path, "after_header": path, "before": present or "", "after": text or ""}]
+
+
+def _update_grub(run: Run) -> None:
+    _command(run, "grub-mkconfig", "--output=/boot/grub/grub.cfg")
+
+
+def _command(run: Run, *command: str) -> None:
+    status, stdout, stderr = run(list(command))
+    if status != 0:
+        raise ValueError(f"{' '.join(command)} failed: {' '.join((stderr or stdout).split())[-500:]}")
+
+
+def _detached(run: Run, *command: str) -> None:
+    given = [f"--setenv={each}" for each in _ENVIRONMENT]
+    status, _stdout, stderr = run(["systemd-run", "--wait", "--collect", "--quiet", f"--unit={UNIT}", *given, *command])
+    if status != 0:
+        raise ValueError(
+            f"{' '.join(command)} failed with {status}: {_log(run) or stderr.strip()}. Fix: correct the cause on the "
+            "node, and run again: the run goes on from here"
+        )
+
+
+def _log(run: Run) -> str:
+    _status, log, _stderr = run(["journalctl", f"--unit={UNIT}", "--lines=15", "--output=cat", "--quiet"])
+    return " | ".join(line.strip() for line in log.splitlines() if line.strip())[-1500:]
+
+
+def facts(changes: Changes) -> dict[str, Any]:
+    """Return changes as a module's result."""
+    return {"changed": bool(changes), "diff": changes}

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Read a node's updates. Changes nothing: the checker's `is-ota-available` would install a newer checker."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, packages
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Kernel, Level, State
+
+#: NVIDIA's checker with its recipes.
+_CHECKER = "/opt/nvidia/spark-ota-check/check_ota_status.py"
+_RECIPES = "/opt/nvidia/spark-ota-check/metadata/spark-ota-*.json"
+_TIMER = "apt-daily-upgrade.timer"
+#: Updates come to a machine by phases, which depend on its ID: without this option two nodes get different ones.
+UPGRADE = ("-o", "APT::Get::Always-Include-Phased-Updates=true", "full-upgrade")
+_FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
+_OF_KERNEL = ("linux-image-*", "linux-modules-*", "nvidia-driver-*", "nvidia-kernel-*", "nvidia-firmware-*")
+#: Bounds of files, in bytes, and of their number.
+_MOST, _MOST_MODULES, _MOST_RECIPES = 1 << 22, 1 << 25, 100
+#: File systems that GRUB can write to, on a partition. Source: GRUB's manual, environment block.
+_WRITABLE = ("ext2", "ext3", "ext4", "vfat", "xfs")
+
+
+def read(run: Run, simulate: bool = True) -> State:
+    """Return the state. ``simulate``: whether apt is asked for pending packages, which takes seconds.
+
+    Raises OSError and ValueError.
+    """
+    running, needed = os.uname().release, parse.wanted(_text("/proc/modules"))
+    pending = io_packages.reboot()
+    return State(
+        running=running,
+        level=_level(run) if simulate else Level(parse.level(_text("/etc/dgx-release"), "", ()).stamp),
+        packages=parse.packages(_output(run, "apt-get", "--simulate", *UPGRADE)) if simulate else None,
+        broken=parse.broken(_output(run, "dpkg", "--audit")) if simulate else (),
+        held=tuple(_output(run, "apt-mark", "showhold").split()) if simulate else (),
+        kernels=tuple(_kernel(each, needed) for each in parse.releases(_names("/boot"))),
+        boot=boot(run),
+        reboot=tuple(pending["packages"]) if pending["required"] else None,
+        updaters=_updaters(run),
+        holder=packages.holder(io_packages.holder()),
+        trial=parse.trial(_text(plan.BOOT_FILE)),
+        versions=_versions(run) if simulate else {},
+        serves=any(_is(run, "is-enabled", unit) for unit in paths.UNITS),
+    )
+
+
+def boot_id() -> str:
+    """Return the ID of this boot."""
+    return _text("/proc/sys/kernel/random/boot_id").strip()
+
+
+def _text(path: str) -> str:
+    return io_file.read_bounded(path, _MOST) or ""
+
+
+def _names(folder: str) -> Sequence[str]:
+    return os.listdir(folder) if os.path.isdir(folder) else ()
+
+
+def _output(run: Run, *command: str) -> str:
+    """Return the output of a command. Raises ValueError if it fails."""
+    status, stdout, stderr = run(list(command))
+    if status != 0:
+        raise ValueError(f"{' '.join(command)} failed: {' '.join((stderr or stdout).split())[-500:]}")
+    return stdout
+
+
+def _level(run: Run) -> Level:
+    recipes = [_text(path) for path in sorted(glob.glob(_RECIPES))[:_MOST_RECIPES]]
+    summary = ""
+    if os.path.exists(_CHECKER):
+        # It imports its neighbors, so that -I is not possible.
+        _status, summary, _stderr = run(["/usr/bin/python3", "-B", _CHECKER, "summary"])
+    return parse.level(_text("/etc/dgx-release"), summary, recipes)
+
+
+def _kernel(release: str, needed: Sequence[str]) -> Kernel:
+    folder = f"/lib/modules/{release}"
+    dependencies = io_file.read_bounded(f"{folder}/modules.dep", _MOST_MODULES)
+    builtin = io_file.read_bounded(f"{folder}/modules.builtin", _MOST_MODULES)
+    if dependencies is None:
+        return Kernel(release, None)
+    return Kernel(release, parse.missing(needed, dependencies, builtin or ""))
+
+
+def boot(run: Run) -> Boot:
+    """Return the boot loader. Raises OSError and ValueError."""
+    config = _text("/boot/grub/grub.cfg")
+    if not config:
+        return Boot()
+    _status, environment, _stderr = run(["grub-editenv", "/boot/grub/grubenv", "list"])
+    _status, mounted, _stderr = run(["findmnt", "--noheadings", "--output", "FSTYPE,SOURCE", "--target", "/boot/grub"])
+    words = mounted.split()
+    writable = len(words) == 2 and words[0] in _WRITABLE and not words[1].startswith(("/dev/mapper/", "/dev/md"))
+    return parse.boot(config, environment, writable)
+
+
+def _updaters(run: Run) -> tuple[str, ...]:
+    unattended = os.path.exists("/usr/bin/unattended-upgrade") and _is(run, "is-enabled", _TIMER)
+    settings = run(["apt-config", "dump"])[1] if unattended else ""
+    dashboard = _is(run, "is-active", host_guard_plan.DASHBOARD_UNIT)
+    return parse.updaters(settings, unattended, dashboard, _text(host_guard_plan.DASHBOARD_FILE) if dashboard else "")
+
+
+def _is(run: Run, question: str, unit: str) -> bool:
+    return run(["systemctl", "--quiet", question, unit])[0] == 0
+
+
+def _versions(run: Run) -> dict[str, str]:
+    """Return the installed packages of kernel and driver. dpkg-query fails for a pattern without a package."""
+    _status, listing, _stderr = run(["dpkg-query", "--show", f"--showformat={_FORMAT}", "--", *_OF_KERNEL])
+    found = (line.split("\t") for line in listing.splitlines())
+    return {each[1]: each[2] for each in found if len(each) == 3 and each[0][1:2] == "i"}

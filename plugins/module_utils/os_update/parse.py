@@ -1,0 +1,168 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Convert files and output of apt, GRUB and NVIDIA's checker to the types of updates.
+
+They are of the node, so each value is bounded, and a name is only kept in its own alphabet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Level, Package, Trial
+
+#: Modules without which a GB10 does not serve, alone or with others; rdma_rxe is soft RoCE.
+_MODULES = ("nvidia", "nvidia_uvm", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm", "rdma_rxe")
+_MOST_JSON = 1 << 22
+_NAME = r"[a-z0-9][a-z0-9+.-]{0,99}"
+_VERSION = r"[A-Za-z0-9.+:~-]{1,99}"
+#: Lines of `apt-get --simulate`. Source: apt 2.6 and 2.8, apt-pkg/algorithms.cc.
+_INSTALLED = re.compile(rf"^Inst ({_NAME})(?::\w+)? (?:\[({_VERSION})\] )?\(({_VERSION})[ )]", re.MULTILINE)
+_REMOVED = re.compile(rf"^Remv ({_NAME})(?::\w+)? \[({_VERSION})\]", re.MULTILINE)
+_RELEASE = re.compile(r"\d+\.[\w.+~-]{1,90}")
+_OTA = re.compile(r"[\w.+ -]{1,40}")
+#: GRUB's own menu entries. Source: GRUB 2.06, util/grub.d/10_linux.in.
+_OPENED = re.compile(
+    r"^\s*(menuentry|submenu) (['\"])(.*?)\2.*?(?:\$menuentry_id_option|--id) ['\"]?([^'\" ]+)['\"]?.*\{$"
+)
+_LINUX = re.compile(r"^\s*linux\S*\s+\S*/vmlinuz-(\S+)")
+_ASSIGNED = re.compile(r'^\s*set default="([^"]*)"', re.MULTILINE)
+
+
+def level(release: str, summary: str, recipes: Sequence[str]) -> Level:
+    """Return the level from /etc/dgx-release, the checker's `summary`, and the texts of its recipes."""
+    found = re.search(r'^DGX_OTA_VERSION="?([\w.-]{1,20})"?$', release, re.MULTILINE)
+    detected = _object(summary)
+    torn = detected.get("torn")
+    return Level(
+        stamp=found[1] if found else "",
+        installed=_ota(detected.get("detected_ota")),
+        newest=max((each for text in recipes if (each := _recipe(text))), default=("", ""))[1],
+        torn=float(torn) if isinstance(torn, int | float) and 0 <= torn <= 100 else None,
+    )
+
+
+def _recipe(text: str) -> tuple[str, str] | None:
+    """Return (date, name) of a released OTA recipe. Its checker leaves out names with "ebeta"."""
+    metadata = _object(text).get("metadata")
+    if not isinstance(metadata, Mapping):
+        return None
+    date, name = metadata.get("releaseDate"), _ota(metadata.get("name"))
+    return (date[:10], name) if isinstance(date, str) and name and "ebeta" not in name.lower() else None
+
+
+def _object(text: str) -> Mapping[str, Any]:
+    try:
+        found = bounded_json.load(text, _MOST_JSON) if text else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _ota(value: Any) -> str:
+    return value if isinstance(value, str) and _OTA.fullmatch(value) else ""
+
+
+def packages(simulated: str) -> tuple[Package, ...]:
+    """Return the changes of `apt-get --simulate full-upgrade`, sorted by name."""
+    new = [Package(name, before or "", after) for name, before, after in _INSTALLED.findall(simulated)]
+    gone = [Package(name, before, "") for name, before in _REMOVED.findall(simulated)]
+    return tuple(sorted((*new, *gone), key=lambda package: package.name))
+
+
+def broken(audit: str) -> tuple[str, ...]:
+    """Return the packages that `dpkg --audit` lists."""
+    return tuple(dict.fromkeys(re.findall(rf"^ ({_NAME})(?::\w+)? ", audit, re.MULTILINE)))
+
+
+def releases(names: Sequence[str]) -> list[str]:
+    """Return the kernels of the files vmlinuz-RELEASE in /boot, the newest first."""
+    found = [each.removeprefix("vmlinuz-") for each in names if each.startswith("vmlinuz-")]
+    kept = [each for each in found if _RELEASE.fullmatch(each) and not each.endswith((".old", ".efi.signed"))]
+    return sorted(kept, key=lambda release: [int(part) for part in re.findall(r"\d+", release)], reverse=True)
+
+
+def wanted(loaded: str) -> tuple[str, ...]:
+    """Return the modules that this node needs, from its /proc/modules: those of _MODULES that are loaded."""
+    present = {line.partition(" ")[0] for line in loaded.splitlines()}
+    return tuple(name for name in _MODULES if name in present)
+
+
+def missing(needed: Sequence[str], dependencies: str, builtin: str) -> tuple[str, ...]:
+    """Return the needed modules that a kernel's modules.dep and modules.builtin do not list."""
+    listed = re.findall(r"^(?:[^:\n]*/)?([\w-]+)\.ko(?:\.\w+)?(?::|$)", f"{dependencies}\n{builtin}", re.MULTILINE)
+    present = {name.replace("-", "_") for name in listed}
+    return tuple(name for name in needed if name not in present)
+
+
+#: One menu on the way to an entry: its identifier, its title and its number.
+_Menu = tuple[str, str, int]
+
+
+def boot(config: str, environment: str, forgets: bool) -> Boot:
+    """Return the boot loader from grub.cfg and the output of `grub-editenv list`."""
+    found = list(_entries(config))
+    values = dict(line.split("=", 1) for line in environment.splitlines() if "=" in line)
+    chosen = next((each for each in _ASSIGNED.findall(config) if each != "${next_entry}"), "0")
+    default = values.get("saved_entry", "0") if chosen == "${saved_entry}" else chosen
+    shown = [
+        Entry(">".join(each[0] for each in path), kernel) for path, kernel in found if "recovery" not in path[-1][0]
+    ]
+    return Boot(tuple(shown), _kernel(found, default), _kernel(found, values.get("next_entry", "")), forgets)
+
+
+def _entries(config: str) -> Iterator[tuple[tuple[_Menu, ...], str]]:
+    """Yield each entry with a kernel of Linux: its menus and itself, and the kernel."""
+    path: list[_Menu] = []
+    counts = [0]
+    for line in config.splitlines():
+        if opened := _OPENED.match(line):
+            path.append((opened[4], opened[3], counts[-1]))
+            counts[-1] += 1
+            counts.append(0)
+        elif line.strip() == "}" and path and len(line) - len(line.lstrip()) < len(path):
+            path.pop()
+            counts.pop()
+        elif path and (kernel := _LINUX.match(line)):
+            yield tuple(path), kernel[1]
+
+
+def _kernel(entries: Sequence[tuple[tuple[_Menu, ...], str]], choice: str) -> str:
+    """Return the kernel of a choice: identifiers, titles or numbers, one for each menu, joined by ">"; "" for none.
+
+    A choice of a menu is its first entry. Source: GRUB 2.06, normal/menu.c.
+    """
+    words = choice.split(">") if choice else []
+    for path, kernel in entries:
+        known = [word in (each[0], each[1], str(each[2])) for word, each in zip(words, path, strict=False)]
+        if known and len(known) == len(words) and all(known):
+            return kernel
+    return ""
+
+
+def updaters(settings: str, unattended: bool, dashboard: bool, configuration: str) -> tuple[str, ...]:
+    """Return what updates the node by itself.
+
+    ``settings``: `apt-config dump`; ``unattended``: whether unattended-upgrades is installed and its timer is enabled;
+    ``dashboard``: whether the DGX Dashboard's administrator runs; ``configuration``: its settings.json, "" without one.
+    """
+    values = dict(re.findall(r'^(APT::Periodic::[\w-]+) "(.*)";$', settings, re.MULTILINE))
+    enabled = values.get("APT::Periodic::Enable", "1") != "0"
+    runs = enabled and values.get("APT::Periodic::Unattended-Upgrade", "0") not in ("", "0")
+    update = _object(configuration).get("update")
+    off = isinstance(update, Mapping) and update.get("enabled") is False
+    found = {"unattended-upgrades": unattended and runs, "DGX Dashboard": dashboard and not off}
+    return tuple(name for name, active in found.items() if active)
+
+
+def trial(text: str) -> Trial | None:
+    """Return the update under way from our file for GRUB, None without it."""
+    if not text:
+        return None
+    values = dict(re.findall(r"^# (former|tried|served): (\S*)$", text, re.MULTILINE))
+    return Trial(values.get("former", ""), values.get("tried", ""), values.get("served") == "yes")

@@ -1,0 +1,225 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Decide how an update of a node goes on, what objects to it, and whether there is a way back.
+
+The boot loader's file alone remembers an update under way: it names the former kernel, which it keeps as the default.
+So a run that was killed anywhere is continued from what the node has.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import DRIVER, KERNEL, Package, State, Trial
+
+#: What comes next on a node: nothing; the upgrade; its first boot; the checks. Or the new kernel did not boot.
+Stage = Literal["current", "upgrade", "boot", "verify", "fell back"]
+#: GRUB reads this folder's files after /etc/default/grub, in the order of their names. Source: grub-mkconfig.
+BOOT_FILE = "/etc/default/grub.d/zz-gb10-os-update.cfg"
+#: apt reads this folder's files in the order of their names.
+PAUSE_FILE = "/etc/apt/apt.conf.d/zz-gb10-os-update"
+#: The Dashboard's settings from before the update, as host_guard records them.
+DASHBOARD_FORMER = "/etc/gb10/os-update-dashboard.json"
+PAUSE = """\
+// Ansible managed: playbooks/os_update.yml removes it when the update ends.
+APT::Periodic::Enable "0";
+"""
+#: Seconds after which a kernel that panics in its first boot starts the former one.
+_PANIC = 30
+_DRIVER_OF_KERNEL = re.compile(r"linux-modules-nvidia-(\d+)\S*?-(\d+\.\d+\.\d+-\d+-\S+)")
+#: Kernels that reportedly fail on a Spark: the start of the release, and the rule about it.
+_BAD = {"7.0.0-1019": "kernel-7-0-0-1019", "7.0.0-31-": "kernel-7-0-0-1019", "6.17.0-1008": "kernel-6-17-0-1008"}
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Objection:
+    """Why an update should not begin or go on, and the fix."""
+
+    found: str
+    fix: str
+
+
+def stage(state: State) -> Stage:
+    """Return what comes next on a node."""
+    trial, newest = state.trial, state.kernels[0].release if state.kernels else state.running
+    if trial is None:
+        return "upgrade" if state.packages or state.broken or state.reboot is not None else "current"
+    if trial.tried and state.running == trial.tried and state.reboot is None and not state.broken:
+        return "verify"
+    if trial.tried and state.running != trial.tried:
+        # A run that was killed before the reboot has left the choice for one boot.
+        return "boot" if state.boot.once == trial.tried else "fell back"
+    if state.packages or state.broken:
+        return "upgrade"
+    return "boot" if newest != state.running or state.reboot is not None else "verify"
+
+
+def boot_file(state: State, tried: str = "") -> str:
+    """Return the boot loader's file, which keeps the former kernel as the default. ``tried``: what boots once.
+
+    Raises ValueError for a kernel without an entry.
+    """
+    trial = state.trial or Trial(state.running, served=state.serves)
+    entry = entry_of(state, trial.former)
+    return (
+        "# Ansible managed: playbooks/os_update.yml removes it after all checks passed.\n"
+        f"# former: {trial.former}\n# tried: {tried or trial.tried}\n# served: {'yes' if trial.served else 'no'}\n"
+        f'GRUB_DEFAULT="{entry}"\n'
+        f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={_PANIC}"\n'
+    )
+
+
+def entry_of(state: State, kernel: str) -> str:
+    """Return the identifier of a kernel's boot entry, the one inside the menu of all kernels. Raises ValueError."""
+    names = [each.name for each in state.boot.entries if each.kernel == kernel]
+    if not names:
+        raise ValueError(
+            f"GRUB has no entry for the kernel {kernel}. Expected: an entry of the running kernel. Fix: run update-grub"
+        )
+    # The first entry of GRUB is of the newest kernel, whichever that is.
+    return next((name for name in names if ">" in name), names[0])
+
+
+def new_kernel(state: State) -> str:
+    """Return the kernel of a pending upgrade, "" if none comes."""
+    found = (re.fullmatch(r"linux-image-(\d\S*)", each.name) for each in state.packages or () if not each.installed)
+    return max((each[1] for each in found if each), key=_numbers, default="")
+
+
+def objections(state: State) -> list[Objection]:
+    """Return what objects to the upgrade of a node before it begins."""
+    return [*_ready(state), *_kernels(state), *_drivers(state)]
+
+
+def _ready(state: State) -> Iterator[Objection]:
+    if state.holder:
+        yield Objection(f"{state.holder} holds dpkg's lock", "wait until it ends, or end it, and run again")
+    if state.held:
+        yield Objection(
+            f"held packages: {_listed(state.held)}", "release them with apt-mark unhold: parts of a release do not fit"
+        )
+    if not state.boot.entries:
+        yield Objection("grub.cfg has no entry of a kernel", "install GRUB, or update this node by hand")
+    elif not state.boot.forgets:
+        yield Objection(
+            "GRUB cannot write to /boot, so that a kernel for one boot would start again and again",
+            "move /boot to a partition without RAID and LVM, or update this node by hand",
+        )
+
+
+def _kernels(state: State) -> Iterator[Objection]:
+    new = new_kernel(state)
+    if rule := next((rule for start, rule in _BAD.items() if new.startswith(start)), ""):
+        yield Objection(f"the new kernel {new} fails on a Spark (rule {rule})", f"wait for a newer one; {_PAGE}#{rule}")
+    of_driver = {kernel for _branch, kernel in _of_kernels(state)}
+    coming = {each[2] for package in state.packages or () if (each := _DRIVER_OF_KERNEL.fullmatch(package.name))}
+    if new and state.running in of_driver and new not in of_driver | coming:
+        yield Objection(
+            f"no package has NVIDIA's modules for the new kernel {new}", "wait until linux-modules-nvidia has them"
+        )
+
+
+def _drivers(state: State) -> Iterator[Objection]:
+    for package in state.packages or ():
+        if package.kind == DRIVER and re.search(r"(?:^|:)590\.", package.candidate):
+            yield Objection(f"{package.name} {package.candidate}", f"wait for a newer driver; {_PAGE}#driver-590")
+            return
+
+
+_PAGE = "docs/rules.md"
+
+
+def next_boot(state: State) -> list[Objection]:
+    """Return what objects to a boot of the newest kernel, after the upgrade."""
+    kernel = state.kernels[0] if state.kernels else None
+    if kernel is None or kernel.release == state.running:
+        return []
+    if kernel.missing is None:
+        found = f"the modules of {kernel.release} cannot be read"
+    elif kernel.missing:
+        found = f"the new kernel {kernel.release} lacks modules that run now: {', '.join(kernel.missing)}"
+    else:
+        return []
+    return [Objection(found, "install its packages of modules, or remove the kernel; the former one stays the default")]
+
+
+def way_back(state: State) -> str:
+    """Return why there is no way back from the pending upgrade, "" if there is one."""
+    changed = [each for each in state.packages or () if each.kind == DRIVER and not _DRIVER_OF_KERNEL.match(each.name)]
+    of_former = [each for each in state.packages or () if each.name.endswith(f"-{state.running}")]
+    if not state.kernel(state.running):
+        return f"the running kernel {state.running} is not in /boot"
+    if any(not each.candidate for each in of_former):
+        return f"the upgrade removes {_listed([each.name for each in of_former if not each.candidate])}"
+    known = state.running in {kernel for _branch, kernel in _of_kernels(state)}
+    if changed and known and not of_former:
+        return f"the driver changes, and its modules for the running kernel {state.running} do not change with it"
+    return ""
+
+
+def _of_kernels(state: State) -> set[tuple[str, str]]:
+    """Return (branch of the driver, kernel) of the installed packages with NVIDIA's modules."""
+    found = (_DRIVER_OF_KERNEL.fullmatch(name) for name in state.versions)
+    return {(each[1], each[2]) for each in found if each}
+
+
+def differ(states: Mapping[str, State]) -> list[str]:
+    """Return the packages of kernel and driver whose versions differ between the nodes of a unit, as texts."""
+    names = sorted({name for state in states.values() for name in state.versions})
+    values = {name: {node: state.versions.get(name, "none") for node, state in states.items()} for name in names}
+    return [
+        f"{name}: " + ", ".join(f"{version} on {node}" for node, version in found.items())
+        for name, found in values.items()
+        if len(set(found.values())) > 1
+    ]
+
+
+def problems(path: str, node: str, found: Sequence[Objection]) -> list[Problem]:
+    """Return objections as problems of a node."""
+    return [Problem(path, f"{node}: {each.found}", "nothing that makes the update unsafe", each.fix) for each in found]
+
+
+def about(state: State) -> list[str]:
+    """Return the state of a node's updates for people."""
+    level = state.level
+    names = [f"DGX OS {level.stamp}" if level.stamp else "no DGX OS", level.installed]
+    if level.torn:
+        names.append(f"{level.torn:g} % of it missing")
+    if level.newest and level.newest != level.installed:
+        names.append(f"{level.newest} is newer")
+    boot = f"kernel {state.running}"
+    if state.boot.next and state.boot.next != state.running:
+        boot += f", next boot {state.boot.next}{' once' if state.boot.once else ''}"
+    lines = [", ".join(name for name in names if name), boot]
+    if state.packages is not None:
+        lines.append(_pending(state.packages))
+    lines += [f"updates by itself: {', '.join(state.updaters)}"] if state.updaters else []
+    return lines
+
+
+def _pending(packages: Sequence[Package]) -> str:
+    kinds = {kind: [each for each in packages if each.kind == kind] for kind in (KERNEL, DRIVER)}
+    parts = [f"{kind}: {_listed([_change(each) for each in found])}" for kind, found in kinds.items() if found]
+    return (
+        f"{len(packages)} packages change" + (f" ({'; '.join(parts)})" if parts else "") if packages else "up to date"
+    )
+
+
+def _change(package: Package) -> str:
+    return f"{package.name} {package.candidate or 'removed'}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}"
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", text)]

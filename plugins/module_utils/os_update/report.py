@@ -1,0 +1,87 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The announcement of an update, and what stops it, from the states of all nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
+
+_NEXT: Mapping[plan.Stage, str] = {
+    "current": "nothing to do",
+    "upgrade": "upgrade all packages, and boot",
+    "boot": "go on: boot the new kernel once",
+    "verify": "go on: verify the new kernel",
+    "fell back": "the new kernel did not start",
+}
+
+
+def announced(states: Mapping[str, State]) -> list[str]:
+    """Return the announcement: each node's state, its next step, and whether there is a way back."""
+    width = max(map(len, states), default=0)
+    lines = []
+    for name, state in states.items():
+        stage = plan.stage(state)
+        shown = [*plan.about(state), f"next: {_NEXT[stage]}"]
+        if stage == "upgrade":
+            why = plan.way_back(state)
+            shown.append(f"no way back: {why}" if why else f"way back: the kernel {_former(state)} stays the default")
+        lines += [f"{label:{width}}  {text}" for label, text in zip([name, *[""] * len(shown)], shown, strict=False)]
+    return [*lines, *(f"differs: {text}" for text in plan.differ(states))]
+
+
+def _former(state: State) -> str:
+    return state.trial.former if state.trial else state.running
+
+
+def refused(states: Mapping[str, State], without_way_back: bool, again: bool) -> list[Problem]:
+    """Return why an update does not begin or go on, all reasons together.
+
+    ``without_way_back``: whether the user accepts that there is none; ``again``: whether to boot a kernel that did not
+    start once more.
+    """
+    found = [
+        problem
+        for index, (name, state) in enumerate(states.items())
+        for problem in _node(f"nodes[{index}]", name, state, again)
+    ]
+    return found + ([] if without_way_back else list(_no_way_back(states)))
+
+
+def _node(path: str, name: str, state: State, again: bool) -> Iterator[Problem]:
+    stage = plan.stage(state)
+    if stage == "fell back" and state.trial and not again:
+        yield Problem(
+            path,
+            f"{name} runs {state.running}, because {state.trial.tried} did not start",
+            f"the kernel {state.trial.tried}",
+            f"read `journalctl --boot=-1` on {name}; to try again: -e os_update_again=true; to keep {state.running}: "
+            f"remove the packages of {state.trial.tried}, and run again",
+        )
+    elif stage == "upgrade":
+        yield from plan.problems(path, name, plan.objections(state))
+    elif stage in ("boot", "fell back"):
+        yield from plan.problems(path, name, plan.next_boot(state))
+
+
+def _no_way_back(states: Mapping[str, State]) -> Iterator[Problem]:
+    for index, (name, state) in enumerate(states.items()):
+        if plan.stage(state) == "upgrade" and (why := plan.way_back(state)):
+            yield Problem(
+                f"nodes[{index}]", f"{name}: {why}", "a way back", "accept it: -e os_update_without_way_back=true"
+            )
+
+
+def unequal(states: Mapping[str, State]) -> list[Problem]:
+    """Return the packages of kernel and driver that differ within a unit after its upgrade."""
+    return [
+        Problem(
+            "nodes", text, "the same version on all nodes that serve one model", "run again: apt's lists may differ"
+        )
+        for text in plan.differ(states)
+    ]

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of updates of the operating system."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+#: Kinds of packages whose change needs a reboot or a check of NVIDIA's modules; "" for all others.
+KERNEL, DRIVER, FIRMWARE = "kernel", "driver", "firmware"
+
+
+@dataclass(frozen=True)
+class Level:
+    """The level of DGX OS, each "" if unknown.
+
+    ``stamp``: DGX_OTA_VERSION, such as "7.5.0". ``installed``, ``newest``: names of NVIDIA's OTA releases by their
+    checker and its newest recipe, such as "OTA2.2". ``torn``: percentage of the installed release's parts that the node
+    lacks, None if unknown. Source: nvidia-spark-ota-check 1.0.16.
+    """
+
+    stamp: str = ""
+    installed: str = ""
+    newest: str = ""
+    torn: float | None = None
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that an upgrade changes. ``installed`` is "" for a new one, ``candidate`` is "" for a removed one."""
+
+    name: str
+    installed: str
+    candidate: str
+
+    @property
+    def kind(self) -> str:
+        """KERNEL, DRIVER, FIRMWARE or "". Source: names of DGX OS 7.5 and Ubuntu 24.04."""
+        if self.name.startswith(("linux-modules-nvidia", "nvidia-firmware", "libnvidia", "nvidia-")):
+            return DRIVER
+        if self.name.startswith(("linux-image", "linux-modules", "linux-headers", "linux-nvidia", "linux-generic")):
+            return KERNEL
+        return FIRMWARE if self.name.startswith(("linux-firmware", "fwupd")) else ""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """An installed kernel. ``missing``: the modules of this cluster that it has not, None if its list is unreadable."""
+
+    release: str
+    missing: Sequence[str] | None = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A boot entry: its identifier for GRUB, with its menus, and its kernel."""
+
+    name: str
+    kernel: str
+
+
+@dataclass(frozen=True)
+class Boot:
+    """The boot loader. ``default``: the kernel that starts without another choice, "" if unknown.
+
+    ``once``: the kernel of the next boot alone, "" without one. ``forgets``: whether GRUB can remove that choice by
+    itself; it cannot write to RAID and LVM.
+    """
+
+    entries: Sequence[Entry] = ()
+    default: str = ""
+    once: str = ""
+    forgets: bool = False
+
+    @property
+    def next(self) -> str:
+        """The kernel of the next boot."""
+        return self.once or self.default
+
+
+@dataclass(frozen=True)
+class Trial:
+    """An update under way: what io_boot wrote before the first package changed.
+
+    ``former``: the kernel that stays the default until all checks passed. ``tried``: the kernel that was booted once.
+    ``served``: whether the node's services were started at boot before the update.
+    """
+
+    former: str
+    tried: str = ""
+    served: bool = False
+
+
+@dataclass(frozen=True)
+class State:
+    """The updates of a node. ``running``: its kernel. ``packages``: what a full upgrade changes, None if not asked.
+
+    ``broken``: the packages that dpkg has not finished; ``held``: those that apt-mark holds. ``reboot``: the packages
+    that wait for a reboot, None without a pending one. ``updaters``: what updates the node by itself. ``holder``: the
+    process with dpkg's lock. ``versions``: the installed packages of kernel and driver. ``serves``: whether its
+    services start at boot.
+    """
+
+    running: str
+    level: Level = Level()
+    packages: Sequence[Package] | None = None
+    broken: Sequence[str] = ()
+    held: Sequence[str] = ()
+    kernels: Sequence[Kernel] = ()
+    boot: Boot = Boot()
+    reboot: Sequence[str] | None = None
+    updaters: Sequence[str] = ()
+    holder: str = ""
+    trial: Trial | None = None
+    serves: bool = False
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def next_kernel(self) -> Kernel | None:
+        """The kernel of the next boot: the boot loader's, else the newest; None without one."""
+        return self.kernel(self.boot.next) or (self.kernels[0] if self.kernels else None)
+
+    def kernel(self, release: str) -> Kernel | None:
+        """Return an installed kernel, None for another one."""
+        return next((each for each in self.kernels if each.release == release), None)

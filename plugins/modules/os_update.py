@@ -1,0 +1,104 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: os_update
+short_description: Do one step of an update of DGX OS on a node
+version_added: 0.1.0
+description:
+  - Each step can be killed and done again.
+  - The file C(/etc/default/grub.d/zz-gb10-os-update.cfg) is the whole memory of an update under way. It keeps the
+    former kernel as the default of the boot loader, so that a new one that hangs needs one power cycle.
+options:
+  step:
+    description:
+      - V(pause) stops what updates the node by itself, and V(resume) restores it byte for byte.
+      - V(keep) makes the running kernel the default of the boot loader.
+      - V(upgrade) upgrades all packages, and V(firmware) the firmware, in a unit that outlives the connection.
+      - V(boot) boots the newest kernel once. The action plugin waits until the host answers again.
+      - V(confirm) makes the newest kernel the default.
+    type: str
+    choices: [pause, resume, keep, upgrade, firmware, boot, confirm]
+    required: true
+  timeout:
+    description: Maximum seconds until the host answers after V(boot).
+    type: int
+    default: 900
+seealso:
+  - module: gb10.cluster.os_update_info
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Keep the running kernel as the default
+  gb10.cluster.os_update:
+    step: keep
+  become: true
+"""
+
+RETURN = r"""
+log:
+  description: The end of the log of V(upgrade) and V(firmware).
+  returned: with these steps, outside of check mode
+  type: str
+boot_id:
+  description: The ID of the boot that ends.
+  returned: with V(boot), outside of check mode
+  type: str
+seconds:
+  description: Seconds from the order to the first answer.
+  returned: with V(boot), outside of check mode
+  type: int
+timeout:
+  description: As the option.
+  returned: with V(boot), outside of check mode
+  type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state
+
+
+def main() -> None:
+    """Do the step."""
+    steps = ["pause", "resume", "keep", "upgrade", "firmware", "boot", "confirm"]
+    module = AnsibleModule(
+        argument_spec={
+            "step": {"type": "str", "choices": steps, "required": True},
+            "timeout": {"type": "int", "default": 900},
+        },
+        supports_check_mode=True,
+    )
+    step, run, check = module.params["step"], runner(module), module.check_mode
+    changes: io_change.Changes = []
+    try:
+        if step in ("upgrade", "firmware"):
+            log = "" if check else (io_change.upgrade if step == "upgrade" else io_change.firmware)(run)
+            module.exit_json(changed=True, **({"log": log} if log else {}))
+        elif step == "pause":
+            changes = io_change.pause(run, check)
+        elif step == "resume":
+            changes = io_change.resume(check)
+        elif step == "confirm":
+            changes = io_change.confirm(run, check)
+        else:
+            change = io_change.keep if step == "keep" else io_change.boot
+            changes = change(run, io_state.read(run, simulate=False), check)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    boots = {"boot_id": io_state.boot_id(), "timeout": module.params["timeout"]} if step == "boot" and not check else {}
+    module.exit_json(changed=bool(changes) or step == "boot", diff=changes, **boots)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: os_update_plan
+short_description: Announce an update of DGX OS, or refuse it with every reason
+version_added: 0.1.0
+description:
+  - Decides from the results of M(gb10.cluster.os_update_info) on all nodes.
+  - An action plugin on the controller implements it; the module only contains this documentation.
+options:
+  nodes:
+    description: The nodes.
+    type: list
+    elements: str
+    required: true
+  results:
+    description: The name of the variable with each node's result.
+    type: str
+    required: true
+  equal:
+    description: Whether all nodes must have the same versions of kernel and driver.
+    type: bool
+    default: false
+  without_way_back:
+    description: Whether an update is accepted that has no way back.
+    type: bool
+    default: false
+  again:
+    description: Whether to boot a kernel once more that did not start.
+    type: bool
+    default: false
+  refuse:
+    description: Whether the task fails with the reasons. Otherwise RV(problem) has them.
+    type: bool
+    default: true
+seealso:
+  - module: gb10.cluster.os_update_info
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Announce the update
+  gb10.cluster.os_update_plan:
+    nodes: [spark-1, spark-2]
+    results: updates
+  run_once: true
+"""
+
+RETURN = r"""
+lines:
+  description: The announcement.
+  returned: success
+  type: list
+  elements: str
+problem:
+  description: Every reason why the update does not go on, empty without one.
+  returned: success
+  type: str
+served:
+  description: Whether the nodes served before the update, so that they serve again after it.
+  returned: success
+  type: bool
+stages:
+  description: What comes next on each node, as M(gb10.cluster.os_update_info) returns it.
+  returned: success
+  type: dict
+"""

@@ -1,0 +1,168 @@
+"""The next step of an update, what objects to it, and the way back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse, plan, report
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    Boot,
+    Entry,
+    Kernel,
+    Level,
+    Package,
+    State,
+    Trial,
+)
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+
+OLD, NEW = "6.17.0-1031-nvidia", "6.17.0-1032-nvidia"
+ENTRIES = (Entry("simple", NEW), Entry(f"menu>{NEW}", NEW), Entry(f"menu>{OLD}", OLD))
+DRIVER = Package("nvidia-driver-580-open", "580.159.03", "580.173.02")
+MODULES, MODULES_NEW = (f"linux-modules-nvidia-580-open-{kernel}" for kernel in (OLD, NEW))
+PENDING = (Package(f"linux-image-{NEW}", "", "1"), Package(MODULES_NEW, "", "1"), Package("bash", "1", "2"))
+CURRENT = State(
+    OLD,
+    Level("7.5.0", "OTA2.2", "OTA2607", 3.3),
+    packages=(),
+    kernels=(Kernel(OLD),),
+    boot=Boot(ENTRIES[2:], OLD, "", True),
+    versions={MODULES: "1"},
+)
+#: The states of a good update, in their order.
+BEFORE = replace(CURRENT, packages=PENDING)
+BEGUN = replace(BEFORE, trial=Trial(OLD, served=True))
+UPGRADED = replace(BEGUN, packages=(), kernels=(Kernel(NEW), Kernel(OLD)), boot=Boot(ENTRIES, OLD, "", True))
+CHOSEN = replace(UPGRADED, boot=replace(UPGRADED.boot, once=NEW), trial=Trial(OLD, NEW, True))
+BOOTED = replace(UPGRADED, running=NEW, trial=Trial(OLD, NEW, True))
+FELL_BACK = replace(BOOTED, running=OLD)
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (CURRENT, "current"),
+        (BEFORE, "upgrade"),
+        (replace(CURRENT, reboot=("libc6",)), "upgrade"),
+        (replace(CURRENT, broken=("libc6",)), "upgrade"),
+        (BEGUN, "upgrade"),
+        (replace(UPGRADED, broken=("libc6",)), "upgrade"),
+        (UPGRADED, "boot"),
+        (BOOTED, "verify"),
+        # Another update appeared meanwhile: first the checks of this one.
+        (replace(BOOTED, packages=PENDING), "verify"),
+        (FELL_BACK, "fell back"),
+        # An update without a kernel boots the same one.
+        (replace(CURRENT, reboot=("libc6",), trial=Trial(OLD)), "boot"),
+        (replace(CURRENT, trial=Trial(OLD, OLD)), "verify"),
+        (replace(CURRENT, trial=Trial(OLD)), "verify"),
+    ],
+)
+def test_the_next_step(state: State, expected: str) -> None:
+    assert plan.stage(state) == expected
+
+
+def test_a_run_that_was_killed_before_the_reboot_boots_again() -> None:
+    """The choice for one boot is not yet used."""
+    assert plan.stage(CHOSEN) == "boot"
+
+
+def test_the_file_of_the_boot_loader_is_the_memory_of_the_update() -> None:
+    text = plan.boot_file(replace(BEFORE, serves=True))
+    assert f'\nGRUB_DEFAULT="menu>{OLD}"\n' in text and text.endswith('panic=30"\n')
+    assert parse.trial(text) == Trial(OLD, "", True)
+    assert parse.trial(plan.boot_file(UPGRADED, NEW)) == Trial(OLD, NEW, True)
+    assert parse.trial("") is None
+    with pytest.raises(ValueError, match=r"GRUB has no entry .* Fix: run update-grub"):
+        plan.boot_file(replace(CURRENT, boot=Boot()))
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (BEFORE, []),
+        (replace(BEFORE, holder="apt (PID 7)"), ["apt (PID 7) holds dpkg's lock"]),
+        (replace(BEFORE, held=("nvidia-driver-580-open",)), ["held packages: nvidia-driver-580-open"]),
+        (replace(BEFORE, boot=Boot()), ["grub.cfg has no entry of a kernel"]),
+        (replace(BEFORE, boot=replace(CURRENT.boot, forgets=False)), ["GRUB cannot write to /boot"]),
+        (
+            replace(BEFORE, packages=(Package("linux-image-7.0.0-1019-nvidia", "", "1"),), versions={}),
+            ["the new kernel 7.0.0-1019-nvidia fails on a Spark (rule kernel-7-0-0-1019)"],
+        ),
+        (replace(BEFORE, packages=PENDING[:1]), [f"no package has NVIDIA's modules for the new kernel {NEW}"]),
+        # Without NVIDIA's packages for the running kernel, such as with DKMS, nothing is known about a new one.
+        (replace(BEFORE, packages=PENDING[:1], versions={}), []),
+        (replace(BEFORE, packages=(replace(DRIVER, candidate="590.1-1"),)), ["nvidia-driver-580-open 590.1-1"]),
+    ],
+)
+def test_what_objects_to_an_update(state: State, expected: list[str]) -> None:
+    found = [each.found for each in plan.objections(state)]
+    assert len(found) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
+
+
+@pytest.mark.parametrize(
+    ("kernel", "expected"),
+    [
+        (Kernel(NEW), ""),
+        (Kernel(NEW, ("mlx5_ib",)), f"the new kernel {NEW} lacks modules that run now: mlx5_ib"),
+        (Kernel(NEW, None), f"the modules of {NEW} cannot be read"),
+    ],
+)
+def test_a_kernel_without_modules_is_not_booted(kernel: Kernel, expected: str) -> None:
+    found = plan.next_boot(replace(UPGRADED, kernels=(kernel, Kernel(OLD))))
+    assert [each.found for each in found] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (BEFORE, ""),
+        (replace(BEFORE, packages=(*PENDING, DRIVER)), "the driver changes, and its modules for the running kernel"),
+        (replace(BEFORE, packages=(*PENDING, DRIVER, Package(MODULES, "1", "2"))), ""),
+        (replace(BEFORE, packages=(*PENDING, Package(MODULES, "1", ""))), f"the upgrade removes {MODULES}"),
+        (replace(BEFORE, kernels=()), f"the running kernel {OLD} is not in /boot"),
+    ],
+)
+def test_the_way_back(state: State, expected: str) -> None:
+    why = plan.way_back(state)
+    assert why.startswith(expected) and bool(why) == bool(expected)
+
+
+def test_all_reasons_are_reported_together() -> None:
+    states = {
+        "spark-1": replace(BEFORE, holder="apt (PID 7)", packages=(*PENDING, DRIVER)),
+        "spark-2": FELL_BACK,
+        "spark-3": replace(UPGRADED, kernels=(Kernel(NEW, ("mlx5_ib",)), Kernel(OLD))),
+    }
+    found = [str(problem) for problem in report.refused(states, without_way_back=False, again=False)]
+    assert [text.split(" ")[0] for text in found] == ["nodes[0]:", "nodes[1]:", "nodes[2]:", "nodes[0]:"], found
+    assert len(report.refused(states, without_way_back=True, again=True)) == 2
+
+
+def test_the_announcement() -> None:
+    lines = report.announced({"spark-1": BEFORE, "spark-2": replace(BOOTED, updaters=("DGX Dashboard",))})
+    assert lines == [
+        "spark-1  DGX OS 7.5.0, OTA2.2, 3.3 % of it missing, OTA2607 is newer",
+        f"         kernel {OLD}",
+        f"         3 packages change (kernel: linux-image-{NEW} 1; driver: {MODULES_NEW} 1)",
+        "         next: upgrade all packages, and boot",
+        f"         way back: the kernel {OLD} stays the default",
+        "spark-2  DGX OS 7.5.0, OTA2.2, 3.3 % of it missing, OTA2607 is newer",
+        f"         kernel {NEW}, next boot {OLD}",
+        "         up to date",
+        "         updates by itself: DGX Dashboard",
+        "         next: go on: verify the new kernel",
+    ]
+
+
+def test_the_nodes_of_a_unit_must_be_equal() -> None:
+    states = {"a": CURRENT, "b": replace(CURRENT, versions={MODULES: "2"})}
+    assert [problem.found for problem in report.unequal(states)] == [f"{MODULES}: 1 on a, 2 on b"]
+    assert report.unequal({"a": CURRENT, "b": CURRENT}) == []
+
+
+def test_a_state_crosses_into_ansible_and_back() -> None:
+    assert load.load(State, asdict(BOOTED), "state") == replace(BOOTED)
