@@ -57,25 +57,28 @@ def main() -> int:
     if action == "off":
         off()
         return 0
-    given = (io_json.json_file(settings) or {})["peer"]
+    if (found := io_json.json_file(settings)) is None:
+        say(f"{settings} does not exist. Expected: the settings. Fix: run site.yml --tags flight_recorder")
+        return 1
+    given = found["peer"]
     if not os.path.isdir(netconsole.FOLDER):
         say("this kernel has no netconsole, so the peer gets no messages of a kernel whose user space is dead")
         return 0
     off()
-    found = neighbor(given["interface"], given["address"], given["port"])
-    if not found:
+    hardware = neighbor(given["interface"], given["address"], given["port"])
+    if not hardware:
         say(f"{given['name']} does not answer at {given['address']} on {given['interface']}: systemd tries again")
         return 1
     os.mkdir(netconsole.TARGET)
     try:
-        for name, text in netconsole.attributes(given, found).items():
+        for name, text in netconsole.attributes(given, hardware).items():
             with open(f"{netconsole.TARGET}/{name}", "w", encoding="ascii") as file:
                 file.write(text)
     except OSError as error:
         off()
         say(f"{netconsole.TARGET}/{name} refuses {text!r}: {error}")
         return 1
-    say(f"the kernel's messages go to {given['name']}, {given['address']} ({found}), over {given['interface']}")
+    say(f"the kernel's messages go to {given['name']}, {given['address']} ({hardware}), over {given['interface']}")
     return 0
 
 
