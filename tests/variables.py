@@ -24,6 +24,7 @@ ROLES = (
         "qsfp_netplan",
         "peer_firewall",
         "host_guard",
+        "flight_recorder",
         "vllm_runtime",
         "vllm_build",
         "model_store",

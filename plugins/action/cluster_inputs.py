@@ -82,10 +82,14 @@ class ActionModule(Decision):
             # A later task may define what it refers to. Otherwise its role reports it.
             return argument_specs.default(option), None
         result = ArgumentSpecValidator({name: option}).validate({name: value})
-        if result.error_messages:
+        errors = list(result.error_messages)
+        if option.get("type", "str") == "str" and isinstance(value, Mapping | list | tuple):
+            # Ansible would take its notation in Python as the text.
+            errors = [f"a {'mapping' if isinstance(value, Mapping) else 'list'}"]
+        if errors:
             return argument_specs.default(option), {
                 "name": name,
-                "found": _found(value, option, result.error_messages),
+                "found": _found(value, option, errors),
                 "expected": _expected(option),
             }
         scalar = option.get("type", "str") in _SCALARS and "options" not in option

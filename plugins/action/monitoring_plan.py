@@ -13,32 +13,22 @@ from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan 
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import scrape
-from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import MonitoringSettings, Site
-from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
-from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+from ansible_collections.gb10.cluster.plugins.plugin_utils.monitoring import MonitoringDecision, settings_of
 
 
-class ActionModule(Decision):
+class ActionModule(MonitoringDecision):
     """Plans from the addresses of all nodes in the inventory."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return {files, written, controller, notes}."""
-        given = self.arguments(
-            cluster={"type": "str", "required": True}, golden_result={"type": "path", "required": True}
-        )
+        """Return {files, unit, settings, ca, written, controller, notes}."""
+        given = self.arguments(cluster={"type": "str", "default": ""}, golden_result={"type": "path", "required": True})
         plan = self.plan(variables)
-        inputs = self.variable(variables, "gb10_inputs")["settings"]
-        settings = load.chosen(MonitoringSettings, inputs, "gb10_inputs.settings")
+        inputs = self.variable(variables, "gb10_inputs")
+        settings = settings_of(inputs)
         # The firewall's role checks them too, but can be off or left out by tags.
         if problems := firewall_plan.check_clients(settings.monitoring_clients):
             return {"failed": True, "msg": "\n".join(map(str, problems))}
-        names = [node.name for node in plan.nodes]
-        hosts = self.of_nodes(variables, names, "ansible_host", "")
-        site = Site(
-            given["cluster"],
-            {name: str(hosts[name] or name) for name in names},
-            self._golden(given["golden_result"], variables),
-        )
+        site = self.site(variables, plan, given["cluster"], self._golden(given["golden_result"], variables))
         files = monitoring_plan.of_node(plan, settings, site)
         controller = monitoring_plan.of_controller(plan, settings, site) if plan.node.head else {}
         return {
@@ -47,6 +37,9 @@ class ActionModule(Decision):
                 paths.program_file("metrics"),
                 *({"path": path, "content": text} for path, text in files.items()),
             ],
+            "unit": monitoring_plan.exporter(settings),
+            "settings": [{"path": paths.MONITORING_SETTINGS, "content": files[paths.MONITORING_SETTINGS]}],
+            "ca": scrape.ca(site.cluster),
             "written": paths.EXPORTER_UNIT in plan.node.state.units,
             "controller": [{"name": name, "content": text} for name, text in controller.items()],
             "notes": scrape.notes(plan, settings.monitoring_clients) if plan.node.head else [],

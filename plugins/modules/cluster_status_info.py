@@ -127,16 +127,24 @@ reboot:
   returned: success
   type: dict
   sample: {"required": true, "packages": [linux-base]}
+flight_records:
+  description: A line for each host that fell silent in the last day, as this node's flight recorder recorded it.
+  returned: success
+  type: list
+  elements: str
 api:
   description: The server's status, empty without O(url).
   returned: success
   type: dict
 """
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import io_records
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
 
 
@@ -163,7 +171,7 @@ def main() -> None:
         )
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, **facts, api=api)
+    module.exit_json(changed=False, **facts, flight_records=io_records.status(time.time()), api=api)
 
 
 if __name__ == "__main__":

@@ -17,9 +17,9 @@ description:
   - Changes nothing. The action plugin of this name does the work on the controller.
 options:
   cluster:
-    description: The name of the cluster in labels.
+    description: The name of the cluster in labels. An inventory's only cluster has none, and is C(gb10).
     type: str
-    required: true
+    default: ""
   golden_result:
     description: The file of the last golden answers on the controller.
     type: path
@@ -51,6 +51,19 @@ files:
   returned: success
   type: list
   elements: dict
+unit:
+  description: The unit of the node exporter, as the option of M(gb10.cluster.systemd_unit_info).
+  returned: success
+  type: dict
+settings:
+  description: The entry of C(files) with the collector's settings.
+  returned: success
+  type: list
+  elements: dict
+ca:
+  description: The name of the CA's file beside the scrape configuration.
+  returned: success
+  type: str
 written:
   description: Whether the node has the unit of the node exporter, from the start of the run.
   returned: success

@@ -27,7 +27,7 @@ options:
         It sets O(name), O(unit), O(files) and O(directories).
       - Secrets are launch inputs by the versions that earlier tasks registered.
     type: str
-    choices: [memory_guard, ray, vllm, watchdog]
+    choices: [flight_recorder, memory_guard, ray, vllm, watchdog]
   unit:
     description: The planned unit.
     type: dict
@@ -189,7 +189,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str"},
-            "service": {"type": "str", "choices": ["memory_guard", "ray", "vllm", "watchdog"]},
+            "service": {"type": "str", "choices": ["flight_recorder", "memory_guard", "ray", "vllm", "watchdog"]},
             "log": {"type": "bool", "default": False},
             "unit": {
                 "type": "dict",

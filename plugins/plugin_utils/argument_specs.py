@@ -21,6 +21,7 @@ CLUSTER = (
     "qsfp_netplan",
     "peer_firewall",
     "host_guard",
+    "flight_recorder",
     "vllm_build",
     "vllm_runtime",
     "vllm_patch",

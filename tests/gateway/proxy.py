@@ -34,6 +34,8 @@ LOCK = ROOT / "roles/gateway/files/gateway.lock"
 OPERATOR = "sk-operator"
 #: After this time the program knows a changed list of clients.
 _KNOWN_SECONDS = 0.15
+#: Seconds in which an answer that waits for nothing comes on a busy machine too.
+QUICK = 3
 _NEW_NETWORK = 0x40000000
 
 

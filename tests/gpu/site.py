@@ -83,6 +83,33 @@ SWEEP = {
     "benchmark_model_input_tokens": [512],
     "benchmark_model_output_tokens": 256,
 }
+#: The newest sample of the flight recorder.
+SAMPLE_FILE = "/run/gb10-flight-recorder/sample.json"
+#: The guard of the memory, and a process that pins host memory by CUDA's driver until it acts: from the outside, or as a
+#: process of the ranks' service. Source of the constants: cuda.h.
+GUARD_UNIT, GUARD_STARTS = "gb10-memory-guard", "/var/lib/gb10-memory-guard/starts.json"
+PIN = f"""
+import ctypes, sys, time
+def acted():
+    return "restarted" in open("{GUARD_STARTS}").read()
+def available():
+    return int(next(line for line in open("/proc/meminfo") if line.startswith("MemAvailable")).split()[1]) / 2**20
+if sys.argv[2] == "ranks":
+    open("/sys/fs/cgroup/system.slice/gb10-vllm.service/cgroup.procs", "w").write("0")
+cuda, context, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_int()
+for code in (cuda.cuInit(0), cuda.cuDeviceGet(ctypes.byref(device), 0),
+             cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), cuda.cuCtxSetCurrent(context)):
+    assert code == 0, code
+until, pinned = time.monotonic() + 120, 0
+while not acted() and time.monotonic() < until:
+    if available() > float(sys.argv[1]) - 2:
+        code = cuda.cuMemHostAlloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(1 << 30), 1)
+        assert code == 0, code
+        pinned += 1
+        print(round(time.time(), 2), pinned, "GiB pinned", round(available(), 1), "available", flush=True)
+    else:
+        time.sleep(0.05)
+"""
 #: Lines of vLLM's log about the steps of a start, and about compilation.
 TIMES = re.compile(
     r"(?:init engine|Loading weights took|Model loading took|torch\.compile t|Compiling a graph|Dynamo "
@@ -426,6 +453,86 @@ class Site:
         self.step.evidence["answers_after"] = round(time.monotonic() - began, 1)
         self.started()
 
+    def pinned(self) -> None:
+        """Pin host memory, outside of the ranks and as one of their processes. The guard ends the ranks, and the API
+        answers again each time."""
+        key, name = self.key(), self.names[0]
+        folder = f"/run/systemd/system/{GUARD_UNIT}.service.d"
+        for place in ("outside", "ranks"):
+            self.answers_again(key, 60)
+            memory = self.ssh(name, "awk '/^MemAvailable/ {print $2}' /proc/meminfo").output
+            floor = round(int(memory) / (1 << 20) - 12, 1)
+            self.ssh(
+                name,
+                f"mkdir -p {folder} && {{ echo '[Service]'; echo ExecStart=; sed -n '/^ExecStart=/s/--floor=[^ ]*/"
+                f"--floor={floor}/p' /etc/systemd/system/{GUARD_UNIT}.service; }} >{folder}/floor.conf && "
+                f"echo '[]' >{GUARD_STARTS} && systemctl daemon-reload && systemctl restart {GUARD_UNIT} && "
+                f"cat >/run/pin.py <<'END'\n{PIN}\nEND",
+            )
+            time.sleep(4)
+            self.ssh(name, f"systemd-run --unit=pin-{place} python3 /run/pin.py {floor} {place}")
+            began, gap = time.monotonic(), 0.0
+            records: list[dict[str, Any]] = []
+            while not records:
+                asked = time.monotonic()
+                records = [each for each in self.guarded(name) if each["end"] == "restarted"]
+                gap = max(gap, time.monotonic() - asked)
+                if asked - began > 120:
+                    raise Failed(
+                        f"the guard did not act: {self.ssh(name, f'journalctl -u pin-{place}').output[-2000:]}"
+                    )
+            found = {"floor": floor, "record": records[0], "acted_after": round(time.monotonic() - began, 1)}
+            found["answers_after"] = self.answers_again(key, 240)
+            found |= {"longest_ssh": round(gap, 2), "log": self.ssh(name, f"journalctl -o cat -u pin-{place}").output}
+            self.step.evidence[place] = found
+        self.ssh(name, f"rm -r {folder} && systemctl daemon-reload && systemctl restart {GUARD_UNIT}")
+
+    def samples(self) -> None:
+        """Compare the flight recorder's samples with nvidia-smi, idle and while the model answers."""
+        key, name = self.key(), self.names[0]
+        fields = "temperature.gpu,power.draw,clocks.sm,utilization.gpu,clocks_event_reasons.active"
+        query = f"nvidia-smi --query-gpu={fields} --format=csv,noheader,nounits"
+        found: list[dict[str, Any]] = []
+        load, passage = threading.Event(), self.passages()[0]
+
+        def ask() -> None:
+            while not load.is_set():
+                complete(self.url, passage["opening"], len(passage["answer"]), key)
+
+        for state in ("idle", "busy"):
+            workers = [threading.Thread(target=ask, daemon=True) for _number in range(4 if state == "busy" else 0)]
+            for worker in workers:
+                worker.start()
+            time.sleep(6 if workers else 0)
+            for _number in range(6):
+                shown, text = self.ssh(name, f"{query}; cat {SAMPLE_FILE}").output.split("\n", 1)
+                sample = json.loads(text)
+                gpu = sample["gpus"][0]
+                values = [gpu[each] for each in ("temperature", "power", "clock", "utilization", "reasons")]
+                age = round(time.time() - sample["time"], 1)
+                found.append({"state": state, "smi": shown, "sample": values, "age": age, "engine": sample["engine"]})
+                time.sleep(2)
+        load.set()
+        self.step.evidence["samples"] = found
+        unit = "systemctl show --property=CPUUsageNSec --property=MemoryCurrent --property=MainPID gb10-flight-recorder"
+        self.step.evidence["unit"] = self.ssh(
+            name,
+            f"{unit}; sleep 60; {unit}; grep VmRSS /proc/$(systemctl show -P MainPID gb10-flight-recorder)/status",
+            90,
+        ).output
+        busy = [each["sample"] for each in found if each["state"] == "busy"]
+        idle = [each["sample"] for each in found if each["state"] == "idle"]
+        if not min(each[1] for each in busy) > max(each[1] for each in idle):
+            raise Failed("the samples under load do not have more power than the idle ones")
+        if not found[-1]["engine"]["generated"] > found[0]["engine"]["generated"]:
+            raise Failed("the samples do not count the engine's tokens")
+        if late := [each["age"] for each in found if each["age"] > 5]:
+            raise Failed(f"samples of {late} s")
+
+    def guarded(self, name: str) -> list[dict[str, Any]]:
+        """Return the records of the guard."""
+        return list(json.loads(self.ssh(name, f"cat {GUARD_STARTS}").output))
+
     def rank(self, name: str) -> int:
         """Return the process ID of a host's rank."""
         there = [(each.pid, each.command) for each in processes() if each.host == name]
@@ -586,7 +693,7 @@ STEPS: Mapping[str, Callable[[Site], None]] = {
     name: getattr(Site, name)
     for name in (
         (
-            "train pair up check site recipe text random recite restart rerun status verify mp flashinfer default121 stopped reboot "
+            "train pair up check site recipe text random recite restart rerun status verify mp flashinfer default121 stopped samples pinned reboot "
             "rollback golden facts down"
         ).split()
     )

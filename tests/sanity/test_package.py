@@ -14,10 +14,11 @@ from typing import Any
 
 import ansible_test
 import pytest
+import samples
 from repository import ROLES, ROOT, files
 from sanity.installed import VERSION, Installed, install
 
-INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
+INVENTORIES = sorted(samples.names())
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 #: Plugin folders that ansible-doc supports, with the name of the type. The module of the same name documents an action.
 DOCUMENTED = {"modules": "module", "lookup": "lookup"}

@@ -47,6 +47,11 @@ def index(folder: Path, address: str) -> subprocess.Popen[bytes]:
     version = next(word for word in python.split() if word.startswith("python3.") and word.endswith("-venv"))
     subprocess.run(["apt-get", "download", *PACKAGES, version], cwd=folder, check=True, capture_output=True)
     renew(folder, "0-old")
+    return serve(folder, address)
+
+
+def serve(folder: Path, address: str) -> subprocess.Popen[bytes]:
+    """Serve a package index."""
     command = ["python3", "-m", "http.server", "--bind", address, "--directory", str(folder), str(INDEX_PORT)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

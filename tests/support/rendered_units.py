@@ -13,7 +13,13 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 #: The defaults of all roles, as the module cluster_inputs returns them.
 SETTINGS = {name: argument_specs.default(option) for name, option in argument_specs.options().items()}
-SERVICES = {"gb10-ray": "ray", "gb10-vllm": "vllm", "gb10-memory-guard": "memory_guard", "gb10-watchdog": "watchdog"}
+SERVICES = {
+    "gb10-ray": "ray",
+    "gb10-vllm": "vllm",
+    "gb10-memory-guard": "memory_guard",
+    "gb10-watchdog": "watchdog",
+    "gb10-flight-recorder": "flight_recorder",
+}
 _GATEWAY = {"variables": {"a": "GB10_KEY_A"}, "certificate": "", "settings": ""}
 
 

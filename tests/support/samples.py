@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from cluster_nodes import cabled, interface, spark
-from repository import ROOT
+from repository import ROOT, tracked_files
+
+
+def names() -> set[str]:
+    """Return the samples of the repository, without a user's own inventory in the clone."""
+    paths = map(Path, tracked_files())
+    return {path.parent.name for path in paths if path.match("inventories/*/hosts.yml")}
 
 
 @cache

@@ -28,7 +28,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
             "clusters",
             "gateway",
         ),
-        *("reliability", "monitoring", "troubleshooting", "upgrade", "removal", "security", "left_out"),
+        *("reliability", "monitoring", "troubleshooting", "updates", "upgrade", "removal", "security", "left_out"),
     ],
     "Verify": ["verification", "golden", "benchmarking"],
     "Reference": ["playbooks", "variables", "rules", "errors", "roles", _COLLECTION],

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-#: Returns status, text and headers. Its request has command, path and headers.
+#: Returns status, text and headers. Its request has command, path, headers and body.
 Answer = Callable[[BaseHTTPRequestHandler], tuple[int, str, Mapping[str, str]]]
 
 
@@ -21,12 +21,12 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def serving(answer: Answer, secured: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Serve on a port of loopback, and yield the URL."""
+def serving(answer: Answer, secured: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> Iterator[str]:
+    """Serve on a port of an address of this machine, and yield the URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def respond(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length", 0)))
+            self.body = self.rfile.read(int(self.headers.get("content-length", 0)))
             status, text, headers = answer(self)
             self.send_response(status)
             for name, value in {"content-length": str(len(text.encode())), **headers}.items():
@@ -39,13 +39,13 @@ def serving(answer: Answer, secured: ssl.SSLContext | None = None) -> Iterator[s
 
         do_GET = do_POST = respond
 
-    with _Server(("127.0.0.1", 0), Handler) as server:
+    with _Server((host, 0), Handler) as server:
         if secured:
             server.socket = secured.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield f"{'https' if secured else 'http'}://127.0.0.1:{server.server_port}"
+            yield f"{'https' if secured else 'http'}://{host}:{server.server_port}"
         finally:
             server.shutdown()
             thread.join()

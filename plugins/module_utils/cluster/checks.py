@@ -21,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.service import recorder
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
 PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports", "gb10_runtime_wheels")
@@ -58,6 +59,7 @@ def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[
         *_check_equal(nodes),
         *_check_settings(settings, len(nodes)),
         *_check_access(nodes),
+        *recorder.check([node.recorder for node in nodes]),
         *_check_folders(settings),
         *_check_restarts(settings),
         *_check_nccl(inputs.head.nccl_wanted),

@@ -70,7 +70,9 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
     problems += host_guard_plan.check(path, name, node.protection, node.facts.host if node.facts else None)
     if node.facts:
         problems += _check_node(path, node, node.facts, settings, model)
-        problems += _check_listeners(path, node, node.facts, listeners(settings, node.head, len(fabric.members)))
+        ports = listeners(settings, node.head, len(fabric.members))
+        metrics = {"monitoring_port": node.metrics_port} if node.metrics_port else {}
+        problems += _check_listeners(path, node, node.facts, ports | metrics)
         problems += _check_devices(path, node, node.facts.network, settings, fabric.members[index], fabric.topology)
     return problems
 
@@ -144,9 +146,9 @@ def _check_model(path: str, node: Node, files: ModelFiles, model: Chosen) -> lis
 
 def _check_listeners(path: str, node: Node, facts: Facts, ports: Mapping[str, int]) -> list[Problem]:
     """Find ports of the cluster that another program uses."""
-    problems = []
+    problems, own = [], (*paths.UNITS, paths.EXPORTER_UNIT)
     for variable, port in ports.items():
-        other = next((each for each in facts.listeners if each.port == port and each.unit not in paths.UNITS), None)
+        other = next((each for each in facts.listeners if each.port == port and each.unit not in own), None)
         if other:
             found = f"port {port} of {node.name} is in use by {other.process or 'an unknown process'}"
             fix = f"stop that process or change {variable.partition('.')[0]}"

@@ -40,6 +40,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers as runtime_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import pins
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
+from ansible_collections.gb10.cluster.plugins.module_utils.service.recorder import UdpPorts
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse as vllm_build_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer
 
@@ -163,6 +164,8 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         patch=_patch(settings),
         packages=node_packages.of_roles(settings),
         protection=host_guard_plan.of_settings(settings),
+        recorder=UdpPorts(settings["flight_recorder_port"], settings["vllm_watchdog_port"]),
+        metrics_port=settings["monitoring_port"] if _boolean(settings["monitoring_enabled"]) else 0,
         store_enabled=_boolean(settings["model_store_enabled"]),
         store_source=settings["model_store_source"],
         unreachable=given["unreachable"],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
@@ -27,8 +28,15 @@ BUILD = {
 }
 
 
-def lines(plan: Plan, object_store_memory: int) -> list[str]:
-    """Return the lines for a plan of plan.py; ``object_store_memory`` is Ray's, in bytes."""
+def guards(settings: Mapping[str, Any]) -> list[str]:
+    """Return what watches the ranks of each node, from the settings of the head."""
+    floor = float(settings["vllm_serve_memory_floor"])
+    memory = f"{settings['vllm_serve_memory_guard']} below {floor:g} GiB available" if floor else "off"
+    return [f"memory guard: {memory}", f"watchdog: {settings['vllm_watchdog_mode']}"]
+
+
+def lines(plan: Plan, object_store_memory: int, watched: Sequence[str] = ()) -> list[str]:
+    """Return the lines for a plan of plan.py; ``object_store_memory`` is Ray's, in bytes. ``watched``: of guards()."""
     plan = replace(plan, nodes=tuple(replace(node, additions=node.foreseen) for node in plan.nodes))
     serve, served = plan.serve, _served(plan)
     result = [f"{plan.label}:"] if plan.label else []
@@ -56,6 +64,7 @@ def lines(plan: Plan, object_store_memory: int) -> list[str]:
     result += _block("the model", serve.model)
     result += _block("memory", serve.memory)
     result += _block("fabric", plan.fabric)
+    result += watched
     result += _nodes(plan, object_store_memory)
     # The end of a long output stays on the screen.
     label = f" ({plan.label})" if plan.label else ""

@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.service.recorder import UdpPorts
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Request, Stored
 
 PREFIX = "gb10_"
@@ -237,6 +238,9 @@ class Node:
     patch: Options
     packages: Mapping[str, Sequence[str]]
     protection: Protection
+    recorder: UdpPorts
+    #: The node exporter's port, 0 without metrics.
+    metrics_port: int
     store_enabled: bool
     store_source: str
     unreachable: str

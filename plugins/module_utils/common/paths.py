@@ -44,11 +44,26 @@ MEMORY_GUARD_UNIT = "gb10-memory-guard.service"
 MEMORY_GUARD_STATE = "/var/lib/gb10-memory-guard"
 MEMORY_GUARD_STARTS, MEMORY_GUARD_STOP = f"{MEMORY_GUARD_STATE}/starts.json", f"{MEMORY_GUARD_STATE}/stop.json"
 MEMORY_GUARD_PRESENT = "/run/gb10-memory-guard/start.json"
+#: The flight recorder: its unit, settings, records and newest sample; and the unit of the kernel's netconsole.
+RECORDER_UNIT, NETCONSOLE_UNIT = "gb10-flight-recorder.service", "gb10-netconsole.service"
+RECORDER_SETTINGS, RECORDER_STATE = "/etc/gb10/flight-recorder.json", "/var/lib/gb10-flight-recorder"
+RECORDER_SAMPLE = "/run/gb10-flight-recorder/sample.json"
 #: The limit of the GPU's clock.
 GPU_CLOCK_UNIT = "gb10-gpu-clock.service"
 #: Monitoring: the collector with its timer, settings and metrics, and the node exporter, which returns them.
 METRICS_UNIT, METRICS_TIMER, EXPORTER_UNIT = "gb10-metrics.service", "gb10-metrics.timer", "gb10-node-exporter.service"
+PROMETHEUS_UNIT, ALERTMANAGER_UNIT = "gb10-prometheus.service", "gb10-alertmanager.service"
+#: The files of Prometheus, Alertmanager and Grafana on the host of the group monitoring. Alertmanager's has a secret.
+PROMETHEUS_FOLDER = "/etc/gb10/prometheus"
+ALERTMANAGER_SETTINGS = f"{PROMETHEUS_FOLDER}/alertmanager.yml"
+GRAFANA_FOLDER = "/etc/grafana/provisioning"
+GRAFANA_FILES = (f"{GRAFANA_FOLDER}/datasources/gb10.yaml", f"{GRAFANA_FOLDER}/dashboards/gb10.yaml")
 MONITORING_SETTINGS, METRICS_FOLDER = "/etc/gb10/monitoring.json", "/run/gb10-metrics"
+#: Keep the service of a package from its start while a run installs it: it answers all hosts.
+CLOSED_PACKAGES = tuple(
+    f"/etc/systemd/system/{package}.service.d/gb10.conf"
+    for package in ("prometheus-node-exporter", "prometheus", "prometheus-alertmanager")
+)
 #: The settings of the gates before each start.
 GATES_SETTINGS = "/etc/gb10/gates.json"
 #: The gateway: its unit and settings, the API keys of its models, and its user, whose home has its counts.
@@ -57,11 +72,13 @@ GATEWAY_ENVIRONMENT = "/etc/gb10/gateway.env"
 #: The packed programs: their folder, and the file below plugins/module_utils that starts each.
 PROGRAM_FOLDER = "/usr/local/lib"
 PROGRAMS = {
+    "flight-recorder": "flight_recorder/io_recorder",
     "gates": "launch/io_gates",
     "gateway": "gateway/io_proxy",
     "memory-guard": "memory/io_guard",
     "metrics": "monitoring/io_metrics",
     "model": "model_store/io_copy",
+    "netconsole": "flight_recorder/io_netconsole",
     "watchdog": "watchdog/io_watch",
 }
 #: The status of a model's copy in memory, in a folder that each run removes at its end.
@@ -90,6 +107,7 @@ OF_ROLES: Mapping[str, str] = {
     "gateway_home": f"/var/lib/{GATEWAY_USER}",
     "gateway_program": program("gateway"),
     "gateway_unit": f"{UNIT_FOLDER}/{GATEWAY_UNIT}",
+    "grafana": GRAFANA_FOLDER,
     "hub_model": HUB_MODEL,
     "image_options": IMAGE_OPTIONS,
     "image_pins": IMAGE_PINS,
@@ -97,6 +115,7 @@ OF_ROLES: Mapping[str, str] = {
     "model_status": MODEL_STATUS,
     "network_state": NETWORK_STATE,
     "overrides": OVERRIDES,
+    "prometheus": PROMETHEUS_FOLDER,
     "ray_token": RAY_TOKEN,
     "users": USERS,
     "watchdog_settings": WATCHDOG_SETTINGS,

@@ -54,7 +54,7 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
             "last_good": io_record.start_id(store),
         },
         "installed": {
-            **io_installed.read(run, (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT)),
+            **io_installed.read(run, (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT, paths.RECORDER_UNIT)),
             **io_record.current(store, params["keep_runtimes"]),
             "launch": io_record.launch(gpu),
         },

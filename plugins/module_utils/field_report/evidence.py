@@ -35,6 +35,7 @@ ITEMS = (
     "reboot",
     "failed_units",
     "logs",
+    "flight_records",
 )
 #: Fields of /etc/dgx-release. The others name the machine.
 _RELEASE = (

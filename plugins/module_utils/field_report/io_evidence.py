@@ -21,6 +21,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, redact
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import io_records
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import report as flight_recorder_report
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 
 _MOST = 1 << 20
@@ -83,6 +85,8 @@ _SERIALS = ("product_serial", "board_serial", "chassis_serial", "product_uuid")
 #: The form of a private name. Others would be replaced in ordinary text, or are not from a tool.
 _NAME = re.compile(r"[^\s/][^\n]{2,99}")
 _MOST_NAMES = 300
+#: Seconds, and records of hosts that fell silent.
+_RECENT, _MOST_RECORDS = 30 * 86400, 3
 
 
 def read(run: Run, install_dir: str) -> dict[str, Any]:
@@ -128,6 +132,11 @@ def read(run: Run, install_dir: str) -> dict[str, Any]:
             _output(run, "systemctl", "list-units", "--failed", "--plain", "--no-legend"), (0,)
         ),
         "logs": lambda: list(_logs(run)),
+        "flight_records": lambda: [
+            line
+            for _path, found in io_records.read(time.time() - _RECENT)[-_MOST_RECORDS:]
+            for line in flight_recorder_report.lines(found)
+        ],
     }
     found = {}
     for name in evidence.ITEMS:

@@ -75,14 +75,14 @@ _SYSTEM = re.compile(
     r"|/proc/(?:\d+|self|[a-z]+)(?:/(?!root\b|cwd\b|fd\b)\w+)*"
     r"|/dev/(?:null|shm|infiniband(?:/\w+)?|nvidia[\w-]*|dri|kfd)"
     r"|/opt/(?:cuda|gb10(?:/(?:build|images|models|(?:nccl|runtime|venv)(?:/[\w.@+-]+)*))?)"
-    r"|/etc/(?:gb10(?:/(?:\w+\.(?:env|key|token|webhook|nft)|(?:hub-model|gates|watchdog|image-options|record_secrets)\.json"
+    r"|/etc/(?:gb10(?:/(?:\w+\.(?:env|key|token|webhook|nft)|(?:hub-model|gates|watchdog|flight-recorder|image-options|record_secrets)\.json"
     r"|users\.d|overrides\.d|vllm|gateway|records(?:/current)?|tls(?:/(?:ca|api)\.(?:crt|key))?))?"
     r"|netplan(?:/(?:(?:01-network-manager-all|50-cloud-init|60-gb10-qsfp)\.yaml|(?:\d{1,3}-)?(?:NM-UUID|NAME)(?:\.yaml)?))?"
     r"|NetworkManager(?:/(?:conf\.d|system-connections))?|dgx-release|os-release|hosts|fstab|default/grub|apt(?:/sources\.list(?:\.d)?)?"
     r"|systemd(?:/system(?:/gb10-[\w.@-]+)?)?|modprobe\.d|sysctl\.d|sudoers(?:\.d)?|nftables\.conf)"
     r"|/run/(?:netplan|systemd(?:/\w+)*|NetworkManager(?:/system-connections)?|reboot-required(?:\.pkgs)?|gb10[\w-]*(?:/[a-z]+\.json)?)"
     r"|/var/(?:cache|lib|log|tmp|lib/(?:dpkg|apt|docker)(?:/[\w.-]+)*"
-    r"|(?:cache|lib)/(?:private/)?gb10(?:-(?:netplan|vllm-build|memory-guard|watchdog|kernels|lab))?(?:/(?:netplan|\w+\.json))?)"
+    r"|(?:cache|lib)/(?:private/)?gb10(?:-(?:netplan|vllm-build|memory-guard|watchdog|flight-recorder|kernels|lab))?(?:/(?:netplan|\w+\.json))?)"
 )
 #: Names that identify nothing: of this collection, of the system, and of programs.
 COMMON = frozenset(

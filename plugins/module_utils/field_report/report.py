@@ -303,7 +303,7 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "firmware": [{"hca": hca, "version": version} for hca, version in part("firmware").items()],
         "driver": part("gpu").get("driver_version"),
         "kernel": facts.get("kernel"),
-        "next_kernel": {key: part("boot").get(key) for key in ("kernel", "nvidia")},
+        "next_kernel": {key: part("boot").get(key) for key in ("kernel", "nvidia", "missing")},
         "packages": [f"{name} {release}" for name, release in part("packages").items()],
         "nccl": part("nccl_installed").get("version"),
         "cma_total_bytes": facts.get("cma_total_bytes"),

@@ -94,15 +94,15 @@ def check(access: Access) -> list[Problem]:
     return [*problems, *check_clients(access.monitoring_clients)]
 
 
-def check_clients(clients: Sequence[str]) -> list[Problem]:
-    """Return every problem of monitoring_clients, which a unit of root has too."""
+def check_clients(clients: Sequence[str], path: str = "monitoring_clients") -> list[Problem]:
+    """Return every problem of monitoring_clients, or of those at ``path``, which a unit of root has too."""
     problems = []
     for index, text in enumerate(clients):
         try:
             ipaddress.ip_network(text)
         except ValueError:
             expected = "an address or a network, such as 192.168.1.5 or 192.168.1.0/24"
-            problems.append(Problem(f"monitoring_clients[{index}]", repr(text), expected, "correct it"))
+            problems.append(Problem(f"{path}[{index}]", repr(text), expected, "correct it"))
     return problems
 
 

@@ -94,6 +94,13 @@ class Server:
         ):
             return float(ssl.cert_time_to_seconds(str((secured.getpeercert() or {})["notAfter"])))
 
+    def connection(self, timeout: float) -> http.client.HTTPConnection:
+        """Return a connection for several requests, which connects at the first one. Raises OSError."""
+        place = urllib.parse.urlsplit(self.url)
+        if place.scheme == "https":
+            return http.client.HTTPSConnection(place.netloc, timeout=timeout, context=self._context())
+        return http.client.HTTPConnection(place.netloc, timeout=timeout)
+
     def _context(self) -> _Named:
         context = _Named(ssl.PROTOCOL_TLS_CLIENT)
         context.load_verify_locations(self.ca_file)

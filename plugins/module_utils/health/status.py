@@ -99,6 +99,11 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     result += _records(nodes)
     result += _images(nodes)
     result += [*_updates(nodes), *_reboots(nodes)]
+    result += [
+        f"flight record on {node['name']}: {text}"
+        for node in nodes
+        for text in node["status"].get("flight_records", ())
+    ]
     return [*result, *symptoms.states(nodes), _last_error(nodes)]
 
 

@@ -112,9 +112,15 @@ def _systemctl(run: Run, *arguments: str) -> None:
         raise ValueError(f"systemctl {' '.join(arguments)} failed: {said} Its log: {' '.join(log.split())}")
 
 
+def _unlimit(run: Run) -> None:
+    _systemctl(run, "disable", "--now", _UNIT)
+    # A failed unit without a file would stay listed. The command fails for a unit that is not loaded.
+    run(["systemctl", "reset-failed", _UNIT])
+
+
 _SYSTEMD: Mapping[str, Callable[[Run], None]] = {
     "manager": lambda run: _systemctl(run, "daemon-reexec"),
     "limit": _limit,
-    "unlimit": lambda run: _systemctl(run, "disable", "--now", _UNIT),
+    "unlimit": _unlimit,
     "reload": lambda run: _systemctl(run, "daemon-reload"),
 }

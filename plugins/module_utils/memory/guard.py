@@ -27,7 +27,7 @@ RESTARTED, REPORTED = "restarted", "reported"
 FLOOR, DRIVER = "floor", "driver"
 #: Seconds for the first requests, which may compile kernels, after the API listens.
 _FIRST_REQUESTS = 60.0
-#: The phases after that, which only the head knows, and of ranks that serve.
+#: The phases after that, and of ranks that serve.
 _REQUESTS, _SERVICE = "first requests", "service"
 #: Number of starts in the record.
 _KEPT = 10
@@ -88,7 +88,7 @@ class Process:
 def observe(state: State, ranks: frozenset[int], listens: bool, now: float, limit: float) -> tuple[State, str]:
     """Return the state after an observation, and how the start ended, "" if it runs or there is none.
 
-    ``ranks`` are the IDs of the node's rank processes. ``listens``: whether the API does, False on nodes without one.
+    ``ranks`` are the IDs of the node's rank processes. ``listens``: whether the API does, False if it is unknown.
     ``limit``: the seconds that a start may take.
     """
     start, idle = state.start, State(known=ranks)

@@ -22,13 +22,15 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
 
 #: Seconds between two samples of a start, of ranks that serve, and between two looks at the processes and the API.
 _SAMPLE, _SERVICE_SAMPLE, _LOOK = 0.25, 1.0, 2.0
 _CONNECT_SECONDS, _STOP_SECONDS = 0.2, 120
+#: Seconds after which the status of a watchdog is old: a sample of it takes seconds on a busy node.
+_STATUS_SECONDS = 20.0
 _KEY = b"MemAvailable:"
 #: Source: mlockall(2).
 _MCL_CURRENT, _MCL_FUTURE = 1, 2
@@ -110,10 +112,17 @@ def largest(proc: str = "/proc") -> guard.Process | None:
     return found if found.size else None
 
 
-def listens(address: tuple[str, int] | None) -> bool:
-    """Return whether a server listens at the address. vLLM binds its port before the load, and listens after it."""
+def listens(address: tuple[str, int] | None, status: str = paths.WATCHDOG_STATUS) -> bool:
+    """Return whether a server listens at the address. vLLM binds its port before the load, and listens after it.
+
+    A node without the API knows it from the head's watchdog, by the status of its own; False without one.
+    """
     if address is None:
-        return False
+        try:
+            fresh = time.time() - os.stat(status).st_mtime < _STATUS_SECONDS
+            return fresh and (io_json.json_file(status, _MOST) or {}).get("serves") is True
+        except (OSError, ValueError):
+            return False
     try:
         socket.create_connection(address, _CONNECT_SECONDS).close()
     except OSError:

@@ -51,6 +51,12 @@ def find(args: Sequence[str]) -> Draft | None:
     return Draft(str(hub), str(settings.get("revision") or revision), size)
 
 
+def path(args: Sequence[str]) -> str:
+    """Return the path that the arguments give as the draft, "" for a name. A name on Hugging Face Hub has one slash."""
+    model = str(_settings(args).get("model") or "")
+    return model if "/" in model and not catalog_checks.is_hub(model) else ""
+
+
 def with_folder(args: Sequence[str], hub: str, folder: str) -> list[str]:
     """Return the arguments with the draft's folder in place of its name and revision."""
     result: list[str] = []

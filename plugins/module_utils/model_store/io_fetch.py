@@ -19,7 +19,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -216,7 +216,8 @@ class Fetcher:
         try:
             # A copied file gets its name only when it is complete, so verification copies it again.
             if self._size(file["path"]) == file["size"] and (here or not self.source or not verify):
-                sha256 = self.within.sha256(file["path"])
+                with _readable(f"{self.folder}/{file['path']}"):
+                    sha256 = self.within.sha256(file["path"])
                 if here or self._is(file, sha256):
                     return sha256
                 io_files.say(f"{file['path']} has wrong content and is fetched again")
@@ -228,24 +229,26 @@ class Fetcher:
             raise io_files.not_written(self.folder, file["path"], error) from error
 
     def _copy(self, file: Mapping[str, Any]) -> str:
+        origin = f"{self.source}/{file['path']}"
         with contextlib.ExitStack() as opened:
             try:
-                source = opened.enter_context(Folder(self.source).open(file["path"]))
-            except OSError as error:
-                raise GaveUpError(f"{self.source}/{file['path']} cannot be read: {error.strerror}") from error
+                with _readable(origin):
+                    source = opened.enter_context(Folder(self.source).open(file["path"]))
             except OutsideError as error:
-                raise GaveUpError(f"{self.source}/{file['path']} {error}") from error
+                raise GaveUpError(f"{origin} {error}") from error
             part = opened.enter_context(contextlib.closing(Part(self.within, file["path"])))
             # An existing partial file may come from another source.
             part.empty()
             buffer = bytearray(CHUNK)
             # One byte beyond the expected size detects a growing file without copying all of it.
-            while part.size <= file["size"] and (
-                count := os.readv(source, [memoryview(buffer)[: file["size"] + 1 - part.size]])
-            ):
+            while part.size <= file["size"]:
+                with _readable(origin):
+                    count = os.readv(source, [memoryview(buffer)[: file["size"] + 1 - part.size]])
+                if not count:
+                    break
                 part.add(memoryview(buffer)[:count])
             if part.size != file["size"]:
-                raise GaveUpError(f"{self.source}/{file['path']} changed while it was copied")
+                raise GaveUpError(f"{origin} changed while it was copied")
             part.sync()
             part.keep()
             return part.hash.hexdigest()
@@ -295,6 +298,15 @@ class Fetcher:
             return False
         with self.within.open(file["path"]) as found:
             return not file["git"] or git_hash(found) == file["git"]
+
+
+@contextlib.contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """Raise GaveUpError for an error of the block, which reads a file."""
+    try:
+        yield
+    except OSError as error:
+        raise GaveUpError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def git_hash(descriptor: int) -> str:

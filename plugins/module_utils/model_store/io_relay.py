@@ -30,6 +30,7 @@ import socket
 import struct
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -339,5 +340,8 @@ def run(options: argparse.Namespace) -> int:
             complete(store, receiver, options.streams, options.verify)
         except (OSError, OutsideError) as error:
             store.give_up(str(io_files.not_written(options.folder, model_store_plan.MANIFEST, error)))
+        except Exception as error:  # noqa: BLE001  # Without this program, the next nodes would wait for an answer.
+            io_files.say(traceback.format_exc())
+            store.give_up(f"the program failed; see its log: {type(error).__name__}: {error}")
     signal.pause()
     return 0

@@ -14,12 +14,35 @@ from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema imp
 
 _NODE = 'cluster=~"$cluster",node=~"$node"'
 _CLUSTER = 'cluster=~"$cluster"'
-_RDMA = "node_infiniband_port_data"
 _WIDTH, _HEIGHT, _COLUMNS = 8, 8, 3
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 #: Row -> its panels. The memory has no percent, and no panel uses values that a GB10 reports as 0 or N/A.
 ROWS: Mapping[str, Sequence[Panel]] = {
+    "State": (
+        Panel(
+            "Alerts",
+            "short",
+            {"{{alertname}} {{node}} {{unit}}": f'ALERTS{{alertstate="firing",{_CLUSTER}}}'},
+            states={"1": ("fires", "red")},
+        ),
+        Panel(
+            "Services",
+            "short",
+            {"{{node}} {{unit}}": f"gb10_service_active{{{_NODE}}}"},
+            states={"0": ("stopped", "red"), "1": ("runs", "green")},
+        ),
+        Panel(
+            "Watchdog and restarts",
+            "short",
+            {
+                "seconds without progress {{cluster}}": f"gb10_watchdog_stalled_seconds{{{_CLUSTER}}}",
+                "by the watchdog in an hour {{cluster}}": f"gb10_watchdog_restarts{{{_CLUSTER}}}",
+                "by systemd in an hour {{node}}": "sum by (cluster, node) "
+                f"(increase(gb10_service_restarts_total{{{_NODE}}}[1h]))",
+            },
+        ),
+    ),
     "Model": (
         Panel(
             "Tokens per second",
@@ -68,7 +91,12 @@ ROWS: Mapping[str, Sequence[Panel]] = {
         Panel("Power", "watt", {"{{node}}": f"gb10_gpu_power_watts{{{_NODE}}}"}),
         Panel("SM clock", "hertz", {"{{node}}": f"gb10_gpu_sm_clock_hertz{{{_NODE}}}"}),
         Panel("Utilization", "percentunit", {"{{node}}": f"gb10_gpu_utilization_ratio{{{_NODE}}}"}, 1),
-        Panel("Reasons for a lower clock", "short", {"{{node}} {{reason}}": f"gb10_gpu_clock_reason{{{_NODE}}} > 0"}),
+        Panel(
+            "Reasons for a lower clock",
+            "short",
+            {"{{node}} {{reason}}": f"gb10_gpu_clock_reason{{{_NODE}}} > 0"},
+            states={"1": ("active", "orange")},
+        ),
         Panel(
             "Errors of the driver in an hour",
             "short",
@@ -77,23 +105,20 @@ ROWS: Mapping[str, Sequence[Panel]] = {
     ),
     "Node": (
         Panel("Available memory", "bytes", {"{{node}}": f"node_memory_MemAvailable_bytes{{{_NODE}}}"}),
+        # What a node receives, another one sends.
         Panel(
-            "Fabric",
+            "Sent on the fabric",
             "Bps",
             {
-                f"{way} {{{{node}}}} {{{{device}}}}": f"rate(node_network_{way}_bytes_total{{{_NODE}}}[1m]) "
+                "{{node}} {{device}}": f"rate(node_network_transmit_bytes_total{{{_NODE}}}[1m]) "
                 "and on (cluster, node, device) gb10_link_planned_mtu_bytes"
-                for way in ("receive", "transmit")
             },
         ),
         # RoCE bypasses the counters of the interface.
         Panel(
-            "RDMA",
+            "Sent by RDMA",
             "Bps",
-            {
-                f"{way} {{{{node}}}} {{{{device}}}}": f"rate({_RDMA}_{way}_bytes_total{{{_NODE}}}[1m])"
-                for way in ("received", "transmitted")
-            },
+            {"{{node}} {{device}}": f"rate(node_infiniband_port_data_transmitted_bytes_total{{{_NODE}}}[1m])"},
         ),
         Panel(
             "Free disk",
@@ -101,19 +126,12 @@ ROWS: Mapping[str, Sequence[Panel]] = {
             {"{{node}} {{mountpoint}}": f'node_filesystem_avail_bytes{{{_NODE},fstype=~"ext4|xfs|btrfs|zfs"}}'},
         ),
         Panel(
-            "Services",
-            "short",
+            "Days",
+            "d",
             {
-                "{{node}} {{unit}}": f"gb10_service_active{{{_NODE}}}",
-                "restarts {{node}} {{unit}}": f"increase(gb10_service_restarts_total{{{_NODE}}}[1h])",
-            },
-        ),
-        Panel(
-            "Watchdog",
-            "short",
-            {
-                "seconds without progress {{cluster}}": f"gb10_watchdog_stalled_seconds{{{_CLUSTER}}}",
-                "restarts in the last hour {{cluster}}": f"gb10_watchdog_restarts{{{_CLUSTER}}}",
+                "certificate expires {{cluster}}": "(gb10_certificate_expiry_timestamp_seconds"
+                f"{{{_CLUSTER}}} - time()) / 86400",
+                "golden answers {{cluster}}": f"(time() - gb10_golden_timestamp_seconds{{{_CLUSTER}}}) / 86400",
             },
         ),
     ),
@@ -161,13 +179,16 @@ def _variable(name: str, query: str) -> dict[str, Any]:
 
 def _panel(number: int, panel: Panel, place: Mapping[str, int]) -> dict[str, Any]:
     limits = {"min": 0, **({} if panel.maximum is None else {"max": panel.maximum})}
+    # Lines of states would hide each other.
+    values = {value: {"text": text, "color": color} for value, (text, color) in panel.states.items()}
+    drawn = {"mappings": [{"type": "value", "options": values}]} if values else {}
     return {
         "id": number,
-        "type": "timeseries",
+        "type": "state-timeline" if values else "timeseries",
         "title": panel.title,
         "datasource": _SOURCE,
         "gridPos": place,
-        "fieldConfig": {"defaults": {"unit": panel.unit, **limits}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": panel.unit, **limits, **drawn}, "overrides": []},
         "targets": [
             {"refId": chr(ord("A") + index), "datasource": _SOURCE, "expr": expr, "legendFormat": legend}
             for index, (legend, expr) in enumerate(panel.queries.items())

@@ -23,8 +23,9 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import metrics, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Counts, Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.node import gpu
 
-#: Seconds for a command. The timer's period is 15 s.
+#: Seconds for a command. The timer's period is 30 s.
 _SECONDS = 5
 #: Maximum bytes of one record of the kernel, and records of one run: the largest log of a Spark has fewer.
 _MOST_RECORD, _MOST_RECORDS = 8192, 200_000
@@ -41,7 +42,7 @@ def main() -> int:
     folder = os.environ.get("RUNTIME_DIRECTORY") or sys.argv[2]
     state = f"{folder}/counts.json"
     counts = _counts(state)
-    samples = [*metrics.of_gpus(parse.gpus(_output(_query())))]
+    samples = [*metrics.of_gpus(gpu.gpus(_output(gpu.QUERY)))]
     if (records := _kernel_log()) is not None:
         after = parse.counted(counts, io_file.read("/proc/sys/kernel/random/boot_id").strip(), records)
         samples += metrics.of_kernel(after)
@@ -54,10 +55,6 @@ def main() -> int:
     samples += _versions(settings)
     io_file.write_file(f"{folder}/gb10.prom", metrics.text(samples), 0o644)
     return 0
-
-
-def _query() -> list[str]:
-    return ["nvidia-smi", f"--query-gpu={','.join(parse.GPU_FIELDS)}", "--format=csv,noheader,nounits"]
 
 
 def _output(command: Sequence[str]) -> str:

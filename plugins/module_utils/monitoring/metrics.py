@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.parse import KERNEL_ERRORS
-from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Counts, Gpu, Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Counts, Sample
+from ansible_collections.gb10.cluster.plugins.module_utils.node.gpu import Gpu
 
 #: Metric -> (type, text). Values without a sample are unknown: no metric has a constant in their place.
 METRICS: Mapping[str, tuple[str, str]] = {

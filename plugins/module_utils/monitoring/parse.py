@@ -2,27 +2,16 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Convert the output of nvidia-smi and systemctl, and records of the kernel's log, to data."""
+"""Convert the output of systemctl, and records of the kernel's log, to data."""
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Counts, Gpu
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Counts
 
-#: One query: each start of nvidia-smi costs more CPU time than the rest of the collector.
-GPU_FIELDS = (
-    "index",
-    "driver_version",
-    "temperature.gpu",
-    "power.draw",
-    "clocks.sm",
-    "utilization.gpu",
-    "clocks_event_reasons.active",
-)
 UNIT_PROPERTIES = ("Id", "LoadState", "ActiveState", "NRestarts")
 #: Errors of the driver in the kernel's log. Source: NVIDIA, "XID Errors"; NVIDIA/open-gpu-kernel-modules#1358.
 KERNEL_ERRORS: Mapping[str, re.Pattern[str]] = {
@@ -32,30 +21,6 @@ KERNEL_ERRORS: Mapping[str, re.Pattern[str]] = {
 #: Priority and facility, sequence number, time, flags; then the text. Source: the kernel's dev-kmsg.
 _RECORD = re.compile(r"(\d{1,6}),(\d{1,19}),[^;]*;([^\n]*)", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
-_BITS = re.compile(r"0x[0-9A-Fa-f]{1,16}", re.ASCII)
-
-
-def gpus(output: str) -> list[Gpu]:
-    """Return the GPUs of a query for GPU_FIELDS in CSV without units. Lines of another form are left out."""
-    rows = ([cell.strip() for cell in row] for row in csv.reader(output.splitlines()))
-    return [_gpu(dict(zip(GPU_FIELDS, row, strict=True))) for row in rows if len(row) == len(GPU_FIELDS)]
-
-
-def _gpu(row: Mapping[str, str]) -> Gpu:
-    bits = row["clocks_event_reasons.active"]
-    return Gpu(
-        row["index"],
-        row["driver_version"],
-        _number(row["temperature.gpu"]),
-        _number(row["power.draw"]),
-        _number(row["clocks.sm"]),
-        _number(row["utilization.gpu"]),
-        int(bits, 16) if _BITS.fullmatch(bits) else None,
-    )
-
-
-def _number(text: str) -> float | None:
-    return float(text) if _NUMBER.fullmatch(text) else None
 
 
 def units(output: str) -> list[tuple[str, str, int]]:

@@ -9,28 +9,19 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard, rules, scrape
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import MonitoringSettings, Site
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import RESTARTING
 
 PACKAGE = "prometheus-node-exporter"
-#: The user of the distribution's package. The exporter must read what the collector writes.
-_USER = "prometheus"
+#: The user of the distribution's packages. The exporter must read what the collector writes.
+USER = "prometheus"
 #: Only a program that reads the kernel's log needs it.
 _CAPABILITY = "CAP_SYSLOG"
-_CONFINED = (
-    "NoNewPrivileges=yes",
-    "ProtectSystem=strict",
-    "ProtectHome=read-only",
-    "PrivateTmp=yes",
-    "ProtectKernelTunables=yes",
-    "ProtectKernelModules=yes",
-    "ProtectControlGroups=yes",
-    *unit.CONFINED,
-)
 
 
 def ports(plan: Plan, exporter: int) -> list[int]:
@@ -45,25 +36,25 @@ def of_node(plan: Plan, settings: MonitoringSettings, site: Site) -> dict[str, s
         paths.MONITORING_SETTINGS: _settings(plan, settings, site),
         f"{paths.UNIT_FOLDER}/{paths.METRICS_UNIT}": _collector(),
         f"{paths.UNIT_FOLDER}/{paths.METRICS_TIMER}": _TIMER,
-        f"{paths.UNIT_FOLDER}/{paths.EXPORTER_UNIT}": _exporter(settings),
+        f"{paths.UNIT_FOLDER}/{paths.EXPORTER_UNIT}": exporter(settings)["text"],
     }
 
 
 def of_controller(plan: Plan, settings: MonitoringSettings, site: Site) -> dict[str, str]:
     """Return name -> text of the files for Prometheus and Grafana."""
     return {
-        "prometheus.yml": scrape.text(plan, ports(plan, settings.monitoring_port), site),
+        "prometheus.yml": scrape.text(scrape.jobs(plan, ports(plan, settings.monitoring_port), site)),
         "rules.yml": rules.text(),
         "dashboard.json": dashboard.text(),
     }
 
 
 def _settings(plan: Plan, settings: MonitoringSettings, site: Site) -> str:
-    restarts = settings.vllm_watchdog_mode in ("auto", "restart")
+    restarts = settings.vllm_watchdog_mode in RESTARTING
     runtime = plan.runtime
     environment, image = (runtime.link, "") if isinstance(runtime, Environment) else ("", runtime.image)
     given = {
-        "units": [*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT],
+        "units": [*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT, paths.GATEWAY_UNIT],
         "watchdog_restarts": settings.vllm_watchdog_restarts_per_hour if restarts else 0,
         "links": {rail.interface: plan.mtu for rail in plan.node.rails},
         "certificate_expiry": _time(plan.api_tls.until) if plan.api_tls and plan.node.head else 0,
@@ -94,7 +85,7 @@ def _collector() -> str:
             "Type=oneshot",
             f"ExecStart=/usr/bin/python3 -I -B {program} {paths.MONITORING_SETTINGS}",
             "TimeoutStartSec=14",
-            f"User={_USER}",
+            f"User={USER}",
             f"AmbientCapabilities={_CAPABILITY}",
             f"CapabilityBoundingSet={_CAPABILITY}",
             "# Only root can read it, so systemd passes a copy. The second line counts without a watchdog.",
@@ -106,7 +97,7 @@ def _collector() -> str:
             "Nice=10",
             "# systemd would log each start.",
             "LogLevelMax=warning",
-            *_CONFINED,
+            *unit.CONFINED_SERVICE,
             "",
         ]
     )
@@ -116,10 +107,10 @@ _TIMER = "\n".join(
     [
         *unit.HEAD,
         "[Unit]",
-        "Description=Metrics of a GB10 every 15 seconds",
+        "Description=Metrics of a GB10 every 30 seconds",
         "",
         "[Timer]",
-        "OnCalendar=*:*:0/15",
+        "OnCalendar=*:*:0/30",
         "AccuracySec=1s",
         "",
         "[Install]",
@@ -129,24 +120,27 @@ _TIMER = "\n".join(
 )
 
 
-def _exporter(settings: MonitoringSettings) -> str:
+def exporter(settings: MonitoringSettings) -> dict[str, str]:
+    """Return the node exporter's unit {text, inputs}."""
     clients = " ".join(["localhost", *settings.monitoring_clients])
-    return unit.text(
+    text = unit.text(
         "Node exporter of the GB10 cluster",
         ["Wants=network-online.target", "After=network-online.target"],
         [
+            unit.INPUTS,
             f"ExecStart=/usr/bin/{PACKAGE} --web.listen-address=:{settings.monitoring_port} "
             f"--collector.textfile.directory={paths.METRICS_FOLDER} --no-collector.thermal_zone",
             "Restart=always",
             "RestartSec=5",
-            f"User={_USER}",
+            f"User={USER}",
             "CapabilityBoundingSet=",
             "# Also where peer_firewall_enabled is false.",
             "IPAddressDeny=any",
             f"IPAddressAllow={clients}",
             "MemoryMax=256M",
-            *(line for line in _CONFINED if not line.startswith("RestrictAddressFamilies")),
+            *(line for line in unit.CONFINED_SERVICE if not line.startswith("RestrictAddressFamilies")),
             "# Netlink has the state of interfaces.",
             "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
         ],
     )
+    return systemd.unit_with_digest(text, [])

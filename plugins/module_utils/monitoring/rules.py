@@ -222,7 +222,7 @@ ALERTS: Sequence[Alert] = (
     Alert(
         "GB10CertificateExpires",
         f"gb10_certificate_expiry_timestamp_seconds - time() < {30 * _DAY}",
-        "1h",
+        "5m",
         "warning",
         "The API's certificate of {{ $labels.cluster }} expires within 30 days",
         "Renew gb10_api_tls_certificate, and run site.yml",
@@ -231,10 +231,10 @@ ALERTS: Sequence[Alert] = (
     Alert(
         "GB10GoldenOld",
         f"time() - gb10_golden_timestamp_seconds > {30 * _DAY}",
-        "1h",
+        "5m",
         "info",
         "The answers of {{ $labels.cluster }} were last compared more than 30 days ago",
-        "Run playbooks/golden.yml, then site.yml --tags monitoring",
+        "Run playbooks/golden.yml",
         "golden.md",
     ),
 )

@@ -34,19 +34,14 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """One GPU of nvidia-smi; None for a value that it does not report. ``clock`` in MHz, ``utilization`` in percent.
+class ServerSettings:
+    """The variables monitoring_server_* without the webhook. ``days``, ``size`` in GiB: limits of the storage."""
 
-    ``reasons``: the bits of NVML's reasons for another clock than the highest.
-    """
-
-    index: str
-    driver: str
-    temperature: float | None
-    power: float | None
-    clock: float | None
-    utilization: float | None
-    reasons: int | None
+    port: int
+    alerts_port: int
+    clients: Sequence[str]
+    days: int
+    size: int
 
 
 @dataclass(frozen=True)
@@ -90,9 +85,13 @@ class Alert:
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of the dashboard. ``queries``: legend -> expression; ``unit``: Grafana's name of it."""
+    """A panel of the dashboard. ``queries``: legend -> expression; ``unit``: Grafana's name of it.
+
+    ``states``: value -> (text, color) of a panel with a row for each series.
+    """
 
     title: str
     unit: str
     queries: Mapping[str, str]
     maximum: float | None = None
+    states: Mapping[str, tuple[str, str]] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The scrape configuration of a Prometheus outside of the cluster: a local one is lost with its host."""
+"""The scrape configuration of a Prometheus, for one or several clusters."""
 
 from __future__ import annotations
 
@@ -18,27 +18,37 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Pl
 
 #: The jobs, which rules and dashboard name.
 NODE, VLLM, RAY = "gb10-node", "gb10-vllm", "gb10-ray"
-#: The CA's file, beside the configuration.
-CA = "ca.crt"
 
 
-def text(plan: Plan, ports: Sequence[int], site: Site) -> str:
-    """Return prometheus.yml. ``ports``: of the node exporter, and of Ray's metrics if Ray is used.
+def ca(cluster: str) -> str:
+    """Return the name of the CA's file of a cluster, beside the configuration."""
+    return f"{cluster}-ca.crt"
+
+
+def jobs(plan: Plan, ports: Sequence[int], site: Site) -> list[dict[str, Any]]:
+    """Return a cluster's jobs. ``ports``: of the node exporter, and of Ray's metrics if Ray is used.
 
     Without the API's key: its guard answers /metrics without one, so Prometheus need not have it.
+    Their names have the cluster's: a configuration for several clusters must not repeat one.
     """
-    jobs = [
-        _job(job, [_target(name, f"{_host(address)}:{port}", site) for name, address in site.addresses.items()])
+    found = [
+        _job(job, site, {name: f"{_host(address)}:{port}" for name, address in site.addresses.items()})
         for job, port in zip((NODE, RAY), ports, strict=False)
     ]
     if not access.loopback(plan.api_host):
         url = urllib.parse.urlsplit(plan.api.endpoint)
-        tls = {"tls_config": {"ca_file": CA}} if plan.api_tls else {}
-        job = _job(VLLM, [_target(plan.head.name, url.netloc, site)])
-        jobs.append({**job, "scheme": url.scheme, **tls})
+        tls = {"tls_config": {"ca_file": ca(site.cluster)}} if plan.api_tls else {}
+        found.append({**_job(VLLM, site, {plan.head.name: url.netloc}), "scheme": url.scheme, **tls})
+    return found
+
+
+def text(given: Sequence[Mapping[str, Any]], alertmanager: str = "") -> str:
+    """Return prometheus.yml with jobs. ``alertmanager``: its address and port, "" without one."""
     # YAML contains JSON, and the standard library has no YAML.
-    lines = [f"  - {json.dumps(job)}" for job in jobs]
+    lines = [f"  - {json.dumps(job)}" for job in given]
     head = ["# Ansible managed", "global: {scrape_interval: 15s, evaluation_interval: 15s}", "rule_files: [rules.yml]"]
+    if alertmanager:
+        head.append(f"alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{alertmanager}']}}]}}]}}")
     return "\n".join([*head, "scrape_configs:", *lines, ""])
 
 
@@ -54,6 +64,15 @@ def notes(plan: Plan, clients: Sequence[str]) -> list[str]:
     return [f"warning: {note}" for note in found]
 
 
+def unreachable(address: str, clients: Sequence[str]) -> list[str]:
+    """Return a note if Prometheus's own address is no client of the nodes. A name has no note: it may be one."""
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return []
+    return [] if _inside(address, clients) else [f"the nodes refuse {address}. Fix: add it to monitoring_clients"]
+
+
 def _inside(client: str, networks: Sequence[str]) -> bool:
     """Return whether one of the networks has the whole client, False if that is none: the firewall refuses it."""
     try:
@@ -64,12 +83,11 @@ def _inside(client: str, networks: Sequence[str]) -> bool:
     return any(found.version == each.version and found.subnet_of(each) for each in known)  # type: ignore[arg-type]
 
 
-def _job(name: str, targets: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    return {"job_name": name, "static_configs": list(targets)}
-
-
-def _target(node: str, address: str, site: Site) -> dict[str, Any]:
-    return {"targets": [address], "labels": {"cluster": site.cluster, "node": node}}
+def _job(name: str, site: Site, targets: Mapping[str, str]) -> dict[str, Any]:
+    """Return a job of targets {node: address and port}."""
+    labels = {"job": name, "cluster": site.cluster}
+    listed = [{"targets": [address], "labels": {**labels, "node": node}} for node, address in targets.items()]
+    return {"job_name": f"{name}-{site.cluster}", "static_configs": listed}
 
 
 def _host(address: str) -> str:

@@ -48,17 +48,19 @@ class Objection:
 
 def stage(state: State) -> Stage:
     """Return what comes next on a node."""
-    trial, newest = state.trial, state.kernels[0].release if state.kernels else state.running
+    trial, waits = state.trial, state.reboot is not None
+    changes = bool(state.packages or state.broken)
     if trial is None:
-        return "upgrade" if state.packages or state.broken or state.reboot is not None else "current"
-    if trial.tried and state.running == trial.tried and state.reboot is None and not state.broken:
-        return "verify"
+        return "upgrade" if changes or waits else "current"
     if trial.tried and state.running != trial.tried:
         # A run that was killed before the reboot has left the choice for one boot.
         return "boot" if state.boot.once == trial.tried else "fell back"
-    if state.packages or state.broken:
+    if trial.tried and not state.broken and not waits:
+        return "verify"
+    if changes:
         return "upgrade"
-    return "boot" if newest != state.running or state.reboot is not None else "verify"
+    newest = state.kernels[0].release if state.kernels else state.running
+    return "boot" if waits or newest != state.running else "verify"
 
 
 def boot_file(state: State, tried: str = "") -> str:
@@ -152,13 +154,14 @@ def next_boot(state: State) -> list[Objection]:
 
 def way_back(state: State) -> str:
     """Return why there is no way back from the pending upgrade, "" if there is one."""
-    changed = [each for each in state.packages or () if each.kind == DRIVER and not _DRIVER_OF_KERNEL.match(each.name)]
-    of_former = [each for each in state.packages or () if each.name.endswith(f"-{state.running}")]
+    packages = state.packages or ()
+    of_former = [each for each in packages if each.name.endswith(f"-{state.running}")]
     if not state.kernel(state.running):
         return f"the running kernel {state.running} is not in /boot"
-    if any(not each.candidate for each in of_former):
-        return f"the upgrade removes {_listed([each.name for each in of_former if not each.candidate])}"
-    known = state.running in {kernel for _branch, kernel in _of_kernels(state)}
+    if removed := [each.name for each in of_former if not each.candidate]:
+        return f"the upgrade removes {_listed(removed)}"
+    changed = any(each.kind == DRIVER and not _DRIVER_OF_KERNEL.match(each.name) for each in packages)
+    known = any(kernel == state.running for _branch, kernel in _of_kernels(state))
     if changed and known and not of_former:
         return f"the driver changes, and its modules for the running kernel {state.running} do not change with it"
     return ""

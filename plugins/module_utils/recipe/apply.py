@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.model import drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import NETWORK, VARIABLE, Recipe, Use
 
 NATIVE = "native"
@@ -164,6 +165,7 @@ def use(
     secrets = secret_environment.check_arguments(recipe.args, recipe.command_path)
     return result, [
         *_check_model(recipe, given),
+        *_check_draft(recipe),
         *_check_nodes(recipe, nodes),
         *command.problems,
         *secrets,
@@ -226,6 +228,15 @@ def _check_model(recipe: Recipe, given: Collection[str]) -> list[Problem]:
     model = recipe.model[:100]
     fix = f"set gb10_model: {model} if the model is there"
     found, expected = f"the model {model}, a folder of the nodes", "OWNER/NAME on Hugging Face Hub"
+    return [Problem(recipe.command_path, found, expected, fix)]
+
+
+def _check_draft(recipe: Recipe) -> list[Problem]:
+    """Return a problem for a draft in a folder of a node, as for a model."""
+    if not (draft := drafts.path(recipe.args)):
+        return []
+    found, expected = f"the draft {draft[:100]!r}, a folder of the nodes", "OWNER/NAME on Hugging Face Hub"
+    fix = "remove --speculative-config in a copy of the recipe, and set it in gb10_vllm_extra_args"
     return [Problem(recipe.command_path, found, expected, fix)]
 
 

@@ -124,7 +124,7 @@ def _entry(name: str, found: Mapping[str, Known], nodes: Sequence[Node]) -> Iter
     record, content = found[name].record, found[name].record["content"]
     mark = " (current)" if any(node["current"] == name for node in nodes) else ""
     model, stack = content["start"]["model"], content["plan"]["stack"]["name"]
-    yield f"{_short(name)}  {record['time'] or 'before records'}  {model}, stack {stack}{mark}"
+    yield f"{_short(name)}  {record['time'] or 'time unknown'}  {model}, stack {stack}{mark}"
     former = found.get(record["parent"])
     changed = difference(former.record["content"], content) if former else []
     if former:

@@ -102,14 +102,7 @@ def watchdog(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service
             "with CAP_KILL. py-spy",
             "# and the owner of a port need the others.",
             "CapabilityBoundingSet=CAP_SYS_ADMIN CAP_KILL CAP_SYS_PTRACE CAP_DAC_READ_SEARCH",
-            "NoNewPrivileges=yes",
-            "ProtectSystem=strict",
-            "ProtectHome=read-only",
-            "PrivateTmp=yes",
-            "ProtectKernelTunables=yes",
-            "ProtectKernelModules=yes",
-            "ProtectControlGroups=yes",
-            *unit.CONFINED,
+            *unit.CONFINED_SERVICE,
         ],
     )
     content = json.dumps(given, indent=4, sort_keys=True)

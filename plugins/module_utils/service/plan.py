@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
-from ansible_collections.gb10.cluster.plugins.module_utils.service import guards, ranks
+from ansible_collections.gb10.cluster.plugins.module_utils.service import guards, ranks, recorder
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned, Service, ServiceSettings
 
 _SERVICES: Mapping[str, Callable[[Plan, ServiceSettings, Learned], Service]] = {
+    "flight_recorder": recorder.recorder,
     "memory_guard": lambda plan, settings, _learned: guards.memory_guard(plan, settings),
     "ray": ranks.ray,
     "vllm": ranks.vllm,
@@ -21,5 +22,5 @@ _SERVICES: Mapping[str, Callable[[Plan, ServiceSettings, Learned], Service]] = {
 
 
 def of_node(plan: Plan, name: str, settings: ServiceSettings, learned: Learned) -> Service:
-    """Return a service of the plan's node: memory_guard, ray, vllm or watchdog."""
+    """Return a service of the plan's node: flight_recorder, memory_guard, ray, vllm or watchdog."""
     return _SERVICES[name](plan, settings, learned)

@@ -10,11 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+#: The watchdog's modes that restart. AUTO needs a witness: without one the rule may err on a load that it has not seen.
+AUTO, RESTART = RESTARTING = ("auto", "restart")
+
 
 @dataclass(frozen=True)
 class ServiceSettings:
     """The roles' variables that services read."""
 
+    flight_recorder_port: int
     ray_cluster_object_store_memory: int
     ray_cluster_args: Sequence[str]
     vllm_serve_drop_caches: bool

@@ -24,6 +24,17 @@ CONFINED = (
     "SystemCallArchitectures=native",
     "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6",
 )
+#: The confinement of a service that changes no file outside of the folders that systemd gives it.
+CONFINED_SERVICE = (
+    "NoNewPrivileges=yes",
+    "ProtectSystem=strict",
+    "ProtectHome=read-only",
+    "PrivateTmp=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectControlGroups=yes",
+    *CONFINED,
+)
 
 
 def text(description: str, unit: Sequence[str], service: Sequence[str]) -> str:

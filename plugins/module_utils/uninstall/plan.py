@@ -192,13 +192,20 @@ def _folder(node: NodeState, path: str, content: str, steps: Sequence[Step]) -> 
     done |= dict.fromkeys([*node.firewall, *(place.path for place in table.HOST)], "remove")
     left = {name: done.get(f"{path}/{name}") for name in sorted(found.names) if done.get(f"{path}/{name}") != "remove"}
     if others := [name for name, verb in left.items() if verb is None]:
-        more = ", ..." if len(others) > _SHOWN else ""
-        return [Step(KEEP, "folder", path, f"this collection did not create {', '.join(others[:_SHOWN])}{more}")]
+        return [Step(KEEP, "folder", path, _left(node, path, others))]
     if left:
         return []
     if path in node.mounts or path in node.linked:
         return [Step(KEEP, "folder", path, "it is a mount point" if path in node.mounts else "a link leads to it")]
     return [Step("remove", "folder", path, content)]
+
+
+def _left(node: NodeState, path: str, others: Sequence[str]) -> str:
+    """Return why a folder with these names stays."""
+    if mounted := [name for name in others if f"{path}/{name}" in node.mounts]:
+        return f"{path}/{mounted[0]} is mounted in it; unmount it, and run again"
+    more = ", ..." if len(others) > _SHOWN else ""
+    return f"this collection did not create {', '.join(others[:_SHOWN])}{more}"
 
 
 def _users(node: NodeState) -> list[Step]:

@@ -9,6 +9,7 @@ A unit test compares the table with the section Files of each role's README.md, 
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -38,10 +39,15 @@ UNITS: Sequence[str] = (
     paths.VLLM_UNIT,
     paths.RAY_UNIT,
     paths.MEMORY_GUARD_UNIT,
+    # Its stop ends netconsole.
+    paths.RECORDER_UNIT,
+    paths.NETCONSOLE_UNIT,
     # The timer first: it would start the collector.
     paths.METRICS_TIMER,
     paths.METRICS_UNIT,
     paths.EXPORTER_UNIT,
+    paths.PROMETHEUS_UNIT,
+    paths.ALERTMANAGER_UNIT,
     # Its stop resets the clock.
     paths.GPU_CLOCK_UNIT,
     *(
@@ -101,6 +107,14 @@ NODE: Sequence[Place] = (
     Place(paths.program("memory-guard"), "the memory guard", "program"),
     Place("/run/gb10-memory-guard", "the present start", "tree"),
     Place(paths.MEMORY_GUARD_STATE, "records of the memory guard", "tree"),
+    Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.RECORDER_UNIT}", "start at boot", "file"),
+    *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in (paths.RECORDER_UNIT, paths.NETCONSOLE_UNIT)),
+    Place(paths.program("flight-recorder"), "the flight recorder", "program"),
+    Place(paths.program("netconsole"), "the program that configures netconsole", "program"),
+    Place("/run/gb10-flight-recorder", "the newest sample", "tree"),
+    Place(paths.RECORDER_STATE, "link to the folder of the flight recorder", "file"),
+    Place("/var/lib/private/gb10-flight-recorder", "records of silent nodes", "tree"),
+    Place(paths.RECORDER_SETTINGS, "settings of the flight recorder", "file"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GPU_CLOCK_UNIT}", "start at boot", "file"),
     Place(host_guard_plan.UNIT_FILE, "unit", "file"),
     Place(f"{paths.UNIT_FOLDER}/timers.target.wants/{paths.METRICS_TIMER}", "start at boot", "file"),
@@ -109,6 +123,18 @@ NODE: Sequence[Place] = (
         Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file")
         for unit in (paths.METRICS_TIMER, paths.METRICS_UNIT, paths.EXPORTER_UNIT)
     ),
+    *(
+        Place(f"{paths.UNIT_FOLDER}/{folder}{unit}", content, "file")
+        for unit in (paths.PROMETHEUS_UNIT, paths.ALERTMANAGER_UNIT)
+        for folder, content in (("multi-user.target.wants/", "start at boot"), ("", "unit"))
+    ),
+    *(Place(path, "settings of Grafana", "file") for path in paths.GRAFANA_FILES),
+    Place(paths.PROMETHEUS_FOLDER, "settings of Prometheus and Alertmanager", "tree"),
+    *(
+        Place(f"/var/lib/{unit.removesuffix('.service')}", "stored metrics and alerts", "tree")
+        for unit in (paths.PROMETHEUS_UNIT, paths.ALERTMANAGER_UNIT)
+    ),
+    *(Place(path, "a package's service does not start", "file") for path in paths.CLOSED_PACKAGES),
     Place(paths.program("metrics"), "the collector of metrics", "program"),
     Place(paths.METRICS_FOLDER, "metrics", "tree"),
     Place(paths.MONITORING_SETTINGS, "settings of the collector of metrics", "file"),
@@ -195,5 +221,6 @@ FOLDERS: Mapping[str, str] = {
     **{
         f"{paths.UNIT_FOLDER}/{unit}.{end}": "settings of the unit" for unit in paths.UNITS for end in ("requires", "d")
     },
+    **{posixpath.dirname(path): "settings of the unit" for path in paths.CLOSED_PACKAGES},
     CONFIGURATION: "configuration",
 }

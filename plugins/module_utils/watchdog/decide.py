@@ -15,10 +15,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import RANKS
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import AUTO, RESTART
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
-    AUTO,
     DOWN,
-    RESTART,
     Alarm,
     Decision,
     Engine,

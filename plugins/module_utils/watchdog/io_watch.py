@@ -7,7 +7,7 @@
 The head's watchdog reads vLLM's metrics, decides, collects evidence and restarts the server; the ranks of all nodes end
 with it. Another node's watchdog sends its witnesses to the head over the fabric, as UDP datagrams with an HMAC. Only
 the head listens. Its reply has the number of restarts: a node whose witness outlives a restart restarts its own
-service.
+service. It also says whether the API answers, for the memory guard of that node.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import RESTARTING
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
-    RESTARTING,
     UP,
     Decision,
     Local,
@@ -166,6 +166,8 @@ class Worker(WatchedNode):
 
     nonce: str = ""
     restarts: int | None = None
+    #: When the head last replied that the API answers.
+    served: float | None = None
 
     def tick(self, connection: socket.socket | None) -> dict[str, Any]:
         """Report, and return the status."""
@@ -187,13 +189,15 @@ class Worker(WatchedNode):
         if self.given["mode"] in RESTARTING and (left := self.outlived()):
             say(f"restarting {self.given['follow_unit']}: after the restart of the server, {'; '.join(left)}")
             restart(self.given["follow_unit"])
-        return {"witnesses": self.found.witnesses}
+        serves = self.served is not None and time.monotonic() - self.served <= _MISSED
+        return {"witnesses": self.found.witnesses, "serves": serves}
 
     def receive(self, data: bytes, _address: Any) -> bytes:
         """Handle a reply of the head."""
         reply = parse.content(data, self.key)
         if reply and reply.get("to") == self.given["node"] and reply.get("sender") == self.session:
             self.nonce = str(reply.get("nonce"))
+            self.served = time.monotonic() if reply.get("serves") is True else None
             restarts = int(reply.get("restarts", 0))
             if self.restarts is not None and restarts > self.restarts:
                 self.restarted()
@@ -212,7 +216,7 @@ class Head(WatchedNode):
         )
         self.peers = {name: Peer(address, time.monotonic()) for name, address in given["peers"].items()}
         self.state = State(time=time.monotonic(), restarts=self._restarts())
-        self.restarts, self.last, self.silent = 0, "", 0
+        self.restarts, self.last, self.silent, self.serves = 0, "", 0, False
         self.stopped: tuple[str, ...] = ()
         self.probing = threading.Event()
         self.actions: queue.Queue[Callable[[], object]] = queue.Queue()
@@ -230,12 +234,14 @@ class Head(WatchedNode):
             peer.witnesses, peer.compiling = parse.witnesses(report.get("witnesses")), bool(report.get("compiling"))
             peer.failed = parse.witnesses(report.get("failed"))
         reply = {"to": report["node"], "nonce": self.session, "sender": sender, "restarts": self.restarts}
+        reply["serves"] = self.serves
         return parse.message(reply, self.key)
 
     def tick(self, _connection: socket.socket | None) -> dict[str, Any]:
         """Observe, decide and request actions. Returns the status."""
         self.observe()
         server, engine = io_node.metrics(self.server)
+        self.serves = server == UP
         witnesses = [f"{self.given['node']}: {text}" for text in self.found.witnesses]
         now = time.monotonic()
         silent = {name: peer.address for name, peer in self.peers.items() if now - peer.heard > _MISSED}

@@ -81,13 +81,13 @@ def message(content: Mapping[str, Any], key: str) -> bytes:
     return _code(body, key) + body
 
 
-def content(data: bytes, key: str) -> dict[str, Any] | None:
-    """Return the content of a message, None unless it was made with the key."""
+def content(data: bytes, key: str, most: int = MOST_MESSAGE) -> dict[str, Any] | None:
+    """Return the content of a message of at most ``most`` bytes, None unless it was made with the key."""
     code, body = data[:64], data[64:]
-    if len(data) > MOST_MESSAGE or not hmac.compare_digest(code, _code(body, key)):
+    if len(data) > most or not hmac.compare_digest(code, _code(body, key)):
         return None
     try:
-        found = bounded_json.load(body.decode(), MOST_MESSAGE)
+        found = bounded_json.load(body.decode(), most)
     except ValueError:
         return None
     return found if isinstance(found, dict) else None

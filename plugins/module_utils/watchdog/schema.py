@@ -11,9 +11,6 @@ from dataclasses import dataclass, field
 
 #: The API's metrics: read; no answer in time; no server listens.
 UP, SILENT, DOWN = "up", "silent", "down"
-#: AUTO restarts after an alarm with a witness. The rule without one may err: it knows no load that it has not seen.
-AUTO, OFF, REPORT, RESTART = MODES = ("auto", "off", "report", "restart")
-RESTARTING = (AUTO, RESTART)
 
 
 @dataclass(frozen=True)

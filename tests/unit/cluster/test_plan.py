@@ -55,6 +55,9 @@ def seen(nodes: list[Node], *indices: int, **changes: Any) -> list[Node]:
     return nodes
 
 
+EXPORTER = "gb10-node-exporter.service"
+
+
 def listener(port: int, process: str = "nginx", unit: str = "nginx.service") -> dict[str, Any]:
     return {"address": "0.0.0.0", "port": port, "pid": 99, "process": process, "unit": unit}
 
@@ -660,6 +663,15 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "port 8265 of spark1 is in use by ray",
         "a free port",
         "stop that process",
+    ),
+    "the node exporter's port in use": (
+        lambda: seen(
+            pair(monitoring_enabled=True), 1, listeners=[listener(9100, "exporter", EXPORTER), listener(9100)]
+        ),
+        "nodes[1].monitoring_port",
+        "port 9100 of spark2 is in use by nginx",
+        "a free port",
+        "stop that process or change monitoring_port",
     ),
     "unreachable": (
         lambda: change(pair(), 1, unreachable="Failed to connect\n via ssh: No route to host", observed={}),

@@ -142,6 +142,10 @@ def test_every_invalid_input_is_in_one_report_with_its_location_and_fix(recorded
             "peer_firewall_open_ports: argument 'peer_firewall_open_ports' is of type dict",
             "correct peer_firewall_open_ports.",
         ),
+        (
+            "model_store_hub_token: a value of another form. Expected: a value of type str.",
+            "correct model_store_hub_token.",
+        ),
     )
     title = f"{len(expected)} problems found; nothing was changed.\n"
     reported = done.output.partition(title)[2].splitlines()[: len(expected)]

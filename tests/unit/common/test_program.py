@@ -135,11 +135,13 @@ def test_damaged_data_raises_nothing() -> None:
 
 #: The cheapest call of each program: arguments, exit status, and what it prints.
 CALLS = {
+    "flight-recorder": (["/nonexistent"], 1, "/nonexistent does not exist. Expected: the settings"),
     "gates": (["--help"], 0, "usage: gb10-gates "),
     "gateway": (["/nonexistent", "/nonexistent"], 1, "FileNotFoundError: /nonexistent"),
     "memory-guard": (["--help"], 0, "usage: gb10-memory-guard "),
     "metrics": (["/nonexistent"], 1, "/nonexistent does not exist. Expected: the settings"),
     "model": (["list", "--source=/nonexistent"], 0, '"problem": {"path": '),
+    "netconsole": (["on", "/nonexistent"], 1, "/nonexistent does not exist. Expected: the settings"),
     "watchdog": (["/nonexistent", "/nonexistent"], 1, "/nonexistent does not exist. Expected: the settings"),
 }
 

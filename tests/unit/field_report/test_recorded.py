@@ -90,7 +90,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "a package": (lambda node: node["packages"].__setitem__(-1, "vllm 0.31.0"), {"packages-differ"}),
     "the firmware": (lambda node: node["firmware"][0].update(version="1.0"), {"firmware-differs"}),
     "the BIOS": (lambda node: node.update(bios="1.0"), {"bios-differs"}),
-    "the next kernel": (lambda node: node["next_kernel"].update(nvidia=False), {"kernel-without-driver"}),
+    "the next kernel": (lambda node: node["next_kernel"].update(missing=["nvidia"]), {"kernel-without-driver"}),
     "the clock": (lambda node: node["gpu_state"].update(clock_mhz=600.0), {"gpu-clock-stuck"}),
     "the GPU code": (lambda node: node["kernels"]["extensions"][0].update(same_major=0, ptx=0), {"kernel-missing"}),
     "the GPU probe": (

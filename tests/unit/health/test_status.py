@@ -424,6 +424,11 @@ def test_the_lines_of_a_node_fit_80_columns() -> None:
     assert [line for line in said if len(line) > 77] == []
 
 
+def test_a_record_of_a_silent_host_is_shown_with_the_node_that_has_it() -> None:
+    said = screen(node("spark1", api=API, flight_records=["spark2 fell silent 3 h ago"]))
+    assert "flight record on spark1: spark2 fell silent 3 h ago" in said
+
+
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(0.0, "0 s"), (59.9, "59 s"), (61, "1 min"), (7200, "2 h"), (90000, "1 d")]
 )

@@ -50,8 +50,12 @@ class Systemd:
             text = (self.root / plan.MANAGER_FILE[1:]).read_text(encoding="utf-8")
             self.seconds = (60 if "RuntimeWatchdogSec=60" in text else 0, 600)
         if argv[1] == "restart" and not self.works:
+            self.active = "failed"
             return 1, "", "Job for gb10-gpu-clock.service failed."
-        self.active = {"restart": "active", "disable": "inactive"}.get(argv[1], self.active)
+        # A failed unit is stopped, and stays failed.
+        after = {"restart": "active", "reset-failed": "inactive"}
+        after |= {"disable": "inactive"} if self.active == "active" else {}
+        self.active = after.get(argv[1], self.active)
         return 0, "", ""
 
 
@@ -114,6 +118,15 @@ def test_a_clock_that_the_gpu_refuses_is_an_error_and_differs_in_the_next_run(ro
     with pytest.raises(ValueError, match=r"restart gb10-gpu-clock\.service failed: .* is not supported"):
         change(systemd, Protection(gpu_clock=2100))
     assert [step.kind for step in plan.steps(Protection(gpu_clock=2100), io_host.read(systemd, str(root)))] == ["limit"]
+
+
+def test_a_failed_unit_is_not_listed_after_its_removal(root: Path) -> None:
+    systemd = Systemd(root, works=False)
+    with pytest.raises(ValueError, match="failed"):
+        change(systemd, Protection(gpu_clock=2100))
+    assert systemd.active == "failed"
+    io_host.restore(systemd, str(root))
+    assert systemd.active == "inactive" and plan.UNIT_FILE[1:] not in files(root)
 
 
 @pytest.mark.skipif(any(map(os.path.lexists, plan.FILES)), reason="this machine has the files of the role")

@@ -168,6 +168,14 @@ def test_nvidia_smi_answers_as_on_a_thor_where_jetson_linux_says_its_release(smi
     assert {len(line) for line in table[2:] if line} == {91}
 
 
+def test_nvidia_smi_repeats_a_query_and_writes_each_answer_at_once(smi: Path) -> None:
+    ask = [smi, "--query-gpu=power.draw", "--format=csv,noheader,nounits", "--loop-ms=50"]
+    with subprocess.Popen(ask, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert [process.stdout.readline() for _line in range(3)] == ["4.50\n"] * 3
+        process.kill()
+
+
 def test_nvidia_smi_says_that_it_is_a_fixture(smi: Path) -> None:
     assert "FIXTURE" in smi.read_text().splitlines()[0]
     out = subprocess.run([smi], check=True, capture_output=True, text=True).stdout.splitlines()

@@ -79,6 +79,15 @@ def test_a_thor_hangs_on_the_switch_of_port_0_with_one_interface() -> None:
     }
 
 
+@pytest.mark.parametrize(("count", "topology"), [(2, "direct"), (3, "ring")])
+def test_a_server_has_the_management_port_alone_and_changes_no_cable(count: int, topology: str) -> None:
+    lab = plan("demo", "10.88.0", nodes(count), topology, servers=["monitor"])
+    assert lab_plan.interfaces_of(lab, "demo-monitor") == {"enP7s7"}
+    assert lab.nodes[-1].address == f"10.88.0.{11 + count}"
+    cables = [link for link in lab.links if "monitor" not in link.a.netns]
+    assert cables == list(plan("demo", "10.88.0", nodes(count), topology).links)
+
+
 def test_only_a_thor_has_the_release_file_of_jetson_linux() -> None:
     lab = plan("demo", "10.88.0", ["spark1", "thor1"], "auto", ["thor1"])
     assert ["etc/nv_tegra_release" in lab_plan.node_files(node) for node in lab.nodes] == [False, True]

@@ -4,6 +4,7 @@ node's."""
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -36,7 +37,7 @@ SERIES: dict[str, tuple[list[tuple[float, set[int], bool]], str, float]] = {
         guard.ANSWERED,
         261,
     ),
-    "a worker, which has no API": (
+    "a worker without a watchdog": (
         [(100, {7}, False), (2498, {7}, False), (2500, {7}, False), (2502, {7}, False)],
         guard.OVER,
         2500,
@@ -161,7 +162,17 @@ def test_a_port_that_is_only_bound_does_not_listen() -> None:
         assert not io_guard.listens(server.getsockname())
         server.listen()
         assert io_guard.listens(server.getsockname())
-    assert not io_guard.listens(None)
+
+
+def test_a_worker_learns_from_its_watchdog_that_the_api_answers(tmp_path: Path) -> None:
+    status = tmp_path / "status.json"
+    assert not io_guard.listens(None, str(status))
+    for text, expected in (('{"serves": true}', True), ('{"serves": 1}', False), ("{}", False), ("damaged", False)):
+        status.write_text(text, encoding="utf-8")
+        assert io_guard.listens(None, str(status)) is expected, text
+    status.write_text('{"serves": true}', encoding="utf-8")
+    os.utime(status, (0, 0))
+    assert not io_guard.listens(None, str(status)), "its watchdog ended"
 
 
 class Fake(io_guard.Guard):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
@@ -323,6 +324,24 @@ def test_a_manifest_that_cannot_be_written_is_the_reason(tmp_path: Path) -> None
     (head.model / model_store_plan.MANIFEST).mkdir(parents=True)
     reason = head.copy(source)["reason"]
     assert reason.startswith(f"{model_store_plan.MANIFEST} cannot be written in {head.model}: ")
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_a_source_that_cannot_be_read_is_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    """As a failing disk or a file server's mount."""
+
+    def fail(*_arguments: Any) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    source, head = plant(tmp_path / "source"), Head(tmp_path, "")
+    head.model = source if here else head.model
+    monkeypatch.setattr(io_fetch.os, "readv", fail)
+    monkeypatch.setattr(Folder, "sha256", fail)
+    reason = head.copy(source)["reason"]
+    # The files are copied in parallel.
+    assert reason.startswith(f"{source}/") and reason.endswith(" cannot be read: Input/output error")
 
 
 def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path) -> None:

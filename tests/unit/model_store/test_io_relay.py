@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import http.client
@@ -438,6 +439,26 @@ def test_a_node_that_has_files(
 def test_a_head_with_less_than_its_manifest(chain: Chain) -> None:
     plant(chain.folder / "node1", model=b"short")
     assert chain.node(1).ends("failed") == f"{LARGE} has wrong content, and no node sends it to this one"
+
+
+def test_an_unexpected_error_is_told_to_the_next_node(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[tuple[int, bytes]] = []
+
+    def ask() -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", chain.port, timeout=10)
+        connection.request("GET", f"/{model_store_plan.digest(MANIFEST)}/0/0")
+        answer = connection.getresponse()
+        answers.append((answer.status, answer.read()))
+
+    monkeypatch.setattr(io_relay, "complete", mock.Mock(side_effect=KeyError("planted")))
+    monkeypatch.setattr(io_relay.signal, "pause", ask)
+    options = argparse.Namespace(
+        manifest=str(chain.manifest), status=str(chain.folder / "status.json"), folder=str(chain.folder / "model")
+    )
+    vars(options).update(upstream="", listen="127.0.0.1", port=chain.port, streams=1, verify=False)
+    assert io_relay.run(options) == 0
+    assert answers == [(503, b"the program failed; see its log: KeyError: 'planted'")]
+    assert json.loads((chain.folder / "status.json").read_text(encoding="utf-8"))["state"] == "failed"
 
 
 def test_a_port_that_is_taken(chain: Chain) -> None:

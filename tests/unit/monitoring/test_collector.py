@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema imp
     Sample,
     Site,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.node import gpu
 
 #: The values of a GB10 with driver 580.178.04: it has no power limit and no memory, which are not queried.
 GB10 = "0, 580.178.04, 62, 38.51, 2405, 96, 0x0000000000000004\n"
@@ -36,7 +37,7 @@ def values(samples: Any) -> dict[str, float]:
 
 
 def test_a_gpu_has_its_values_in_base_units() -> None:
-    found = values(metrics.of_gpus(parse.gpus(GB10)))
+    found = values(metrics.of_gpus(gpu.gpus(GB10)))
     assert found == {
         "gb10_gpu_readable": 1,
         "gb10_gpu_temperature_celsius 0": 62,
@@ -50,7 +51,7 @@ def test_a_gpu_has_its_values_in_base_units() -> None:
 
 @pytest.mark.parametrize("missing", ["[N/A]", "[Not Supported]", "-1", "1e5", ""])
 def test_a_value_that_the_gpu_does_not_report_is_left_out(missing: str) -> None:
-    found = values(metrics.of_gpus(parse.gpus(GB10.replace("62", missing).replace("0x0000000000000004", missing))))
+    found = values(metrics.of_gpus(gpu.gpus(GB10.replace("62", missing).replace("0x0000000000000004", missing))))
     assert "gb10_gpu_temperature_celsius 0" not in found
     assert not [name for name in found if "reason" in name]
     assert found["gb10_gpu_power_watts 0"] == 38.51
@@ -58,7 +59,7 @@ def test_a_value_that_the_gpu_does_not_report_is_left_out(missing: str) -> None:
 
 @pytest.mark.parametrize("output", ["", "Unable to determine the device handle for GPU0: Unknown Error\n"])
 def test_without_an_answer_the_gpu_is_unreadable(output: str) -> None:
-    assert values(metrics.of_gpus(parse.gpus(output))) == {"gb10_gpu_readable": 0}
+    assert values(metrics.of_gpus(gpu.gpus(output))) == {"gb10_gpu_readable": 0}
 
 
 XID = "4,{},91,-;NVRM: Xid (PCI:000f:01:00): 79, GPU has fallen off the bus.\n SUBSYSTEM=pci\n"

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def checked(folder: Path, *arguments: str, **files: str) -> str:
     """Write the files, and return the output of promtool in their folder. Fails with it."""
     for name, content in {**files, "ca": "", "key": ""}.items():
         (folder / name.replace("_", ".")).write_text(content, encoding="utf-8")
-    (folder / "ca.crt").write_text("", encoding="utf-8")
+    (folder / "sparks-ca.crt").write_text("", encoding="utf-8")
     done = subprocess.run(["promtool", *arguments], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -196,7 +197,11 @@ def test_a_recording_has_its_value(record: str, given: dict[str, int], value: fl
 @pytest.mark.parametrize("changes", [{}, TLS, {"executor": "mp"}, {"api_host": "127.0.0.1"}], ids=str)
 def test_prometheus_accepts_the_configuration(changes: dict[str, Any], tmp_path: Path) -> None:
     plan = typed(changes)
-    text = scrape.text(plan, monitoring_plan.ports(plan, 9100), SITE)
+    # Two clusters in one configuration, with an Alertmanager.
+    sites = (SITE, replace(SITE, cluster="other"))
+    (tmp_path / "other-ca.crt").write_text("", encoding="utf-8")
+    given = [job for site in sites for job in scrape.jobs(plan, monitoring_plan.ports(plan, 9100), site)]
+    text = scrape.text(given, "127.0.0.1:9093")
     found = checked(tmp_path, "check", "config", "prometheus.yml", prometheus_yml=text, rules_yml=rules.text())
     assert f"{len(rules.ALERTS) + len(rules.RECORDINGS)} rules found" in found
 
@@ -246,11 +251,11 @@ def test_panels_do_not_overlap() -> None:
 
 
 def jobs(changes: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the jobs of a plan by name, without their own one."""
+    """Return the jobs of a plan by name, without their own one and the cluster's."""
     plan = typed(changes)
-    lines = scrape.text(plan, monitoring_plan.ports(plan, 9100), SITE).splitlines()
+    lines = scrape.text(scrape.jobs(plan, monitoring_plan.ports(plan, 9100), SITE)).splitlines()
     found = [json.loads(line[4:]) for line in lines if line.startswith("  - ")]
-    return {job.pop("job_name"): job for job in found}
+    return {job.pop("job_name").removesuffix("-sparks"): job for job in found}
 
 
 def test_every_node_and_the_api_are_scraped() -> None:
@@ -260,8 +265,9 @@ def test_every_node_and_the_api_are_scraped() -> None:
         ["[fd00::12]:9100"],
     ]
     (target,) = found["gb10-vllm"]["static_configs"]
-    assert target == {"targets": ["spark1.example:8000"], "labels": {"cluster": "sparks", "node": "spark1"}}
-    assert (found["gb10-vllm"]["scheme"], found["gb10-vllm"]["tls_config"]) == ("https", {"ca_file": "ca.crt"})
+    labels = {"job": "gb10-vllm", "cluster": "sparks", "node": "spark1"}
+    assert target == {"targets": ["spark1.example:8000"], "labels": labels}
+    assert (found["gb10-vllm"]["scheme"], found["gb10-vllm"]["tls_config"]) == ("https", {"ca_file": "sparks-ca.crt"})
     assert len(found["gb10-ray"]["static_configs"]) == 2
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,18 +17,14 @@ from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from cluster_nodes import cluster_plan
 from repository import ROOT, files, read, specs_of
-from samples import members, nodes_of
+from samples import members, names, nodes_of
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.lab.plugins.module_utils.plan import plan
 
 #: The samples of one cluster; the other one is below.
-SAMPLES = sorted(
-    Path(path).parent.name
-    for path in files("inventories/*/hosts.yml")
-    if not {"lab", "two-models"} & set(path.split("/"))
-)
+SAMPLES = sorted(names() - {"lab", "two-models"})
 
 
 def declared() -> dict[str, Mapping[str, Any]]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
+import samples
 from repository import ROLES, ROOT, files, load_yaml, read
 
 SPECS = "[meta/argument_specs.yml](meta/argument_specs.yml)"
@@ -64,8 +65,7 @@ def test_the_readme_is_one_page_with_every_playbook_and_sample() -> None:
     assert len(text.split()) < 650
     for path in files("playbooks/*.yml"):
         assert path in text or path == "playbooks/site.yml", path
-    samples = {path.split("/")[1] for path in files("inventories/*/hosts.yml")} - {"lab"}
-    assert samples == set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
+    assert samples.names() - {"lab"} == set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
 
 
 def test_tags_of_the_role_readmes() -> None:

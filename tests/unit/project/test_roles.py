@@ -119,6 +119,7 @@ SITE = (
     "qsfp_netplan",
     "peer_firewall",
     "host_guard",
+    "flight_recorder",
     "vllm_build",
     "vllm_runtime",
     "model_store",

@@ -199,6 +199,8 @@ PROBLEMS: dict[str, tuple[Recipe, int, dict[str, str], list[str]]] = {
     "a context": (recipe("--max-model-len", "many"), 2, {}, ["command"]),
     "a folder": (recipe(model="/etc/gb10"), 2, {}, ["command"]),
     "a folder behind a link": (recipe(model="/proc/self/root/srv/model"), 2, {}, ["command"]),
+    "a draft in a folder": (recipe("--speculative-config", '{"model": "/etc/gb10"}'), 2, {}, ["command"]),
+    "a draft in a folder of its name": (recipe("--speculative-config.model=owner/model/draft"), 2, {}, ["command"]),
     "mods without an image": (recipe(mods=("mods/x",)), 2, {"vllm-node": "native"}, ["mods"]),
     "arguments of the other builder": (
         recipe(container="vllm-own", image="", build_args=("--tf5", "--x")),

@@ -42,6 +42,8 @@ def test_nodes_that_disagree_and_damaged_records_are_named() -> None:
     assert f"warning: the nodes have different current records: {current}. Fix: run site.yml" in lines
     assert "    warning: not on spark2" in lines and "warning: spark2: x.json: bad" in lines
     assert history.lines([node("spark1", [])]) == ["no launch is recorded on this cluster"]
+    untimed = record(time="")
+    assert history.lines([node("spark1", [untimed])])[0].startswith(f"{untimed.id[:12]}  time unknown  /srv/models/")
 
 
 def test_missing_items_and_the_logged_choices_of_all_nodes_are_in_the_list() -> None:

@@ -465,7 +465,7 @@ class OtherHost(Runs):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        play = load_yaml(read("playbooks/site.yml"))[-1]
+        play = next(play for play in load_yaml(read("playbooks/site.yml")) if "gateways" in play["hosts"])
         steps = ROOT / "playbooks/steps"
         work = [{"command": "{{ command }}"}, {"command": f"cat {self.folder}/lock.json"}]
         block = {"block": work, "always": [{"import_tasks": f"{steps}/unlock.yml"}]}
@@ -506,7 +506,7 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
 READING = {"access", "discover", "field_report", "gateway_keys", "history", "models", "plan"}
 READING |= {"status", "verify"}
 LOCKING = {"benchmark_all", "benchmark_model", "benchmark_nccl", "golden", "prune", "reset", "rollback", "site", "stop"}
-LOCKING |= {"switch_model", "upgrade"}
+LOCKING |= {"os_update", "switch_model", "upgrade"}
 
 
 IMPORT = "ansible.builtin.import_tasks"

@@ -85,6 +85,11 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     assert problems == []
     text = "\n".join(cluster_report.lines(typed(plan), 1 << 30)) + "\n"
     assert_recorded(SNAPSHOT, text)
+    settings = {"vllm_serve_memory_floor": 2.0, "vllm_serve_memory_guard": "restart", "vllm_watchdog_mode": "auto"}
+    watched = cluster_report.guards(settings)
+    assert watched == ["memory guard: restart below 2 GiB available", "watchdog: auto"]
+    assert set(watched) < set(cluster_report.lines(typed(plan), 1 << 30, watched))
+    assert cluster_report.guards({**settings, "vllm_serve_memory_floor": 0})[0] == "memory guard: off"
     # The findings come before the commands, and the answer last.
     assert (
         text.index("\nfindings:\n")

@@ -41,14 +41,14 @@ def inputs(unit: str, changes: dict[str, Any] | None = None, **learned: Any) -> 
 OTHER_NODE = {"environment": {"A": "other"}}
 #: Changes that need a restart, and the units that they restart.
 CHANGES: list[tuple[set[str], dict[str, Any], dict[str, Any]]] = [
-    ({"gb10-ray", "gb10-watchdog"}, {}, {"token": "other"}),
+    ({"gb10-ray", "gb10-watchdog", "gb10-flight-recorder"}, {}, {"token": "other"}),
     ({"gb10-ray", "gb10-vllm"}, {}, {"secrets": ["other"]}),
     ({"gb10-vllm"}, {}, {"api_key": "other"}),
-    # The watchdog verifies the server's certificate.
-    ({"gb10-vllm", "gb10-watchdog"}, {"api_tls": {"digest": "other", "until": ""}}, {}),
+    # The watchdog and the recorder verify the server's certificate.
+    ({"gb10-vllm", "gb10-watchdog", "gb10-flight-recorder"}, {"api_tls": {"digest": "other", "until": ""}}, {}),
     ({"gb10-vllm"}, {"nodes": [{"name": "spark1"}, {"name": "spark2", "environment": {"A": "other"}}]}, {}),
     ({"gb10-ray"}, {"node": OTHER_NODE}, {}),
-    ({"gb10-memory-guard", "gb10-watchdog"}, {"api": {"url": "http://127.0.0.1:8001"}}, {}),
+    ({"gb10-memory-guard", "gb10-watchdog", "gb10-flight-recorder"}, {"api": {"url": "http://127.0.0.1:8001"}}, {}),
 ]
 
 

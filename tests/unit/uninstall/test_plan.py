@@ -98,7 +98,7 @@ CASES: dict[str, tuple[NodeState, dict[str, str]]] = {
     ),
     "an empty mount point": (
         node({ROOT: FOLDER, f"{ROOT}/runtime": FOLDER}, mounts=[ROOT, f"{ROOT}/runtime"]),
-        {ROOT: "keep folder: this collection did not create runtime"},
+        {ROOT: f"keep folder: {ROOT}/runtime is mounted in it; unmount it, and run again"},
     ),
     "a mount in a folder": (
         node(OWNED, users={"gb10": False}, mounts=["/", f"{HOME}/cache"]),

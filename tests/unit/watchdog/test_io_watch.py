@@ -320,6 +320,15 @@ def test_a_node_whose_kernel_does_not_answer_is_a_witness(
     assert cluster.calls() == [], "a restart needs every node"
 
 
+def test_a_worker_knows_whether_the_api_answers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.start()
+    assert until(lambda: cluster.worker.tick(None)["serves"])
+    monkeypatch.setattr(io_watch.io_node, "metrics", lambda _server: ("down", None))
+    assert until(lambda: not cluster.worker.tick(None)["serves"])
+    cluster.worker.served = time.monotonic() - 60
+    assert not cluster.worker.tick(None)["serves"], "the head's watchdog ended"
+
+
 def test_slow_metrics_do_not_hide_the_reports_of_a_worker(
     cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
 ) -> None:

@@ -102,7 +102,7 @@ class Link:
 
 @dataclass(frozen=True)
 class LabNode:
-    """One simulated Spark, or Thor."""
+    """One simulated Spark, or Thor. A server has no QSFP port."""
 
     name: str
     #: systemd-nspawn machine name and network namespace, unique on the machine because it contains the lab's name.
@@ -111,18 +111,19 @@ class LabNode:
     #: Management address, without prefix length.
     address: str
     thor: bool = False
+    server: bool = False
     #: Whether its architecture differs from that of the machine that runs the lab.
     emulated: bool = False
 
     @property
     def fabric(self) -> dict[str, str]:
         """Its fabric interfaces, each with the short name of the switch's end."""
-        return THOR_FABRIC if self.thor else FABRIC
+        return {} if self.server else THOR_FABRIC if self.thor else FABRIC
 
     @property
     def ports(self) -> dict[int, tuple[str, ...]]:
         """Its QSFP ports, each with the interfaces of its PCIe functions."""
-        return _THOR if self.thor else _SPARK
+        return {} if self.server else _THOR if self.thor else _SPARK
 
 
 @dataclass(frozen=True)
@@ -220,19 +221,23 @@ def plan(
     topology: str = "auto",
     thors: Iterable[str] = (),
     emulated: bool = False,
+    servers: Iterable[str] = (),
 ) -> Lab:
     """Plan the lab ``name`` with one simulated machine per entry of ``nodes``: Thors for ``thors``, else Sparks.
+
+    ``servers`` are further machines, with the management port alone.
 
     ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is one of the
     fabric's topologies with QSFP ports, or ``auto`` (direct for 2 Sparks, else switch).
     Raises LabError with all problems at once.
     """
-    names, thors = [str(n) for n in nodes], [str(n) for n in thors]
-    problems = [*_problems(name, prefix, names), *_cabling_problems(names, topology, thors)]
+    cabled, servers, thors = ([str(n) for n in given] for given in (nodes, servers, thors))
+    names = [*cabled, *servers]
+    problems = [*_problems(name, prefix, names), *_cabling_problems(cabled, topology, thors)]
     if problems:
         raise LabError("; ".join(problems))
     if topology == "auto":
-        topology = "direct" if len(names) == 2 and not thors else "switch"
+        topology = "direct" if len(cabled) == 2 and not thors else "switch"
     switch = f"{name}-switch"
     planned = tuple(
         LabNode(
@@ -241,6 +246,7 @@ def plan(
             netns=f"{name}-{n}",
             address=f"{prefix}.{FIRST_ADDRESS + i}",
             thor=n in thors,
+            server=n in servers,
             emulated=emulated,
         )
         for i, n in enumerate(names)
@@ -296,10 +302,11 @@ def _links(lab: str, switch: str, nodes: tuple[LabNode, ...], shape: Topology) -
 def _segments(nodes: tuple[LabNode, ...], shape: Topology) -> dict[tuple[int, int], list[tuple[int, str]]]:
     """Return the node numbers and interfaces at each (cable or switch, PCIe function)."""
     segments: dict[tuple[int, int], list[tuple[int, str]]] = {}
+    count = sum(not node.server for node in nodes)
     for position, port in enumerate(shape.ports or SPARK_PORTS):
         for i, node in enumerate(nodes, start=1):
             for function, name in enumerate(node.ports.get(port, ())):
-                segments.setdefault((shape.segment(i - 1, position, len(nodes)), function), []).append((i, name))
+                segments.setdefault((shape.segment(i - 1, position, count), function), []).append((i, name))
     return segments
 
 

@@ -54,6 +54,11 @@ options:
     type: list
     elements: str
     default: []
+  servers:
+    description: Further hosts, after the O(nodes), with the management port alone.
+    type: list
+    elements: str
+    default: []
   emulated:
     description:
       - Whether O(base) is for another architecture than the machine's.
@@ -163,7 +168,13 @@ from ansible_collections.gb10.lab.plugins.module_utils.plan import Bind, LabErro
 def present(module: AnsibleModule, builder: LabBuilder) -> dict[str, Any]:
     params = module.params
     lab = plan(
-        params["name"], params["prefix"], params["nodes"], params["topology"], params["thors"], params["emulated"]
+        params["name"],
+        params["prefix"],
+        params["nodes"],
+        params["topology"],
+        params["thors"],
+        params["emulated"],
+        params["servers"],
     )
     binds = [Bind(**bind) for bind in params["binds"]]
     builder.check(lab)
@@ -209,6 +220,7 @@ def main() -> None:
             "nodes": {"type": "list", "elements": "str"},
             "topology": {"type": "str", "default": "auto"},
             "thors": {"type": "list", "elements": "str", "default": []},
+            "servers": {"type": "list", "elements": "str", "default": []},
             "emulated": {"type": "bool", "default": False},
             "base": {"type": "path"},
             "firmware": {"type": "path"},

@@ -1,0 +1,96 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Convert what a node reports about itself to the values of a sample."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine
+
+#: Field of Engine -> vLLM's metrics, the present name first. Source: vLLM 0.18 to 0.33, v1/metrics/loggers.py and
+#: v1/spec_decode/metrics.py.
+_METRICS: Mapping[str, str] = {
+    "vllm:num_requests_running": "running",
+    "vllm:num_requests_waiting": "waiting",
+    "vllm:generation_tokens_total": "generated",
+    "vllm:prompt_tokens_total": "read",
+    "vllm:kv_cache_usage_perc": "kv_cache",
+    "vllm:prefix_cache_hits_total": "cache_hits",
+    "vllm:prefix_cache_queries_total": "cache_queries",
+    "vllm:spec_decode_num_accepted_tokens_total": "accepted",
+    "vllm:spec_decode_num_draft_tokens_total": "drafted",
+}
+_WANTED = tuple(_METRICS)
+_LINE = re.compile(r"([a-z_:]+)(?:\{[^}]*\})? +([0-9.eE+-]{1,40})", re.ASCII)
+#: Priority and facility, sequence number, microseconds since boot, flags; then the text. Source: the kernel's dev-kmsg.
+_RECORD = re.compile(r"(\d{1,6}),\d{1,19},(\d{1,19}),[^;]*;([^\n]*)", re.ASCII)
+_PRESSURE = re.compile(r"^some avg10=(\d{1,3}(?:\.\d{1,4})?) ", re.MULTILINE | re.ASCII)
+_LOAD = re.compile(r"(\d{1,6}(?:\.\d{1,4})?) ", re.ASCII)
+_COUNT = re.compile(r"\s*(\d{1,19})\s*", re.ASCII)
+#: A data counter of an RDMA port counts words of four bytes. Source: the kernel's stable ABI of sysfs-class-infiniband.
+RDMA_WORD = 4
+
+
+def engine(text: str) -> Engine | None:
+    """Return the engine's values on a /metrics page, None without any."""
+    found: dict[str, list[float]] = {}
+    for line in text.splitlines():
+        if line.startswith(_WANTED) and (match := _LINE.fullmatch(line)) and (name := _METRICS.get(match[1])):
+            found.setdefault(name, []).append(_finite(match[2]))
+    sums = {name: sum(values) for name, values in found.items()}
+    if "kv_cache" in sums:
+        sums["kv_cache"] /= len(found["kv_cache"])
+    return Engine(**sums) if found else None
+
+
+def _finite(digits: str) -> float:
+    try:
+        value = float(digits)
+    except ValueError:
+        return 0.0
+    return value if math.isfinite(value) else 0.0
+
+
+def memory(meminfo: str) -> tuple[int | None, int | None, int | None]:
+    """Return available, total, and used swap in bytes of /proc/meminfo; None for a missing value."""
+    lines = (line.partition(":") for line in meminfo.splitlines())
+    found = {name: int(value[:-3]) << 10 for name, _colon, value in lines if value.endswith(" kB")}
+    swap = found.get("SwapTotal"), found.get("SwapFree")
+    used = None if swap[0] is None or swap[1] is None else swap[0] - swap[1]
+    return found.get("MemAvailable"), found.get("MemTotal"), used
+
+
+def pressure(text: str) -> float | None:
+    """Return the value of /proc/pressure/memory, None without one."""
+    match = _PRESSURE.search(text)
+    return float(match[1]) if match else None
+
+
+def load(text: str) -> float | None:
+    """Return the first value of /proc/loadavg, None without one."""
+    match = _LOAD.match(text)
+    return float(match[1]) if match else None
+
+
+def count(text: str, factor: int = 1) -> int | None:
+    """Return a number in a file of /sys, None for another text: an interface without carrier has speed -1."""
+    match = _COUNT.fullmatch(text)
+    return int(match[1]) * factor if match else None
+
+
+def port_state(text: str) -> str:
+    """Return the state of an RDMA port, such as ACTIVE from "4: ACTIVE", "" if unknown."""
+    return text.partition(":")[2].strip()[:16]
+
+
+def kernel_line(record: str) -> str:
+    """Return a record of /dev/kmsg as "[seconds since boot] text", "" for one that a program wrote."""
+    match = _RECORD.match(record)
+    if not match or int(match[1]) >> 3:
+        return ""
+    return f"[{int(match[2]) / 1e6:.3f}] {match[3]}"
