@@ -215,11 +215,11 @@ def _sections(topics: Iterable[str], checks: Iterable[Check[Any]]) -> Iterable[s
 
 def _section(check: Check[Any]) -> Iterable[str]:
     running = check.phase == RUNNING
+    rules = ", ".join(f"[{rule}](rules.md#{rule})" for rule in check.rules)
     texts = {
         f"Expected (else {'an error' if check.severity == ERROR else 'a warning'})": _text(check.expected),
         "Cause or effect" if running else "Cause": _text(check.why),
-        "Fix": _text(check.fix),
-        "Rules": ", ".join(f"[{rule}](rules.md#{rule})" for rule in check.rules),
+        "Fix": _text(check.fix) + (f"; rules: {rules}" if rules else ""),
         "Source": f"{linked(check.source)}. Test: {check.tested}",
     }
     shown = () if running else (*(f"    {line.strip()}" for line in check.shows.splitlines()), "")
