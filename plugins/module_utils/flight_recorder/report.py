@@ -114,7 +114,7 @@ def _moved(found: Record) -> Iterator[str]:
     end, last = found.samples[-1]
     for seconds in _SPANS:
         # The oldest one within the span, with half a sample of tolerance.
-        first = next(sample for when, sample in found.samples if end - when <= seconds + 1)
+        first = next((sample for when, sample in found.samples if end - when <= seconds + 1), last)
         moved = [
             f"{name} {before:.0f} -> {after:.0f} {unit}"
             if name != "memory"

@@ -405,9 +405,9 @@ def _engine(node: Watched, now: float, interval: float, width: int) -> Iterator[
     ]
     yield [state, *(figures if engine != Engine() else ())]
     used = engine.kv_cache
-    bar = "" if used is None else f" [{'#' * round(20 * min(1.0, used)):-<20}]"
+    gauge = "" if used is None else f" [{'#' * round(20 * min(1.0, used)):-<20}]"
     yield [
-        (f"KV cache{bar} {_value(used, '.0%')}", WARN if used is not None and used >= _FULL else ""),
+        (f"KV cache{gauge} {_value(used, '.0%')}", WARN if used is not None and used >= _FULL else ""),
         (f"   prefix hits {_share(engine.cache_hits, engine.cache_queries)}", ""),
         (f"   draft accepted {_share(engine.accepted, engine.drafted)}", ""),
     ]
