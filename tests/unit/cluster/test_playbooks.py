@@ -47,8 +47,13 @@ def test_the_sample_is_planned_without_its_nodes(recorded: Path) -> None:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < LIMIT
     snapshot = (Path(__file__).parents[1] / "data" / "plan_two_spark.txt").read_text(encoding="utf-8")
+    shown = done.shown("Show the plan")
+    # The snapshot is of the planner, which does not know the guards.
+    guards = [line for line in shown if line.strip().startswith(("memory guard: ", "watchdog: "))]
+    assert len(guards) == 2
     # The runtime's folder is named after the lock's digest, and Ansible strips the final line break.
-    assert list(map(without_folder, snapshot.splitlines())) == list(map(without_folder, done.shown("Show the plan")))
+    planned_lines = [line for line in shown if line not in guards]
+    assert list(map(without_folder, snapshot.splitlines())) == list(map(without_folder, planned_lines))
     assert "at the top" not in done.output
 
 
