@@ -80,6 +80,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     step, run, check = module.params["step"], runner(module), module.check_mode
+    # Before the order to boot, after which nothing may fail.
+    boots = {"boot_id": io_state.boot_id(), "timeout": module.params["timeout"]} if step == "boot" and not check else {}
     changes: io_change.Changes = []
     try:
         if step in ("upgrade", "firmware"):
@@ -96,7 +98,6 @@ def main() -> None:
             changes = change(run, io_state.read(run, simulate=False), check)
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
-    boots = {"boot_id": io_state.boot_id(), "timeout": module.params["timeout"]} if step == "boot" and not check else {}
     module.exit_json(changed=bool(changes) or step == "boot", diff=changes, **boots)
 
 

@@ -16,10 +16,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import tabl
 
 PROGRAM = (ROOT / "tests/support/who_can_write.py").read_text(encoding="utf-8")
 USER, HOME, STATE = "gb10", "/var/lib/gb10", "/var/lib/gb10-netplan"
+#: The flight recorder's own: the user of its service writes them, and root reads them bounded, typed, without links.
+RECORDED = ("/run/gb10-flight-recorder", "/var/lib/gb10-flight-recorder", "/var/lib/private/gb10-flight-recorder")
 #: Every path that the collection creates (tests/unit/uninstall/test_table.py verifies that list), and the folders of
 #: the system and of the user that it writes to. A node need not have all of them.
 MADE = (
-    *(place.path for places in (table.NODE, table.FIREWALL, table.NETWORK, table.STATE) for place in places),
+    *(
+        place.path
+        for places in (table.NODE, table.FIREWALL, table.NETWORK, table.STATE)
+        for place in places
+        if place.path not in RECORDED
+    ),
     *("/etc/gb10", "/etc/netplan", "/etc/sysctl.d", "/etc/NetworkManager/conf.d"),
     *("/opt/gb10", "/run/gb10", "/srv/models/tiny", "/usr/local/lib", STATE),
 )
