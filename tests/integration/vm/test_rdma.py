@@ -34,14 +34,15 @@ def gid_index(host: Host, hca: str) -> int:
     """Return the index of the RoCE v2 GID of an IPv4 address, as the kernel lists it."""
     port = f"/sys/class/infiniband/{hca}/ports/1"
     # The attributes of a free slot cannot be read.
-    lines = host.run(f"cd {port}/gids && for i in *; do echo $i $(cat $i) $(cat ../gid_attrs/types/$i); done").stdout
-    (index,) = re.findall(r"^(\d+) 0000:0000:0000:0000:0000:ffff:\S+ RoCE v2$", lines, re.MULTILINE)
+    lines = host.run(f"cd {port} && grep -rs . gids gid_attrs/types").stdout
+    mapped = re.findall(r"^gids/(\d+):(?:0000:){5}ffff:", lines, re.MULTILINE)
+    (index,) = [each for each in mapped if f"gid_attrs/types/{each}:RoCE v2\n" in f"{lines}\n"]
     return int(index)
 
 
 def test_nccl_gets_the_devices_of_the_rails(plan: dict[str, Any], nodes: dict[str, Host]) -> None:
     for planned in plan["nodes"]:
-        host, environment = nodes[planned["name"]], planned["fabric"]["environment"]
+        host, environment = nodes[planned["name"]], planned["environment"]
         hcas = environment["NCCL_IB_HCA"].split(",")
         for hca, interface in zip(hcas, HCAS, strict=True):
             assert host.check_output(f"cat /sys/class/infiniband/{hca}/ports/1/gid_attrs/ndevs/0") == interface
@@ -57,7 +58,7 @@ def test_the_devices_carry_4096_bytes_at_the_mtu_of_the_rails(nodes: dict[str, H
 
 @pytest.mark.parametrize("interface", HCAS)
 def test_rdma_writes_reach_the_peer(plan: dict[str, Any], head: Host, workers: list[Host], interface: str) -> None:
-    index = plan["nodes"][0]["fabric"]["environment"]["NCCL_IB_GID_INDEX"]
+    index = plan["nodes"][0]["environment"]["NCCL_IB_GID_INDEX"]
     benchmark = f"ib_write_bw -d {HCAS[interface]} -x {index} -m 4096 -s 65536 -n 50 --report_gbits"
     (link,) = json.loads(head.check_output(f"ip -json -4 address show {interface}"))
     head.check_output(f"systemd-run --quiet --unit=gb10-lab-write timeout 120 {benchmark}")
