@@ -47,9 +47,7 @@ def rebooted(cluster: Cluster, command: str) -> Host:
     host.check_output(f"systemd-run --quiet sh -c 'sleep 1; {command}'")
     # A connection to the dying kernel would never end.
     time.sleep(5)
-    return cluster.booted(
-        NAME, BOOT, lambda again: again.check_output("cat /proc/sys/kernel/random/boot_id") != before
-    )
+    return cluster.booted(NAME, BOOT, lambda again: again.check_output("cat /proc/sys/kernel/random/boot_id") != before)
 
 
 def test_the_preview_shows_each_part_and_changes_none(cluster: Cluster, former: Mapping[str, str]) -> None:

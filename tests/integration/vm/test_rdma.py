@@ -73,7 +73,7 @@ def test_verify_finds_no_defect_of_the_rails(cluster: Cluster, tmp_path: Path) -
 
 
 @pytest.mark.disruptive
-def test_verify_names_a_rail_without_its_device(cluster: Cluster, head: Host, tmp_path: Path) -> None:
+def test_verify_names_a_rail_without_its_device(cluster: Cluster, head: Host) -> None:
     interface, hca = next(iter(HCAS.items()))
     head.check_output(f"rdma link delete {hca}")
     try:

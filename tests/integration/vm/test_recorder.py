@@ -13,7 +13,7 @@ from waiting import wait_until
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record, report, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.record import Record
 
-pytestmark = pytest.mark.disruptive
+pytestmark = [pytest.mark.disruptive, pytest.mark.usefixtures("recorded")]
 
 NAME, ROLES = "spark2", ("--tags", "peer_firewall,flight_recorder")
 STATE, LIVE = "/var/lib/gb10-flight-recorder", "/run/gb10-flight-recorder/sample.json"
@@ -29,7 +29,7 @@ def recorded(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def worker(recorded: None, cluster: Cluster, head: Host) -> Iterator[Host]:
+def worker(cluster: Cluster, head: Host) -> Iterator[Host]:
     """The node that fails. Afterwards it runs again, and the head hears it."""
     host = cluster.connect(NAME)
     wait_until(lambda: host.run(f"test -e {LIVE}").rc == 0, BOOT, "the recorder takes no samples")

@@ -200,9 +200,7 @@ def test_the_management_address_is_the_nodes_own_netplan() -> None:
     [{"base": "new"}, {"prefix": "10.89.0"}, {"topology": "switch"}, {"emulated": True}, {"virtual": True}],
 )
 def test_a_stamp_changes_with_each_input(change: dict[str, Any]) -> None:
-    def stamped(
-        base: str = "old", prefix: str = "10.88.0", topology: str = "direct", **kinds: bool
-    ) -> dict[str, str]:
+    def stamped(base: str = "old", prefix: str = "10.88.0", topology: str = "direct", **kinds: bool) -> dict[str, str]:
         return stamps(plan("demo", prefix, nodes(2), topology, **kinds), base=base)
 
     assert stamped() == stamped()

@@ -261,7 +261,8 @@ class LabBuilder:
         # The machine generated its ID before it unpacks these files.
         how = ["--create", "--numeric-owner", "--exclude=./etc/machine-id", f"--directory={home / 'upper'}"]
         self._must(["tar", *how, f"--file={home / 'seed.tar'}", "."])
-        self._must(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(base), str(home / "disk.qcow2")])
+        disk = str(home / "disk.qcow2")
+        self._must(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(base), disk])
 
     def cable(self, lab: Lab) -> None:
         """Create missing namespaces, switches and links. Existing ones, and traffic over them, are not affected."""

@@ -238,7 +238,7 @@ def plan(
     names = [*cabled, *servers]
     problems = [*_problems(name, prefix, names), *_cabling_problems(cabled, topology, thors)]
     if virtual and (emulated or thors):
-        problems.append("lab_virtual: true: virtual machines are Sparks of this machine's architecture: set it to false")
+        problems.append("lab_virtual: true: virtual machines are Sparks of this architecture: set it to false")
     if problems:
         raise LabError("; ".join(problems))
     if topology == "auto":
