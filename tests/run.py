@@ -46,6 +46,10 @@ def no_other_machine() -> str:
     return "this is an arm64 machine, where every part runs natively" if platform.machine() == "aarch64" else ""
 
 
+def no_x86_machine() -> str:
+    return "" if platform.machine() == "x86_64" else "its virtual machines are x86-64 ones"
+
+
 def molecule(scenario: str, *after: str, missing: Callable[[], str] = lambda: "") -> Part:
     return Part(["molecule", f"SCENARIO={scenario}"], missing, ("downloads", *after))
 
@@ -66,6 +70,7 @@ PARTS: Mapping[str, Part] = {
     "models": molecule("models"),
     "ring": molecule("ring"),
     "image": molecule("image"),
+    "vm": molecule("vm", missing=no_x86_machine),
     "vllm_build": molecule("vllm_build"),
     "arm64": Part(["arm64"], no_other_machine),
     "sanity": Part(["sanity"]),

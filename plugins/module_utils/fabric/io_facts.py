@@ -32,7 +32,12 @@ def read(run: Run, root: str = "/") -> dict[str, Any]:
         links = node_io_facts.links(run)
     else:
         links = json.loads(Path(root, "ip-address.json").read_text(encoding="utf-8"))
-    interfaces = {name: {**facts, **_hardware(root, name)} for name, facts in node_parse.interface_facts(links).items()}
+    adapters = rdma(root)
+    hcas = {facts["interface"]: hca for hca, facts in adapters.items()}
+    interfaces = {
+        name: {**facts, **_hardware(root, name), "hca": hcas.get(name, "")}
+        for name, facts in node_parse.interface_facts(links).items()
+    }
     macs = {link["ifname"]: link.get("permaddr") or link.get("address") or "" for link in links if "ifname" in link}
     devices = [
         owners.Device(
@@ -51,7 +56,7 @@ def read(run: Run, root: str = "/") -> dict[str, Any]:
     owned = owners.owners(devices, definitions, _each(root, keyfiles, owners.profile, unreadable))
     for name, facts in interfaces.items():
         facts["owners"] = owned[name]
-    return {"interfaces": interfaces, "rdma": rdma(root), "netplan": netplan, "unreadable": unreadable}
+    return {"interfaces": interfaces, "rdma": adapters, "netplan": netplan, "unreadable": unreadable}
 
 
 def _hardware(root: str, name: str) -> dict[str, Any]:
@@ -66,7 +71,6 @@ def _hardware(root: str, name: str) -> dict[str, Any]:
         "pci": fabric_parse.pci_facts(
             address, {file: io_file.read(os.path.join(device, file)) for file in fabric_parse.PCI_FILES}
         ),
-        "hca": next(iter(_names(os.path.join(device, "infiniband"))), ""),
     }
 
 
@@ -86,8 +90,10 @@ def _port(device: str, port: str) -> dict[str, Any]:
                 io_file.read(os.path.join(port, "gid_attrs", name, str(index))) for name in ("types", "ndevs")
             ]
             gids.append(fabric_parse.gid_facts(index, gid, *attributes))
+    # Soft RoCE (rdma_rxe) has no hardware below it, and names its interface in this file.
+    parent = io_file.read(os.path.join(device, "parent")).strip()
     return {
-        "interface": next(iter(_names(os.path.join(device, "device/net"))), ""),
+        "interface": next(iter(_names(os.path.join(device, "device/net"))), parent),
         "state": fabric_parse.port_state(io_file.read(os.path.join(port, "state"))),
         "link_layer": io_file.read(os.path.join(port, "link_layer")).strip(),
         "gids": gids,

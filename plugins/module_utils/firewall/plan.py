@@ -127,7 +127,8 @@ def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()
     lines += [
         "ct state established,related accept",
         "ct state invalid drop",
-        "meta l4proto { icmp, ipv6-icmp, igmp } accept",
+        # ICMP, IGMP and ICMPv6. nft reads their names from the package netbase, which a host may lack.
+        "meta l4proto { 1, 2, 58 } accept",
     ]
     # The kernel does not track replies to broadcast or multicast as replies: DHCP, and names ending in .local.
     lines += ["udp sport 67 udp dport 68 accept", "udp sport 547 udp dport 546 accept"]

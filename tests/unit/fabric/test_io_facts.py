@@ -221,6 +221,17 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert found["interfaces"]["enp1s0f1np1"]["owners"], "the files that can be read still count"
 
 
+def test_an_rdma_device_of_software_names_its_interface(tmp_path: Path) -> None:
+    root = plant("spark_pair", tmp_path)
+    device = root / "sys/class/infiniband/rocep1s0f1"
+    (device / "device").unlink()
+    # As the kernel's rdma_rxe.
+    (device / "parent").write_text("enp1s0f1np1\n", encoding="utf-8")
+    found = run_module("fabric_info", {"root": str(root)})
+    assert found["rdma"]["rocep1s0f1"]["interface"] == "enp1s0f1np1"
+    assert found["interfaces"]["enp1s0f1np1"]["hca"] == "rocep1s0f1"
+
+
 def test_a_mac_address_is_no_number(tmp_path: Path) -> None:
     root = plant("spark_pair", tmp_path)
     # In YAML 1.1, decimal digits with colons are a base-60 number.

@@ -85,7 +85,7 @@ def test_the_rules_of_a_head() -> None:
         "iifname . ip saddr @peers accept",
         "ct state established,related accept",
         "ct state invalid drop",
-        "meta l4proto { icmp, ipv6-icmp, igmp } accept",
+        "meta l4proto { 1, 2, 58 } accept",
         "udp sport 67 udp dport 68 accept",
         "udp sport 547 udp dport 546 accept",
         "ip daddr 224.0.0.251 udp dport 5353 accept",

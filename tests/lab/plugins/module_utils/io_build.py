@@ -48,6 +48,8 @@ TOOLS = {
     "unshare": "util-linux",
     "tar": "tar",
 }
+#: In place of systemd-nspawn, for virtual machines.
+EMULATOR = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils"}
 #: The login user of the nodes, created by the base image.
 USER_ID = 1000
 #: Without this tar drops file capabilities, and users cannot run ping.
@@ -130,7 +132,8 @@ class LabBuilder:
 
     def check(self, lab: Lab) -> None:
         """Raise LabError if the lab cannot work here: missing tools, no root, or an address range in use."""
-        missing = sorted(package for tool, package in TOOLS.items() if shutil.which(tool) is None)
+        tools = {**TOOLS, **EMULATOR} if any(node.virtual for node in lab.nodes) else TOOLS
+        missing = sorted(package for tool, package in tools.items() if shutil.which(tool) is None)
         if missing:
             raise LabError(f"missing on this machine: {', '.join(missing)}: apt install {' '.join(missing)}")
         if os.geteuid() != 0:
@@ -238,6 +241,8 @@ class LabBuilder:
         os.chmod(authorized.parent, 0o700)
         for owned in (authorized, authorized.parent, authorized.parent.parent):
             os.chown(owned, USER_ID, USER_ID)
+        if node.virtual:
+            self._make_disk(home, base)
         environment = {
             "MACHINE": node.machine,
             "NETNS": node.netns,
@@ -250,6 +255,14 @@ class LabBuilder:
         }
         _write(home / "node.env", "".join(f"{k}='{v}'\n" for k, v in environment.items()), 0o644)
         _write(home / "stamp", wanted, 0o644)
+
+    def _make_disk(self, home: Path, base: Path) -> None:
+        """Create a virtual machine's disk, with the differences from the base, and the disk with the node's files."""
+        # The machine generated its ID before it unpacks these files.
+        how = ["--create", "--numeric-owner", "--exclude=./etc/machine-id", f"--directory={home / 'upper'}"]
+        self._must(["tar", *how, f"--file={home / 'seed.tar'}", "."])
+        disk = str(home / "disk.qcow2")
+        self._must(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "qcow2", "-b", str(base), disk])
 
     def cable(self, lab: Lab) -> None:
         """Create missing namespaces, switches and links. Existing ones, and traffic over them, are not affected."""
@@ -435,6 +448,8 @@ def _kill(cgroup: Path, timeout: float = 15.0) -> None:
 def _has_banner(address: str) -> bool:
     try:
         with socket.create_connection((address, 22), timeout=1.0) as connection:
+            # A slow machine that is asked again and again would refuse its logins (sshd's MaxStartups).
+            connection.settimeout(30.0)
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False

@@ -114,6 +114,8 @@ class LabNode:
     server: bool = False
     #: Whether its architecture differs from that of the machine that runs the lab.
     emulated: bool = False
+    #: Whether it is a virtual machine with a kernel and a disk of its own.
+    virtual: bool = False
 
     @property
     def fabric(self) -> dict[str, str]:
@@ -222,6 +224,7 @@ def plan(
     thors: Iterable[str] = (),
     emulated: bool = False,
     servers: Iterable[str] = (),
+    virtual: bool = False,
 ) -> Lab:
     """Plan the lab ``name`` with one simulated machine per entry of ``nodes``: Thors for ``thors``, else Sparks.
 
@@ -234,6 +237,8 @@ def plan(
     cabled, servers, thors = ([str(n) for n in given] for given in (nodes, servers, thors))
     names = [*cabled, *servers]
     problems = [*_problems(name, prefix, names), *_cabling_problems(cabled, topology, thors)]
+    if virtual and (emulated or thors):
+        problems.append("lab_virtual: true: virtual machines are Sparks of this architecture: set it to false")
     if problems:
         raise LabError("; ".join(problems))
     if topology == "auto":
@@ -248,6 +253,7 @@ def plan(
             thor=n in thors,
             server=n in servers,
             emulated=emulated,
+            virtual=virtual,
         )
         for i, n in enumerate(names)
     )

@@ -66,6 +66,12 @@ options:
       - systemd-networkd does not run there, so the power script sets the management address.
     type: bool
     default: false
+  virtual:
+    description:
+      - Whether the nodes are virtual machines with kernels of their own, run by QEMU without hardware acceleration.
+      - O(base) is then a disk in the format qcow2, and must stay there. They share no files, so O(binds) must be empty.
+    type: bool
+    default: false
   base:
     description: Tar file of the shared root file system. Its name must change with its content.
     type: path
@@ -157,6 +163,7 @@ nodes:
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -167,16 +174,11 @@ from ansible_collections.gb10.lab.plugins.module_utils.plan import Bind, LabErro
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict[str, Any]:
     params = module.params
-    lab = plan(
-        params["name"],
-        params["prefix"],
-        params["nodes"],
-        params["topology"],
-        params["thors"],
-        params["emulated"],
-        params["servers"],
-    )
+    kinds = {name: params[name] for name in ("thors", "servers", "emulated", "virtual")}
+    lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"], **kinds)
     binds = [Bind(**bind) for bind in params["binds"]]
+    if params["virtual"] and binds:
+        raise LabError("lab_binds: virtual machines share no files with this one: copy them with lab_files")
     builder.check(lab)
     if not module.check_mode:
         builder.check_sources([params["base"], params["firmware"], *(f["src"] for f in params["files"])], binds)
@@ -188,7 +190,7 @@ def present(module: AnsibleModule, builder: LabBuilder) -> dict[str, Any]:
         for name, action in todo.items():
             if action in ("recreate", "remove"):
                 builder.remove_node(name)
-        base = builder.unpack_base(params["base"])
+        base = Path(params["base"]) if params["virtual"] else builder.unpack_base(params["base"])
         builder.install_firmware(params["firmware"])
         for node in lab.nodes:
             if todo[node.name] in ("create", "recreate"):
@@ -222,6 +224,7 @@ def main() -> None:
             "thors": {"type": "list", "elements": "str", "default": []},
             "servers": {"type": "list", "elements": "str", "default": []},
             "emulated": {"type": "bool", "default": False},
+            "virtual": {"type": "bool", "default": False},
             "base": {"type": "path"},
             "firmware": {"type": "path"},
             "files": {
