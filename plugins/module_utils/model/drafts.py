@@ -17,6 +17,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_
 _OPTION = "--speculative-config"
 #: vLLM's short name since 0.19.
 _NAMES = (_OPTION, "-sc")
+#: Its keys as options, since 0.22. vLLM refuses a key that is given twice. Source: engine/arg_utils.py.
+_KEYS = {"--spec-method": "method", "--spec-model": "model", "--spec-tokens": "num_speculative_tokens"}
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ def with_folder(args: Sequence[str], hub: str, folder: str) -> list[str]:
     """Return the arguments with the draft's folder in place of its name and revision."""
     result: list[str] = []
     for name, values, words in arguments.options(args):
-        if name == f"{_OPTION}.model" and values == [hub]:
-            result.append(f"{_OPTION}.model={folder}")
+        if name in (f"{_OPTION}.model", "--spec-model") and values == [hub]:
+            result.append(f"{name}={folder}")
         elif name in _NAMES and (given := _mapping("".join(values))).get("model") == hub:
             given.pop("revision", None)
             result += [_OPTION, json.dumps({**given, "model": folder}, separators=(",", ":"))]
@@ -78,6 +80,8 @@ def _settings(args: Sequence[str]) -> dict[str, Any]:
             settings = _mapping("".join(values))
         elif name.startswith(f"{_OPTION}."):
             settings[name.removeprefix(f"{_OPTION}.")] = "".join(values)
+        elif name in _KEYS:
+            settings = {**settings, _KEYS[name]: "".join(values)}
     return settings
 
 

@@ -16,6 +16,7 @@ FORMS = {
     "an underscore": ["--speculative_config", CONFIG],
     "the short name": ["-sc", CONFIG],
     "keys": ["--speculative-config.method", "dflash", f"--speculative-config.model={HUB}"],
+    "options": ["--spec-model", HUB, "--spec-method=dflash", "--spec-tokens", "8"],
 }
 
 
