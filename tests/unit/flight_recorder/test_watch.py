@@ -78,7 +78,9 @@ def test_ctrl_c_ends_it_and_the_terminal_stays_usable(arguments: list[str]) -> N
         until(lambda: re.search(r"watched 2 nodes for \d+ s", said) is not None, read)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     except BaseException:
-        os.kill(pid, signal.SIGKILL)
+        # With its forks; the child leads a session of its own.
+        os.killpg(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
         raise
     finally:
         os.close(terminal)
