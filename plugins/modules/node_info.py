@@ -215,6 +215,11 @@ debian:
     reboot:
       description: Whether a reboot is C(required), and the C(packages) that wait for it.
       type: dict
+updates:
+  description: As M(gb10.cluster.os_update_info) returns C(state), without pending packages and boot entries; otherwise
+    the C(reason) why it cannot be read.
+  returned: always
+  type: dict
 login_users:
   description: Root, and the users who log in, whose semaphores and shared memory logind may delete.
   returned: always

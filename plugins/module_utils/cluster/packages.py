@@ -12,6 +12,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime impor
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import MISSING, UNDECIDED
 
@@ -48,7 +49,8 @@ def check(nodes: Sequence[Node]) -> list[Problem]:
 
 
 def warnings(nodes: Sequence[Node], lacking_of: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
-    """Return a sentence for each pending reboot, and for a lock of apt that the run would wait for."""
+    """Return a sentence for each pending reboot, for a lock of apt that the run would wait for, and for what is wrong
+    with a node's system."""
     found = []
     for node in nodes:
         state = node.facts.packages if node.facts else packages.State()
@@ -57,4 +59,6 @@ def warnings(nodes: Sequence[Node], lacking_of: Mapping[str, Mapping[str, Sequen
         if state.holder and lacking_of.get(node.name):
             wait = f"the run waits for it up to {node.settings.apt_timeout} s, before it changes anything"
             found.append(f"{node.name}: apt is locked by {state.holder}; {wait}")
+        if system := node.facts and node.facts.system:
+            found += [f"{node.name}: {text}" for text in os_update_plan.warnings(system)]
     return found

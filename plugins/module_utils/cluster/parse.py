@@ -32,6 +32,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import P
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as node_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse as os_update_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Installed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
@@ -254,6 +255,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         host_compiler=(observed.get("toolkit") or {}).get("host_compiler") is not False,
         packages=node_packages.parse(observed.get("debian")),
         host=host_guard_plan.state(observed.get("host")),
+        updates=os_update_parse.state(observed.get("updates")),
     )
 
 

@@ -34,6 +34,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     Api,
     ApiTls,
@@ -202,6 +203,7 @@ def _ranks(
             kernel=node.facts.kernel if node.facts else "",
             cma_free_bytes=node.facts.cma_free_bytes if node.facts else 0,
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
+            **_system(node),
             environment=environment,
             fabric=share,
             recorded=found,
@@ -217,6 +219,13 @@ def _ranks(
             strict=True,
         )
     ]
+
+
+def _system(node: Node) -> dict[str, str]:
+    """Return the level of DGX OS, and the kernel of the next boot."""
+    system = node.facts.system if node.facts else None
+    kernel = system.next_kernel if system else None
+    return {"level": system.level.stamp if system else "", "next_kernel": kernel.release if kernel else ""}
 
 
 def _tools(node: Node, runtime: Runtime) -> dict[str, str]:
@@ -330,6 +339,7 @@ def _plan(
         serve=planned,
         topology=fabric.topology,
         functions=settings.fabric_functions if topology.entry(fabric.topology).qsfp else "",
+        system=os_update_plan.of_nodes({node.name: node.facts.updates for node in inputs.nodes if node.facts}),
         fabric=fabric_plan.explain(fabric.topology, settings.fabric_mtu, fabric.why, fabric.nodes),
         label=inputs.label,
         node=nodes[0],

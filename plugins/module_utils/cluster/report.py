@@ -64,6 +64,7 @@ def lines(plan: Plan, object_store_memory: int, watched: Sequence[str] = ()) -> 
     result += _block("the model", serve.model)
     result += _block("memory", serve.memory)
     result += _block("fabric", plan.fabric)
+    result += _block("system", plan.system)
     result += watched
     result += _nodes(plan, object_store_memory)
     # The end of a long output stays on the screen.

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard.plan import HostState, Protection
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import schema as os_update_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Installed
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
@@ -162,6 +163,7 @@ class Facts:
     ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``clock_ahead``: seconds to the
     controller's clock, 0 if unknown. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
     vLLM; see vllm_build/schema.py. ``host``: None if facts of an earlier release lack it.
+    ``updates``: the operating system, or why it was not read.
     """
 
     network: fabric_schema.Network
@@ -187,6 +189,12 @@ class Facts:
     packages: packages.State = field(default_factory=packages.State)
     clock_ahead: float = 0
     host: HostState | None = None
+    updates: os_update_schema.State | str = ""
+
+    @property
+    def system(self) -> os_update_schema.State | None:
+        """The operating system, None if it was not read."""
+        return self.updates if isinstance(self.updates, os_update_schema.State) else None
 
 
 @dataclass(frozen=True)

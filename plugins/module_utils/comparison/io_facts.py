@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_inst
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, io_toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state as os_update_io_state
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 
@@ -47,6 +48,7 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
         "host": io_host.facts(run),
         "toolkit": io_toolkit.facts(run),
         "debian": io_packages.read(run, params["packages"]),
+        "updates": os_update_io_state.facts(run),
         "nccl": nccl,
         "state": {
             **node_io_facts.state(user, paths.home(user), runtime),

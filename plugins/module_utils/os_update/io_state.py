@@ -9,6 +9,8 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
@@ -53,6 +55,18 @@ def read(run: Run, simulate: bool = True) -> State:
         versions=_versions(run) if simulate else {},
         serves=any(_is(run, "is-enabled", unit) for unit in paths.UNITS),
     )
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """Return the state without pending packages as plain data, or {reason} if it cannot be read.
+
+    The boot entries are left out: their identifiers have the UUID of a disk.
+    """
+    try:
+        found = read(run, simulate=False)
+    except (OSError, ValueError) as error:
+        return {"reason": " ".join(str(error).split())}
+    return asdict(replace(found, boot=replace(found.boot, entries=())))
 
 
 def boot_id() -> str:

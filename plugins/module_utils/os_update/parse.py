@@ -14,7 +14,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Level, Package, Trial
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    Boot,
+    Entry,
+    Level,
+    Package,
+    State,
+    Trial,
+)
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 #: Modules without which a GB10 does not serve, alone or with others; rdma_rxe is soft RoCE.
 _MODULES = ("nvidia", "nvidia_uvm", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm", "rdma_rxe")
@@ -32,6 +40,19 @@ _OPENED = re.compile(
 )
 _LINUX = re.compile(r"^\s*linux\S*\s+\S*/vmlinuz-(\S+)")
 _ASSIGNED = re.compile(r'^\s*set default="([^"]*)"', re.MULTILINE)
+
+
+def state(facts: Any) -> State | str:
+    """Return the state in the plain data of io_state.facts(), or why there is none: "" if an earlier release did not
+    read it."""
+    if not isinstance(facts, Mapping) or not facts:
+        return ""
+    if "reason" in facts:
+        return str(facts["reason"])
+    try:
+        return load.load(State, facts, "updates")
+    except TypeError as error:
+        return f"recorded by another release: {error}"
 
 
 def level(release: str, summary: str, recipes: Sequence[str]) -> Level:

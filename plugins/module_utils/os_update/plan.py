@@ -190,21 +190,61 @@ def problems(path: str, node: str, found: Sequence[Objection]) -> list[Problem]:
 
 
 def about(state: State) -> list[str]:
-    """Return the state of a node's updates for people."""
+    """Return the system of a node for people, with its pending packages if they are known."""
     level = state.level
     names = [f"DGX OS {level.stamp}" if level.stamp else "no DGX OS", level.installed]
     if level.torn:
         names.append(f"{level.torn:g} % of it missing")
     if level.newest and level.newest != level.installed:
         names.append(f"{level.newest} is newer")
-    boot = f"kernel {state.running}"
-    if state.boot.next and state.boot.next != state.running:
-        boot += f", next boot {state.boot.next}{' once' if state.boot.once else ''}"
+    boot, kernel = f"kernel {state.running}", state.next_kernel
+    if kernel and kernel.release != state.running:
+        boot += f", next boot {kernel.release}{' once' if state.boot.once else ''}"
+    if state.lacking:
+        boot += f", which lacks {', '.join(state.lacking)}"
     lines = [", ".join(name for name in names if name), boot]
     if state.packages is not None:
         lines.append(_pending(state.packages))
     lines += [f"updates by itself: {', '.join(state.updaters)}"] if state.updaters else []
     return lines
+
+
+def waiting(state: State) -> list[str]:
+    """Return for people what changes the node now, or at its next boot."""
+    found = []
+    if state.reboot is not None:
+        found.append("a reboot is pending" + (f" for {_listed(state.reboot)}" if state.reboot else ""))
+    if state.holder:
+        found.append(f"dpkg's lock is held by {state.holder}")
+    if state.trial:
+        found.append(f"an update is under way, and {state.trial.former} stays the default")
+    return found
+
+
+def warnings(state: State) -> list[str]:
+    """Return what is wrong with a node's system, each with its fix."""
+    kernel, found = state.next_kernel, []
+    if kernel and state.lacking:
+        found.append(
+            f"the kernel of the next boot, {kernel.release}, lacks {', '.join(state.lacking)}. Fix: install its "
+            "packages of modules (docs/updates.md)"
+        )
+    if state.trial:
+        found.append("an update of the system is under way. Fix: run playbooks/os_update.yml again")
+    return found
+
+
+def of_nodes(found: Mapping[str, State | str]) -> list[str]:
+    """Return the system of each node as one line, equal ones together. A text is why it was not read, "" if it was not
+    asked."""
+    texts: dict[str, list[str]] = {}
+    for name, state in found.items():
+        known = (
+            "; ".join([*about(state), *waiting(state)]) if isinstance(state, State) else state and f"unknown: {state}"
+        )
+        if known:
+            texts.setdefault(known, []).append(name)
+    return [f"{', '.join(names)}: {text}" for text, names in texts.items()]
 
 
 def _pending(packages: Sequence[Package]) -> str:

@@ -123,6 +123,11 @@ class State:
         """The kernel of the next boot: the boot loader's, else the newest; None without one."""
         return self.kernel(self.boot.next) or (self.kernels[0] if self.kernels else None)
 
+    @property
+    def lacking(self) -> Sequence[str]:
+        """The modules that the kernel of the next boot has not."""
+        return (self.next_kernel and self.next_kernel.missing) or ()
+
     def kernel(self, release: str) -> Kernel | None:
         """Return an installed kernel, None for another one."""
         return next((each for each in self.kernels if each.release == release), None)

@@ -299,7 +299,8 @@ class Restart:
 class Plan:
     """The plan that roles apply. ``node``: the part of the node whose fact it is, and the head in the planner's result.
 
-    ``kind``: see model/kind.py. ``label``: of facts that were not read from the nodes, "" for others.
+    ``kind``: see model/kind.py. ``fabric`` and ``system`` are text for people. ``label``: of facts that were not read
+    from the nodes, "" for others.
     """
 
     nodes: tuple[PlannedNode, ...]
@@ -342,6 +343,7 @@ class Plan:
     topology: str
     functions: str
     fabric: Sequence[str]
+    system: Sequence[str]
     label: str
     node: PlannedNode
 

@@ -151,11 +151,21 @@ RULES = (
     rule(
         "kernel-differs",
         WARNING,
-        shows="Sparks run different kernels",
-        detect=lambda view: _differs(view, "kernel"),
+        shows="Sparks run different kernels, or will after their next boot",
+        detect=lambda view: _differs(view, "kernel") or _differs(view, "next_kernel"),
         why="updates reach each machine on a different day; one node then fails or slows all",
         fix="update all nodes to the same release of DGX OS: playbooks/os_update.yml (docs/updates.md)",
         source="eugr/spark-vllm-docker#392",
+        evidence="2026-09",
+    ),
+    rule(
+        "os-level-differs",
+        WARNING,
+        shows="Sparks have different releases of DGX OS (DGX_OTA_VERSION)",
+        detect=lambda view: _differs(view, "level"),
+        why="a release is kernel, driver, firmware and CUDA that fit each other, and NVIDIA's checker compares with it",
+        fix="update all nodes to the same release of DGX OS: playbooks/os_update.yml (docs/updates.md)",
+        source="nvidia-spark-ota-check 1.0.16; eugr/spark-vllm-docker#392",
         evidence="2026-09",
     ),
     rule(

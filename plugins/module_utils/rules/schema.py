@@ -38,6 +38,7 @@ class RuleNode(memory_schema.MemoryNode):
     """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0.
 
     ``environment``: its variables; ``fabric``: the network's variables as planned, of which the user's may differ.
+    ``level``: of DGX OS; ``next_kernel``: of the next boot.
     """
 
     capability: str | None
@@ -47,6 +48,8 @@ class RuleNode(memory_schema.MemoryNode):
     cma_total_bytes: int
     environment: Mapping[str, str]
     fabric: Mapping[str, str]
+    level: str = field(default="", kw_only=True)
+    next_kernel: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,7 @@ CHECKS = (
             "driver-old",
             "driver-differs",
             "kernel-differs",
+            "os-level-differs",
             "kernel-cma",
             "kernel-7-0-0-1019",
             "kernel-6-17-0-1008",

@@ -73,7 +73,7 @@ def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
         _values(nodes, lambda node: node.part("boot").get("kernel")),
         alike=True,
     )
-    yield Row("kernel-differs", "DGX OS", _values(nodes, _system), alike=True)
+    yield Row("os-level-differs", "DGX OS", _values(nodes, _system), alike=True)
     yield Row("bios-differs", "BIOS", _values(nodes, lambda node: node.facts.get("bios")), alike=True)
     yield from _each(
         "firmware-differs", "firmware of {}", {node.name: node.part("firmware") for node in nodes}, alike=True

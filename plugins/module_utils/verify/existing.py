@@ -88,6 +88,8 @@ def _rule_node(node: VerifiedNode) -> RuleNode:
         cma_total_bytes=node.facts.get("cma_total_bytes") or 0,
         environment={name: value for name, value in variables.items() if not value.startswith(DIGEST)},
         fabric={},
+        level=(node.part("updates").get("level") or {}).get("stamp", ""),
+        next_kernel=node.part("boot").get("kernel") or "",
     )
 
 

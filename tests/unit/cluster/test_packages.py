@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import cluster_nodes
@@ -12,6 +13,7 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import packages, report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Kernel, Level, State
 
 ALL = ["g++", "python3-dev", "ccache", "python3-venv", "make"]
 IMAGE = {"gb10_container_image": f"vllm/vllm-openai@sha256:{'0' * 64}", "gb10_runtime": "container"}
@@ -66,6 +68,27 @@ def test_the_packages_that_each_role_lacks(nodes: list[Node], head: dict[str, An
 def test_an_option_of_apt_is_no_package() -> None:
     paths = [problem.path for problem in mistakes(pair([], vllm_runtime_packages=["g++", "-oDebug=1"]))]
     assert paths == [f"nodes[{index}].vllm_runtime_packages" for index in (0, 1)]
+
+
+def test_the_system_of_each_node_is_shown_once() -> None:
+    nodes = pair([])
+    assert planned(nodes)["system"] == [], "facts of an earlier release"
+    state = State("6.17", Level("7.5.0"), kernels=(Kernel("6.18", ("nvidia",)), Kernel("6.17")), boot=Boot((), "6.18"))
+    for node in nodes:
+        node["observed"]["updates"] = asdict(state)
+    same = "DGX OS 7.5.0; kernel 6.17, next boot 6.18, which lacks nvidia"
+    plan = planned(nodes)
+    assert plan["system"] == [f"spark1, spark2: {same}"]
+    shown = report.lines(typed(plan), 1)
+    assert shown[shown.index("system:") + 1] == f"  spark1, spark2: {same}"
+    lacks = "the kernel of the next boot, 6.18, lacks nvidia. Fix: install its packages of modules (docs/updates.md)"
+    assert [line for line in cluster.warnings(parse(nodes, LOCK), None) if "lacks" in line] == [
+        f"spark{number}: {lacks}" for number in (1, 2)
+    ]
+    nodes[1]["observed"]["updates"] = {"reason": "/boot/grub/grub.cfg: Permission denied"}
+    assert planned(nodes)["system"][1] == "spark2: unknown: /boot/grub/grub.cfg: Permission denied"
+    nodes[1]["observed"]["updates"] = {**asdict(state), "later": 1}
+    assert planned(nodes)["system"][1].startswith("spark2: unknown: recorded by another release: updates.later")
 
 
 def warned(nodes: list[Node], clock: Any = READ, read: float = READ) -> list[Node]:

@@ -158,6 +158,17 @@ def test_the_announcement() -> None:
     ]
 
 
+def test_the_system_of_the_nodes_in_one_line() -> None:
+    held = replace(BOOTED, packages=None, reboot=("libc6",), holder="apt (PID 7)", updaters=("DGX Dashboard",))
+    (line,) = plan.of_nodes({"a": held, "b": held, "c": ""})
+    assert line == (
+        f"a, b: DGX OS 7.5.0, OTA2.2, 3.3 % of it missing, OTA2607 is newer; kernel {NEW}, next boot {OLD}; updates by "
+        f"itself: DGX Dashboard; a reboot is pending for libc6; dpkg's lock is held by apt (PID 7); an update is under "
+        f"way, and {OLD} stays the default"
+    )
+    assert plan.warnings(held) == ["an update of the system is under way. Fix: run playbooks/os_update.yml again"]
+
+
 def test_the_nodes_of_a_unit_must_be_equal() -> None:
     states = {"a": CURRENT, "b": replace(CURRENT, versions={MODULES: "2"})}
     assert [problem.found for problem in report.unequal(states)] == [f"{MODULES}: 1 on a, 2 on b"]

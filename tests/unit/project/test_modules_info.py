@@ -55,6 +55,7 @@ def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
     assert (answer["model_bytes"], answer["model_reason"]) == (None, "")
     assert answer["kernel"] == os.uname().release
     assert {"cma_total_bytes", "cma_free_bytes", "listeners"} <= answer.keys()
+    assert answer["updates"]["running"] == os.uname().release and answer["updates"]["boot"]["entries"] == []
     assert run_module("node_info", {"model": str(tmp_path / "none")}, tmp_path)["model"] is None
     assert run_module("node_info", {}, tmp_path)["model_bytes"] is None
 

@@ -4,7 +4,7 @@ data declares."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from verified_nodes import pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Level, State
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES, WAIVERS, lint
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import VERIFY
@@ -78,6 +79,10 @@ def args(*words: str, **settings: Any) -> dict[str, Any]:
 
 def env(**variables: str) -> dict[str, Any]:
     return {"gb10_extra_env": variables}
+
+
+def updates(level: str) -> dict[str, Any]:
+    return {"updates": asdict(State("6.17.0-1031-nvidia", Level(level)))}
 
 
 def release(version: str) -> str:
@@ -171,6 +176,7 @@ CASES: dict[str, Case] = {
     "driver-old": Case(facts={"gpu": {**GPU, "driver_version": "580.82.07"}}),
     "driver-differs": Case(second={"gpu": {**GPU, "driver_version": "580.178.04"}}),
     "kernel-differs": Case(second={"kernel": "6.17.0-1032-nvidia"}),
+    "os-level-differs": Case(facts=updates("7.5.0"), second=updates("7.6.0")),
     "kernel-cma": Case(facts={"cma_free_bytes": 9 * GIB}),
     "kernel-7-0-0-1019": Case(facts={"kernel": "7.0.0-1019-nvidia"}),
     "kernel-6-17-0-1008": Case(facts={"kernel": "6.17.0-1008-nvidia"}),

@@ -268,6 +268,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "driver-old": ({"node": {"driver": "580.82.07"}}, {"node": {"driver": "580.95.05"}}),
     "driver-differs": ({"second": {"driver": "580.178.04"}}, {"second": THOR, "environment": SOCKETS}),
     "kernel-differs": ({"second": {"kernel": "6.17.0-1031-nvidia"}}, {"second": {"kernel": ""}}),
+    "os-level-differs": (
+        {"node": {"level": "7.5.0"}, "second": {"level": "7.6.0"}},
+        {"node": {"level": "7.5.0"}, "second": {"level": ""}},
+    ),
     "kernel-cma": (
         {"node": {"cma_free_bytes": 9 * GIB}},
         {"node": {"cma_free_bytes": 9 * GIB, "cma_total_bytes": 10 * GIB}},
@@ -440,6 +444,7 @@ OTHERS: list[tuple[str, dict[str, Any], bool]] = [
     ("load-pressure", {"release": "0.22.1rc1.dev9+g1"}, True),
     ("load-pressure", {"release": "0.23.1rc1.dev790+g85d955ed5"}, False),
     ("driver-590", {"node": {"driver": "595.84"}}, False),
+    ("kernel-differs", {"node": {"next_kernel": "6.17.0-1032"}, "second": {"next_kernel": "6.17.0-1031"}}, True),
     ("nccl-net-plugin", container("nvcr.io/nvidia/vllm:26.10-py3", executor="mp"), False),
     ("flashinfer-autotune", {"arguments": {"--enable-flashinfer-autotune": None, **TUNED}}, True),
     ("flashinfer-autotune", {"arguments": {"--enable-flashinfer-autotune": None}, "node": KERNEL}, True),
@@ -842,6 +847,8 @@ def test_what_is_known_about_a_model_and_its_host(more: dict[str, int], moe: boo
         "driver": "590.48.01",
         "kernel": "7.0.0-1019-nvidia",
         "cma_free_bytes": 9751552 * 1024,
+        "level": "",
+        "next_kernel": "",
         "cma_total_bytes": 0,
         "environment": {"A": "1"},
         "fabric": {"NCCL_IB_DISABLE": "0"},

@@ -196,6 +196,8 @@ def test_a_planted_fault_has_its_finding(kind: str, fault: str) -> None:
 WRONG: list[tuple[Changes, set[str]]] = [
     ({"1/gpu/driver_version": "590.48.01"}, {"driver-590", "driver-differs"}),
     ({"1/gpu/gpus": []}, {"gpu-unavailable"}),
+    ({"1/updates/level/stamp": "7.6.0"}, {"os-level-differs"}),
+    ({"1/boot/kernel": "6.17.0-1032-nvidia"}, {"kernel-differs"}),
     ({"1/kernel": "6.17.0-1008-nvidia"}, {"kernel-differs", "kernel-6-17-0-1008"}),
     ({"1/kernel": "7.0.0-1019-nvidia"}, {"kernel-differs", "kernel-7-0-0-1019"}),
     ({"1/cma_free_bytes": 9 * GIB}, {"kernel-cma"}),
