@@ -39,7 +39,7 @@ class ActionModule(Decision):
         stages = {name: plan.stage(each) for name, each in states.items()}
         served = any(each.trial.served for each in states.values() if each.trial)
         begins = "upgrade" in stages.values() and any(each.serves for each in states.values())
-        shown = {"lines": report.announced(states), "stages": stages, "served": served or begins}
+        shown = {"lines": report.announced(states, arguments["again"]), "stages": stages, "served": served or begins}
         numbered = [f"  {number}. {problem}" for number, problem in enumerate(found, 1)]
         problem = "\n".join(["The update does not go on.", *numbered]) if found else ""
         if problem and arguments["refuse"]:

@@ -222,7 +222,7 @@ def _section(check: Check[Any]) -> Iterable[str]:
         "Fix": _text(check.fix) + (f"; rules: {rules}" if rules else ""),
         "Source": f"{linked(check.source)}. Test: {check.tested}",
     }
-    shown = () if running else (*(f"    {line.strip()}" for line in check.shows.splitlines()), "")
+    shown = () if running else (f"    {line.strip()}" for line in check.shows.splitlines())
     return ("", f"### {check.id}", *shown, *(f"- {name}: {text}." for name, text in texts.items() if text))
 
 

@@ -54,8 +54,8 @@ def node(run: Run) -> dict[str, Any]:
     ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
     {active, starts, stop, done} with the last starts of guard.entry(), the present one included, {reason, text} of the
     guard's stop or {}, and what it did without a stop; {} without the guard. ``reboot`` is {required, packages}.
-    ``updates`` is {lines, missing, under_way}: the system as text, the modules that the kernel of the next boot lacks,
-    and whether an update has begun. Raises ValueError, OSError.
+    ``updates`` is {lines, warnings, holder, compared}: the system as text, what is wrong with it, the process with
+    dpkg's lock, and the values that must be equal on all nodes with DGX OS, by name. Raises ValueError, OSError.
     """
     services = [node_io_facts.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -90,8 +90,17 @@ def node(run: Run) -> dict[str, Any]:
 def _updates(run: Run) -> dict[str, Any]:
     state = os_update_io_state.read(run, simulate=False)
     kernel = state.next_kernel
-    missing = list(kernel.missing or ()) if kernel else []
-    return {"lines": os_update_plan.about(state), "missing": missing, "under_way": state.trial is not None}
+    compared = {
+        "DGX OS": state.level.stamp,
+        "kernel": state.running,
+        "kernel of the next boot": kernel and kernel.release,
+    }
+    return {
+        "lines": os_update_plan.about(state),
+        "warnings": os_update_plan.warnings(state),
+        "holder": state.holder,
+        "compared": {name: value for name, value in compared.items() if value},
+    }
 
 
 def _links(run: Run) -> list[dict[str, Any]]:

@@ -152,13 +152,20 @@ def _updates(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield from (f"system: {text}" for text in dict.fromkeys(texts.values()) if alike)
     yield from (f"system of {name}: {text}" for name, text in texts.items() if not alike)
     for name, each in found.items():
-        if each["missing"]:
-            yield (
-                f"warning: {name}: the kernel of the next boot lacks {', '.join(each['missing'])}. Fix: install its "
-                "packages of modules (docs/updates.md)"
-            )
-        if each["under_way"]:
-            yield f"warning: {name}: an update of the system is under way. Fix: run playbooks/os_update.yml again"
+        yield from (f"warning: {name}: {text}" for text in each["warnings"])
+        if each["holder"]:
+            yield f"apt on {name}: locked by {each['holder']}"
+    yield from _unlike(found)
+
+
+def _unlike(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the differences between the nodes with DGX OS: other systems have kernels of their own."""
+    known = {name: each["compared"] for name, each in found.items() if "DGX OS" in each["compared"]}
+    for attribute in dict.fromkeys(key for each in known.values() for key in each):
+        values = {name: each[attribute] for name, each in known.items() if attribute in each}
+        if len(set(values.values())) > 1:
+            listed = ", ".join(f"{value} on {name}" for name, value in values.items())
+            yield f"warning: the nodes differ in {attribute}: {listed}. Fix: run playbooks/os_update.yml"
 
 
 def _reboots(nodes: Sequence[Mapping[str, Any]]) -> list[str]:

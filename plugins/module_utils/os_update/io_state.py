@@ -13,11 +13,17 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, packages
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse, plan
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Kernel, Level, State
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    Boot,
+    Firmware,
+    Kernel,
+    Level,
+    State,
+)
 
 #: NVIDIA's checker with its recipes.
 _CHECKER = "/opt/nvidia/spark-ota-check/check_ota_status.py"
@@ -30,6 +36,7 @@ _OF_KERNEL = ("linux-image-*", "linux-modules-*", "nvidia-driver-*", "nvidia-ker
 #: Bounds of files, in bytes, and of their number.
 _MOST, _MOST_MODULES, _MOST_RECIPES = 1 << 22, 1 << 25, 100
 #: File systems that GRUB can write to, on a partition. Source: GRUB's manual, environment block.
+_FIRMWARE_SECONDS = "60"
 _WRITABLE = ("ext2", "ext3", "ext4", "vfat", "xfs")
 
 
@@ -53,6 +60,7 @@ def read(run: Run, simulate: bool = True) -> State:
         holder=packages.holder(io_packages.holder()),
         trial=parse.trial(_text(plan.BOOT_FILE)),
         versions=_versions(run) if simulate else {},
+        firmware=_firmware(run) if simulate else (),
         serves=any(_is(run, "is-enabled", unit) for unit in paths.UNITS),
     )
 
@@ -130,6 +138,15 @@ def _updaters(run: Run) -> tuple[str, ...]:
 
 def _is(run: Run, question: str, unit: str) -> bool:
     return run(["systemctl", "--quiet", question, unit])[0] == 0
+
+
+def _firmware(run: Run) -> Sequence[Firmware] | None:
+    """Return the updates that fwupd offers by its cached metadata. It does not ask the network."""
+    asked = ["get-updates", "--json", "--no-metadata-check", "--no-unreported-check"]
+    if run(["fwupdmgr", "--help"])[0] == NOT_INSTALLED:
+        return ()
+    status, answer, _stderr = run(["timeout", _FIRMWARE_SECONDS, "fwupdmgr", *asked])
+    return parse.firmware(answer) if status == 0 else None
 
 
 def _versions(run: Run) -> dict[str, str]:

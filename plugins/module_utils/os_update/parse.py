@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
     Boot,
     Entry,
+    Firmware,
     Level,
     Package,
     State,
@@ -27,6 +28,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 #: Modules without which a GB10 does not serve, alone or with others; rdma_rxe is soft RoCE.
 _MODULES = ("nvidia", "nvidia_uvm", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm", "rdma_rxe")
 _MOST_JSON = 1 << 22
+_MOST_DEVICES, _MOST_NAME = 50, 60
+_VERSION_OF_FIRMWARE = r"[\w.+:~-]{1,60}"
 _NAME = r"[a-z0-9][a-z0-9+.-]{0,99}"
 _VERSION = r"[A-Za-z0-9.+:~-]{1,99}"
 #: Lines of `apt-get --simulate`. Source: apt 2.6 and 2.8, apt-pkg/algorithms.cc.
@@ -94,6 +97,30 @@ def packages(simulated: str) -> tuple[Package, ...]:
     new = [Package(name, before or "", after) for name, before, after in _INSTALLED.findall(simulated)]
     gone = [Package(name, before, "") for name, before in _REMOVED.findall(simulated)]
     return tuple(sorted((*new, *gone), key=lambda package: package.name))
+
+
+def firmware(updates: str) -> tuple[Firmware, ...] | None:
+    """Return what `fwupdmgr get-updates --json` offers, None if that is no answer.
+
+    Its releases begin with the newest one. Source: fwupd 1.9 and 2.0, src/fu-util.c.
+    """
+    devices = _object(updates).get("Devices")
+    if not isinstance(devices, list):
+        return None
+    return tuple(filter(None, map(_firmware, devices[:_MOST_DEVICES])))
+
+
+def _firmware(device: Any) -> Firmware | None:
+    """Return a device with its newest release, None without one, or if fwupd does not update it."""
+    flags, releases = (device.get(key) for key in ("Flags", "Releases")) if isinstance(device, Mapping) else ((), ())
+    if not isinstance(flags, list) or "updatable" not in flags:
+        return None
+    newest = releases[0] if isinstance(releases, list) and releases else {}
+    name, present = str(device.get("Name", "")), str(device.get("Version", ""))
+    candidate = str(newest.get("Version", "")) if isinstance(newest, Mapping) else ""
+    if not all(re.fullmatch(_VERSION_OF_FIRMWARE, each) for each in (present, candidate)):
+        return None
+    return Firmware("".join(char for char in name if char.isprintable())[:_MOST_NAME] or "a device", present, candidate)
 
 
 def broken(audit: str) -> tuple[str, ...]:

@@ -12,11 +12,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import DRIVER, KERNEL, Package, State, Trial
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    DRIVER,
+    FIRMWARE,
+    KERNEL,
+    Firmware,
+    Package,
+    State,
+    Trial,
+)
 
 #: What comes next on a node: nothing; the upgrade; its first boot; the checks. Or the new kernel did not boot.
 Stage = Literal["current", "upgrade", "boot", "verify", "fell back"]
@@ -131,7 +139,10 @@ def _kernels(state: State) -> Iterator[Objection]:
 def _drivers(state: State) -> Iterator[Objection]:
     for package in state.packages or ():
         if package.kind == DRIVER and re.search(r"(?:^|:)590\.", package.candidate):
-            yield Objection(f"{package.name} {package.candidate}", f"wait for a newer driver; {_PAGE}#driver-590")
+            yield Objection(
+                f"the driver {package.name} {package.candidate} (rule driver-590)",
+                f"wait for a newer driver; {_PAGE}#driver-590",
+            )
             return
 
 
@@ -174,14 +185,29 @@ def _of_kernels(state: State) -> set[tuple[str, str]]:
 
 
 def differ(states: Mapping[str, State]) -> list[str]:
-    """Return the packages of kernel and driver whose versions differ between the nodes of a unit, as texts."""
-    names = sorted({name for state in states.values() for name in state.versions})
+    """Return the packages of kernel and driver whose versions differ between the nodes of a unit, as texts.
+
+    An older kernel may stay on one node alone. Only the packages of the newest one must be equal.
+    """
+    releases = [each.release for state in states.values() for each in state.kernels]
+    former = {each for each in releases if _numbers(each) < max(map(_numbers, releases))}
+    names = sorted(
+        name
+        for name in {name for state in states.values() for name in state.versions}
+        if not any(name.endswith(f"-{each}") for each in former)
+    )
     values = {name: {node: state.versions.get(name, "none") for node, state in states.items()} for name in names}
     return [
         f"{name}: " + ", ".join(f"{version} on {node}" for node, version in found.items())
         for name, found in values.items()
         if len(set(found.values())) > 1
     ]
+
+
+def upgraded(state: State) -> State:
+    """Return the state with the versions after the pending upgrade."""
+    changed = {each.name: each.candidate for each in state.packages or () if each.kind in (KERNEL, DRIVER)}
+    return replace(state, versions={name: each for name, each in {**state.versions, **changed}.items() if each})
 
 
 def problems(path: str, node: str, found: Sequence[Objection]) -> list[Problem]:
@@ -203,10 +229,17 @@ def about(state: State) -> list[str]:
     if state.lacking:
         boot += f", which lacks {', '.join(state.lacking)}"
     lines = [", ".join(name for name in names if name), boot]
-    if state.packages is not None:
-        lines.append(_pending(state.packages))
     lines += [f"updates by itself: {', '.join(state.updaters)}"] if state.updaters else []
-    return lines
+    return [*lines, *_offered(state.packages, state.firmware)] if state.packages is not None else lines
+
+
+def _offered(packages: Sequence[Package], firmware: Sequence[Firmware] | None) -> list[str]:
+    count = len(packages)
+    lines = [f"{count} packages change" if count else "all packages are up to date", *pending(packages)]
+    if firmware is None:
+        lines.append("firmware of devices: unknown, because fwupdmgr get-updates failed")
+    given = "installed only with os_update_firmware=true, without a way back"
+    return lines + [f"{line} ({given})" for line in pending((), firmware or ())]
 
 
 def waiting(state: State) -> list[str]:
@@ -247,16 +280,19 @@ def of_nodes(found: Mapping[str, State | str]) -> list[str]:
     return [f"{', '.join(names)}: {text}" for text, names in texts.items()]
 
 
-def _pending(packages: Sequence[Package]) -> str:
-    kinds = {kind: [each for each in packages if each.kind == kind] for kind in (KERNEL, DRIVER)}
-    parts = [f"{kind}: {_listed([_change(each) for each in found])}" for kind, found in kinds.items() if found]
-    return (
-        f"{len(packages)} packages change" + (f" ({'; '.join(parts)})" if parts else "") if packages else "up to date"
-    )
+def pending(packages: Sequence[Package], firmware: Sequence[Firmware] = ()) -> list[str]:
+    """Return the changes of kernel, driver and firmware, a line for each kind."""
+    kinds = {kind: [_change(each) for each in packages if each.kind == kind] for kind in (KERNEL, DRIVER)}
+    kinds[FIRMWARE] = [_change(each) for each in packages if each.kind == FIRMWARE]
+    kinds["firmware of devices"] = [f"{each.device} {each.installed} -> {each.candidate}" for each in firmware]
+    return [f"{kind}: {_listed(changes)}" for kind, changes in kinds.items() if changes]
 
 
 def _change(package: Package) -> str:
-    return f"{package.name} {package.candidate or 'removed'}"
+    if not package.candidate:
+        return f"{package.name} removed"
+    before = f"{package.installed} -> " if package.installed else ""
+    return f"{package.name} {before}{package.candidate}"
 
 
 def _listed(names: Sequence[str]) -> str:

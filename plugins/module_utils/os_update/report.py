@@ -6,12 +6,18 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
 
+_COLUMNS = 98
+#: A space that textwrap keeps.
+_KEPT = "\N{NO-BREAK SPACE}"
 _NEXT: Mapping[plan.Stage, str] = {
     "current": "nothing to do",
     "upgrade": "upgrade all packages, and boot",
@@ -21,18 +27,51 @@ _NEXT: Mapping[plan.Stage, str] = {
 }
 
 
-def announced(states: Mapping[str, State]) -> list[str]:
-    """Return the announcement: each node's state, its next step, and whether there is a way back."""
-    width = max(map(len, states), default=0)
+def announced(states: Mapping[str, State], again: bool = False) -> list[str]:
+    """Return the announcement: each node's state, its next step, its way back and what objects, and the differences.
+
+    ``again``: as for refused(). No line is longer than 98 characters, which a playbook shows in 100 columns.
+    """
     lines = []
     for name, state in states.items():
         stage = plan.stage(state)
-        shown = [*plan.about(state), f"next: {_NEXT[stage]}"]
+        objections = [each.found.removeprefix(f"{name}: ") for each in _node("", name, state, again)]
+        # The lock is one of the objections to an upgrade.
+        waiting = plan.waiting(replace(state, holder="") if stage == "upgrade" else state)
+        shown = [*plan.about(state), *waiting, f"next: {_NEXT[stage]}"]
         if stage == "upgrade":
             why = plan.way_back(state)
-            shown.append(f"no way back: {why}" if why else f"way back: the kernel {_former(state)} stays the default")
-        lines += [f"{label:{width}}  {text}" for label, text in zip([name, *[""] * len(shown)], shown, strict=False)]
-    return [*lines, *(f"differs: {text}" for text in plan.differ(states))]
+            shown.append(
+                f"way back: NONE: {why}" if why else f"way back: the kernel {_former(state)} stays the default"
+            )
+        shown += [f"objects: {found}" for found in objections] or ["objects: nothing"] * (stage == "upgrade")
+        lines += [f"{name}:", *(line for text in shown for line in _wrapped(text, "  "))]
+    return [*lines, *(line for text in _differences(states) for line in _wrapped(text, ""))]
+
+
+def _differences(states: Mapping[str, State]) -> Iterator[str]:
+    """Yield the differences between the nodes: the release, and the packages now and after the pending upgrades."""
+    levels = {name: state.level.stamp for name, state in states.items() if state.level.stamp}
+    if len(set(levels.values())) > 1:
+        yield "differs: DGX OS: " + ", ".join(f"{level} on {name}" for name, level in levels.items())
+    present = plan.differ(states)
+    yield from (f"differs: {text}" for text in present)
+    if all(state.packages is not None for state in states.values()):
+        later = plan.differ({name: plan.upgraded(state) for name, state in states.items()})
+        yield from (f"would differ after the upgrade: {text}" for text in later if text not in present)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Return text as lines. A package and its versions stay together."""
+    lines = textwrap.wrap(
+        re.sub(r"(\S) -> (?=\S)", rf"\1{_KEPT}->{_KEPT}", re.sub(r"(\S+) (?=\S+ -> )", rf"\1{_KEPT}", text)),
+        _COLUMNS,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_KEPT, " ") for line in lines]
 
 
 def _former(state: State) -> str:

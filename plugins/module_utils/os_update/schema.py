@@ -47,6 +47,15 @@ class Package:
 
 
 @dataclass(frozen=True)
+class Firmware:
+    """A device whose firmware fwupd can update: its versions, the newest one of those that are offered."""
+
+    device: str
+    installed: str
+    candidate: str
+
+
+@dataclass(frozen=True)
 class Kernel:
     """An installed kernel. ``missing``: the modules of this cluster that it has not, None if its list is unreadable."""
 
@@ -101,7 +110,7 @@ class State:
     ``broken``: the packages that dpkg has not finished; ``held``: those that apt-mark holds. ``reboot``: the packages
     that wait for a reboot, None without a pending one. ``updaters``: what updates the node by itself. ``holder``: the
     process with dpkg's lock. ``versions``: the installed packages of kernel and driver. ``serves``: whether its
-    services start at boot.
+    services start at boot. ``firmware``: what fwupd offers, () without it, None if it failed.
     """
 
     running: str
@@ -117,6 +126,7 @@ class State:
     trial: Trial | None = None
     serves: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
+    firmware: Sequence[Firmware] | None = ()
 
     @property
     def next_kernel(self) -> Kernel | None:

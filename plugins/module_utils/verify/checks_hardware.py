@@ -10,7 +10,13 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import (
+    ERROR,
+    RUNNING,
+    WARNING,
+    Check,
+    Found,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import POWER_CAP
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences

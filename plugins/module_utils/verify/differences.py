@@ -12,6 +12,8 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Firmware, Package
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as rules_network
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, VerifiedNode
@@ -74,6 +76,12 @@ def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
         alike=True,
     )
     yield Row("os-level-differs", "DGX OS", _values(nodes, _system), alike=True)
+    yield Row(
+        "os-level-differs",
+        "pending updates",
+        {node.name: _pending(node) or _NONE for node in _known(nodes)},
+        alike=True,
+    )
     yield Row("bios-differs", "BIOS", _values(nodes, lambda node: node.facts.get("bios")), alike=True)
     yield from _each(
         "firmware-differs", "firmware of {}", {node.name: node.part("firmware") for node in nodes}, alike=True
@@ -101,6 +109,26 @@ def _rows(nodes: Sequence[VerifiedNode]) -> Iterator[Row]:
 def _system(node: VerifiedNode) -> str:
     level = node.part("updates").get("level") or {}
     return " ".join(filter(None, (level.get("stamp"), level.get("installed"))))
+
+
+def _known(nodes: Sequence[VerifiedNode]) -> list[VerifiedNode]:
+    """Return the nodes whose pending packages were read."""
+    return [node for node in nodes if node.part("updates").get("packages") is not None]
+
+
+def pending_lines(cluster: Cluster) -> list[str]:
+    """Return the pending updates of kernel, driver and firmware, equal ones together."""
+    nodes: dict[str, list[str]] = {}
+    for node in cluster.read:
+        nodes.setdefault(_pending(node), []).append(node.name)
+    return [f"pending on {', '.join(names)}: {text} (docs/updates.md)" for text, names in nodes.items() if text]
+
+
+def _pending(node: VerifiedNode) -> str:
+    """Return the pending updates of kernel, driver and firmware, "" without one."""
+    found = node.part("updates")
+    packages = [Package(**each) for each in found.get("packages") or ()]
+    return "; ".join(os_update_plan.pending(packages, [Firmware(**each) for each in found.get("firmware") or ()]))
 
 
 def _values(nodes: Sequence[VerifiedNode], value: Any) -> dict[str, str]:

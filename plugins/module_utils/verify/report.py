@@ -143,6 +143,7 @@ def report(
             _title(summary),
             *_lines(found),
             *_table(rows, [node.name for node in known.read]),
+            *(differences.pending_lines(known) if "os-level-differs" in ids else ()),
             *kernels.lines(with_kernels),
         ],
         "json_lines": [

@@ -313,6 +313,14 @@ def pair(key: str, first: Any, second: Any = "") -> list[dict[str, Any]]:
 
 SLOWED = ["thermal slowdown by hardware"]
 HARDWARE = "        driver 580.95.05, GPU 61 \N{DEGREE SIGN}C; "
+SYSTEM: dict[str, Any] = {"lines": ["DGX OS 7.5.0", "kernel 6.17"], "warnings": [], "holder": ""}
+SYSTEM["compared"] = {"DGX OS": "7.5.0", "kernel": "6.17"}
+NEWER: dict[str, Any] = {
+    "lines": ["DGX OS 7.6.0", "kernel 7.0"],
+    "warnings": ["the kernel lacks nvidia"],
+    "holder": "apt-get (PID 7)",
+}
+NEWER["compared"] = {"DGX OS": "7.6.0", "kernel": "6.17"}
 #: State -> its nodes, and a line of the screen.
 STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "many accepted": (drafted(2000, 1420), "draft: 71% of 2000 tokens accepted"),
@@ -328,6 +336,14 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
         pair("reboot", {"required": False, "packages": []}, {"required": True, "packages": ["linux-base"]}),
         "warning: spark2: a reboot is pending for linux-base. Fix: run playbooks/stop.yml, then reboot the node",
     ),
+    "equal systems": (pair("updates", SYSTEM, SYSTEM), "system: DGX OS 7.5.0; kernel 6.17"),
+    "a system of its own": (pair("updates", SYSTEM, NEWER), "system of spark2: DGX OS 7.6.0; kernel 7.0"),
+    "releases that differ": (
+        pair("updates", SYSTEM, NEWER),
+        "warning: the nodes differ in DGX OS: 7.5.0 on spark1, 7.6.0 on spark2. Fix: run playbooks/os_update.yml",
+    ),
+    "a lock of apt": (pair("updates", SYSTEM, NEWER), "apt on spark2: locked by apt-get (PID 7)"),
+    "a kernel without modules": (pair("updates", SYSTEM, NEWER), "warning: spark2: the kernel lacks nvidia"),
     "an image": (pair("image", "name (ID 5)", "name (ID 5)"), "image: name (ID 5)"),
     "a record": (pair("record", "ab" * 32, "ab" * 32), "launch record: abababababab"),
     "different records": (

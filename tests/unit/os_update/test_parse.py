@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Level, Package
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Firmware, Level, Package
 
 #: From apt 2.6 on Debian 12, and lines of the same form with the packages of DGX OS 7.5.
 SIMULATED = """\
@@ -151,3 +154,34 @@ def test_unfinished_packages() -> None:
         " linux-image-6.1.0-56-amd64 Linux 6.1 for 64-bit PCs (signed)\n libc6:amd64          GNU C Library\n"
     )
     assert parse.broken(audit) == ("linux-image-6.1.0-56-amd64", "libc6")
+
+
+#: Of fwupd 2.0.20 (Debian 12) with its own test device, abridged; 1.9 writes the same names.
+OFFERED: dict[str, Any] = {
+    "Name": "Integrated Webcam\N{TRADE MARK SIGN}",
+    "DeviceId": "08d460be0f1f9f128413f816022a6439e0078018",
+    "Plugin": "test",
+    "Flags": ["updatable", "supported", "can-verify"],
+    "Version": "1.2.2",
+    "VersionFormat": "triplet",
+    "Releases": [
+        {"RemoteId": "fwupd-tests", "Version": "1.2.4", "Flags": ["trusted-payload", "is-upgrade"]},
+        {"RemoteId": "fwupd-tests", "Version": "1.2.3", "Flags": ["trusted-payload", "is-upgrade"]},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ({"Devices": []}, ()),
+        ({"Devices": [OFFERED]}, (Firmware("Integrated Webcam\N{TRADE MARK SIGN}", "1.2.2", "1.2.4"),)),
+        ({"Devices": [{**OFFERED, "Name": "a\x1b[2Jb" * 30}]}, (Firmware(("a[2Jb" * 30)[:60], "1.2.2", "1.2.4"),)),
+        ({"Devices": [{**OFFERED, "Flags": ["supported"]}, {**OFFERED, "Flags": 7}]}, ()),
+        ({"Devices": [{**OFFERED, "Version": "$(reboot)"}, {**OFFERED, "Releases": []}, {**OFFERED, "Releases": [1]}, 1]}, ()),
+        ({"Error": {"Code": 1, "Message": "Failed to connect to daemon"}}, None),
+    ],
+)  # fmt: skip
+def test_the_firmware_that_fwupd_offers(answer: dict[str, Any], expected: tuple[Firmware, ...] | None) -> None:
+    assert parse.firmware(json.dumps(answer)) == expected
+    assert parse.firmware("no JSON") is None

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 import pytest
+from repository import ROOT
+from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse, plan, report
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
     Boot,
     Entry,
+    Firmware,
     Kernel,
     Level,
     Package,
@@ -94,7 +97,10 @@ def test_the_file_of_the_boot_loader_is_the_memory_of_the_update() -> None:
         (replace(BEFORE, packages=PENDING[:1]), [f"no package has NVIDIA's modules for the new kernel {NEW}"]),
         # Without NVIDIA's packages for the running kernel, such as with DKMS, nothing is known about a new one.
         (replace(BEFORE, packages=PENDING[:1], versions={}), []),
-        (replace(BEFORE, packages=(replace(DRIVER, candidate="590.1-1"),)), ["nvidia-driver-580-open 590.1-1"]),
+        (
+            replace(BEFORE, packages=(replace(DRIVER, candidate="590.1-1"),)),
+            ["the driver nvidia-driver-580-open 590.1-1 (rule driver-590)"],
+        ),
     ],
 )
 def test_what_objects_to_an_update(state: State, expected: list[str]) -> None:
@@ -142,20 +148,81 @@ def test_all_reasons_are_reported_together() -> None:
     assert len(report.refused(states, without_way_back=True, again=True)) == 2
 
 
-def test_the_announcement() -> None:
-    lines = report.announced({"spark-1": BEFORE, "spark-2": replace(BOOTED, updaters=("DGX Dashboard",))})
-    assert lines == [
-        "spark-1  DGX OS 7.5.0, OTA2.2, 3.3 % of it missing, OTA2607 is newer",
-        f"         kernel {OLD}",
-        f"         3 packages change (kernel: linux-image-{NEW} 1; driver: {MODULES_NEW} 1)",
-        "         next: upgrade all packages, and boot",
-        f"         way back: the kernel {OLD} stays the default",
-        "spark-2  DGX OS 7.5.0, OTA2.2, 3.3 % of it missing, OTA2607 is newer",
-        f"         kernel {NEW}, next boot {OLD}",
-        "         up to date",
-        "         updates by itself: DGX Dashboard",
-        "         next: go on: verify the new kernel",
+#: Two nodes that differ: in their release, their pending kernel, a held package, and the way back. A rule objects.
+RULED = "7.0.0-1019-nvidia"
+TOLD = {
+    "spark-1": replace(
+        CURRENT,
+        level=Level("7.5.0", "OTA2.2", "OTA2607", 3.3),
+        packages=(
+            Package("bash", "5.2.21-2ubuntu4", "5.2.21-2ubuntu5"),
+            Package(f"linux-image-{NEW}", "", "6.17.0-1032.32"),
+            Package("linux-firmware", "20240318", "20240319"),
+            Package(MODULES, "580.159.03-1", "580.173.02-1"),
+            Package(MODULES_NEW, "", "580.173.02-1"),
+            replace(DRIVER, installed="580.159.03-0ubuntu1", candidate="580.173.02-0ubuntu1"),
+        ),
+        updaters=("unattended-upgrades", "DGX Dashboard"),
+        reboot=("libc6",),
+        firmware=(Firmware("UEFI Device Firmware", "5.36_0ACUM018", "5.38_0ACUM020"),),
+        versions={MODULES: "580.159.03-1", "nvidia-driver-580-open": "580.159.03-0ubuntu1"},
+    ),
+    "spark-2": replace(
+        CURRENT,
+        level=Level("7.4.0", "OTA2.1", "OTA2607"),
+        packages=(
+            Package(f"linux-image-{RULED}", "", "7.0.0-1019.19"),
+            replace(DRIVER, installed="580.142-0ubuntu1", candidate="580.178.04-0ubuntu1"),
+        ),
+        held=("nvidia-driver-580-open",),
+        holder="unattended-upgr (PID 4711, apt-daily-upgrade.service)",
+        firmware=None,
+        versions={MODULES: "580.142-1", "nvidia-driver-580-open": "580.142-0ubuntu1"},
+    ),
+}
+
+
+def test_the_announcement_of_two_nodes_that_differ_is_the_one_of_the_page() -> None:
+    lines = [f"  {line}" for line in report.announced(TOLD)]
+    assert max(map(len, lines)) <= 100
+    page = ROOT / "docs" / "updates.md"
+    before, begin, rest = page.read_text(encoding="utf-8").partition("<!-- announced -->\n")
+    _former, end, after = rest.partition("<!-- end -->")
+    assert begin and end
+    shown = "".join(f"{line}\n" for line in ["```text", *lines, "```"])
+    assert_recorded(page, f"{before}{begin}{shown}{end}{after}")
+
+
+def test_each_node_shows_what_objects_to_its_next_step() -> None:
+    """Also a kernel that fell back, or that lacks modules, after the upgrade."""
+    states = {
+        "a": FELL_BACK,
+        "b": replace(UPGRADED, kernels=(Kernel(NEW, ("mlx5_ib",)), Kernel(OLD))),
+        "c": replace(BOOTED, packages=()),
+    }
+    lines = report.announced(states)
+    assert [line.strip() for line in lines if "objects" in line] == [
+        f"objects: a runs {OLD}, because {NEW} did not start",
+        f"objects: the new kernel {NEW} lacks modules that run now: mlx5_ib",
     ]
+    assert "objects: a runs" not in "\n".join(report.announced(states, again=True))
+    assert lines[lines.index("c:") :] == [
+        "c:",
+        "  DGX OS 7.5.0, OTA2.2, 3.3 % of it missing, OTA2607 is newer",
+        f"  kernel {NEW}, next boot {OLD}",
+        "  all packages are up to date",
+        f"  an update is under way, and {OLD} stays the default",
+        "  next: go on: verify the new kernel",
+    ]
+
+
+def test_a_former_kernel_of_one_node_is_no_difference() -> None:
+    """Its packages stay until apt removes them."""
+    older = "linux-image-6.17.0-1014-nvidia"
+    more = replace(CURRENT, versions={**CURRENT.versions, older: "1"}, kernels=(Kernel(OLD), Kernel(older[12:])))
+    assert plan.differ({"a": CURRENT, "b": more}) == []
+    newer = replace(CURRENT, versions={**CURRENT.versions, f"linux-image-{NEW}": "1"}, kernels=(Kernel(NEW),))
+    assert plan.differ({"a": more, "b": newer}) == [f"linux-image-{NEW}: none on a, 1 on b"]
 
 
 def test_the_system_of_the_nodes_in_one_line() -> None:

@@ -6,10 +6,12 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from run_module import program, run_module
 
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 QUERY = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1"
@@ -284,3 +286,33 @@ def test_vllm_arguments_says_why_it_fails(tmp_path: Path, script: str, said: str
     folder = program(tmp_path, "python", script.format(python=sys.executable))
     assert said in run_module("vllm_arguments_info", {"python": [f"{folder}/python"]}, tmp_path)["msg"]
     assert "python is empty" in run_module("vllm_arguments_info", {"python": []}, tmp_path)["msg"]
+
+
+OFFERED = '{"Devices": [{"Name": "UEFI", "Flags": ["updatable"], "Version": "1", "Releases": [{"Version": "2"}]}]}'
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "shown"),
+    [
+        ("exit 1", None, "firmware of devices: unknown, because fwupdmgr get-updates failed"),
+        (f"echo '{OFFERED}'", [{"device": "UEFI", "installed": "1", "candidate": "2"}], "firmware of devices: UEFI 1 -> 2"),
+    ],
+)  # fmt: skip
+def test_os_update_info_asks_for_firmware(tmp_path: Path, answer: str, expected: Any, shown: str) -> None:
+    for name in ("apt-get", "apt-mark", "dpkg", "dpkg-query"):
+        program(systemd(tmp_path), name, "true")
+    program(tmp_path, "fwupdmgr", f'case "$1" in --help) ;; get-updates) {answer};; *) exit 2;; esac')
+    found = run_module("os_update_info", {}, tmp_path)
+    assert found["state"]["firmware"] == expected
+    assert found["lines"][-1].startswith(shown)
+    assert run_module("os_update_info", {"packages": False}, tmp_path)["state"]["firmware"] == []
+
+
+def test_a_system_that_cannot_be_read_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_given: object, **_named: object) -> None:
+        raise PermissionError(13, "Permission denied", "/boot/grub/grub.cfg")
+
+    monkeypatch.setattr(io_state, "read", refuse)
+    assert io_state.facts(lambda _argv: (0, "", "")) == {
+        "reason": "[Errno 13] Permission denied: '/boot/grub/grub.cfg'"
+    }

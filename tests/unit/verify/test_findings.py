@@ -453,3 +453,21 @@ def test_a_waived_finding_is_shown_and_does_not_count() -> None:
     )
     assert (answer["worst"], answer["failed"]) == ("warning", False)
     assert json.loads(answer["json_lines"][1])["waived"] == "a test of 0.31"
+
+
+def test_pending_updates_are_shown_and_no_finding() -> None:
+    nodes = pair()
+    pending = [{"name": "bash", "installed": "1", "candidate": "2"}]
+    for node in nodes:
+        node["facts"]["updates"]["packages"] = pending
+    said = report.report(nodes, ["hardware"], "warning", {})
+    assert not any("pending" in line for line in said["lines"]), "a package of another kind"
+    pending.append({"name": "linux-image-6.17.0-1032-nvidia", "installed": "", "candidate": "1"})
+    said = report.report(nodes, ["hardware"], "warning", {})
+    text = "kernel: linux-image-6.17.0-1032-nvidia 1"
+    assert f"pending on spark1, spark2: {text} (docs/updates.md)" in said["lines"] and not said["failed"]
+    assert not any("pending" in line for line in report.report(nodes, ["nccl"], "warning", {})["lines"])
+    nodes[1]["facts"]["updates"]["firmware"] = [{"device": "UEFI", "installed": "1", "candidate": "2"}]
+    said = report.report(nodes, ["hardware"], "warning", {})
+    (row,) = [json.loads(line) for line in said["json_lines"] if "pending updates" in line]
+    assert row["values"] == {"spark1": text, "spark2": f"{text}; firmware of devices: UEFI 1 -> 2"}
