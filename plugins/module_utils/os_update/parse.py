@@ -102,7 +102,7 @@ def packages(simulated: str) -> tuple[Package, ...]:
 def firmware(updates: str) -> tuple[Firmware, ...] | None:
     """Return what `fwupdmgr get-updates --json` offers, None if that is no answer.
 
-    Its releases begin with the newest one. Source: fwupd 1.9 and 2.0, src/fu-util.c.
+    Its releases begin with the newest one. Source: fwupd 2.0, src/fu-util.c.
     """
     devices = _object(updates).get("Devices")
     if not isinstance(devices, list):

@@ -156,7 +156,7 @@ def test_unfinished_packages() -> None:
     assert parse.broken(audit) == ("linux-image-6.1.0-56-amd64", "libc6")
 
 
-#: Of fwupd 2.0.20 (Debian 12) with its own test device, abridged; 1.9 writes the same names.
+#: Of fwupd 2.0.20 (Debian 12) with its own test device, abridged.
 OFFERED: dict[str, Any] = {
     "Name": "Integrated Webcam\N{TRADE MARK SIGN}",
     "DeviceId": "08d460be0f1f9f128413f816022a6439e0078018",
