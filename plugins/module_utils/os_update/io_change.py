@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state, parse, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
 
 #: The transient unit of a change of packages: it goes on when the connection or the run ends.
@@ -55,15 +55,16 @@ def resume(check: bool) -> Changes:
 
 def keep(run: Run, state: State, check: bool) -> Changes:
     """Keep the running kernel as the boot loader's default. Raises OSError, and ValueError if GRUB has another one."""
-    if state.trial:
+    former = state.trial.former if state.trial else state.running
+    if state.trial and state.boot.default == former:
         return []
     changes = _write(plan.BOOT_FILE, plan.boot_file(state), check)
     if not check:
         _update_grub(run)
-        if (found := io_state.boot(run).default) != state.running:
+        if (found := io_state.boot(run).default) != former:
             raise ValueError(
-                f"GRUB's default is {found or 'unknown'} after {plan.BOOT_FILE} named {state.running}. Expected: the "
-                f"running kernel. Fix: remove GRUB_DEFAULT from later files of {os.path.dirname(plan.BOOT_FILE)}"
+                f"GRUB's default is {found or 'unknown'} after {plan.BOOT_FILE} named {former}. Expected: the "
+                f"former kernel. Fix: remove GRUB_DEFAULT from later files of {os.path.dirname(plan.BOOT_FILE)}"
             )
     return changes
 
@@ -93,11 +94,12 @@ def firmware(run: Run) -> str:
 def boot(run: Run, state: State, check: bool) -> Changes:
     """Boot the newest kernel once. The former one stays the default. Raises OSError and ValueError."""
     newest = state.kernels[0].release if state.kernels else state.running
+    # First the choice, then its memory: a power cut in between must not look like a kernel that did not start.
+    if newest != state.running and not check:
+        _command(run, "grub-reboot", plan.entry_of(state, newest))
     changes = _write(plan.BOOT_FILE, plan.boot_file(state, newest), check)
     if check:
         return changes
-    if newest != state.running:
-        _command(run, "grub-reboot", plan.entry_of(state, newest))
     os.sync()
     # Detached: a reboot inside of the connection can take the connection away from the one that ordered it.
     _command(run, "systemd-run", "--collect", f"--on-active={_REBOOT_SECONDS}", "systemctl", "reboot")
@@ -106,10 +108,13 @@ def boot(run: Run, state: State, check: bool) -> Changes:
 
 def confirm(run: Run, check: bool) -> Changes:
     """Make the newest kernel the boot loader's default again. Raises OSError and ValueError."""
-    changes = _write(plan.BOOT_FILE, None, check)
-    if changes and not check:
+    present = io_file.read_bounded(plan.BOOT_FILE, _MOST)
+    if present and not check and (trial := parse.trial(present)):
+        # The memory goes last, so that a killed run is repeated.
+        io_file.replace(plan.BOOT_FILE, plan.remembered(trial))
         _update_grub(run)
-    return changes
+    changes = _write(plan.BOOT_FILE, None, check)
+    return [{**change, "before": present or ""} for change in changes]
 
 
 def _write(path: str, text: str | None, check: bool) -> Changes:

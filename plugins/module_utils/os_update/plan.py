@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -46,16 +46,21 @@ class Objection:
     fix: str
 
 
-def stage(state: State) -> Stage:
-    """Return what comes next on a node."""
+def stage(state: State, again: bool = False) -> Stage:
+    """Return what comes next on a node. ``again``: whether to try a kernel once more that did not start."""
     trial, waits = state.trial, state.reboot is not None
     changes = bool(state.packages or state.broken)
     if trial is None:
         return "upgrade" if changes or waits else "current"
-    if trial.tried and state.running != trial.tried:
+    # A kernel that was removed since is not tried again.
+    tried = trial.tried if state.kernel(trial.tried) else ""
+    if tried and state.running != tried:
         # A run that was killed before the reboot has left the choice for one boot.
-        return "boot" if state.boot.once == trial.tried else "fell back"
-    if trial.tried and not state.broken and not waits:
+        if state.boot.once == tried:
+            return "boot"
+        if not again:
+            return "fell back"
+    elif tried and not state.broken and not waits:
         return "verify"
     if changes:
         return "upgrade"
@@ -69,12 +74,16 @@ def boot_file(state: State, tried: str = "") -> str:
     Raises ValueError for a kernel without an entry.
     """
     trial = state.trial or Trial(state.running, served=state.serves)
-    entry = entry_of(state, trial.former)
+    return remembered(replace(trial, tried=tried or trial.tried)) + (
+        f'GRUB_DEFAULT="{entry_of(state, trial.former)}"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={_PANIC}"\n'
+    )
+
+
+def remembered(trial: Trial) -> str:
+    """Return the boot loader's file with the memory of an update alone, which changes nothing at a boot."""
     return (
         "# Ansible managed: playbooks/os_update.yml removes it after all checks passed.\n"
-        f"# former: {trial.former}\n# tried: {tried or trial.tried}\n# served: {'yes' if trial.served else 'no'}\n"
-        f'GRUB_DEFAULT="{entry}"\n'
-        f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={_PANIC}"\n'
+        f"# former: {trial.former}\n# tried: {trial.tried}\n# served: {'yes' if trial.served else 'no'}\n"
     )
 
 
