@@ -40,7 +40,7 @@ class Kernel:
         arguments = ["--quiet", "--variant=extract", "--format=tar", "--components=main", f"--include={package}"]
         subprocess.run(["mmdebstrap", *arguments, suite, str(archive)], check=True)
         with tarfile.open(archive) as tar:
-            members = [each for each in tar if each.name.startswith(("./boot/vmlinuz-", "./lib/modules/"))]
+            members = [each for each in tar if each.name.startswith(("./boot/", "./lib/modules/"))]
             tar.extractall(folder, members, filter="fully_trusted")
         archive.unlink()
         (image,) = folder.glob("boot/vmlinuz-*")
@@ -84,9 +84,10 @@ def publish(folder: Path, kernel: Kernel, version: str, modules: Collection[str]
         copy = tree / file.relative_to(kernel.folder)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(file, copy)
-    image = (kernel.folder / "boot" / f"vmlinuz-{kernel.release}").read_bytes()
-    (tree / "boot").mkdir()
-    (tree / "boot" / f"vmlinuz-{kernel.release}").write_bytes(image if boots else broken(image))
+    shutil.copytree(kernel.folder / "boot", tree / "boot")
+    image = tree / "boot" / f"vmlinuz-{kernel.release}"
+    if not boots:
+        image.write_bytes(broken(image.read_bytes()))
     _build(folder, tree, kernel.package, version, postinst=_POSTINST.format(release=kernel.release))
     _build(folder, folder / "empty", META, f"99.{version}", depends=f"{kernel.package} (= {version})")
     shutil.rmtree(tree)

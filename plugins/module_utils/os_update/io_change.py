@@ -11,7 +11,9 @@ Each function can be killed anywhere and called again. Each returns the files th
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections.abc import Collection
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -24,6 +26,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema impo
 UNIT = "gb10-os-upgrade.service"
 _ENVIRONMENT = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none")
 _KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+#: Exit statuses of fwupdmgr: done, and nothing to do. Source: fwupdmgr(1), fwupd 1.9 and 2.0.
+_NOTHING = (0, 2)
 _MOST = 1 << 16
 #: Seconds for a change of packages, and from the order to the reboot.
 _UPGRADE_SECONDS, _REBOOT_SECONDS = 7200, 3
@@ -84,10 +88,21 @@ def upgrade(run: Run) -> str:
     return _log(run)
 
 
+def refresh(run: Run) -> None:
+    """Refresh fwupd's list of firmware, which is on the internet. Raises ValueError."""
+    if shutil.which("fwupdmgr") is None:
+        raise ValueError("fwupdmgr is not installed. Fix: install the package fwupd, or leave out os_update_firmware")
+    status, stdout, stderr = run(["fwupdmgr", "refresh"])
+    if status not in _NOTHING:
+        raise ValueError(
+            f"fwupdmgr refresh failed with {status}: {' '.join((stderr or stdout).split())[-300:]}. Fix: give the node "
+            "access to the internet, or leave out os_update_firmware"
+        )
+
+
 def firmware(run: Run) -> str:
     """Install the firmware that fwupd offers; a reboot activates it. Raises ValueError."""
-    _detached(run, "fwupdmgr", "refresh", "--force")
-    _detached(run, "fwupdmgr", "upgrade", "--assume-yes", "--no-reboot-check")
+    _detached(run, "fwupdmgr", "upgrade", "--assume-yes", "--no-reboot-check", accepted=_NOTHING)
     return _log(run)
 
 
@@ -136,10 +151,10 @@ def _command(run: Run, *command: str) -> None:
         raise ValueError(f"{' '.join(command)} failed: {' '.join((stderr or stdout).split())[-500:]}")
 
 
-def _detached(run: Run, *command: str) -> None:
+def _detached(run: Run, *command: str, accepted: Collection[int] = (0,)) -> None:
     given = [f"--setenv={each}" for each in _ENVIRONMENT]
     status, _stdout, stderr = run(["systemd-run", "--wait", "--collect", "--quiet", f"--unit={UNIT}", *given, *command])
-    if status != 0:
+    if status not in accepted:
         raise ValueError(
             f"{' '.join(command)} failed with {status}: {_log(run) or stderr.strip()}. Fix: correct the cause on the "
             "node, and run again: the run goes on from here"

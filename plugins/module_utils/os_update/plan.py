@@ -48,24 +48,25 @@ class Objection:
 
 def stage(state: State, again: bool = False) -> Stage:
     """Return what comes next on a node. ``again``: whether to try a kernel once more that did not start."""
-    trial, waits = state.trial, state.reboot is not None
-    changes = bool(state.packages or state.broken)
-    if trial is None:
-        return "upgrade" if changes or waits else "current"
+    waits = state.reboot is not None
+    if state.trial is None:
+        return "upgrade" if state.packages or state.broken or waits else "current"
     # A kernel that was removed since is not tried again.
-    tried = trial.tried if state.kernel(trial.tried) else ""
+    tried = state.trial.tried if state.kernel(state.trial.tried) else ""
     if tried and state.running != tried:
         # A run that was killed before the reboot has left the choice for one boot.
         if state.boot.once == tried:
             return "boot"
-        if not again:
-            return "fell back"
-    elif tried and not state.broken and not waits:
-        return "verify"
-    if changes:
+        return _begun(state) if again else "fell back"
+    return "verify" if tried and not state.broken and not waits else _begun(state)
+
+
+def _begun(state: State) -> Stage:
+    """Return what comes next in an update whose last kernel was not booted yet."""
+    if state.packages or state.broken:
         return "upgrade"
     newest = state.kernels[0].release if state.kernels else state.running
-    return "boot" if waits or newest != state.running else "verify"
+    return "boot" if state.reboot is not None or newest != state.running else "verify"
 
 
 def boot_file(state: State, tried: str = "") -> str:
