@@ -28,6 +28,12 @@ pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 #: The package that is newer than the machines' kernel, and the module that its first version lacks.
 NEWER, LACKING = "linux-image-6.12-amd64", "rdma_rxe"
 BOOT, FILE, PAUSE = 600, "/etc/default/grub.d/zz-gb10-os-update.cfg", "/etc/apt/apt.conf.d/zz-gb10-os-update"
+#: fwupd without the internet, and with the device of its own tests, which has an update.
+FIRMWARE = """\
+printf '[fwupd]\\nTestDevices=true\\n' >/etc/fwupd/fwupd.conf
+sed -i s/Enabled=true/Enabled=false/ /etc/fwupd/remotes.d/lvfs.conf
+systemctl restart fwupd
+"""
 #: A process with dpkg's lock.
 HOLD = "import fcntl, time; file = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(file, 2); time.sleep(600)"
 
@@ -94,16 +100,18 @@ def site(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
     handler = partial(SimpleHTTPRequestHandler, directory=str(repository))
     with ThreadingHTTPServer((address, 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
+        found.publish("1", without=LACKING)
         found.disk("save")
         line = f"deb [trusted=yes] http://{address}:{server.server_port} ./"
         found.ask(f"sh -c 'rm -f /etc/apt/sources.list.d/* && echo \"{line}\" >/etc/apt/sources.list'")
+        for name in ("spark1", "spark2"):
+            found.booted(name).check_output("sh -c %s", FIRMWARE)
         yield found
         found.disk("restore")
         server.shutdown()
 
 
 def test_a_held_lock_stops_the_preview_of_one_node(site: Site) -> None:
-    site.publish("1", without=LACKING)
     site.ask("apt-get -qq update")
     worker = site.booted("spark2")
     worker.check_output(f'systemd-run --quiet --collect --unit=holder python3 -c "{HOLD}"')
@@ -156,7 +164,7 @@ def test_a_kernel_that_hangs_needs_one_power_cycle(site: Site) -> None:
 def test_a_killed_update_goes_on_to_its_end(site: Site) -> None:
     site.publish("3")
     again, boots = {"os_update_again": True}, site.boots()
-    site.kill("Boot the new kernel once, and wait for the node", 20, **again)
+    site.kill("Boot the new kernel once, and wait for the node", 20, os_update_firmware=True, **again)
     wait_until(lambda: site.booted("spark1").check_output("uname -r") == site.kernel.release, BOOT)
     site.kill("Verify hardware and network of the nodes after the reboot", **again)
     assert site.boots()[1] == boots[1], "the second node booted before the first one was verified"
@@ -164,6 +172,7 @@ def test_a_killed_update_goes_on_to_its_end(site: Site) -> None:
     site.update().assert_ok()
     assert site.running() == [site.kernel.release] * 2
     assert site.ask(f"ls {FILE} {PAUSE} 2>/dev/null || true") == ["", ""]
+    assert all('"Version" : "1.2.4"' in each for each in site.ask("fwupdmgr get-history --json"))
     # Its devices for RDMA came with it, and it is the default without a choice.
     assert all("rocep1s0f1" in each for each in site.ask("ls /sys/class/infiniband"))
     assert all("panic=" not in each for each in site.ask("grep vmlinuz /boot/grub/grub.cfg"))
