@@ -33,13 +33,19 @@ class ActionModule(Decision):
         states = {
             name: load.load(State, result["state"], name) for name, result in results.items() if "state" in result
         }
-        found = report.refused(states, arguments["without_way_back"], arguments["again"])
+        again = arguments["again"]
+        found = report.refused(states, arguments["without_way_back"], again)
         if arguments["equal"]:
             found += report.unequal(states)
-        stages = {name: plan.stage(each) for name, each in states.items()}
-        served = any(each.trial.served for each in states.values() if each.trial)
-        begins = "upgrade" in stages.values() and any(each.serves for each in states.values())
-        shown = {"lines": report.announced(states, arguments["again"]), "stages": stages, "served": served or begins}
+        stages = {name: plan.stage(each, again) for name, each in states.items()}
+        serves = any(each.serves for each in states.values())
+        served = serves or any(each.trial.served for each in states.values() if each.trial)
+        shown = {
+            "lines": report.announced(states, again),
+            "stages": stages,
+            "serves": serves,
+            "served": served and set(stages.values()) != {"current"},
+        }
         numbered = [f"  {number}. {problem}" for number, problem in enumerate(found, 1)]
         problem = "\n".join(["The update does not go on.", *numbered]) if found else ""
         if problem and arguments["refuse"]:

@@ -17,13 +17,14 @@ description:
 options:
   step:
     description:
+      - V(refresh) refreshes fwupd's list of firmware.
       - V(pause) stops what updates the node by itself, and V(resume) restores it byte for byte.
       - V(keep) makes the running kernel the default of the boot loader.
       - V(upgrade) upgrades all packages, and V(firmware) the firmware, in a unit that outlives the connection.
       - V(boot) boots the newest kernel once. The action plugin waits until the host answers again.
       - V(confirm) makes the newest kernel the default.
     type: str
-    choices: [pause, resume, keep, upgrade, firmware, boot, confirm]
+    choices: [refresh, pause, resume, keep, upgrade, firmware, boot, confirm]
     required: true
   timeout:
     description: Maximum seconds until the host answers after V(boot).
@@ -71,7 +72,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_c
 
 def main() -> None:
     """Do the step."""
-    steps = ["pause", "resume", "keep", "upgrade", "firmware", "boot", "confirm"]
+    steps = ["refresh", "pause", "resume", "keep", "upgrade", "firmware", "boot", "confirm"]
     module = AnsibleModule(
         argument_spec={
             "step": {"type": "str", "choices": steps, "required": True},
@@ -87,6 +88,10 @@ def main() -> None:
         if step in ("upgrade", "firmware"):
             log = "" if check else (io_change.upgrade if step == "upgrade" else io_change.firmware)(run)
             module.exit_json(changed=True, **({"log": log} if log else {}))
+        elif step == "refresh":
+            if not check:
+                io_change.refresh(run)
+            module.exit_json(changed=False)
         elif step == "pause":
             changes = io_change.pause(run, check)
         elif step == "resume":

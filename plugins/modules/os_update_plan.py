@@ -65,6 +65,10 @@ problem:
   description: Every reason why the update does not go on, empty without one.
   returned: success
   type: str
+serves:
+  description: Whether a node's services start at boot now.
+  returned: success
+  type: bool
 served:
   description: Whether the nodes served before the update, so that they serve again after it.
   returned: success

@@ -11,19 +11,23 @@ Each function can be killed anywhere and called again. Each returns the files th
 from __future__ import annotations
 
 import os
+import shutil
 import time
+from collections.abc import Collection
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state, parse, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
 
 #: The transient unit of a change of packages: it goes on when the connection or the run ends.
 UNIT = "gb10-os-upgrade.service"
 _ENVIRONMENT = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none")
 _KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+#: Exit statuses of fwupdmgr: done, nothing to do, and nothing found. Source: fwupdmgr(1) of fwupd 2.0.
+_NOTHING = (0, 2, 3)
 _MOST = 1 << 16
 #: Seconds for a change of packages, and from the order to the reboot.
 _UPGRADE_SECONDS, _REBOOT_SECONDS = 7200, 3
@@ -55,15 +59,16 @@ def resume(check: bool) -> Changes:
 
 def keep(run: Run, state: State, check: bool) -> Changes:
     """Keep the running kernel as the boot loader's default. Raises OSError, and ValueError if GRUB has another one."""
-    if state.trial:
+    former = state.trial.former if state.trial else state.running
+    if state.trial and state.boot.default == former:
         return []
     changes = _write(plan.BOOT_FILE, plan.boot_file(state), check)
     if not check:
         _update_grub(run)
-        if (found := io_state.boot(run).default) != state.running:
+        if (found := io_state.boot(run).default) != former:
             raise ValueError(
-                f"GRUB's default is {found or 'unknown'} after {plan.BOOT_FILE} named {state.running}. Expected: the "
-                f"running kernel. Fix: remove GRUB_DEFAULT from later files of {os.path.dirname(plan.BOOT_FILE)}"
+                f"GRUB's default is {found or 'unknown'} after {plan.BOOT_FILE} named {former}. Expected: the "
+                f"former kernel. Fix: remove GRUB_DEFAULT from later files of {os.path.dirname(plan.BOOT_FILE)}"
             )
     return changes
 
@@ -83,21 +88,33 @@ def upgrade(run: Run) -> str:
     return _log(run)
 
 
+def refresh(run: Run) -> None:
+    """Refresh fwupd's list of firmware, which is on the internet. Raises ValueError."""
+    if shutil.which("fwupdmgr") is None:
+        raise ValueError("fwupdmgr is not installed. Fix: install the package fwupd, or leave out os_update_firmware")
+    status, stdout, stderr = run(["fwupdmgr", "refresh"])
+    if status not in _NOTHING:
+        raise ValueError(
+            f"fwupdmgr refresh failed with {status}: {' '.join((stderr or stdout).split())[-300:]}. Fix: give the node "
+            "access to the internet, or leave out os_update_firmware"
+        )
+
+
 def firmware(run: Run) -> str:
     """Install the firmware that fwupd offers; a reboot activates it. Raises ValueError."""
-    _detached(run, "fwupdmgr", "refresh", "--force")
-    _detached(run, "fwupdmgr", "upgrade", "--assume-yes", "--no-reboot-check")
+    _detached(run, "fwupdmgr", "upgrade", "--assume-yes", "--no-reboot-check", accepted=_NOTHING)
     return _log(run)
 
 
 def boot(run: Run, state: State, check: bool) -> Changes:
     """Boot the newest kernel once. The former one stays the default. Raises OSError and ValueError."""
     newest = state.kernels[0].release if state.kernels else state.running
+    # First the choice, then its memory: a power cut in between must not look like a kernel that did not start.
+    if newest != state.running and not check:
+        _command(run, "grub-reboot", plan.entry_of(state, newest))
     changes = _write(plan.BOOT_FILE, plan.boot_file(state, newest), check)
     if check:
         return changes
-    if newest != state.running:
-        _command(run, "grub-reboot", plan.entry_of(state, newest))
     os.sync()
     # Detached: a reboot inside of the connection can take the connection away from the one that ordered it.
     _command(run, "systemd-run", "--collect", f"--on-active={_REBOOT_SECONDS}", "systemctl", "reboot")
@@ -106,10 +123,13 @@ def boot(run: Run, state: State, check: bool) -> Changes:
 
 def confirm(run: Run, check: bool) -> Changes:
     """Make the newest kernel the boot loader's default again. Raises OSError and ValueError."""
-    changes = _write(plan.BOOT_FILE, None, check)
-    if changes and not check:
+    present = io_file.read_bounded(plan.BOOT_FILE, _MOST)
+    if present and not check and (trial := parse.trial(present)):
+        # The memory goes last, so that a killed run is repeated.
+        io_file.replace(plan.BOOT_FILE, plan.remembered(trial))
         _update_grub(run)
-    return changes
+    changes = _write(plan.BOOT_FILE, None, check)
+    return [{**change, "before": present or ""} for change in changes]
 
 
 def _write(path: str, text: str | None, check: bool) -> Changes:
@@ -131,10 +151,10 @@ def _command(run: Run, *command: str) -> None:
         raise ValueError(f"{' '.join(command)} failed: {' '.join((stderr or stdout).split())[-500:]}")
 
 
-def _detached(run: Run, *command: str) -> None:
+def _detached(run: Run, *command: str, accepted: Collection[int] = (0,)) -> None:
     given = [f"--setenv={each}" for each in _ENVIRONMENT]
     status, _stdout, stderr = run(["systemd-run", "--wait", "--collect", "--quiet", f"--unit={UNIT}", *given, *command])
-    if status != 0:
+    if status not in accepted:
         raise ValueError(
             f"{' '.join(command)} failed with {status}: {_log(run) or stderr.strip()}. Fix: correct the cause on the "
             "node, and run again: the run goes on from here"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -35,6 +36,7 @@ _FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
 _OF_KERNEL = ("linux-image-*", "linux-modules-*", "nvidia-driver-*", "nvidia-kernel-*", "nvidia-firmware-*")
 #: Bounds of files, in bytes, and of their number.
 _MOST, _MOST_MODULES, _MOST_RECIPES = 1 << 22, 1 << 25, 100
+_FIND, _ATTEMPTS = ("findmnt", "--noheadings", "--output", "FSTYPE,SOURCE", "--target"), 3
 #: File systems that GRUB can write to, on a partition. Source: GRUB's manual, environment block.
 _FIRMWARE_SECONDS = "60"
 _WRITABLE = ("ext2", "ext3", "ext4", "vfat", "xfs")
@@ -123,10 +125,20 @@ def boot(run: Run) -> Boot:
     if not config:
         return Boot()
     _status, environment, _stderr = run(["grub-editenv", "/boot/grub/grubenv", "list"])
-    _status, mounted, _stderr = run(["findmnt", "--noheadings", "--output", "FSTYPE,SOURCE", "--target", "/boot/grub"])
-    words = mounted.split()
+    words = _mounted(run).split()
     writable = len(words) == 2 and words[0] in _WRITABLE and not words[1].startswith(("/dev/mapper/", "/dev/md"))
     return parse.boot(config, environment, writable)
+
+
+def _mounted(run: Run) -> str:
+    """Return type and device of the file system with GRUB's files. Raises ValueError."""
+    for _ in range(_ATTEMPTS):
+        status, mounted, stderr = run([*_FIND, "/boot/grub"])
+        if status == 0:
+            return mounted
+        # It can find nothing while other mounts come and go.
+        time.sleep(1)
+    raise ValueError(f"findmnt --target /boot/grub failed with {status}: {stderr.strip()}")
 
 
 def _updaters(run: Run) -> tuple[str, ...]:

@@ -54,21 +54,27 @@ class Objection:
     fix: str
 
 
-def stage(state: State) -> Stage:
-    """Return what comes next on a node."""
-    trial, waits = state.trial, state.reboot is not None
-    changes = bool(state.packages or state.broken)
-    if trial is None:
-        return "upgrade" if changes or waits else "current"
-    if trial.tried and state.running != trial.tried:
+def stage(state: State, again: bool = False) -> Stage:
+    """Return what comes next on a node. ``again``: whether to try a kernel once more that did not start."""
+    waits = state.reboot is not None
+    if state.trial is None:
+        return "upgrade" if state.packages or state.broken or waits else "current"
+    # A kernel that was removed since is not tried again.
+    tried = state.trial.tried if state.kernel(state.trial.tried) else ""
+    if tried and state.running != tried:
         # A run that was killed before the reboot has left the choice for one boot.
-        return "boot" if state.boot.once == trial.tried else "fell back"
-    if trial.tried and not state.broken and not waits:
-        return "verify"
-    if changes:
+        if state.boot.once == tried:
+            return "boot"
+        return _begun(state) if again else "fell back"
+    return "verify" if tried and not state.broken and not waits else _begun(state)
+
+
+def _begun(state: State) -> Stage:
+    """Return what comes next in an update whose last kernel was not booted yet."""
+    if state.packages or state.broken:
         return "upgrade"
     newest = state.kernels[0].release if state.kernels else state.running
-    return "boot" if waits or newest != state.running else "verify"
+    return "boot" if state.reboot is not None or newest != state.running else "verify"
 
 
 def boot_file(state: State, tried: str = "") -> str:
@@ -77,12 +83,16 @@ def boot_file(state: State, tried: str = "") -> str:
     Raises ValueError for a kernel without an entry.
     """
     trial = state.trial or Trial(state.running, served=state.serves)
-    entry = entry_of(state, trial.former)
+    return remembered(replace(trial, tried=tried or trial.tried)) + (
+        f'GRUB_DEFAULT="{entry_of(state, trial.former)}"\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={_PANIC}"\n'
+    )
+
+
+def remembered(trial: Trial) -> str:
+    """Return the boot loader's file with the memory of an update alone, which changes nothing at a boot."""
     return (
         "# Ansible managed: playbooks/os_update.yml removes it after all checks passed.\n"
-        f"# former: {trial.former}\n# tried: {tried or trial.tried}\n# served: {'yes' if trial.served else 'no'}\n"
-        f'GRUB_DEFAULT="{entry}"\n'
-        f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX panic={_PANIC}"\n'
+        f"# former: {trial.former}\n# tried: {trial.tried}\n# served: {'yes' if trial.served else 'no'}\n"
     )
 
 

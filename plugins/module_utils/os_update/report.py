@@ -34,7 +34,7 @@ def announced(states: Mapping[str, State], again: bool = False) -> list[str]:
     """
     lines = []
     for name, state in states.items():
-        stage = plan.stage(state)
+        stage = plan.stage(state, again)
         objections = [each.found.removeprefix(f"{name}: ") for each in _node("", name, state, again)]
         # The lock is one of the objections to an upgrade.
         waiting = plan.waiting(replace(state, holder="") if stage == "upgrade" else state)
@@ -89,28 +89,28 @@ def refused(states: Mapping[str, State], without_way_back: bool, again: bool) ->
         for index, (name, state) in enumerate(states.items())
         for problem in _node(f"nodes[{index}]", name, state, again)
     ]
-    return found + ([] if without_way_back else list(_no_way_back(states)))
+    return found + ([] if without_way_back else list(_no_way_back(states, again)))
 
 
 def _node(path: str, name: str, state: State, again: bool) -> Iterator[Problem]:
-    stage = plan.stage(state)
-    if stage == "fell back" and state.trial and not again:
+    stage = plan.stage(state, again)
+    if stage == "fell back" and state.trial:
         yield Problem(
             path,
             f"{name} runs {state.running}, because {state.trial.tried} did not start",
             f"the kernel {state.trial.tried}",
-            f"read `journalctl --boot=-1` on {name}; to try again: -e os_update_again=true; to keep {state.running}: "
-            f"remove the packages of {state.trial.tried}, and run again",
+            f"read `journalctl --boot=-1` on {name}; to try again, after an upgrade of all packages: -e "
+            f"os_update_again=true; to keep {state.running}: remove the packages of {state.trial.tried}, and run again",
         )
     elif stage == "upgrade":
         yield from plan.problems(path, name, plan.objections(state))
-    elif stage in ("boot", "fell back"):
+    elif stage == "boot":
         yield from plan.problems(path, name, plan.next_boot(state))
 
 
-def _no_way_back(states: Mapping[str, State]) -> Iterator[Problem]:
+def _no_way_back(states: Mapping[str, State], again: bool) -> Iterator[Problem]:
     for index, (name, state) in enumerate(states.items()):
-        if plan.stage(state) == "upgrade" and (why := plan.way_back(state)):
+        if plan.stage(state, again) == "upgrade" and (why := plan.way_back(state)):
             yield Problem(
                 f"nodes[{index}]", f"{name}: {why}", "a way back", "accept it: -e os_update_without_way_back=true"
             )

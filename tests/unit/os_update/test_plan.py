@@ -57,6 +57,10 @@ FELL_BACK = replace(BOOTED, running=OLD)
         # Another update appeared meanwhile: first the checks of this one.
         (replace(BOOTED, packages=PENDING), "verify"),
         (FELL_BACK, "fell back"),
+        (replace(FELL_BACK, packages=PENDING), "fell back"),
+        # The user removed the kernel that did not start.
+        (replace(FELL_BACK, kernels=(Kernel(OLD),)), "verify"),
+        (replace(FELL_BACK, kernels=(Kernel(OLD),), packages=PENDING), "upgrade"),
         # An update without a kernel boots the same one.
         (replace(CURRENT, reboot=("libc6",), trial=Trial(OLD)), "boot"),
         (replace(CURRENT, trial=Trial(OLD, OLD)), "verify"),
@@ -65,6 +69,11 @@ FELL_BACK = replace(BOOTED, running=OLD)
 )
 def test_the_next_step(state: State, expected: str) -> None:
     assert plan.stage(state) == expected
+
+
+def test_a_kernel_that_did_not_start_is_tried_again_after_an_upgrade() -> None:
+    assert plan.stage(FELL_BACK, again=True) == "boot"
+    assert plan.stage(replace(FELL_BACK, packages=PENDING), again=True) == "upgrade"
 
 
 def test_a_run_that_was_killed_before_the_reboot_boots_again() -> None:

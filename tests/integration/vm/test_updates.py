@@ -1,0 +1,179 @@
+"""An update of two virtual machines to a newer kernel of the distribution: kernels without a module and without a boot,
+a node that stays off, runs killed at five places, and the way back.
+
+Nothing serves a model here: namespace hosts do (tests/integration/lifecycle/test_os_update.py). The package is reduced
+to the modules that run, and comes from a repository on this machine.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from kernel_repository import META, Kernel, publish
+from live_cluster import Cluster, extra
+from run_playbook import Run, run_and_kill
+from testinfra.host import Host
+from waiting import wait_until
+
+pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
+
+#: The package that is newer than the machines' kernel, and the module that its first version lacks.
+NEWER, LACKING = "linux-image-6.12-amd64", "rdma_rxe"
+BOOT, FILE, PAUSE = 600, "/etc/default/grub.d/zz-gb10-os-update.cfg", "/etc/apt/apt.conf.d/zz-gb10-os-update"
+#: fwupd without the internet, and with the device of its own tests, which has an update.
+FIRMWARE = """\
+printf '[fwupd]\\nTestDevices=true\\n' >/etc/fwupd/fwupd.conf
+sed -i s/Enabled=true/Enabled=false/ /etc/fwupd/remotes.d/lvfs.conf
+systemctl restart fwupd
+"""
+#: A process with dpkg's lock.
+HOLD = "import fcntl, time; file = open('/var/lib/dpkg/lock-frontend', 'w'); fcntl.lockf(file, 2); time.sleep(600)"
+
+
+@dataclass(frozen=True)
+class Site:
+    """Both machines, their repository, their kernel and the newer one."""
+
+    cluster: Cluster
+    repository: Path
+    kernel: Kernel
+    former: str
+    modules: frozenset[str]
+
+    def publish(self, version: str, without: str = "", *, boots: bool = True) -> None:
+        publish(self.repository, self.kernel, version, self.modules - {without}, boots=boots)
+
+    def update(self, **variables: object) -> Run:
+        return self.cluster.play("os_update", **{"os_update_confirmed": True, **variables})
+
+    def kill(self, at_task: str, after: float = 0, **variables: object) -> None:
+        given = extra(**{"os_update_confirmed": True, **variables})
+        run_and_kill("playbooks/os_update.yml", [*self.cluster.arguments, *given], at_task, after)
+
+    def ask(self, command: str) -> list[str]:
+        """Return the outputs of a command on spark1 and spark2, over new connections."""
+        return [self.booted(name).check_output(command) for name in ("spark1", "spark2")]
+
+    def booted(self, name: str) -> Host:
+        return self.cluster.booted(name, BOOT)
+
+    def console(self, name: str) -> str:
+        path = Path(self.cluster.variable("lab_dir", ""), "nodes", name, "console.log")
+        return path.read_text(encoding="utf-8", errors="replace")
+
+    def running(self) -> list[str]:
+        return self.ask("uname -r")
+
+    def boots(self) -> list[str]:
+        return self.ask("cat /proc/sys/kernel/random/boot_id")
+
+    def disk(self, action: str) -> None:
+        """Keep both disks, or give them back; both machines start again."""
+        names = ("spark1", "spark2")
+        self.cluster.power("off", *names)
+        for name in names:
+            power = Path(self.cluster.variable("lab_dir", ""), "power.sh")
+            subprocess.run([power, action, name, "before-the-update"], check=True)
+        self.cluster.power("on", *names)
+        for name in names:
+            self.booted(name)
+
+
+@pytest.fixture(scope="module")
+def site(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("repository")
+    repository = folder / "public"
+    repository.mkdir()
+    kernel = Kernel.extracted(NEWER, cluster.variable("lab_suite", "bookworm"), folder)
+    modules = frozenset(line.split()[0] for line in head.check_output("cat /proc/modules").splitlines())
+    assert LACKING in modules
+    found = Site(cluster, repository, kernel, head.check_output("uname -r"), modules)
+    address = cluster.variable("ansible_host", "").rpartition(".")[0] + ".1"
+    handler = partial(SimpleHTTPRequestHandler, directory=str(repository))
+    with ThreadingHTTPServer((address, 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        found.publish("1", without=LACKING)
+        found.disk("save")
+        line = f"deb [trusted=yes] http://{address}:{server.server_port} ./"
+        found.ask(f"sh -c 'rm -f /etc/apt/sources.list.d/* && echo \"{line}\" >/etc/apt/sources.list'")
+        for name in ("spark1", "spark2"):
+            found.booted(name).check_output("sh -c %s", FIRMWARE)
+        yield found
+        found.disk("restore")
+        server.shutdown()
+
+
+def test_a_held_lock_stops_the_preview_of_one_node(site: Site) -> None:
+    site.ask("apt-get -qq update")
+    worker = site.booted("spark2")
+    worker.check_output(f'systemd-run --quiet --collect --unit=holder python3 -c "{HOLD}"')
+    try:
+        done = site.cluster.play("os_update", "--check").assert_failed(
+            f"kernel: {site.kernel.package} 1, {META}",
+            f"way back: the kernel {site.former} stays the default",
+            "1. nodes[1]: spark2: python3 (PID ",
+        )
+        assert "nodes[0]" not in done.output
+    finally:
+        worker.check_output("systemctl stop holder")
+
+
+def test_a_kernel_without_a_module_is_refused_before_the_reboot(site: Site) -> None:
+    boots = site.boots()
+    site.kill("Keep the running kernel as the default of the boot loader", 2)
+    site.kill("Upgrade all packages of the node", 6)
+    done = site.update().assert_failed()
+    assert f"the new kernel {site.kernel.release} lacks modules that run now: {LACKING}" in done.output, done.output
+    assert "nodes[0]: spark1" in done.output and "nodes[1]: spark2" in done.output, done.output
+    assert site.boots() == boots
+    assert site.ask(f"dpkg-query --show --showformat='${{Version}}' {site.kernel.package}") == ["1", "1"]
+    # A power cut now starts the former kernel.
+    assert all("next_entry" not in each for each in site.ask("grub-editenv list"))
+    assert all(f"# former: {site.former}\n" in each for each in site.ask(f"cat {FILE}"))
+    assert all('Enable "0"' in each for each in site.ask(f"cat {PAUSE}"))
+
+
+def test_a_kernel_that_hangs_needs_one_power_cycle(site: Site) -> None:
+    site.publish("2", boots=False)
+    boots, seen = site.boots(), len(site.console("spark1"))
+    done = site.update(os_update_boot_timeout=120).assert_failed("spark1 does not answer 120 s after its reboot")
+    assert "Switch it off and on: the former kernel then starts" in done.output
+    console = site.console("spark1")[seen:]
+    assert f"Loading Linux {site.kernel.release}" in console and console.count("Loading Linux") == 1, console[-2000:]
+    # The other node waits for the first one, also in the next run.
+    site.update().assert_failed("spark1")
+    site.cluster.power("off", "spark1")
+    site.cluster.power("on", "spark1")
+    assert site.running() == [site.former, site.former]
+    assert site.boots()[1] == boots[1]
+    done = site.update().assert_failed(
+        f"nodes[0]: spark1 runs {site.former}, because {site.kernel.release} did not start"
+    )
+    assert "-e os_update_again=true" in re.sub(r"\s+", " ", done.output)
+    assert "nodes[1]" not in done.output, done.output
+
+
+def test_a_killed_update_goes_on_to_its_end(site: Site) -> None:
+    site.publish("3")
+    again, boots = {"os_update_again": True}, site.boots()
+    site.kill("Boot the new kernel once, and wait for the node", 20, os_update_firmware=True, **again)
+    wait_until(lambda: site.booted("spark1").check_output("uname -r") == site.kernel.release, BOOT)
+    site.kill("Verify hardware and network of the nodes after the reboot", **again)
+    assert site.boots()[1] == boots[1], "the second node booted before the first one was verified"
+    site.kill("Make the new kernel the default of the boot loader", 2, **again)
+    site.update().assert_ok()
+    assert site.running() == [site.kernel.release] * 2
+    assert site.ask(f"ls {FILE} {PAUSE} 2>/dev/null || true") == ["", ""]
+    assert all('"Version" : "1.2.4"' in each for each in site.ask("fwupdmgr get-history --json"))
+    # Its devices for RDMA came with it, and it is the default without a choice.
+    assert all("rocep1s0f1" in each for each in site.ask("ls /sys/class/infiniband"))
+    assert all("panic=" not in each for each in site.ask("grep vmlinuz /boot/grub/grub.cfg"))
+    site.update().assert_unchanged("next: nothing to do")

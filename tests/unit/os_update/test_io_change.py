@@ -1,0 +1,148 @@
+"""Steps of an update that are killed anywhere, on a folder with a model of GRUB: its files, and the choice for a boot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state, parse, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Kernel, State, Trial
+
+OLD, NEW = "6.17.0-1031-nvidia", "6.17.0-1032-nvidia"
+
+
+class Killed(BaseException):
+    """The process ended without any handler, as by SIGKILL."""
+
+
+@dataclass
+class Node:
+    """A node with two kernels. ``left``: changes until it is killed, None for never."""
+
+    file: Path
+    default: str = NEW
+    once: str = ""
+    running: str = OLD
+    left: int | None = None
+    panic: bool = False
+
+    def changed(self) -> None:
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise Killed
+
+    def run(self, command: Sequence[str]) -> tuple[int, str, str]:
+        self.changed()
+        if command[0] == "grub-mkconfig":
+            text = self.file.read_text(encoding="utf-8") if self.file.exists() else ""
+            self.default = OLD if f'GRUB_DEFAULT="menu>{OLD}"' in text else NEW
+            self.panic = "panic=30" in text
+        elif command[0] == "grub-reboot":
+            self.once = command[1].removeprefix("menu>")
+        return 0, "", ""
+
+    def power_cycle(self) -> None:
+        self.running, self.once = self.once or self.default, ""
+
+    def state(self) -> State:
+        entries = (Entry("simple", NEW), Entry(f"menu>{NEW}", NEW), Entry(f"menu>{OLD}", OLD))
+        text = self.file.read_text(encoding="utf-8") if self.file.exists() else ""
+        boot = Boot(entries, self.default, self.once, True)
+        return State(self.running, kernels=(Kernel(NEW), Kernel(OLD)), boot=boot, trial=parse.trial(text), serves=True)
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    found = Node(tmp_path / "boot.cfg")
+    replaced = io_file.replace
+
+    def replace(path: str, text: str | None) -> None:
+        found.changed()
+        replaced(path, text)
+
+    monkeypatch.setattr(plan, "BOOT_FILE", str(found.file))
+    monkeypatch.setattr(io_file, "replace", replace)
+    monkeypatch.setattr(io_state, "boot", lambda _run: found.state().boot)
+    return found
+
+
+def keep(node: Node) -> None:
+    io_change.keep(node.run, node.state(), check=False)
+
+
+def boot(node: Node) -> None:
+    io_change.boot(node.run, node.state(), check=False)
+
+
+def confirm(node: Node) -> None:
+    io_change.confirm(node.run, check=False)
+
+
+def killed(node: Node, step: Callable[[Node], None]) -> Iterator[None]:
+    """Do a step that is killed after none, one, two … of its changes, until it ends by itself."""
+    before = node.file.read_text(encoding="utf-8") if node.file.exists() else None
+    former = (node.default, node.once, node.running, node.panic)
+    for changes in range(10):
+        if before is None:
+            node.file.unlink(missing_ok=True)
+        else:
+            node.file.write_text(before, encoding="utf-8")
+        node.default, node.once, node.running, node.panic = former
+        node.left = changes
+        try:
+            step(node)
+        except Killed:
+            node.left = None
+            yield
+        else:
+            assert changes > 1, "the step changed nothing"
+            node.left = None
+            return
+    raise AssertionError("the step does not end")
+
+
+def test_a_killed_keep_is_repeated(node: Node) -> None:
+    for _ in killed(node, keep):
+        keep(node)
+        assert node.default == OLD and node.panic
+        assert node.state().trial == Trial(OLD, "", True)
+
+
+@pytest.mark.parametrize("power", [False, True], ids=["repeated", "after a power cut"])
+def test_a_killed_order_to_boot_never_looks_like_a_kernel_that_did_not_start(node: Node, power: bool) -> None:
+    keep(node)
+    for _ in killed(node, boot):
+        if power:
+            node.power_cycle()
+        if (found := plan.stage(node.state())) == "boot":
+            boot(node)
+            node.power_cycle()
+        else:
+            assert power and found == "verify"
+        assert node.running == NEW and plan.stage(node.state()) == "verify"
+        assert node.default == OLD
+
+
+def test_a_killed_confirmation_is_repeated(node: Node) -> None:
+    keep(node)
+    boot(node)
+    node.power_cycle()
+    for _ in killed(node, confirm):
+        # Without its memory, nothing would be left to do.
+        if node.state().trial:
+            assert plan.stage(node.state()) == "verify"
+            confirm(node)
+        assert node.default == NEW and not node.panic and not node.file.exists()
+
+
+def test_another_default_of_a_later_file_is_refused(node: Node) -> None:
+    node.run = lambda _command: (0, "", "")  # type: ignore[method-assign]  # mkconfig, whose default another file sets
+    with pytest.raises(
+        ValueError, match=rf"GRUB's default is {NEW} after .* named {OLD}\. .* Fix: remove GRUB_DEFAULT"
+    ):
+        keep(node)
