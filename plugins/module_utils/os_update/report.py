@@ -7,11 +7,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
 
+#: The name of a cluster without one, at a gateway.
+_ONLY = "gb10"
 _NEXT: Mapping[plan.Stage, str] = {
     "current": "nothing to do",
     "upgrade": "upgrade all packages, and boot",
@@ -21,8 +25,42 @@ _NEXT: Mapping[plan.Stage, str] = {
 }
 
 
-def announced(states: Mapping[str, State], again: bool = False) -> list[str]:
-    """Return the announcement: each node's state, its next step, and whether there is a way back."""
+def announced(
+    units: Mapping[str, Mapping[str, State]],
+    again: bool = False,
+    gateways: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> list[str]:
+    """Return the announcement: each node's state, its next step, whether there is a way back, and which models are
+    away.
+
+    ``units``: cluster -> node -> state. ``gateways``: host -> {problem, models} of the module gateway_info.
+    """
+    lines = list[str]()
+    for cluster, states in units.items():
+        lines += [f"cluster {cluster}, {'then' if lines else 'first'}:"] if len(units) > 1 else []
+        lines += _unit(states, again)
+        if any(plan.stage(state, again) in ("upgrade", "boot") for state in states.values()):
+            lines += _away(cluster or _ONLY, states, gateways)
+    return lines
+
+
+def _away(cluster: str, nodes: Mapping[str, State], gateways: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what the clients of the gateways notice while a cluster is away."""
+    for host, found in gateways.items():
+        if host in nodes:
+            yield f"the gateway of {host} and all of its models are away while {host} boots"
+        if problem := found.get("problem") or found.get("msg"):
+            yield f"the gateway of {host} does not report its models: {problem}"
+        models = found.get("models", ())
+        for name in (model["name"] for model in models if model["cluster"] == cluster):
+            others = (each for each in models if each["name"] == name and each["cluster"] != cluster)
+            serving = ", ".join(each["cluster"] for each in others if each["healthy"])
+            yield f"{name} at the gateway of {host}: " + (
+                f"from {serving} meanwhile" if serving else f"away until {cluster} serves again"
+            )
+
+
+def _unit(states: Mapping[str, State], again: bool) -> list[str]:
     width = max(map(len, states), default=0)
     lines = []
     for name, state in states.items():

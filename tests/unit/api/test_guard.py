@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,8 +70,10 @@ def asked(
 
 
 @pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("VLLM_API_KEY", KEY)
+    monkeypatch.setenv("VLLM_CONFIG_ROOT", str(tmp_path))
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -246,3 +250,15 @@ def test_a_server_without_a_key_does_not_start(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("VLLM_API_KEY")
     with pytest.raises(KeyError):
         io_guard.Guard(Api())
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [("{boot} {later}", 503), ("{boot} {before}", 200), ("another-boot {later}", 200), ("{boot}", 200), ("", 200)],
+)
+def test_a_server_that_stops_takes_no_new_requests(folder: Path, text: str, status: int) -> None:
+    boot, now = Path(io_guard.BOOT_ID).read_text(encoding="ascii").strip(), time.monotonic()
+    (folder / io_guard.DRAIN).write_text(text.format(boot=boot, later=now + 60, before=now - 1), encoding="ascii")
+    assert asked("/v1/completions", BEARER)[1] == asked("/health", method="GET")[1] == status
+    assert asked("/v1/completions")[1] == 401
+    assert asked("/metrics", method="GET")[1] == 200

@@ -152,7 +152,7 @@ def test_all_reasons_are_reported_together() -> None:
 
 
 def test_the_announcement() -> None:
-    lines = report.announced({"spark-1": BEFORE, "spark-2": replace(BOOTED, updaters=("DGX Dashboard",))})
+    lines = report.announced({"": {"spark-1": BEFORE, "spark-2": replace(BOOTED, updaters=("DGX Dashboard",))}})
     assert lines == [
         "spark-1  DGX OS 7.5.0, OTA2.2, 3.3 % of it missing, OTA2607 is newer",
         f"         kernel {OLD}",
@@ -175,3 +175,23 @@ def test_the_nodes_of_a_unit_must_be_equal() -> None:
 
 def test_a_state_crosses_into_ansible_and_back() -> None:
     assert load.load(State, asdict(BOOTED), "state") == replace(BOOTED)
+
+
+def test_what_clients_of_a_gateway_notice_is_announced() -> None:
+    rows = [("shared", "chat", False), ("shared", "code", True), ("own", "code", True), ("shared", "old", False)]
+    models = [{"name": name, "cluster": cluster, "healthy": healthy} for name, cluster, healthy in rows]
+    gateways = {"spark-2": {"problem": "", "models": models}, "front": {"problem": "refused", "models": []}}
+    units = {"chat": {"spark-1": BEFORE}, "code": {"spark-2": BEFORE}, "old": {"spark-3": BOOTED}}
+    lines = [line for line in report.announced(units, gateways=gateways) if not line.startswith(("spark-", " "))]
+    unknown = "the gateway of front does not report its models: refused"
+    assert lines == [
+        "cluster chat, first:",
+        "shared at the gateway of spark-2: from code meanwhile",
+        unknown,
+        "cluster code, then:",
+        "the gateway of spark-2 and all of its models are away while spark-2 boots",
+        "shared at the gateway of spark-2: away until code serves again",
+        "own at the gateway of spark-2: away until code serves again",
+        unknown,
+        "cluster old, then:",
+    ]
