@@ -32,10 +32,9 @@ OPEN_REQUESTS = "x-gb10-open-requests"
 MOST_BODY, BODY_SECONDS = 64 << 20, 300.0
 #: Maximum bytes of the bodies of all open requests. vLLM keeps a body until its request ends.
 MOST_OF_ALL = 512 << 20
-#: A file in vLLM's folder of settings, written by root: the ID of the boot, and the monotonic time until which new
-#: requests are refused. So it needs no removal, after a killed run neither.
+#: A file in vLLM's folder of settings: the seconds for which the server takes no new requests, since root wrote it. One
+#: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _METRICS, _MODELS = "/metrics", "/v1/models"
 #: Type of error in Anthropic's API, and code in OpenAI's.
 _ERRORS: Mapping[int, tuple[str, str, str]] = {
@@ -62,7 +61,7 @@ class Guard:
     def __init__(self, app: Any) -> None:
         self._app = app
         self._key = os.environ["VLLM_API_KEY"].encode()
-        self._drain = os.path.join(os.environ["VLLM_CONFIG_ROOT"], DRAIN)
+        self._drain = Drain(os.path.join(os.environ["VLLM_CONFIG_ROOT"], DRAIN))
         self._requests = self._held = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -76,7 +75,7 @@ class Guard:
             await (
                 send({"type": "websocket.close", "code": 1008}) if kind == "websocket" else _refuse(401, scope, send)
             )
-        elif kind == "http" and scope["path"] != _METRICS and draining(self._drain):
+        elif self._drain.now() and kind == "http" and scope["path"] != _METRICS:
             await _refuse(503, scope, send, _DRAINS)
         elif without_key:
             await self._app(scope, receive, self._with_count(send))
@@ -145,14 +144,26 @@ class Guard:
         return hmac.compare_digest(given.strip(), self._key)
 
 
-def draining(path: str) -> bool:
-    """Return whether the server takes no new requests now."""
-    try:
-        with open(path, encoding="ascii") as file, open(BOOT_ID, encoding="ascii") as boot:
-            named, until = file.read(100).split()
-            return named == boot.read().strip() and time.monotonic() < float(until)
-    except (OSError, ValueError):
-        return False
+class Drain:
+    """Whether the server takes no new requests now. ``path``: the file of root."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._until = path, 0.0
+        self._seen, _seconds = self._read()
+
+    def now(self) -> bool:
+        """Look at the file: a new one counts from now on."""
+        seen, seconds = self._read()
+        if seen != self._seen:
+            self._seen, self._until = seen, time.monotonic() + seconds
+        return time.monotonic() < self._until
+
+    def _read(self) -> tuple[int, float]:
+        try:
+            with open(self._path, encoding="ascii") as file:
+                return os.fstat(file.fileno()).st_mtime_ns, float(file.read(20))
+        except (OSError, ValueError):
+            return 0, 0.0
 
 
 async def _body(scope: dict[str, Any], receive: Any, hold: Callable[[int], int]) -> list[dict[str, Any]] | int:

@@ -238,9 +238,7 @@ def counters(server: Server) -> dict[str, float]:
 
 def refuse_new(folder: str, seconds: float) -> None:
     """Let the API's guard refuse new requests for some seconds. ``folder``: vLLM's settings. Raises OSError."""
-    until = time.monotonic() + seconds
-    text = f"{io_file.read(api_io_guard.BOOT_ID).strip()} {until:.0f}\n"
-    io_file.write_file(os.path.join(folder, api_io_guard.DRAIN), text, 0o644)
+    io_file.write_file(os.path.join(folder, api_io_guard.DRAIN), f"{seconds:.0f}\n", 0o644)
 
 
 def drained(server: Server, seconds: float, pause: float = 1) -> tuple[int, float]:

@@ -75,7 +75,7 @@ def test_the_preview_has_all_units(shared: Shared, nodes: dict[str, Host]) -> No
         f"{MODEL} at the gateway of {FRONT}: from large meanwhile",
     )
     alone = shared.cluster.play("os_update", gb10_only="small").assert_unchanged("spark2  ", "upgrade all packages")
-    assert "spark1  " not in alone.output
+    assert alone.output.count("next: ") == 1
     unchanged(nodes)
 
 
@@ -94,7 +94,7 @@ def test_no_request_fails_while_both_clusters_are_updated(shared: Shared, nodes:
     put(shared.front, PROGRAM, Path(gateway_load.__file__).read_text(encoding="utf-8"), "644")
     since = shared.front.check_output("date +%s")
     shared.front.check_output(
-        "systemd-run --collect --unit=load --property=StandardOutput=file:/run/load.jsonl "
+        "systemd-run --collect --unit=load --property=StandardOutput=truncate:/run/load.jsonl "
         f"python3 {PROGRAM} http://127.0.0.1:4000 /etc/gb10/gateway/operator.key {MODEL}"
     )
     try:

@@ -512,11 +512,10 @@ def test_the_drain_ends_with_the_last_request(at: io_client.Server, monkeypatch:
 
 
 def test_an_api_is_closed_for_some_time(tmp_path: Path) -> None:
-    io_status.refuse_new(str(tmp_path), 60)
     file = tmp_path / io_guard.DRAIN
-    assert io_guard.draining(str(file)) and file.stat().st_mode & 0o777 == 0o644
-    io_status.refuse_new(str(tmp_path), -1)
-    assert not io_guard.draining(str(file))
+    drain = io_guard.Drain(str(file))
+    io_status.refuse_new(str(tmp_path), 60)
+    assert drain.now() and file.stat().st_mode & 0o777 == 0o644
 
 
 def test_the_key_goes_to_the_service_alone(
