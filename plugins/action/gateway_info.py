@@ -19,7 +19,7 @@ class ActionModule(gateway.GatewayDecision):
     """Adds texts to the module's result."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return the module's result and {lines, example, client_settings, refusal}."""
+        """Return the module's result and {lines, example, client_settings, place, refusal}."""
         arguments = plain_data(self._task.args)
         client, models = str(arguments.get("new_client", "")), arguments.get("new_client_models", [])
         place = self.place(variables)
@@ -32,6 +32,10 @@ class ActionModule(gateway.GatewayDecision):
             "lines": report.lines(state, place["endpoint"]),
             "example": report.example(state, place, str(variables["inventory_hostname"]), self._inventories(variables)),
             "client_settings": report.client_settings(place["endpoint"], state["models"]),
+            "place": {
+                **{name: place[name] for name in ("url", "server_name")},
+                "interval": self.number(variables, "health_interval"),
+            },
             "refusal": report.refusal(state, client, models) if client else "",
         }
 

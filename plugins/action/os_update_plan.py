@@ -22,14 +22,18 @@ class ActionModule(Decision):
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {lines, stages} as the module documents it, or a failure with every problem."""
         arguments = self.arguments(
-            nodes={"type": "list", "elements": "str", "required": True},
+            units={"type": "dict", "required": True},
+            gateways={"type": "list", "elements": "str", "default": []},
+            reports={"type": "str", "default": ""},
             results={"type": "str", "required": True},
             equal={"type": "bool", "default": False},
             without_way_back={"type": "bool", "default": False},
             again={"type": "bool", "default": False},
             refuse={"type": "bool", "default": True},
         )
-        results = self.of_nodes(variables, arguments["nodes"], arguments["results"], {})
+        units = arguments["units"]
+        nodes = [node for unit in units.values() for node in unit]
+        results = self.of_nodes(variables, nodes, arguments["results"], {})
         states = {
             name: load.load(State, result["state"], name) for name, result in results.items() if "state" in result
         }
@@ -41,7 +45,11 @@ class ActionModule(Decision):
         serves = any(each.serves for each in states.values())
         served = serves or any(each.trial.served for each in states.values() if each.trial)
         shown = {
-            "lines": report.announced(states, again),
+            "lines": report.announced(
+                {unit: {node: states[node] for node in nodes if node in states} for unit, nodes in units.items()},
+                again,
+                self.of_nodes(variables, arguments["gateways"], arguments["reports"], {}),
+            ),
             "stages": stages,
             "serves": serves,
             "served": served and set(stages.values()) != {"current"},

@@ -41,6 +41,10 @@ options:
     type: list
     elements: str
     default: []
+  healthy:
+    description: A cluster whose models must be healthy in the report; empty for none.
+    type: str
+    default: ""
   timeout:
     description: Seconds to wait for the report with the expected entries.
     type: int
@@ -79,7 +83,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problem:
-  description: Why there is no report, empty if there is one.
+  description: Why there is no such report, empty if there is one.
   returned: always
   type: str
 models:
@@ -115,6 +119,12 @@ client_settings:
   returned: success
   type: list
   elements: str
+place:
+  description: >-
+    How another task reaches the gateway from its host, C(url) and C(server_name), and the seconds C(interval) between
+    two checks.
+  returned: success
+  type: dict
 refusal:
   description: Why O(new_client) cannot be created, empty if it can.
   returned: success
@@ -137,6 +147,7 @@ def main() -> None:
             "key_file": {"type": "path", "default": schema.OPERATOR_KEY, "no_log": False},
             "clients_file": {"type": "path", "default": schema.CLIENTS},
             "expected": {"type": "list", "elements": "str", "default": []},
+            "healthy": {"type": "str", "default": ""},
             "timeout": {"type": "int", "default": 0},
             "test": {"type": "bool", "default": False},
             "test_timeout": {"type": "int", "default": 120},
@@ -149,7 +160,7 @@ def main() -> None:
     given = module.params
     gateway = io_info.Gateway(io_client.Server(given["url"], given["ca_file"], given["server_name"]), given["key_file"])
     try:
-        found, problem = gateway.report(given["expected"], given["timeout"])
+        found, problem = gateway.report(given["expected"], given["timeout"], given["healthy"])
         clients = io_info.rows(given["clients_file"], found.get("usage", usage.Usage()))
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))

@@ -14,17 +14,25 @@ description:
   - Decides from the results of M(gb10.cluster.os_update_info) on all nodes.
   - An action plugin on the controller implements it; the module only contains this documentation.
 options:
-  nodes:
-    description: The nodes.
+  units:
+    description: The nodes that serve one model together, by their cluster.
+    type: dict
+    required: true
+  gateways:
+    description: The hosts with a gateway.
     type: list
     elements: str
-    required: true
+    default: []
+  reports:
+    description: The name of the variable with each gateway's result of M(gb10.cluster.gateway_info).
+    type: str
+    default: ""
   results:
     description: The name of the variable with each node's result.
     type: str
     required: true
   equal:
-    description: Whether all nodes must have the same versions of kernel and driver.
+    description: Whether all nodes, which are those of one unit, must have the same versions of kernel and driver.
     type: bool
     default: false
   without_way_back:
@@ -50,7 +58,8 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Announce the update
   gb10.cluster.os_update_plan:
-    nodes: [spark-1, spark-2]
+    units:
+      chat: [spark-1, spark-2]
     results: updates
   run_once: true
 """

@@ -7,6 +7,7 @@
 vLLM itself requires its key only below /v1 and for a few more paths. In every release from 0.13.0 to 0.33.0,
 POST /invocations returns a completion for the same body without a key; /pause and /tokenize are open too.
 It takes the key from the headers of both APIs, and limits bodies, which vLLM reads without one.
+Root can close it for new requests before a stop, while open ones go on (draining).
 It also counts the requests without a complete response, for the watchdog: the engine reports a request after its first
 step, so that the metrics of an engine that hangs before this step are those of an idle one.
 The role vllm_serve copies this file to the head. It imports only the standard library.
@@ -18,6 +19,7 @@ import asyncio
 import hmac
 import json
 import os
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -30,7 +32,10 @@ OPEN_REQUESTS = "x-gb10-open-requests"
 MOST_BODY, BODY_SECONDS = 64 << 20, 300.0
 #: Maximum bytes of the bodies of all open requests. vLLM keeps a body until its request ends.
 MOST_OF_ALL = 512 << 20
-_MODELS = "/v1/models"
+#: A file in vLLM's folder of settings: the seconds for which the server takes no new requests, since root wrote it. One
+#: from before the server's start does not count, so that it needs no removal.
+DRAIN = "drain"
+_METRICS, _MODELS = "/metrics", "/v1/models"
 #: Type of error in Anthropic's API, and code in OpenAI's.
 _ERRORS: Mapping[int, tuple[str, str, str]] = {
     401: ("authentication_error", "invalid_api_key", "The API key is missing or wrong."),
@@ -47,6 +52,7 @@ _ERRORS: Mapping[int, tuple[str, str, str]] = {
         f"The open requests have more than {MOST_OF_ALL >> 20} MiB. Try again later.",
     ),
 }
+_DRAINS = ("overloaded_error", "server_stops", "The server stops soon and takes no new requests. Try again later.")
 
 
 class Guard:
@@ -55,20 +61,24 @@ class Guard:
     def __init__(self, app: Any) -> None:
         self._app = app
         self._key = os.environ["VLLM_API_KEY"].encode()
+        self._drain = Drain(os.path.join(os.environ["VLLM_CONFIG_ROOT"], DRAIN))
         self._requests = self._held = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Forward a request, or refuse it."""
         kind = scope["type"]
+        without_key = kind == "http" and scope["path"] in OPEN
         # Browsers send OPTIONS without a key, to find out whether they may send one.
-        if kind == "http" and scope["path"] in OPEN:
-            await self._app(scope, receive, self._with_count(send))
-        elif kind not in ("http", "websocket") or scope.get("method") == "OPTIONS":
+        if kind not in ("http", "websocket") or scope.get("method") == "OPTIONS":
             await self._app(scope, receive, send)
-        elif not self._allowed(scope):
+        elif not (without_key or self._allowed(scope)):
             await (
                 send({"type": "websocket.close", "code": 1008}) if kind == "websocket" else _refuse(401, scope, send)
             )
+        elif self._drain.now() and kind == "http" and scope["path"] != _METRICS:
+            await _refuse(503, scope, send, _DRAINS)
+        elif without_key:
+            await self._app(scope, receive, self._with_count(send))
         else:
             # vLLM asks for the key again, and only in this header.
             headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
@@ -134,6 +144,28 @@ class Guard:
         return hmac.compare_digest(given.strip(), self._key)
 
 
+class Drain:
+    """Whether the server takes no new requests now. ``path``: the file of root."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._until = path, 0.0
+        self._seen, _seconds = self._read()
+
+    def now(self) -> bool:
+        """Look at the file: a new one counts from now on."""
+        seen, seconds = self._read()
+        if seen != self._seen:
+            self._seen, self._until = seen, time.monotonic() + seconds
+        return time.monotonic() < self._until
+
+    def _read(self) -> tuple[int, float]:
+        try:
+            with open(self._path, encoding="ascii") as file:
+                return os.fstat(file.fileno()).st_mtime_ns, float(file.read(20))
+        except (OSError, ValueError):
+            return 0, 0.0
+
+
 async def _body(scope: dict[str, Any], receive: Any, hold: Callable[[int], int]) -> list[dict[str, Any]] | int:
     """Return the messages with the whole body, or the status of the refusal."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
@@ -160,9 +192,9 @@ def _origins(scope: dict[str, Any]) -> Collection[str]:
     return next((entry.kwargs["allow_origins"] for entry in entries if "allow_origins" in entry.kwargs), ())
 
 
-async def _refuse(status: int, scope: dict[str, Any], send: Any) -> None:
+async def _refuse(status: int, scope: dict[str, Any], send: Any, error: tuple[str, str, str] | None = None) -> None:
     """Answer with an error in the form of the API that the path belongs to."""
-    kind, code, message = _ERRORS[status]
+    kind, code, message = error or _ERRORS[status]
     if scope["path"].startswith("/v1/messages"):
         body: dict[str, Any] = {"type": "error", "error": {"type": kind, "message": message}}
     else:

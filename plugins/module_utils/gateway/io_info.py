@@ -37,8 +37,9 @@ class Gateway:
         with self._server.open(path, seconds, io_client.headers(key), data) as answer:
             return io_client.body_of(answer)
 
-    def report(self, expected: Sequence[str], seconds: float) -> tuple[dict[str, Any], str]:
-        """Return (report, ""), or ({}, reason) if there is none with exactly the expected entries within some seconds.
+    def report(self, expected: Sequence[str], seconds: float, healthy: str = "") -> tuple[dict[str, Any], str]:
+        """Return (report, ""), or ({}, reason) if there is none with exactly the expected entries, and with healthy
+        ones of the cluster ``healthy``, within some seconds.
 
         Without expected entries, any report is returned.
         """
@@ -46,10 +47,8 @@ class Gateway:
         while True:
             try:
                 found = parse(self._ask(requests.REPORT, _SECONDS))
-                listed = sorted(model["id"] for model in found["models"])
-                if not expected or listed == sorted(expected):
+                if not (reason := _lacks(found["models"], sorted(expected), healthy)):
                     return found, ""
-                reason = f"it lists {', '.join(listed)}. Expected: {', '.join(sorted(expected))}"
             except (OSError, http.client.HTTPException, ValueError) as error:
                 reason = str(getattr(error, "reason", error)) or type(error).__name__
             if time.monotonic() >= until:
@@ -67,6 +66,14 @@ class Gateway:
         except (OSError, http.client.HTTPException, ValueError) as error:
             return str(getattr(error, "reason", error)) or type(error).__name__
         return ""
+
+
+def _lacks(models: Sequence[Mapping[str, Any]], expected: Sequence[str], healthy: str) -> str:
+    listed = sorted(model["id"] for model in models)
+    if expected and listed != expected:
+        return f"it lists {', '.join(listed)}. Expected: {', '.join(expected)}"
+    away = [model for model in models if model["cluster"] == healthy and not model["healthy"]]
+    return "; ".join(f"{model['id']}: {model['error']}" for model in away)
 
 
 def parse(text: str) -> dict[str, Any]:

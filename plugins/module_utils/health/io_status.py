@@ -10,6 +10,7 @@ import os
 import time
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard as api_io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
@@ -244,16 +245,31 @@ def counters(server: Server) -> dict[str, float]:
         return {}
 
 
+def refuse_new(folder: str, seconds: float) -> None:
+    """Let the API's guard refuse new requests for some seconds. ``folder``: vLLM's settings. Raises OSError."""
+    io_file.write_file(os.path.join(folder, api_io_guard.DRAIN), f"{seconds:.0f}\n", 0o644)
+
+
 def drained(server: Server, seconds: float, pause: float = 1) -> tuple[int, float]:
     """Return (open requests, seconds of the wait) as soon as none is open, at the latest after ``seconds``."""
     began = time.monotonic()
     while True:
-        found = counters(server)
-        left = int(found.get("running", 0) + found.get("waiting", 0))
+        left = _open(server)
         waited = time.monotonic() - began
         if not left or waited >= seconds:
             return left, waited
         time.sleep(pause)
+
+
+def _open(server: Server) -> int:
+    """Return the open requests: the engine's, or the guard's, which knows a request before the engine does."""
+    try:
+        with server.open("/metrics", _SECONDS, {}) as answer:
+            found = health_status.metrics(io_client.body_of(answer))
+            counted = answer.headers.get(api_io_guard.OPEN_REQUESTS, "")
+    except OSError:
+        return 0
+    return max(int(found.get("running", 0) + found.get("waiting", 0)), int(counted) if counted.isdecimal() else 0)
 
 
 def _get(server: Server, path: str, headers: dict[str, str]) -> str:

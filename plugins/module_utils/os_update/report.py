@@ -10,6 +10,8 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan
@@ -18,6 +20,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema impo
 _COLUMNS = 98
 #: A space that textwrap keeps.
 _KEPT = "\N{NO-BREAK SPACE}"
+#: The name of a cluster without one, at a gateway.
+_ONLY = "gb10"
 _NEXT: Mapping[plan.Stage, str] = {
     "current": "nothing to do",
     "upgrade": "upgrade all packages, and boot",
@@ -27,11 +31,43 @@ _NEXT: Mapping[plan.Stage, str] = {
 }
 
 
-def announced(states: Mapping[str, State], again: bool = False) -> list[str]:
-    """Return the announcement: each node's state, its next step, its way back and what objects, and the differences.
+def announced(
+    units: Mapping[str, Mapping[str, State]],
+    again: bool = False,
+    gateways: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> list[str]:
+    """Return the announcement: each node's state, its next step, its way back and what objects; the differences, and
+    the models that are away.
 
-    ``again``: as for refused(). No line is longer than 98 characters, which a playbook shows in 100 columns.
+    ``units``: cluster -> node -> state. ``again``: as for refused(). ``gateways``: host -> {problem, models} of the
+    module gateway_info. No line is longer than 98 characters, which a playbook shows in 100 columns.
     """
+    lines = list[str]()
+    for cluster, states in units.items():
+        lines += [f"cluster {cluster}, {'then' if lines else 'first'}:"] if len(units) > 1 else []
+        lines += _unit(states, again)
+        if any(plan.stage(state, again) in ("upgrade", "boot") for state in states.values()):
+            lines += [line for text in _away(cluster or _ONLY, states, gateways) for line in _wrapped(text, "")]
+    return lines
+
+
+def _away(cluster: str, nodes: Mapping[str, State], gateways: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield what the clients of the gateways notice while a cluster is away."""
+    for host, found in gateways.items():
+        if host in nodes:
+            yield f"the gateway of {host} and all of its models are away while {host} boots"
+        if problem := found.get("problem") or found.get("msg"):
+            yield f"the gateway of {host} does not report its models: {problem}"
+        models = found.get("models", ())
+        for name in (model["name"] for model in models if model["cluster"] == cluster):
+            others = (each for each in models if each["name"] == name and each["cluster"] != cluster)
+            serving = ", ".join(each["cluster"] for each in others if each["healthy"])
+            yield f"{name} at the gateway of {host}: " + (
+                f"from {serving} meanwhile" if serving else f"away until {cluster} serves again"
+            )
+
+
+def _unit(states: Mapping[str, State], again: bool) -> list[str]:
     lines = []
     for name, state in states.items():
         stage = plan.stage(state, again)

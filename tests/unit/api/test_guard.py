@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 
 KEY = "sk-" + "0123456789abcdef" * 2
 COUNT = io_guard.OPEN_REQUESTS.encode()
@@ -68,8 +71,10 @@ def asked(
 
 
 @pytest.fixture(autouse=True)
-def key(monkeypatch: pytest.MonkeyPatch) -> None:
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("VLLM_API_KEY", KEY)
+    monkeypatch.setenv("VLLM_CONFIG_ROOT", str(tmp_path))
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -246,3 +251,29 @@ def test_a_server_without_a_key_does_not_start(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("VLLM_API_KEY")
     with pytest.raises(KeyError):
         io_guard.Guard(Api())
+
+
+def test_a_server_that_stops_takes_no_new_requests(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a file that is newer than the server counts, for its seconds."""
+    now, file = 100.0, folder / io_guard.DRAIN
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    file.write_text("60\n", encoding="ascii")
+    drain = io_guard.Drain(str(file))
+    assert not drain.now()
+    for text, until in (("60\n", 60), ("x", 0), ("5\n", 5)):
+        io_file.write_file(str(file), text, 0o644)
+        assert drain.now() is (until > 0)
+        now += until
+        assert not drain.now()
+    io_file.write_file(str(file), "60\n", 0o644)
+    assert drain.now()
+    file.unlink()
+    assert not drain.now()
+
+
+def test_a_refusal_before_a_stop_is_read_by_each_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_guard.Drain, "now", lambda _drain: True)
+    assert asked("/v1/completions", BEARER)[1] == asked("/health", method="GET")[1] == 503
+    assert asked("/v1/messages", BEARER)[3]["error"]["type"] == "overloaded_error"
+    assert asked("/v1/completions")[1] == 401
+    assert asked("/metrics", method="GET")[1] == 200

@@ -223,6 +223,13 @@ def test_without_the_expected_report_there_is_a_reason_and_no_model(tmp_path: Pa
     assert (answer["models"], [client["name"] for client in answer["clients"]]) == ([], ["alice"])
 
 
+def test_a_report_is_awaited_in_which_a_cluster_is_healthy(tmp_path: Path) -> None:
+    with gateway(REPORT) as (url, _asked):
+        assert info(tmp_path, url, healthy="n")["problem"] == info(tmp_path, url, healthy="other")["problem"] == ""
+        answer = info(tmp_path, url, healthy="s")
+    assert (answer["problem"], answer["models"]) == ("s/small: refused", [])
+
+
 def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
     key(tmp_path)
     with gateway(REPORT) as (url, asked):

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import pytest
 from run_module import program, run_module
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_client, io_status, probe
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as health_status
@@ -456,6 +457,7 @@ class Handler(BaseHTTPRequestHandler):
     """A fake vLLM that generates 10 tokens between two requests."""
 
     generated = 0.0
+    opened: ClassVar[list[str]] = []
     models: ClassVar[Any] = {"data": [{"id": "tiny", "root": "/srv/models/tiny", "max_model_len": 4096}]}
 
     def do_GET(self) -> None:
@@ -474,6 +476,8 @@ class Handler(BaseHTTPRequestHandler):
     def reply(self, body: str) -> None:
         """Send the body."""
         self.send_response(200)
+        if self.opened:
+            self.send_header(io_guard.OPEN_REQUESTS, self.opened.pop(0))
         self.end_headers()
         self.wfile.write(body.encode())
 
@@ -511,6 +515,23 @@ def test_a_server_is_watched_and_asked(at: io_client.Server) -> None:
         "accepted": 15.0,
         "requests_per_second": None,
     }
+
+
+def test_the_drain_ends_with_the_last_request(at: io_client.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's own count is 4, until the page has none."""
+    monkeypatch.setattr(Handler, "opened", ["5", "1"])
+    assert io_status.drained(at, 0)[0] == 5
+    monkeypatch.setitem(globals(), "METRICS", "vllm:num_requests_running 0\n")
+    monkeypatch.setattr(Handler, "opened", ["1", "0"])
+    assert io_status.drained(at, 5, 0.01)[0] == 0
+    assert Handler.opened == []
+
+
+def test_an_api_is_closed_for_some_time(tmp_path: Path) -> None:
+    file = tmp_path / io_guard.DRAIN
+    drain = io_guard.Drain(str(file))
+    io_status.refuse_new(str(tmp_path), 60)
+    assert drain.now() and file.stat().st_mode & 0o777 == 0o644
 
 
 def test_the_key_goes_to_the_service_alone(

@@ -192,7 +192,7 @@ TOLD = {
 
 
 def test_the_announcement_of_two_nodes_that_differ_is_the_one_of_the_page() -> None:
-    lines = [f"  {line}" for line in report.announced(TOLD)]
+    lines = [f"  {line}" for line in report.announced({"": TOLD})]
     assert max(map(len, lines)) <= 100
     page = ROOT / "docs" / "updates.md"
     before, begin, rest = page.read_text(encoding="utf-8").partition("<!-- announced -->\n")
@@ -209,12 +209,12 @@ def test_each_node_shows_what_objects_to_its_next_step() -> None:
         "b": replace(UPGRADED, kernels=(Kernel(NEW, ("mlx5_ib",)), Kernel(OLD))),
         "c": replace(BOOTED, packages=()),
     }
-    lines = report.announced(states)
+    lines = report.announced({"": states})
     assert [line.strip() for line in lines if "objects" in line] == [
         f"objects: a runs {OLD}, because {NEW} did not start",
         f"objects: the new kernel {NEW} lacks modules that run now: mlx5_ib",
     ]
-    assert "objects: a runs" not in "\n".join(report.announced(states, again=True))
+    assert "objects: a runs" not in "\n".join(report.announced({"": states}, again=True))
     assert lines[lines.index("c:") :] == [
         "c:",
         "  DGX OS 7.5.0, OTA2.2, 3.3 % of it missing, OTA2607 is newer",
@@ -253,3 +253,23 @@ def test_the_nodes_of_a_unit_must_be_equal() -> None:
 
 def test_a_state_crosses_into_ansible_and_back() -> None:
     assert load.load(State, asdict(BOOTED), "state") == replace(BOOTED)
+
+
+def test_what_clients_of_a_gateway_notice_is_announced() -> None:
+    rows = [("shared", "chat", False), ("shared", "code", True), ("own", "code", True), ("shared", "old", False)]
+    models = [{"name": name, "cluster": cluster, "healthy": healthy} for name, cluster, healthy in rows]
+    gateways = {"spark-2": {"problem": "", "models": models}, "front": {"problem": "refused", "models": []}}
+    units = {"chat": {"spark-1": BEFORE}, "code": {"spark-2": BEFORE}, "old": {"spark-3": BOOTED}}
+    lines = [line for line in report.announced(units, gateways=gateways) if not line.startswith(("spark-", " "))]
+    unknown = "the gateway of front does not report its models: refused"
+    assert lines == [
+        "cluster chat, first:",
+        "shared at the gateway of spark-2: from code meanwhile",
+        unknown,
+        "cluster code, then:",
+        "the gateway of spark-2 and all of its models are away while spark-2 boots",
+        "shared at the gateway of spark-2: away until code serves again",
+        "own at the gateway of spark-2: away until code serves again",
+        unknown,
+        "cluster old, then:",
+    ]
