@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan, report
@@ -29,33 +30,33 @@ class ActionModule(Decision):
             equal={"type": "bool", "default": False},
             without_way_back={"type": "bool", "default": False},
             again={"type": "bool", "default": False},
+            firmware={"type": "bool", "default": False},
             refuse={"type": "bool", "default": True},
         )
-        units = arguments["units"]
+        units, again = arguments["units"], arguments["again"]
         nodes = [node for unit in units.values() for node in unit]
-        results = self.of_nodes(variables, nodes, arguments["results"], {})
-        states = {
-            name: load.load(State, result["state"], name) for name, result in results.items() if "state" in result
-        }
-        again = arguments["again"]
+        states = _states(self.of_nodes(variables, nodes, arguments["results"], {}), arguments["firmware"])
         found = report.refused(states, arguments["without_way_back"], again)
         if arguments["equal"]:
             found += report.unequal(states)
-        stages = {name: plan.stage(each, again) for name, each in states.items()}
-        serves = any(each.serves for each in states.values())
-        served = serves or any(each.trial.served for each in states.values() if each.trial)
-        shown = {
-            "lines": report.announced(
-                {unit: {node: states[node] for node in nodes if node in states} for unit, nodes in units.items()},
-                again,
-                self.of_nodes(variables, arguments["gateways"], arguments["reports"], {}),
-            ),
-            "stages": stages,
-            "serves": serves,
-            "served": served and set(stages.values()) != {"current"},
-        }
+        gateways = self.of_nodes(variables, arguments["gateways"], arguments["reports"], {})
+        of_units = {unit: {node: states[node] for node in nodes if node in states} for unit, nodes in units.items()}
+        lines = report.announced(of_units, again, gateways)
         numbered = [f"  {number}. {problem}" for number, problem in enumerate(found, 1)]
         problem = "\n".join(["The update does not go on.", *numbered]) if found else ""
         if problem and arguments["refuse"]:
             return {"failed": True, "msg": problem}
-        return {"changed": False, "problem": problem, **shown}
+        return {"changed": False, "problem": problem, "lines": lines, **_next(states, again)}
+
+
+def _states(results: Mapping[str, Mapping[str, Any]], firmware: bool) -> dict[str, State]:
+    states = {name: load.load(State, result["state"], name) for name, result in results.items() if "state" in result}
+    return {name: plan.with_firmware(state) for name, state in states.items()} if firmware else states
+
+
+def _next(states: Mapping[str, State], again: bool) -> dict[str, Any]:
+    """Return what the roles decide by: {stages, serves, served}."""
+    stages = {name: plan.stage(each, again) for name, each in states.items()}
+    serves = any(each.serves for each in states.values())
+    served = serves or any(each.trial.served for each in states.values() if each.trial)
+    return {"stages": stages, "serves": serves, "served": served and set(stages.values()) != {"current"}}

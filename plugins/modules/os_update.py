@@ -69,6 +69,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state
 
+_LOGGED = {"refresh": io_change.refresh, "upgrade": io_change.upgrade, "firmware": io_change.firmware}
+
 
 def main() -> None:
     """Do the step."""
@@ -85,13 +87,11 @@ def main() -> None:
     boots = {"boot_id": io_state.boot_id(), "timeout": module.params["timeout"]} if step == "boot" and not check else {}
     changes: io_change.Changes = []
     try:
-        if step in ("upgrade", "firmware"):
-            log = "" if check else (io_change.upgrade if step == "upgrade" else io_change.firmware)(run)
-            module.exit_json(changed=True, **({"log": log} if log else {}))
-        elif step == "refresh":
-            if not check:
-                io_change.refresh(run)
-            module.exit_json(changed=False)
+        if step in _LOGGED:
+            log = "" if check else _LOGGED[step](run)
+            # A refreshed list changes no node.
+            changed = step != "refresh" and (check or step == "upgrade" or bool(log))
+            module.exit_json(changed=changed, **({"log": log} if log else {}))
         elif step == "pause":
             changes = io_change.pause(run, check)
         elif step == "resume":

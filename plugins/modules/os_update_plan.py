@@ -43,6 +43,10 @@ options:
     description: Whether to boot a kernel once more that did not start.
     type: bool
     default: false
+  firmware:
+    description: Whether offered firmware is a reason for an update.
+    type: bool
+    default: false
   refuse:
     description: Whether the task fails with the reasons. Otherwise RV(problem) has them.
     type: bool

@@ -26,8 +26,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema impo
 UNIT = "gb10-os-upgrade.service"
 _ENVIRONMENT = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none")
 _KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
-#: Exit statuses of fwupdmgr: done, nothing to do, and nothing found. Source: fwupdmgr(1) of fwupd 2.0.
-_NOTHING = (0, 2, 3)
+#: What waits for a reboot. Source: Ubuntu's update-notifier-common, notify-reboot-required.
+_REBOOT = "/run/reboot-required"
 _MOST = 1 << 16
 #: Seconds for a change of packages, and from the order to the reboot.
 _UPGRADE_SECONDS, _REBOOT_SECONDS = 7200, 3
@@ -88,21 +88,30 @@ def upgrade(run: Run) -> str:
     return _log(run)
 
 
-def refresh(run: Run) -> None:
-    """Refresh fwupd's list of firmware, which is on the internet. Raises ValueError."""
+def refresh(run: Run) -> str:
+    """Refresh fwupd's list of firmware, which is on the internet. Returns "": it has no log. Raises ValueError."""
     if shutil.which("fwupdmgr") is None:
         raise ValueError("fwupdmgr is not installed. Fix: install the package fwupd, or leave out os_update_firmware")
     status, stdout, stderr = run(["fwupdmgr", "refresh"])
-    if status not in _NOTHING:
+    if status not in io_state.NOTHING:
         raise ValueError(
             f"fwupdmgr refresh failed with {status}: {' '.join((stderr or stdout).split())[-300:]}. Fix: give the node "
             "access to the internet, or leave out os_update_firmware"
         )
+    return ""
 
 
 def firmware(run: Run) -> str:
-    """Install the firmware that fwupd offers; a reboot activates it. Raises ValueError."""
-    _detached(run, "fwupdmgr", "upgrade", "--assume-yes", "--no-reboot-check", accepted=_NOTHING)
+    """Install the firmware that fwupd offers; a reboot activates it. Returns the log's end, "" without an offer.
+
+    Raises OSError and ValueError.
+    """
+    if io_state.offered(run) == ():
+        return ""
+    _detached(run, "fwupdmgr", "upgrade", "--assume-yes", "--no-reboot-check", accepted=io_state.NOTHING)
+    # fwupd does not ask for a reboot like a package. The folder is empty after it.
+    _write(f"{_REBOOT}.pkgs", f"{io_file.read_bounded(f'{_REBOOT}.pkgs', _MOST) or ''}fwupd\n", check=False)
+    _write(_REBOOT, "*** System restart required ***\n", check=False)
     return _log(run)
 
 

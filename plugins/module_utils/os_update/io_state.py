@@ -34,6 +34,8 @@ _TIMER = "apt-daily-upgrade.timer"
 UPGRADE = ("-o", "APT::Get::Always-Include-Phased-Updates=true", "full-upgrade")
 _FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
 _OF_KERNEL = ("linux-image-*", "linux-modules-*", "nvidia-driver-*", "nvidia-kernel-*", "nvidia-firmware-*")
+#: Exit statuses of fwupdmgr: done, nothing to do, and nothing found. Source: fwupdmgr(1) of fwupd 2.0.
+NOTHING = (0, 2, 3)
 #: Bounds of files, in bytes, and of their number.
 _MOST, _MOST_MODULES, _MOST_RECIPES = 1 << 22, 1 << 25, 100
 _FIND, _ATTEMPTS = ("findmnt", "--noheadings", "--output", "FSTYPE,SOURCE", "--target"), 3
@@ -62,7 +64,7 @@ def read(run: Run, simulate: bool = True) -> State:
         holder=packages.holder(io_packages.holder()),
         trial=parse.trial(_text(plan.BOOT_FILE)),
         versions=_versions(run) if simulate else {},
-        firmware=_firmware(run) if simulate else (),
+        firmware=offered(run) if simulate else (),
         serves=any(_is(run, "is-enabled", unit) for unit in paths.UNITS),
     )
 
@@ -152,13 +154,14 @@ def _is(run: Run, question: str, unit: str) -> bool:
     return run(["systemctl", "--quiet", question, unit])[0] == 0
 
 
-def _firmware(run: Run) -> Sequence[Firmware] | None:
+def offered(run: Run) -> Sequence[Firmware] | None:
     """Return the updates that fwupd offers by its cached metadata. It does not ask the network."""
     asked = ["get-updates", "--json", "--no-metadata-check", "--no-unreported-check"]
     if run(["fwupdmgr", "--help"])[0] == NOT_INSTALLED:
         return ()
     status, answer, _stderr = run(["timeout", _FIRMWARE_SECONDS, "fwupdmgr", *asked])
-    return parse.firmware(answer) if status == 0 else None
+    # Without an update, older releases end with the status of nothing to do.
+    return () if status in NOTHING[1:] else parse.firmware(answer) if status == 0 else None
 
 
 def _versions(run: Run) -> dict[str, str]:

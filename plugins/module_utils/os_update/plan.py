@@ -69,6 +69,11 @@ def stage(state: State, again: bool = False) -> Stage:
     return "verify" if tried and not state.broken and not waits else _begun(state)
 
 
+def with_firmware(state: State) -> State:
+    """Return a state whose offered firmware is a reason for an update of its own."""
+    return replace(state, reboot=(*(state.reboot or ()), "the firmware")) if state.firmware else state
+
+
 def _begun(state: State) -> Stage:
     """Return what comes next in an update whose last kernel was not booted yet."""
     if state.packages or state.broken:

@@ -71,6 +71,15 @@ def test_the_next_step(state: State, expected: str) -> None:
     assert plan.stage(state) == expected
 
 
+def test_firmware_alone_is_a_reason_for_an_update_if_it_is_asked_for() -> None:
+    offered = replace(CURRENT, firmware=(Firmware("UEFI Device Firmware", "1", "2"),))
+    assert (plan.stage(offered), plan.stage(plan.with_firmware(offered))) == ("current", "upgrade")
+    assert plan.stage(plan.with_firmware(CURRENT)) == "current"
+    # After its installation, which asks for a reboot.
+    installed = replace(offered, firmware=(), trial=Trial(OLD), reboot=("fwupd",))
+    assert plan.stage(installed) == "boot"
+
+
 def test_a_kernel_that_did_not_start_is_tried_again_after_an_upgrade() -> None:
     assert plan.stage(FELL_BACK, again=True) == "boot"
     assert plan.stage(replace(FELL_BACK, packages=PENDING), again=True) == "upgrade"
