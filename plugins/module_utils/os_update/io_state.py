@@ -134,7 +134,7 @@ def boot(run: Run) -> Boot:
 
 def _mounted(run: Run) -> str:
     """Return type and device of the file system with GRUB's files. Raises ValueError."""
-    for _ in range(_ATTEMPTS):
+    for _attempt in range(_ATTEMPTS):
         status, mounted, stderr = run([*_FIND, "/boot/grub"])
         if status == 0:
             return mounted
