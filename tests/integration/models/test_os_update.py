@@ -74,7 +74,7 @@ def test_the_preview_has_all_units(shared: Shared, nodes: dict[str, Host]) -> No
         "cluster small, then:",
         f"{MODEL} at the gateway of {FRONT}: from large meanwhile",
     )
-    alone = shared.cluster.play("os_update", gb10_only="small").assert_unchanged("spark2  ", "upgrade all packages")
+    alone = shared.cluster.play("os_update", gb10_only="small").assert_unchanged("spark2:", "upgrade all packages")
     assert alone.output.count("next: ") == 1
     unchanged(nodes)
 

@@ -66,7 +66,12 @@ boot() {
 }
 
 case $1 in
-on) setsid --fork "$lab/power.sh" boot "$node" </dev/null >>console.log 2>&1 ;;
+on)
+  # A node that runs keeps its addresses and its MTU.
+  if ! grep -qs "^populated 1" "$CGROUP/cgroup.events"; then
+    setsid --fork "$lab/power.sh" boot "$node" </dev/null >>console.log 2>&1
+  fi
+  ;;
 off)
   links down # first, or the kernel would still close the node's TCP connections regularly
   echo 1 >"$CGROUP/cgroup.kill"

@@ -57,7 +57,12 @@ boot() {
 }
 
 case $1 in
-on) setsid --fork "$lab/power.sh" boot "$node" </dev/null >>console.log 2>&1 ;;
+on)
+  # A node that runs keeps its addresses and its MTU.
+  if ! grep -qs "^populated 1" "$CGROUP/cgroup.events"; then
+    setsid --fork "$lab/power.sh" boot "$node" </dev/null >>console.log 2>&1
+  fi
+  ;;
 off)
   unplug
   echo 1 >"$CGROUP/cgroup.kill"
