@@ -30,7 +30,7 @@ def ask(url: str, key: str, model: str, kind: str) -> str:
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     request = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), headers)
     try:
-        with urllib.request.urlopen(request, timeout=120) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             text = answer.read().decode()
     except OSError as error:
         return f"{error} {error.read()[:300]!r}" if isinstance(error, urllib.request.HTTPError) else repr(error)
