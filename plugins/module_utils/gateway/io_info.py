@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import time
 import urllib.error
 from collections.abc import Mapping, Sequence
@@ -102,8 +103,8 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def rows(path: str, counts: usage.Usage) -> list[dict[str, Any]]:
-    """Return each client of the clients' file with its use. Raises OSError and ClientsError."""
-    known = clients.parse(io_file.read_bounded(path, clients.MOST)).clients
+    """Return each client of the clients' file with its use, none without a file. Raises OSError and ClientsError."""
+    known = clients.parse(io_file.read_bounded(path, clients.MOST)).clients if os.path.exists(path) else {}
     found = []
     for name, client in sorted(known.items()):
         used = counts.clients.get(name, usage.Client())

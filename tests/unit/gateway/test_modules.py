@@ -230,6 +230,14 @@ def test_a_report_is_awaited_in_which_a_cluster_is_healthy(tmp_path: Path) -> No
     assert (answer["problem"], answer["models"]) == ("s/small: refused", [])
 
 
+def test_a_host_without_a_gateway_has_a_reason_and_no_client(tmp_path: Path) -> None:
+    answer = run_alone(
+        "gateway_info",
+        {"url": "http://127.0.0.1:1", "clients_file": str(tmp_path / "none"), "key_file": str(tmp_path / "none")},
+    )
+    assert answer["problem"] and (answer["models"], answer["clients"]) == ([], [])
+
+
 def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
     key(tmp_path)
     with gateway(REPORT) as (url, asked):
