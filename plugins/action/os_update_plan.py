@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan, report
@@ -51,7 +52,7 @@ class ActionModule(Decision):
 
 def _states(results: Mapping[str, Mapping[str, Any]], firmware: bool) -> dict[str, State]:
     states = {name: load.load(State, result["state"], name) for name, result in results.items() if "state" in result}
-    return {name: plan.with_firmware(state) for name, state in states.items()} if firmware else states
+    return {name: replace(state, with_firmware=firmware) for name, state in states.items()}
 
 
 def _next(states: Mapping[str, State], again: bool) -> dict[str, Any]:

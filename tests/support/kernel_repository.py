@@ -11,7 +11,6 @@ import re
 import shutil
 import struct
 import subprocess
-import tarfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,9 +38,7 @@ class Kernel:
         archive = folder / "kernel.tar"
         arguments = ["--quiet", "--variant=extract", "--format=tar", "--components=main", f"--include={package}"]
         subprocess.run(["mmdebstrap", *arguments, suite, str(archive)], check=True)
-        with tarfile.open(archive) as tar:
-            members = [each for each in tar if each.name.startswith(("./boot/", "./lib/modules/"))]
-            tar.extractall(folder, members, filter="fully_trusted")
+        subprocess.run(["tar", "--extract", f"--file={archive}", "./boot", "./lib/modules"], cwd=folder, check=True)
         archive.unlink()
         (image,) = folder.glob("boot/vmlinuz-*")
         return cls(folder, image.name.removeprefix("vmlinuz-"))

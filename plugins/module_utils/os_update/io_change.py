@@ -11,13 +11,12 @@ Each function can be killed anywhere and called again. Each returns the files th
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from collections.abc import Collection
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state, parse, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
@@ -90,9 +89,9 @@ def upgrade(run: Run) -> str:
 
 def refresh(run: Run) -> str:
     """Refresh fwupd's list of firmware, which is on the internet. Returns "": it has no log. Raises ValueError."""
-    if shutil.which("fwupdmgr") is None:
-        raise ValueError("fwupdmgr is not installed. Fix: install the package fwupd, or leave out os_update_firmware")
     status, stdout, stderr = run(["fwupdmgr", "refresh"])
+    if status == NOT_INSTALLED:
+        raise ValueError(f"{stderr}. Fix: install the package fwupd, or leave out os_update_firmware")
     if status not in io_state.NOTHING:
         raise ValueError(
             f"fwupdmgr refresh failed with {status}: {' '.join((stderr or stdout).split())[-300:]}. Fix: give the node "

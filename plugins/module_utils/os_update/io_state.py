@@ -39,8 +39,8 @@ NOTHING = (0, 2, 3)
 #: Bounds of files, in bytes, and of their number.
 _MOST, _MOST_MODULES, _MOST_RECIPES = 1 << 22, 1 << 25, 100
 _FIND, _ATTEMPTS = ("findmnt", "--noheadings", "--output", "FSTYPE,SOURCE", "--target"), 3
-#: File systems that GRUB can write to, on a partition. Source: GRUB's manual, environment block.
 _FIRMWARE_SECONDS = "60"
+#: File systems that GRUB can write to, on a partition. Source: GRUB's manual, environment block.
 _WRITABLE = ("ext2", "ext3", "ext4", "vfat", "xfs")
 
 

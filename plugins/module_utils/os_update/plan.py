@@ -58,7 +58,7 @@ def stage(state: State, again: bool = False) -> Stage:
     """Return what comes next on a node. ``again``: whether to try a kernel once more that did not start."""
     waits = state.reboot is not None
     if state.trial is None:
-        return "upgrade" if state.packages or state.broken or waits else "current"
+        return "upgrade" if state.changes or waits else "current"
     # A kernel that was removed since is not tried again.
     tried = state.trial.tried if state.kernel(state.trial.tried) else ""
     if tried and state.running != tried:
@@ -69,14 +69,9 @@ def stage(state: State, again: bool = False) -> Stage:
     return "verify" if tried and not state.broken and not waits else _begun(state)
 
 
-def with_firmware(state: State) -> State:
-    """Return a state whose offered firmware is a reason for an update of its own."""
-    return replace(state, reboot=(*(state.reboot or ()), "the firmware")) if state.firmware else state
-
-
 def _begun(state: State) -> Stage:
     """Return what comes next in an update whose last kernel was not booted yet."""
-    if state.packages or state.broken:
+    if state.changes:
         return "upgrade"
     newest = state.kernels[0].release if state.kernels else state.running
     return "boot" if state.reboot is not None or newest != state.running else "verify"
@@ -245,16 +240,16 @@ def about(state: State) -> list[str]:
         boot += f", which lacks {', '.join(state.lacking)}"
     lines = [", ".join(name for name in names if name), boot]
     lines += [f"updates by itself: {', '.join(state.updaters)}"] if state.updaters else []
-    return [*lines, *_offered(state.packages, state.firmware)] if state.packages is not None else lines
+    return [*lines, *_offered(state, state.packages)] if state.packages is not None else lines
 
 
-def _offered(packages: Sequence[Package], firmware: Sequence[Firmware] | None) -> list[str]:
+def _offered(state: State, packages: Sequence[Package]) -> list[str]:
     count = len(packages)
     lines = [f"{count} packages change" if count else "all packages are up to date", *pending(packages)]
-    if firmware is None:
+    if state.firmware is None:
         lines.append("firmware of devices: unknown, because fwupdmgr get-updates failed")
-    given = "installed only with os_update_firmware=true, without a way back"
-    return lines + [f"{line} ({given})" for line in pending((), firmware or ())]
+    given = "installed" if state.with_firmware else "installed only with os_update_firmware=true"
+    return lines + [f"{line} ({given}, without a way back)" for line in pending((), state.firmware or ())]
 
 
 def waiting(state: State) -> list[str]:

@@ -111,6 +111,7 @@ class State:
     that wait for a reboot, None without a pending one. ``updaters``: what updates the node by itself. ``holder``: the
     process with dpkg's lock. ``versions``: the installed packages of kernel and driver. ``serves``: whether its
     services start at boot. ``firmware``: what fwupd offers, () without it, None if it failed.
+    ``with_firmware``: whether the update installs that, too.
     """
 
     running: str
@@ -127,6 +128,12 @@ class State:
     serves: bool = False
     versions: Mapping[str, str] = field(default_factory=dict)
     firmware: Sequence[Firmware] | None = ()
+    with_firmware: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether an update has something to install."""
+        return bool(self.packages or self.broken or (self.with_firmware and self.firmware))
 
     @property
     def next_kernel(self) -> Kernel | None:

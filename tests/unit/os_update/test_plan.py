@@ -73,11 +73,15 @@ def test_the_next_step(state: State, expected: str) -> None:
 
 def test_firmware_alone_is_a_reason_for_an_update_if_it_is_asked_for() -> None:
     offered = replace(CURRENT, firmware=(Firmware("UEFI Device Firmware", "1", "2"),))
-    assert (plan.stage(offered), plan.stage(plan.with_firmware(offered))) == ("current", "upgrade")
-    assert plan.stage(plan.with_firmware(CURRENT)) == "current"
-    # After its installation, which asks for a reboot.
-    installed = replace(offered, firmware=(), trial=Trial(OLD), reboot=("fwupd",))
-    assert plan.stage(installed) == "boot"
+    asked = replace(offered, with_firmware=True)
+    assert (plan.stage(offered), plan.stage(asked)) == ("current", "upgrade")
+    assert plan.stage(replace(CURRENT, with_firmware=True)) == "current"
+    # A run that was killed before its installation; then the installation, which asks for a reboot.
+    assert plan.stage(replace(asked, trial=Trial(OLD))) == "upgrade"
+    assert plan.stage(replace(asked, firmware=(), trial=Trial(OLD), reboot=("fwupd",))) == "boot"
+    # After the reboot another one may be offered: first the checks of this one.
+    assert plan.stage(replace(asked, trial=Trial(OLD, OLD))) == "verify"
+    assert any("(installed, without a way back)" in line for line in plan.about(asked))
 
 
 def test_a_kernel_that_did_not_start_is_tried_again_after_an_upgrade() -> None:
