@@ -19,10 +19,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state, parse, plan
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import State
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import UNIT, State
 
-#: The transient unit of a change of packages: it goes on when the connection or the run ends.
-UNIT = "gb10-os-upgrade.service"
 _ENVIRONMENT = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none")
 _KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 #: What waits for a reboot. Source: Ubuntu's update-notifier-common, notify-reboot-required.

@@ -119,7 +119,7 @@ def objections(state: State) -> list[Objection]:
 
 
 def _ready(state: State) -> Iterator[Objection]:
-    if state.holder:
+    if state.holder and not state.upgrading:
         yield Objection(f"{state.holder} holds dpkg's lock", "wait until it ends, or end it, and run again")
     if state.held:
         yield Objection(

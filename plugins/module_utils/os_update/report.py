@@ -73,7 +73,7 @@ def _unit(states: Mapping[str, State], again: bool) -> list[str]:
         stage = plan.stage(state, again)
         objections = [each.found.removeprefix(f"{name}: ") for each in _node("", name, state, again)]
         # The lock is one of the objections to an upgrade.
-        waiting = plan.waiting(replace(state, holder="") if stage == "upgrade" else state)
+        waiting = plan.waiting(replace(state, holder="") if stage == "upgrade" and not state.upgrading else state)
         shown = [*plan.about(state), *waiting, f"next: {_NEXT[stage]}"]
         if stage == "upgrade":
             why = plan.way_back(state)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+#: The transient unit of a change of packages: it goes on when the connection or the run ends.
+UNIT = "gb10-os-upgrade.service"
 #: Kinds of packages whose change needs a reboot or a check of NVIDIA's modules; "" for all others.
 KERNEL, DRIVER, FIRMWARE = "kernel", "driver", "firmware"
 
@@ -132,8 +134,13 @@ class State:
 
     @property
     def changes(self) -> bool:
-        """Whether an update has something to install."""
-        return bool(self.packages or self.broken or (self.with_firmware and self.firmware))
+        """Whether an update has something to install, or to wait for: what a killed run began."""
+        return bool(self.packages or self.broken or self.upgrading or (self.with_firmware and self.firmware))
+
+    @property
+    def upgrading(self) -> bool:
+        """Whether the update itself holds dpkg's lock: the next step waits for it."""
+        return self.holder.endswith(f", {UNIT})")
 
     @property
     def next_kernel(self) -> Kernel | None:

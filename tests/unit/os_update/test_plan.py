@@ -84,6 +84,16 @@ def test_firmware_alone_is_a_reason_for_an_update_if_it_is_asked_for() -> None:
     assert any("(installed, without a way back)" in line for line in plan.about(asked))
 
 
+def test_a_repeated_run_waits_for_the_upgrade_that_a_killed_one_began() -> None:
+    """Its own unit holds the lock then, also when all packages have their new versions."""
+    own = replace(BEGUN, holder="apt-get (PID 1236, gb10-os-upgrade.service)")
+    assert (plan.stage(own), plan.objections(own)) == ("upgrade", [])
+    assert plan.stage(replace(UPGRADED, holder=own.holder)) == "upgrade"
+    other = replace(BEGUN, holder="apt-get (PID 1236, apt-daily-upgrade.service)")
+    assert [each.found for each in plan.objections(other)] == [f"{other.holder} holds dpkg's lock"]
+    assert "  dpkg's lock is held by apt-get (PID 1236, gb10-os-upgrade.service)" in report.announced({"": {"a": own}})
+
+
 def test_a_kernel_that_did_not_start_is_tried_again_after_an_upgrade() -> None:
     assert plan.stage(FELL_BACK, again=True) == "boot"
     assert plan.stage(replace(FELL_BACK, packages=PENDING), again=True) == "upgrade"
