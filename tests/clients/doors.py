@@ -187,7 +187,7 @@ def guard(folder: Path, origin: str, secured: Tls | None = None) -> Iterator[Doo
     port = proxy.free_port()
     url = f"{'https' if secured else 'http'}://127.0.0.1:{port}"
     door = Door("guard", url, KEY, MODEL, url, ca=secured.ca if secured else "")
-    environment = {"PYTHONPATH": str(folder), "VLLM_API_KEY": KEY}
+    environment = {"PYTHONPATH": str(folder), "VLLM_API_KEY": KEY, "VLLM_CONFIG_ROOT": str(folder)}
     command = [PYTHON, HERE / "engine.py", str(port), MODEL, origin]
     command += ["--ssl-certfile", secured.pair[0], "--ssl-keyfile", secured.pair[1]] if secured else []
     with (
