@@ -1,7 +1,8 @@
 """An update of two virtual machines to a newer kernel of the distribution: kernels without a module and without a boot,
 a node that stays off, runs killed at five places, and the way back.
 
-Nothing serves a model here: namespace hosts do (tests/integration/lifecycle/test_os_update.py). The package is reduced
+A stand-in answers in place of vLLM (tests/support/stand_in_vllm.py), which takes too long without hardware acceleration.
+Namespace hosts update with vLLM itself (tests/integration/lifecycle/test_os_update.py). The kernel's package is reduced
 to the modules that run, and comes from a repository on this machine.
 """
 
@@ -11,15 +12,17 @@ import re
 import subprocess
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from api_client import answers_again
 from kernel_repository import META, Kernel, publish
 from live_cluster import Cluster, extra
 from run_playbook import Run, run_and_kill
+from stand_in_wheels import serving
 from testinfra.host import Host
 from waiting import wait_until
 
@@ -47,6 +50,8 @@ class Site:
     kernel: Kernel
     former: str
     modules: frozenset[str]
+    golden: Path
+    text: str = ""
 
     def publish(self, version: str, without: str = "", *, boots: bool = True) -> None:
         publish(self.repository, self.kernel, version, self.modules - {without}, boots=boots)
@@ -95,7 +100,10 @@ def site(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
     kernel = Kernel.extracted(NEWER, cluster.variable("lab_suite", "bookworm"), folder)
     modules = frozenset(line.split()[0] for line in head.check_output("cat /proc/modules").splitlines())
     assert LACKING in modules
-    found = Site(cluster, repository, kernel, head.check_output("uname -r"), modules)
+    golden = folder / "golden"
+    given = extra(golden_directory=str(golden), **serving(folder))
+    serves = replace(cluster, arguments=[*cluster.arguments, *given])
+    found = Site(serves, repository, kernel, head.check_output("uname -r"), modules, golden)
     address = cluster.variable("ansible_host", "").rpartition(".")[0] + ".1"
     handler = partial(SimpleHTTPRequestHandler, directory=str(repository))
     with ThreadingHTTPServer((address, 0), handler) as server:
@@ -106,7 +114,8 @@ def site(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
         found.ask(f"sh -c 'rm -f /etc/apt/sources.list.d/* && echo \"{line}\" >/etc/apt/sources.list'")
         for name in ("spark1", "spark2"):
             found.booted(name).check_output("sh -c %s", FIRMWARE)
-        yield found
+        serves.site().assert_ok()
+        yield replace(found, text=answers_again(found.booted("spark1")))
         found.disk("restore")
         server.shutdown()
 
@@ -176,4 +185,7 @@ def test_a_killed_update_goes_on_to_its_end(site: Site) -> None:
     # Its devices for RDMA came with it, and it is the default without a choice.
     assert all("rocep1s0f1" in each for each in site.ask("ls /sys/class/infiniband"))
     assert all("panic=" not in each for each in site.ask("grep vmlinuz /boot/grub/grub.cfg"))
+    # The record is from before the update, and the run that ended it has compared the answers.
+    assert answers_again(site.booted("spark1")) == site.text
+    assert len(list(site.golden.glob("*.json"))) == 1, list(site.golden.iterdir())
     site.update().assert_unchanged("next: nothing to do")
