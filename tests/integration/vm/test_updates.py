@@ -100,24 +100,27 @@ def site(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory)
     repository = folder / "public"
     repository.mkdir()
     kernel = Kernel.extracted(NEWER, cluster.variable("lab_suite", "bookworm"), folder)
-    modules = frozenset(line.split()[0] for line in head.check_output("cat /proc/modules").splitlines())
-    assert LACKING in modules
     golden = folder / "golden.json"
     given = extra(golden_directory=str(folder / "golden"), golden_result_file=str(golden), **serving(folder))
     serves = replace(cluster, arguments=[*cluster.arguments, *given])
-    found = Site(serves, repository, kernel, head.check_output("uname -r"), modules, golden)
+    found = Site(serves, repository, kernel, head.check_output("uname -r"), frozenset(), golden)
     address = cluster.variable("ansible_host", "").rpartition(".")[0] + ".1"
     handler = partial(SimpleHTTPRequestHandler, directory=str(repository))
     with ThreadingHTTPServer((address, 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        found.publish("1", without=LACKING)
         found.disk("save")
         line = f"deb [trusted=yes] http://{address}:{server.server_port} ./"
         found.ask(f"sh -c 'rm -f /etc/apt/sources.list.d/* && echo \"{line}\" >/etc/apt/sources.list'")
         for name in ("spark1", "spark2"):
             found.booted(name).check_output("sh -c %s", FIRMWARE)
         serves.site().assert_ok()
-        yield replace(found, text=answers_again(found.booted("spark1")))
+        again = found.booted("spark1")
+        # With those that a serving node has loaded, such as the firewall's.
+        loaded = frozenset(line.split()[0] for line in again.check_output("cat /proc/modules").splitlines())
+        assert {LACKING, "nf_tables"} <= loaded
+        found = replace(found, modules=loaded, text=answers_again(again))
+        found.publish("1", without=LACKING)
+        yield found
         found.disk("restore")
         server.shutdown()
 

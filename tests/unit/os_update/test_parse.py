@@ -126,6 +126,7 @@ def test_the_kernels_and_their_modules() -> None:
     ]
     needed = parse.wanted("nvidia_uvm 1 0 - Live 0x0\nmlx5_ib 1 0 - Live 0x0\next4 1 0 - Live 0x0\nib_uverbs 1 0\n")
     assert needed == ("nvidia_uvm", "mlx5_ib", "ib_uverbs")
+    assert parse.wanted("nf_tables 1 0 - Live 0x0\next4 1 0 - Live 0x0\n") == ("nf_tables",), "the firewall"
     dependencies = (
         "kernel/nvidia-580/nvidia-uvm.ko.zst: kernel/x.ko\nkernel/drivers/not-mlx5_ib.ko: kernel/mlx5_ib.ko\n"
     )
