@@ -27,7 +27,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
 #: Modules without which a GB10 does not serve, alone or with others, or has no firewall; rdma_rxe is soft RoCE.
 _MODULES = (
-    *("nvidia", "nvidia_uvm", "mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs", "rdma_cm", "rdma_rxe"),
+    "nvidia",
+    "nvidia_uvm",
+    "mlx5_core",
+    "mlx5_ib",
+    "ib_core",
+    "ib_uverbs",
+    "rdma_cm",
+    "rdma_rxe",
     "nf_tables",
 )
 _MOST_JSON = 1 << 22
