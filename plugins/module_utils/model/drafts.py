@@ -14,11 +14,11 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
 
-_OPTION = "--speculative-config"
+OPTION = "--speculative-config"
 #: vLLM's short name since 0.19.
-_NAMES = (_OPTION, "-sc")
+_NAMES = (OPTION, "-sc")
 #: Its keys as options, since 0.22. vLLM refuses a key that is given twice. Source: engine/arg_utils.py.
-_KEYS = {"--spec-method": "method", "--spec-model": "model", "--spec-tokens": "num_speculative_tokens"}
+KEYS = {"--spec-method": "method", "--spec-model": "model", "--spec-tokens": "num_speculative_tokens"}
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ def with_folder(args: Sequence[str], hub: str, folder: str) -> list[str]:
     """Return the arguments with the draft's folder in place of its name and revision."""
     result: list[str] = []
     for name, values, words in arguments.options(args):
-        if name in (f"{_OPTION}.model", "--spec-model") and values == [hub]:
+        if name in (f"{OPTION}.model", "--spec-model") and values == [hub]:
             result.append(f"{name}={folder}")
         elif name in _NAMES and (given := _mapping("".join(values))).get("model") == hub:
             given.pop("revision", None)
-            result += [_OPTION, json.dumps({**given, "model": folder}, separators=(",", ":"))]
-        elif name != f"{_OPTION}.revision":
+            result += [OPTION, json.dumps({**given, "model": folder}, separators=(",", ":"))]
+        elif name != f"{OPTION}.revision":
             result += words
     return result
 
@@ -78,10 +78,10 @@ def _settings(args: Sequence[str]) -> dict[str, Any]:
     for name, values, _words in arguments.options(args):
         if name in _NAMES:
             settings = _mapping("".join(values))
-        elif name.startswith(f"{_OPTION}."):
-            settings[name.removeprefix(f"{_OPTION}.")] = "".join(values)
-        elif name in _KEYS:
-            settings = {**settings, _KEYS[name]: "".join(values)}
+        elif name.startswith(f"{OPTION}."):
+            settings[name.removeprefix(f"{OPTION}.")] = "".join(values)
+        elif name in KEYS:
+            settings = {**settings, KEYS[name]: "".join(values)}
     return settings
 
 

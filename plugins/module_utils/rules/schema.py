@@ -17,15 +17,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import P
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as version
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.model import drafts
 
 #: The places that find a rule whose value the plan sets or refuses, and which other launches can have.
 LINT, VERIFY = "module vllm_lint", "verify.yml and module vllm_lint"
 
 SPARK, THOR = "12.1", "11.0"
-SPECULATIVE = "--speculative-config"
 #: Two sources that many rules cite: notes on two Sparks with NGC's image, and on Sparks and Thors over Ethernet.
 CONSELARA = "conselara.dev (vLLM 0.19, NGC 26.04)"
 MIXED_NOTES = "distributed-vllm notes (Sparks and Thors, vLLM 0.17.1)"
+#: Members of a JSON argument that are also options.
+_OPTIONS = {(drafts.OPTION, key): option for option, key in drafts.KEYS.items()}
 _CONDITION = "condition: unit tests; effect: not tested here"
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -161,15 +163,17 @@ class View:
         )
 
     def speculative(self) -> list[str]:
-        """Return the given arguments about speculative decoding: a JSON object, or its dotted members."""
+        """Return the given arguments about speculative decoding: a JSON object, its dotted members, or own options."""
         return [
-            name for name in self.situation.arguments if name.partition(".")[0] == SPECULATIVE and self.argument(name)
+            name
+            for name in self.situation.arguments
+            if (name.partition(".")[0] == drafts.OPTION or name in drafts.KEYS) and self.argument(name)
         ]
 
     def member(self, name: str, key: str) -> str:
-        """Return a member of an argument (a JSON object, or given by its dotted name); "" if it is not given."""
-        if dotted := self.argument(f"{name}.{key}"):
-            return dotted
+        """Return a member of an argument (a JSON object, or given by its dotted name or an option); "" if not given."""
+        if alone := self.argument(f"{name}.{key}") or self.argument(_OPTIONS.get((name, key), "")):
+            return alone
         try:
             found = bounded_json.load(self.argument(name) or "{}", _MOST)
         except ValueError:  # the argument parser reports it

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig, Shape
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, SPECULATIVE, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
 
 ATTENTION, MOE, AUTOTUNE = "--attention-backend", "--moe-backend", "--enable-flashinfer-autotune"
@@ -80,7 +80,7 @@ def named(
 
 def _attention(release: Release, shape: Shape | None, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool) -> str:
     """Return the attention backend, "" if vLLM has to choose: it refuses a named one that a layer cannot use."""
-    drafts = any(name.partition(".")[0] == SPECULATIVE for name in given)
+    drafts = bool(View(Situation(arguments=given), ()).speculative())
     if shape is None or kv_dtype == "nvfp4" or (drafts and release.number < _DRAFTS):
         return ""
     if shape.of("mla"):

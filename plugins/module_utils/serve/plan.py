@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrid
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory_schema
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind as model_kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
@@ -28,7 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kin
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import File
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPECULATIVE, ServedModel, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends as serve_backends
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, Inputs, ServeSettings
@@ -611,7 +611,7 @@ def _speculating(shape: Shape, given: Mapping[str, Any]) -> Shape:
     Source: vLLM 0.33, v1/kv_cache_interface.py (MambaSpec).
     """
     view = View(Situation(arguments=given), ())
-    tokens = view.member(SPECULATIVE, "num_speculative_tokens")
+    tokens = view.member(drafts.OPTION, "num_speculative_tokens")
     count = int(tokens) if tokens.isdecimal() and len(tokens) < 4 else 0
     layers = [
         replace(layer, kv_cache=replace(layer.kv_cache, pages=layer.kv_cache.pages + count))
@@ -619,7 +619,7 @@ def _speculating(shape: Shape, given: Mapping[str, Any]) -> Shape:
         else layer
         for layer in shape.layers
     ]
-    own = view.member(SPECULATIVE, "method").endswith("mtp") and not view.member(SPECULATIVE, "model")
+    own = view.member(drafts.OPTION, "method").endswith("mtp") and not view.member(drafts.OPTION, "model")
     attention = [layer.kv_cache for layer in layers if layer.kv_cache.kind in ("full", "mla")]
     return replace(shape, layers=(*layers, *(model_layers.Layer(kv_cache) for kv_cache in attention[-1:] if own)))
 

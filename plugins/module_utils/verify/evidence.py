@@ -51,7 +51,7 @@ def planned(argv: Sequence[str], variables: Mapping[str, str], release: str) -> 
         "sampler": _SAMPLER.get(variables.get("VLLM_USE_FLASHINFER_SAMPLER", ""), ""),
         "autotune": _autotune(given),
         "graphs": _with_graphs(given),
-        "speculative": bool(given.argument("--speculative-config")),
+        "speculative": bool(given.speculative()),
         "prefix_caching": bool(given.argument("--enable-prefix-caching")),
         "rdma": variables.get("NCCL_IB_DISABLE", "0" if variables.get("NCCL_IB_HCA") else "1") == "0",
         "disabled": [name for name in disabled if name and command_line.word(name)],

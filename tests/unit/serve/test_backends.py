@@ -85,6 +85,7 @@ def test_flashinfer_is_one_variable() -> None:
         (SPARSE, {}, "current", ""),
         # A draft may have another attention than its model.
         (MLA, {"gb10_vllm_extra_args": DRAFT}, "current", ""),
+        (MLA, {"gb10_vllm_extra_args": ["--spec-method=mtp", "--spec-tokens=1"]}, "current", ""),
         (None, {"gb10_vllm_extra_args": DRAFT}, "current", "TRITON_ATTN"),
         (None, {"gb10_vllm_extra_args": DRAFT}, "vllm-0.18.1", ""),
         (MLA, {"gb10_kv_cache_dtype": "fp8"}, "current", "TRITON_MLA"),

@@ -17,7 +17,7 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
@@ -210,6 +210,8 @@ def test_speculative_decoding_needs_states_and_a_layers_cache(method: dict[str, 
     found = serve_plan._speculating(shape, {"--speculative-config": json.dumps(method)})
     assert {layer.kv_cache.pages for layer in found.layers if layer.kv_cache.kind == "state"} == {2 + states}
     assert found.of("full") == shape.of("full") + layers == 10 + layers
+    own = {option: str(method[key]) for option, key in drafts.KEYS.items() if key in method}
+    assert serve_plan._speculating(shape, own) == found
     assert serve_plan._speculating(shape, {}) == shape
     # A model without states or keys and values has none of it.
     plain = read_config({**catalog.find("phi-4").config}).shape

@@ -57,6 +57,7 @@ SERVE = ["/opt/gb10/bin/vllm", "serve", "/srv/m"]
         (["--compilation-config", '{"cudagraph_mode": "NONE"}'], {}, {"graphs": False}),
         (["-O0"], {}, {"graphs": False}),
         (["--speculative-config", '{"method": "mtp", "model": "secret"}'], {}, {"speculative": True}),
+        (["--spec-method", "mtp"], {}, {"speculative": True}),
         (["--enable-prefix-caching"], {}, {"prefix_caching": True}),
         (["--no-enable-prefix-caching"], {}, {"prefix_caching": False}),
         ([], {"NCCL_IB_HCA": "rocep1s0f1"}, {"rdma": True}),
