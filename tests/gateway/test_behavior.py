@@ -584,6 +584,19 @@ def test_failing_requests_start_few_checks(world: World, alice: str) -> None:
         assert 1 <= server.checks <= 3
 
 
+def test_the_second_slow_check_in_a_row_takes_a_server_out(world: World, alice: str) -> None:
+    """Each check times out after five seconds, and the next one follows after two."""
+    with world.changed("secret", checks=0, lag=6) as server:
+        checked = world.proxy.report()["models"][4]["checked"]
+        with world.changed("chat", broken=500):
+            world.proxy.chat("chat", alice)
+        found = world.proxy.wait(lambda report: report["models"][4]["checked"] > checked)["models"][4]
+        assert (found["healthy"], server.checks) == (True, 1)
+        found = world.proxy.wait(lambda report: not report["models"][4]["healthy"])["models"][4]
+        assert (found["error"], server.checks) == ("timed out", 2)
+    recovered(world)
+
+
 # The process connects to the models' servers only.
 def test_a_redirect_is_not_followed(world: World, alice: str) -> None:
     with (

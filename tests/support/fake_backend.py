@@ -25,6 +25,7 @@ class Backend:
     ``broken``: the status of each answer of the model, 200 for none. ``pause``: seconds before a plain answer, and
     before each word of a stream. ``words``: how many words a stream has. ``breaks``: after how many words a stream ends
     without its end, 0 for never. ``refusal`` and ``redirect``: an answer of 400, and a place to redirect to.
+    ``lag``: seconds before the answer to a health check.
     ``running``, ``left``, ``checks`` and ``sent``: open requests, those whose client left, health checks, and events of
     streams.
     """
@@ -34,6 +35,7 @@ class Backend:
     port: int = 0
     broken: int = 200
     pause: float = 0
+    lag: float = 0
     words: int = 3
     breaks: int = 0
     running: int = 0
@@ -182,6 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/health":
             self.backend.checks += 1
+            time.sleep(self.backend.lag)
             self._reply(200, {})
         elif not self._allowed():
             self._reply(401, {"error": "Unauthorized"})

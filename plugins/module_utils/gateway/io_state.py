@@ -24,6 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway import client
 
 #: Seconds: the limit of one health check, the least time between two, and the time between two writes of the usage.
 _PROBE_SECONDS, _LEAST_SECONDS, _SAVE_SECONDS = 5.0, 2.0, 5.0
+_SLOW = "timed out"
 #: Seconds until the clients' file is looked at again.
 KNOWN_SECONDS = 0.1
 #: Maximum bytes of a server's list of models.
@@ -104,6 +105,8 @@ class State:
         self.errors: dict[str, str] = {}
         self.checked: dict[str, int] = {}
         self.busy = dict.fromkeys(self.entries, 0)
+        #: The healthy entries whose last check timed out.
+        self.slow: set[str] = set()
         self.wake = asyncio.Event()
         self._turn = 0
         self._path = f"{folder}/usage.json"
@@ -173,10 +176,20 @@ async def keep(state: State) -> None:
 
 
 async def check(state: State, read: Read) -> None:
-    """Check all models at the same time."""
+    """Check all models at the same time.
+
+    A healthy server that is too slow for one check stays healthy until the next one, which follows soon: under load,
+    vLLM answers late, and the only server of a model would leave its users with errors.
+    """
     entries = list(state.entries.values())
     results = await asyncio.gather(*(probe(entry, read) for entry in entries))
     found = {entry.id: error for entry, error in zip(entries, results, strict=True) if error}
+    late = {name for name in found if found[name] == _SLOW and name in state.checked and name not in state.errors}
+    # A second time in a row, it is an error like any other.
+    state.slow = late - state.slow
+    for name in state.slow:
+        say(f"{name}: a check {found.pop(name)}, so the next one decides")
+        state.wake.set()
     for name in state.errors.keys() | found.keys():
         if state.errors.get(name) != found.get(name):
             say(f"{name}: {found.get(name, 'healthy again')}")
@@ -199,7 +212,7 @@ async def probe(entry: Entry, read: Read) -> str:
             return "its list of models is too long"
         listed = bounded_json.load(body.decode("utf-8", "replace"), MOST_LISTING)
     except TimeoutError:
-        return "timed out"
+        return _SLOW
     except OSError as error:
         return str(error)
     except ValueError as error:
