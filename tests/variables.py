@@ -36,7 +36,14 @@ ROLES = (
 NOT_FOR_INVENTORIES = frozenset(
     {
         *("gb10_nodes", "gb10_cluster_name", "gb10_heads", "gb10_workers", "gb10_facts_dir", "gb10_plan_offline"),
-        *("gb10_plan_save_facts", "gb10_break_lock", "gb10_only", "golden_record", "peer_firewall_gateway_port"),
+        *(
+            "gb10_plan_save_facts",
+            "gb10_gpu_required",
+            "gb10_break_lock",
+            "gb10_only",
+            "golden_record",
+            "peer_firewall_gateway_port",
+        ),
         *("gateway_clusters", "gateway_key_create", "gateway_key_revoke", "gateway_key_models", "gb10_model"),
     }
 )

@@ -28,7 +28,7 @@ class ActionModule(Decision):
             gateways={"type": "list", "elements": "str", "default": []},
             reports={"type": "str", "default": ""},
             results={"type": "str", "required": True},
-            equal={"type": "bool", "default": False},
+            expected={"type": "list", "elements": "str", "choices": list(plan.STAGES), "default": list(plan.STAGES)},
             without_way_back={"type": "bool", "default": False},
             again={"type": "bool", "default": False},
             firmware={"type": "bool", "default": False},
@@ -38,10 +38,10 @@ class ActionModule(Decision):
         nodes = [node for unit in units.values() for node in unit]
         states = _states(self.of_nodes(variables, nodes, arguments["results"], {}), arguments["firmware"])
         found = report.refused(states, arguments["without_way_back"], again)
-        if arguments["equal"]:
-            found += report.unequal(states)
+        found += report.unexpected(states, arguments["expected"], again)
         gateways = self.of_nodes(variables, arguments["gateways"], arguments["reports"], {})
         of_units = {unit: {node: states[node] for node in nodes if node in states} for unit, nodes in units.items()}
+        found += [problem for unit in of_units.values() for problem in report.unequal(unit, again)]
         lines = report.announced(of_units, again, gateways)
         numbered = [f"  {number}. {problem}" for number, problem in enumerate(found, 1)]
         problem = "\n".join(["The update does not go on.", *numbered]) if found else ""
@@ -56,8 +56,11 @@ def _states(results: Mapping[str, Mapping[str, Any]], firmware: bool) -> dict[st
 
 
 def _next(states: Mapping[str, State], again: bool) -> dict[str, Any]:
-    """Return what the roles decide by: {stages, serves, served}."""
+    """Return what the roles decide by: {stages, begins, serves, served, waiting}."""
     stages = {name: plan.stage(each, again) for name, each in states.items()}
     serves = any(each.serves for each in states.values())
     served = serves or any(each.trial.served for each in states.values() if each.trial)
-    return {"stages": stages, "serves": serves, "served": served and set(stages.values()) != {"current"}}
+    waiting = [name for name, each in states.items() if plan.driver_waits(each)]
+    served = served and set(stages.values()) != {"current"}
+    begins = "upgrade" in stages.values() and not any(each.trial for each in states.values())
+    return {"stages": stages, "begins": begins, "serves": serves, "served": served, "waiting": waiting}

@@ -20,11 +20,12 @@ options:
       - V(refresh) refreshes fwupd's list of firmware.
       - V(pause) stops what updates the node by itself, and V(resume) restores it byte for byte.
       - V(keep) makes the running kernel the default of the boot loader.
+      - V(download) downloads the packages of the upgrade.
       - V(upgrade) upgrades all packages, and V(firmware) the firmware, in a unit that outlives the connection.
       - V(boot) boots the newest kernel once. The action plugin waits until the host answers again.
       - V(confirm) makes the newest kernel the default.
     type: str
-    choices: [refresh, pause, resume, keep, upgrade, firmware, boot, confirm]
+    choices: [refresh, pause, resume, keep, download, upgrade, firmware, boot, confirm]
     required: true
   timeout:
     description: Maximum seconds until the host answers after V(boot).
@@ -47,7 +48,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 log:
-  description: The end of the log of V(upgrade) and V(firmware).
+  description: The end of the log of V(download), V(upgrade) and V(firmware).
   returned: with these steps, outside of check mode
   type: str
 boot_id:
@@ -69,12 +70,18 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state
 
-_LOGGED = {"refresh": io_change.refresh, "upgrade": io_change.upgrade, "firmware": io_change.firmware}
+_LOGGED = {
+    "refresh": io_change.refresh,
+    "download": io_change.download,
+    "upgrade": io_change.upgrade,
+    "firmware": io_change.firmware,
+}
+_CHANGES = {"keep": io_change.keep, "boot": io_change.boot, "confirm": io_change.confirm}
 
 
 def main() -> None:
     """Do the step."""
-    steps = ["refresh", "pause", "resume", "keep", "upgrade", "firmware", "boot", "confirm"]
+    steps = ["pause", "resume", *_LOGGED, *_CHANGES]
     module = AnsibleModule(
         argument_spec={
             "step": {"type": "str", "choices": steps, "required": True},
@@ -89,18 +96,15 @@ def main() -> None:
     try:
         if step in _LOGGED:
             log = "" if check else _LOGGED[step](run)
-            # A refreshed list changes no node.
-            changed = step != "refresh" and (check or step == "upgrade" or bool(log))
+            # A refreshed list and downloaded files change no node.
+            changed = step in ("upgrade", "firmware") and (check or step == "upgrade" or bool(log))
             module.exit_json(changed=changed, **({"log": log} if log else {}))
         elif step == "pause":
             changes = io_change.pause(run, check)
         elif step == "resume":
             changes = io_change.resume(check)
-        elif step == "confirm":
-            changes = io_change.confirm(run, check)
         else:
-            change = io_change.keep if step == "keep" else io_change.boot
-            changes = change(run, io_state.read(run, simulate=False), check)
+            changes = _CHANGES[step](run, io_state.read(run, simulate=False), check)
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(changes) or step == "boot", diff=changes, **boots)

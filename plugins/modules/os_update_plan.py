@@ -31,10 +31,12 @@ options:
     description: The name of the variable with each node's result.
     type: str
     required: true
-  equal:
-    description: Whether all nodes, which are those of one unit, must have the same versions of kernel and driver.
-    type: bool
-    default: false
+  expected:
+    description: What may come next on nodes whose update is under way. Anything else is a problem.
+    type: list
+    elements: str
+    choices: [current, upgrade, boot, verify, fell back]
+    default: [current, upgrade, boot, verify, fell back]
   without_way_back:
     description: Whether an update is accepted that has no way back.
     type: bool
@@ -78,6 +80,10 @@ problem:
   description: Every reason why the update does not go on, empty without one.
   returned: success
   type: str
+begins:
+  description: Whether packages change next, and no step of the update was done on a node.
+  returned: success
+  type: bool
 serves:
   description: Whether a node's services start at boot now.
   returned: success
@@ -86,6 +92,11 @@ served:
   description: Whether the nodes served before the update, so that they serve again after it.
   returned: success
   type: bool
+waiting:
+  description: The nodes whose driver waits for a reboot, so that their GPU cannot be used.
+  returned: success
+  type: list
+  elements: str
 stages:
   description: What comes next on each node, as M(gb10.cluster.os_update_info) returns it.
   returned: success

@@ -17,9 +17,11 @@ from pathlib import Path
 
 #: What update of the distribution brings: a package that depends on the newest kernel.
 META = "linux-image-amd64"
+#: The file lets the lab's nvidia-smi fail until the reboot, as a new driver does.
 _POSTINST = """\
 #!/bin/sh
 set -e
+touch /run/nvidia-smi.mismatch
 depmod {release}
 run-parts --exit-on-error --arg={release} --arg=/boot/vmlinuz-{release} /etc/kernel/postinst.d
 """

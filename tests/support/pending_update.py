@@ -39,7 +39,8 @@ printf '#!/bin/sh\necho ext4 /dev/sda1\n' >/usr/local/bin/findmnt
 chmod 755 /usr/sbin/grub-mkconfig /usr/sbin/grub-reboot /usr/bin/grub-editenv /usr/local/bin/findmnt
 grub-mkconfig
 """
-#: A repository with a newer package, whose installation needs a reboot. The hosts have no other one.
+#: A repository with a newer package, whose installation needs a reboot, and stops nvidia-smi until then, as a driver
+#: does. The hosts have no other one.
 _REPOSITORY = r"""
 set -e
 rm -rf /srv/repository /tmp/package && mkdir -p /srv/repository
@@ -47,13 +48,13 @@ for version in 1.0 2.0; do
   mkdir -p /tmp/package/DEBIAN
   printf 'Package: gb10-lab-update\nVersion: %s\nArchitecture: all\nMaintainer: lab\nDescription: lab\n' $version \
     >/tmp/package/DEBIAN/control
-  printf '#!/bin/sh\nset -e\ntouch /run/reboot-required\necho gb10-lab-update >>/run/reboot-required.pkgs\n' \
+  printf '#!/bin/sh\nset -e\ntouch /run/reboot-required /run/nvidia-smi.mismatch\necho gb10-lab-update >>/run/reboot-required.pkgs\n' \
     >/tmp/package/DEBIAN/postinst
   chmod 755 /tmp/package/DEBIAN/postinst
   dpkg-deb --build /tmp/package /srv/repository/gb10-lab-update_$version.deb >/dev/null
 done
 dpkg --install /srv/repository/gb10-lab-update_1.0.deb
-rm -f /run/reboot-required /run/reboot-required.pkgs
+rm -f /run/reboot-required /run/reboot-required.pkgs /run/nvidia-smi.mismatch
 cd /srv/repository && rm gb10-lab-update_1.0.deb
 { dpkg-deb --field gb10-lab-update_2.0.deb; echo "Filename: ./gb10-lab-update_2.0.deb"
   echo "Size: $(stat --format=%s gb10-lab-update_2.0.deb)"

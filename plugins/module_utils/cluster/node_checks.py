@@ -113,7 +113,7 @@ def _installs_compiler(packages: Sequence[str]) -> bool:
 def _check_node(path: str, node: Node, facts: Facts, settings: Settings, model: Chosen | None) -> list[Problem]:
     name, user = node.name, settings.service_user
     problems = []
-    if not facts.gpu.visible:
+    if settings.gpu_required and not facts.gpu.visible:
         found = f"{name} has no visible GPU: {facts.gpu.reason}"
         problems.append(Problem(f"{path}.gpu", found, "a GPU that nvidia-smi lists", "install or repair the driver"))
     problems += _check_model(f"{path}.model", node, facts.model, model) if model else []

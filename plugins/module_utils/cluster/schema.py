@@ -67,6 +67,7 @@ class Settings(serve_schema.ServeSettings):
     service_user: str
     service_read_write_paths: Sequence[str]
     allow_restart: bool
+    gpu_required: bool
     restart_attempts: int
     restart_interval: int
     restart_delay: int

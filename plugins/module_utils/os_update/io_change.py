@@ -22,7 +22,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_s
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import UNIT, State
 
 _ENVIRONMENT = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none")
-_KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+_KEEP = (
+    "-o",
+    "Dpkg::Options::=--force-confdef",
+    "-o",
+    "Dpkg::Options::=--force-confold",
+    "-o",
+    "DPkg::Lock::Timeout=600",
+)
 #: What waits for a reboot. Source: Ubuntu's update-notifier-common, notify-reboot-required.
 _REBOOT = "/run/reboot-required"
 _MOST = 1 << 16
@@ -49,7 +56,10 @@ def resume(check: bool) -> Changes:
     """Restore the updaters as they were. Raises OSError and ValueError."""
     changes = []
     if recorded := io_file.read_bounded(plan.DASHBOARD_FORMER, 2 * _MOST):
-        changes += _write(host_guard_plan.DASHBOARD_FILE, host_guard_plan.former_text(recorded), check)
+        former = host_guard_plan.former_text(recorded)
+        # Settings that the owner changed since then stay.
+        if io_file.read_bounded(host_guard_plan.DASHBOARD_FILE, _MOST) == host_guard_plan.without_updates(former):
+            changes += _write(host_guard_plan.DASHBOARD_FILE, former, check)
         changes += _write(plan.DASHBOARD_FORMER, None, check)
     return changes + _write(plan.PAUSE_FILE, None, check)
 
@@ -70,19 +80,29 @@ def keep(run: Run, state: State, check: bool) -> Changes:
     return changes
 
 
-def upgrade(run: Run) -> str:
-    """Upgrade all packages, and return the log's end. Waits for an upgrade that a killed run began.
+def download(run: Run) -> str:
+    """Download the packages of the upgrade, and return the log's end. Raises ValueError with the reason."""
+    _wait(run)
+    _detached(run, "apt-get", "--yes", "--download-only", *io_state.UPGRADE)
+    return _log(run)
 
-    Raises ValueError with the reason.
-    """
+
+def upgrade(run: Run) -> str:
+    """Upgrade all packages, and return the log's end. Raises ValueError with the reason."""
+    _wait(run)
+    # It fails for a package that needs one which is not unpacked yet. apt goes on from there, or names the cause.
+    _detached(run, "dpkg", "--configure", "-a", accepted=(0, 1))
+    _detached(run, "apt-get", "--yes", *_KEEP, *io_state.UPGRADE)
+    return _log(run)
+
+
+def _wait(run: Run) -> None:
+    """Wait for a change of packages that a killed run began. Raises ValueError."""
     until = time.monotonic() + _UPGRADE_SECONDS
     while run(["systemctl", "--quiet", "is-active", UNIT])[0] == 0:
         if time.monotonic() > until:
             raise ValueError(f"{UNIT} has not ended. Fix: see journalctl --unit={UNIT}, and run again")
         time.sleep(2)
-    _detached(run, "dpkg", "--configure", "-a")
-    _detached(run, "apt-get", "--yes", *_KEEP, *io_state.UPGRADE)
-    return _log(run)
 
 
 def refresh(run: Run) -> str:
@@ -127,13 +147,30 @@ def boot(run: Run, state: State, check: bool) -> Changes:
     return changes
 
 
-def confirm(run: Run, check: bool) -> Changes:
-    """Make the newest kernel the boot loader's default again. Raises OSError and ValueError."""
+def confirm(run: Run, state: State, check: bool) -> Changes:
+    """Make the newest kernel the boot loader's default after an update. Raises OSError, and ValueError if it is not."""
+    if (stage := plan.stage(state)) != "verify":
+        raise ValueError(
+            f"the update is not at its end, but at the step {stage}. Fix: run playbooks/os_update.yml again"
+        )
+    return forget(run, check, state.kernels[0].release if state.kernels else "")
+
+
+def forget(run: Run, check: bool, newest: str = "") -> Changes:
+    """Remove the memory of an update. ``newest``: the kernel that must be the default then.
+
+    Raises OSError, and ValueError if another one is.
+    """
     present = io_file.read_bounded(plan.BOOT_FILE, _MOST)
     if present and not check and (trial := parse.trial(present)):
         # The memory goes last, so that a killed run is repeated.
         io_file.replace(plan.BOOT_FILE, plan.remembered(trial))
         _update_grub(run)
+        if newest and (found := io_state.boot(run).default) != newest:
+            raise ValueError(
+                f"GRUB's default is {found or 'unknown'}. Expected: {newest}. Fix: remove GRUB_DEFAULT from "
+                f"/etc/default/grub and other files of {os.path.dirname(plan.BOOT_FILE)}, and run again"
+            )
     changes = _write(plan.BOOT_FILE, None, check)
     return [{**change, "before": present or ""} for change in changes]
 
@@ -143,6 +180,8 @@ def _write(path: str, text: str | None, check: bool) -> Changes:
     if present == text:
         return []
     if not check:
+        if text is not None and not os.path.isdir(os.path.dirname(path)):
+            io_file.install_folder(os.path.dirname(path))
         io_file.replace(path, text)
     return [{"before_header": path, "after_header": path, "before": present or "", "after": text or ""}]
 

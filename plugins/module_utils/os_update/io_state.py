@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import pla
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, packages
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    COMPARED,
     Boot,
     Firmware,
     Kernel,
@@ -31,9 +32,9 @@ _CHECKER = "/opt/nvidia/spark-ota-check/check_ota_status.py"
 _RECIPES = "/opt/nvidia/spark-ota-check/metadata/spark-ota-*.json"
 _TIMER = "apt-daily-upgrade.timer"
 #: Updates come to a machine by phases, which depend on its ID: without this option two nodes get different ones.
-UPGRADE = ("-o", "APT::Get::Always-Include-Phased-Updates=true", "full-upgrade")
+#: Without --fix-broken, apt refuses to go on after a power cut between two packages that need each other.
+UPGRADE = ("--fix-broken", "-o", "APT::Get::Always-Include-Phased-Updates=true", "full-upgrade")
 _FORMAT = "${db:Status-Abbrev}\t${Package}\t${Version}\n"
-_OF_KERNEL = ("linux-image-*", "linux-modules-*", "nvidia-driver-*", "nvidia-kernel-*", "nvidia-firmware-*")
 #: Exit statuses of fwupdmgr: done, nothing to do, and nothing found. Source: fwupdmgr(1) of fwupd 2.0.
 NOTHING = (0, 2, 3)
 #: Bounds of files, in bytes, and of their number.
@@ -50,7 +51,8 @@ def read(run: Run, simulate: bool = True) -> State:
     Raises OSError and ValueError.
     """
     running, needed = os.uname().release, parse.wanted(_text("/proc/modules"))
-    pending = io_packages.reboot()
+    versions = _versions(run) if simulate else {}
+    pending, driver = io_packages.reboot(), parse.changed_driver(versions, _text("/sys/module/nvidia/version"))
     return State(
         running=running,
         level=_level(run) if simulate else Level(parse.level(_text("/etc/dgx-release"), "", ()).stamp),
@@ -59,11 +61,11 @@ def read(run: Run, simulate: bool = True) -> State:
         held=tuple(_output(run, "apt-mark", "showhold").split()) if simulate else (),
         kernels=tuple(_kernel(each, needed) for each in parse.releases(_names("/boot"))),
         boot=boot(run),
-        reboot=tuple(pending["packages"]) if pending["required"] else None,
+        reboot=tuple(dict.fromkeys((*pending["packages"], *driver))) if pending["required"] or driver else None,
         updaters=_updaters(run),
         holder=packages.holder(io_packages.holder()),
         trial=parse.trial(_text(plan.BOOT_FILE)),
-        versions=_versions(run) if simulate else {},
+        versions=versions,
         firmware=offered(run) if simulate else (),
         serves=any(_is(run, "is-enabled", unit) for unit in paths.UNITS),
     )
@@ -166,6 +168,7 @@ def offered(run: Run) -> Sequence[Firmware] | None:
 
 def _versions(run: Run) -> dict[str, str]:
     """Return the installed packages of kernel and driver. dpkg-query fails for a pattern without a package."""
-    _status, listing, _stderr = run(["dpkg-query", "--show", f"--showformat={_FORMAT}", "--", *_OF_KERNEL])
+    names = [f"{start}*" for start in COMPARED]
+    _status, listing, _stderr = run(["dpkg-query", "--show", f"--showformat={_FORMAT}", "--", *names])
     found = (line.split("\t") for line in listing.splitlines())
     return {each[1]: each[2] for each in found if len(each) == 3 and each[0][1:2] == "i"}

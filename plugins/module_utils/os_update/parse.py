@@ -70,11 +70,12 @@ def state(facts: Any) -> State | str:
 
 def level(release: str, summary: str, recipes: Sequence[str]) -> Level:
     """Return the level from /etc/dgx-release, the checker's `summary`, and the texts of its recipes."""
-    found = re.search(r'^DGX_OTA_VERSION="?([\w.-]{1,20})"?$', release, re.MULTILINE)
+    # Each update appends its own lines.
+    found = dict(re.findall(r'^(DGX_(?:OTA|SWBUILD)_VERSION)="?([\w.-]{1,20})"?$', release, re.MULTILINE))
     detected = _object(summary)
     torn = detected.get("torn")
     return Level(
-        stamp=found[1] if found else "",
+        stamp=found.get("DGX_OTA_VERSION") or found.get("DGX_SWBUILD_VERSION", ""),
         installed=_ota(detected.get("detected_ota")),
         newest=max((each for text in recipes if (each := _recipe(text))), default=("", ""))[1],
         torn=float(torn) if isinstance(torn, int | float) and 0 <= torn <= 100 else None,
@@ -131,6 +132,25 @@ def _firmware(device: Any) -> Firmware | None:
     if not all(re.fullmatch(_VERSION_OF_FIRMWARE, each) for each in (present, candidate)):
         return None
     return Firmware("".join(char for char in name if char.isprintable())[:_MOST_NAME] or "a device", present, candidate)
+
+
+def driver(version: str) -> str:
+    """Return the driver's version in that of a package, such as 580.159.03; "" without one."""
+    found = re.match(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)*)(?=[-+~]|$)", version)
+    return found[1] if found else ""
+
+
+def changed_driver(versions: Mapping[str, str], loaded: str) -> tuple[str, ...]:
+    """Return the installed packages of the driver, () if the loaded module fits, or nothing is known about it.
+
+    NVIDIA's tools fail until a reboot loads the module of their version, and no package asks for it.
+    """
+    found = {
+        name: driver(each) for name, each in versions.items() if name.startswith(("nvidia-driver-", "nvidia-kernel-"))
+    }
+    installed = {name for name, each in found.items() if each}
+    fits = not loaded.strip() or loaded.strip() in found.values()
+    return () if fits else tuple(sorted(installed))
 
 
 def broken(audit: str) -> tuple[str, ...]:

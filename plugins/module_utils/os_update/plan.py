@@ -13,10 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, get_args
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    COMPARED,
     DRIVER,
     FIRMWARE,
     KERNEL,
@@ -28,6 +30,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema impo
 
 #: What comes next on a node: nothing; the upgrade; its first boot; the checks. Or the new kernel did not boot.
 Stage = Literal["current", "upgrade", "boot", "verify", "fell back"]
+STAGES: Sequence[Stage] = get_args(Stage)
 #: GRUB reads this folder's files after /etc/default/grub, in the order of their names. Source: grub-mkconfig.
 BOOT_FILE = "/etc/default/grub.d/zz-gb10-os-update.cfg"
 #: apt reads this folder's files in the order of their names.
@@ -40,10 +43,19 @@ APT::Periodic::Enable "0";
 """
 #: Seconds after which a kernel that panics in its first boot starts the former one.
 _PANIC = 30
+#: The driver outside of the kernel, which works with modules of its own version only.
+_DRIVER_SPACE = re.compile(r"nvidia-(?:driver|kernel-common|dkms|firmware|open)-|libnvidia-compute")
+_OF_KERNEL = re.compile(r"\S+?-(\d+\.\d+\.\d+-\d+-\S+)")
+#: What a Spark needs for its GPU and containers: the start of names without a kernel's release.
+_NEEDED = (
+    *("nvidia-driver-", "nvidia-container-toolkit", "linux-nvidia", "linux-image-nvidia", "linux-modules-nvidia"),
+    *("docker-ce", "docker.io", "containerd", "podman"),
+)
 _DRIVER_OF_KERNEL = re.compile(r"linux-modules-nvidia-(\d+)\S*?-(\d+\.\d+\.\d+-\d+-\S+)")
 #: Kernels that reportedly fail on a Spark: the start of the release, and the rule about it.
 _BAD = {"7.0.0-1019": "kernel-7-0-0-1019", "7.0.0-31-": "kernel-7-0-0-1019", "6.17.0-1008": "kernel-6-17-0-1008"}
 _SHOWN = 6
+_KINDS = (KERNEL, DRIVER, FIRMWARE)
 
 
 @dataclass(frozen=True)
@@ -73,8 +85,7 @@ def _begun(state: State) -> Stage:
     """Return what comes next in an update whose last kernel was not booted yet."""
     if state.changes:
         return "upgrade"
-    newest = state.kernels[0].release if state.kernels else state.running
-    return "boot" if state.reboot is not None or newest != state.running else "verify"
+    return "boot" if state.reboot is not None or _newest(state) != state.running else "verify"
 
 
 def boot_file(state: State, tried: str = "") -> str:
@@ -115,7 +126,7 @@ def new_kernel(state: State) -> str:
 
 def objections(state: State) -> list[Objection]:
     """Return what objects to the upgrade of a node before it begins."""
-    return [*_ready(state), *_kernels(state), *_drivers(state)]
+    return [*_ready(state), *_kernels(state), *_drivers(state), *_removals(state)]
 
 
 def _ready(state: State) -> Iterator[Objection]:
@@ -127,22 +138,42 @@ def _ready(state: State) -> Iterator[Objection]:
         )
     if not state.boot.entries:
         yield Objection("grub.cfg has no entry of a kernel", "install GRUB, or update this node by hand")
-    elif not state.boot.forgets:
+        return
+    if not state.boot.forgets:
         yield Objection(
             "GRUB cannot write to /boot, so that a kernel for one boot would start again and again",
             "move /boot to a partition without RAID and LVM, or update this node by hand",
         )
+    if state.trial is None and state.boot.default not in ("", _newest(state)):
+        yield Objection(
+            f"GRUB starts {state.boot.default}, not the newest kernel {_newest(state)}, also after an update",
+            "remove GRUB_DEFAULT from /etc/default/grub and /etc/default/grub.d, and run update-grub",
+        )
+
+
+def _newest(state: State) -> str:
+    return state.kernels[0].release if state.kernels else state.running
 
 
 def _kernels(state: State) -> Iterator[Objection]:
-    new = new_kernel(state)
-    if rule := next((rule for start, rule in _BAD.items() if new.startswith(start)), ""):
-        yield Objection(f"the new kernel {new} fails on a Spark (rule {rule})", f"wait for a newer one; {_PAGE}#{rule}")
+    new = max((_newest(state), new_kernel(state)), key=_numbers)
+    if new == state.running:
+        return
+    yield from _bad(new)
     of_driver = {kernel for _branch, kernel in _of_kernels(state)}
     coming = {each[2] for package in state.packages or () if (each := _DRIVER_OF_KERNEL.fullmatch(package.name))}
-    if new and state.running in of_driver and new not in of_driver | coming:
+    if state.running in of_driver and new not in of_driver | coming:
         yield Objection(
-            f"no package has NVIDIA's modules for the new kernel {new}", "wait until linux-modules-nvidia has them"
+            f"no package has NVIDIA's modules for the new kernel {new}",
+            "wait until linux-modules-nvidia has them; remove the kernel's packages if it is installed",
+        )
+
+
+def _bad(kernel: str) -> Iterator[Objection]:
+    if rule := next((rule for start, rule in _BAD.items() if kernel.startswith(start)), ""):
+        yield Objection(
+            f"the new kernel {kernel} fails on a Spark (rule {rule})",
+            f"wait for a newer one; remove the kernel's packages if it is installed; {_PAGE}#{rule}",
         )
 
 
@@ -156,6 +187,25 @@ def _drivers(state: State) -> Iterator[Objection]:
             return
 
 
+def _removals(state: State) -> Iterator[Objection]:
+    """Yield the packages that a node needs, if no other package of their kind comes."""
+    packages = state.packages or ()
+    kept = [each.name for each in packages if each.candidate]
+    gone = [
+        each.name
+        for each in packages
+        if not each.candidate
+        and not _OF_KERNEL.fullmatch(each.name)
+        and (start := next((start for start in _NEEDED if each.name.startswith(start)), ""))
+        and not any(name.startswith(start) for name in kept)
+    ]
+    if gone:
+        yield Objection(
+            f"the upgrade removes {_listed(gone)}",
+            "see `apt-get --simulate full-upgrade` on the node, and correct the sources of apt",
+        )
+
+
 _PAGE = "docs/rules.md"
 
 
@@ -164,6 +214,8 @@ def next_boot(state: State) -> list[Objection]:
     kernel = state.kernels[0] if state.kernels else None
     if kernel is None or kernel.release == state.running:
         return []
+    if bad := list(_bad(kernel.release)):
+        return bad
     if kernel.missing is None:
         found = f"the modules of {kernel.release} cannot be read"
     elif kernel.missing:
@@ -181,7 +233,8 @@ def way_back(state: State) -> str:
         return f"the running kernel {state.running} is not in /boot"
     if removed := [each.name for each in of_former if not each.candidate]:
         return f"the upgrade removes {_listed(removed)}"
-    changed = any(each.kind == DRIVER and not _DRIVER_OF_KERNEL.match(each.name) for each in packages)
+    driver = [each for each in packages if _DRIVER_SPACE.match(each.name)]
+    changed = any(parse.driver(each.installed) != parse.driver(each.candidate) for each in driver)
     known = any(kernel == state.running for _branch, kernel in _of_kernels(state))
     if changed and known and not of_former:
         return f"the driver changes, and its modules for the running kernel {state.running} do not change with it"
@@ -199,14 +252,14 @@ def differ(states: Mapping[str, State]) -> list[str]:
 
     An older kernel may stay on one node alone. Only the packages of the newest one must be equal.
     """
-    releases = [each.release for state in states.values() for each in state.kernels]
-    former = {each for each in releases if _numbers(each) < max(map(_numbers, releases))}
-    names = sorted(
-        name
-        for name in {name for state in states.values() for name in state.versions}
-        if not any(name.endswith(f"-{each}") for each in former)
-    )
-    values = {name: {node: state.versions.get(name, "none") for node, state in states.items()} for name in names}
+    names = sorted({name for state in states.values() for name in state.versions})
+    kernels = {name: each[1] for name in names if (each := _OF_KERNEL.fullmatch(name))}
+    newest = max(kernels.values(), key=_numbers, default="")
+    values = {
+        name: {node: state.versions.get(name, "none") for node, state in states.items()}
+        for name in names
+        if kernels.get(name, newest) == newest
+    }
     return [
         f"{name}: " + ", ".join(f"{version} on {node}" for node, version in found.items())
         for name, found in values.items()
@@ -216,7 +269,7 @@ def differ(states: Mapping[str, State]) -> list[str]:
 
 def upgraded(state: State) -> State:
     """Return the state with the versions after the pending upgrade."""
-    changed = {each.name: each.candidate for each in state.packages or () if each.kind in (KERNEL, DRIVER)}
+    changed = {each.name: each.candidate for each in state.packages or () if each.name.startswith(COMPARED)}
     return replace(state, versions={name: each for name, each in {**state.versions, **changed}.items() if each})
 
 
@@ -246,10 +299,19 @@ def about(state: State) -> list[str]:
 def _offered(state: State, packages: Sequence[Package]) -> list[str]:
     count = len(packages)
     lines = [f"{count} packages change" if count else "all packages are up to date", *pending(packages)]
+    if gone := [each.name for each in packages if not each.candidate and each.kind not in _KINDS]:
+        lines.append(f"removed: {_listed(gone)}")
+    if state.broken:
+        lines.append(f"not finished by dpkg: {_listed(state.broken)}")
     if state.firmware is None:
         lines.append("firmware of devices: unknown, because fwupdmgr get-updates failed")
     given = "installed" if state.with_firmware else "installed only with os_update_firmware=true"
     return lines + [f"{line} ({given}, without a way back)" for line in pending((), state.firmware or ())]
+
+
+def driver_waits(state: State) -> bool:
+    """Return whether a package of the driver waits for a reboot: until then, the GPU cannot be used."""
+    return any(Package(name, "", "").kind == DRIVER for name in state.reboot or ())
 
 
 def waiting(state: State) -> list[str]:
@@ -292,8 +354,7 @@ def of_nodes(found: Mapping[str, State | str]) -> list[str]:
 
 def pending(packages: Sequence[Package], firmware: Sequence[Firmware] = ()) -> list[str]:
     """Return the changes of kernel, driver and firmware, a line for each kind."""
-    kinds = {kind: [_change(each) for each in packages if each.kind == kind] for kind in (KERNEL, DRIVER)}
-    kinds[FIRMWARE] = [_change(each) for each in packages if each.kind == FIRMWARE]
+    kinds = {kind: [_change(each) for each in packages if each.kind == kind] for kind in _KINDS}
     kinds["firmware of devices"] = [f"{each.device} {each.installed} -> {each.candidate}" for each in firmware]
     return [f"{kind}: {_listed(changes)}" for kind, changes in kinds.items() if changes]
 

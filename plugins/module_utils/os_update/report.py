@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -152,11 +152,32 @@ def _no_way_back(states: Mapping[str, State], again: bool) -> Iterator[Problem]:
             )
 
 
-def unequal(states: Mapping[str, State]) -> list[Problem]:
-    """Return the packages of kernel and driver that differ within a unit after its upgrade."""
+def unequal(states: Mapping[str, State], again: bool = False) -> list[Problem]:
+    """Return the packages of kernel and driver that differ in a unit after its upgrade, until all nodes booted."""
+    stages = {plan.stage(state, again) for state in states.values()}
+    later = {name: plan.upgraded(state) for name, state in states.items()}
     return [
         Problem(
-            "nodes", text, "the same version on all nodes that serve one model", "run again: apt's lists may differ"
+            "nodes",
+            text,
+            "the same version on all nodes that serve one model",
+            "compare the sources of apt of the nodes, install or remove the package by hand, and run again",
         )
-        for text in plan.differ(states)
+        for text in (plan.differ(later) if stages & {"upgrade", "boot"} else ())
+    ]
+
+
+def unexpected(states: Mapping[str, State], expected: Collection[str], again: bool = False) -> list[Problem]:
+    """Return the nodes under way that are not where a step of the update had to take them. ``expected``: stages."""
+    stages = {name: plan.stage(state, again) for name, state in states.items()}
+    return [
+        Problem(
+            f"nodes[{index}]",
+            f"{name}: {_NEXT[stage]}",
+            " or ".join(_NEXT[each] for each in plan.STAGES if each in expected),
+            f"see `dpkg --audit`, `apt-get --simulate full-upgrade` and `uname -r` on {name}, and run again",
+        )
+        for index, (name, stage) in enumerate(stages.items())
+        # Another problem is about the kernel that did not start.
+        if states[name].trial and stage not in expected and stage != "fell back"
     ]

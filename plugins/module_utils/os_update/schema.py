@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -13,15 +14,23 @@ from dataclasses import dataclass, field
 UNIT = "gb10-os-upgrade.service"
 #: Kinds of packages whose change needs a reboot or a check of NVIDIA's modules; "" for all others.
 KERNEL, DRIVER, FIRMWARE = "kernel", "driver", "firmware"
+#: The start of the packages whose versions are read and compared. An older nvidia-firmware stays until apt removes it.
+COMPARED = ("linux-image-", "linux-modules-", "nvidia-driver-", "nvidia-kernel-")
+#: Packages of the driver. Others of NVIDIA, such as nvidia-container-toolkit, need no reboot.
+_OF_DRIVER = re.compile(
+    r"linux-modules-nvidia-"
+    r"|(?:lib)?nvidia-(?:driver|kernel|dkms|firmware|open|compute|utils|cfg1|common|decode|encode|extra|fbc1|gl)\b"
+)
 
 
 @dataclass(frozen=True)
 class Level:
     """The level of DGX OS, each "" if unknown.
 
-    ``stamp``: DGX_OTA_VERSION, such as "7.5.0". ``installed``, ``newest``: names of NVIDIA's OTA releases by their
-    checker and its newest recipe, such as "OTA2.2". ``torn``: percentage of the installed release's parts that the node
-    lacks, None if unknown. Source: nvidia-spark-ota-check 1.0.16.
+    ``stamp``: the newest DGX_OTA_VERSION, such as "7.5.0", else the factory's DGX_SWBUILD_VERSION. ``installed``,
+    ``newest``: names of NVIDIA's OTA releases by their checker and its newest recipe, such as "OTA2.2". ``torn``:
+    percentage of the installed release's parts that the node lacks, None if unknown. Source: nvidia-spark-ota-check
+    1.0.16.
     """
 
     stamp: str = ""
@@ -41,7 +50,7 @@ class Package:
     @property
     def kind(self) -> str:
         """KERNEL, DRIVER, FIRMWARE or "". Source: names of DGX OS 7.5 and Ubuntu 24.04."""
-        if self.name.startswith(("linux-modules-nvidia", "nvidia-firmware", "libnvidia", "nvidia-")):
+        if _OF_DRIVER.match(self.name):
             return DRIVER
         if self.name.startswith(("linux-image", "linux-modules", "linux-headers", "linux-nvidia", "linux-generic")):
             return KERNEL
@@ -110,10 +119,10 @@ class State:
     """The updates of a node. ``running``: its kernel. ``packages``: what a full upgrade changes, None if not asked.
 
     ``broken``: the packages that dpkg has not finished; ``held``: those that apt-mark holds. ``reboot``: the packages
-    that wait for a reboot, None without a pending one. ``updaters``: what updates the node by itself. ``holder``: the
-    process with dpkg's lock. ``versions``: the installed packages of kernel and driver. ``serves``: whether its
-    services start at boot. ``firmware``: what fwupd offers, () without it, None if it failed.
-    ``with_firmware``: whether the update installs that, too.
+    that wait for a reboot, also a driver of another version than the loaded one, None without a pending reboot.
+    ``updaters``: what updates the node by itself. ``holder``: the process with dpkg's lock. ``versions``: the installed
+    packages of kernel and driver. ``serves``: whether its services start at boot. ``firmware``: what fwupd offers, ()
+    without it, None if it failed. ``with_firmware``: whether the update installs that, too.
     """
 
     running: str

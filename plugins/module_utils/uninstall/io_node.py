@@ -22,7 +22,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import io_host
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import LABEL, last
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, NodeState, Step
@@ -61,7 +62,16 @@ def read(run: Run, install_dir: str, user: str) -> NodeState:
         users={name: exists(name) for name in recorded},
         other_user=user if user not in recorded and exists(user) else "",
         firewall=[*io_nftables.existing_objects(run), *io_nftables.pending(run)],
+        hanging=_hanging(run),
     )
+
+
+def _hanging(run: Run) -> str:
+    """Return the kernel of an update that did not start, "" without one."""
+    if not os.path.exists(os_update_plan.BOOT_FILE):
+        return ""
+    state = io_state.read(run, simulate=False)
+    return state.trial.tried if state.trial and os_update_plan.stage(state) == "fell back" else ""
 
 
 def _places() -> list[Place]:
@@ -198,10 +208,11 @@ def _folder(_run: Run, step: Step) -> None:
         os.rmdir(step.name)
 
 
-def _host(run: Run, _step: Step) -> None:
+def _host(run: Run, step: Step) -> None:
     io_host.restore(run)
     io_change.resume(check=False)
-    io_change.confirm(run, check=False)
+    if os_update_plan.BOOT_FILE in step.name:
+        io_change.forget(run, check=False)
 
 
 _ACTIONS: Mapping[str, Callable[[Run, Step], Any]] = {

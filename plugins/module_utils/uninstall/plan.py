@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.table import Place
 
@@ -65,6 +66,8 @@ class NodeState:
     other_user: str = ""
     #: The firewall's table, files and timers on the node.
     firewall: Sequence[str] = ()
+    #: The newest kernel, if it did not start in an update; "" otherwise.
+    hanging: str = ""
 
 
 @dataclass(frozen=True)
@@ -229,10 +232,15 @@ def _users(node: NodeState) -> list[Step]:
 
 
 def _host(node: NodeState) -> list[Step]:
-    names = [place.path for place in table.HOST if place.path in node.paths]
+    kept = {os_update_plan.BOOT_FILE} if node.hanging else set()
+    names = [place.path for place in table.HOST if place.path in node.paths.keys() - kept]
     steps = [Step("remove", "host", ", ".join(names), "protection of the host; its former state returns")]
     left = [name for place in table.HOST for name in node.temporary.get(place.path, ())]
-    return (steps if names else []) + [Step("remove", "file", name, _KILLED) for name in left]
+    steps = (steps if names else []) + [Step("remove", "file", name, _KILLED) for name in left]
+    if node.hanging:
+        note = f"without it, the kernel {node.hanging} boots, which did not start; remove its packages, and run again"
+        steps.append(Step(KEEP, "host", os_update_plan.BOOT_FILE, note))
+    return steps
 
 
 def _firewall(node: NodeState) -> list[Step]:

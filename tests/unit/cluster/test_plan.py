@@ -993,6 +993,11 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
         )
 
 
+def test_an_update_plans_a_node_whose_new_driver_waits_for_the_reboot() -> None:
+    waits = {"gpus": [], "reason": "nvidia-smi failed: Driver/library version mismatch"}
+    assert planned(seen(pair(gb10_gpu_required=False), 1, gpu=waits))
+
+
 def test_a_slow_link_is_a_warning() -> None:
     slow = {"driver": "mlx5_core", "pci": {"address": "0002:01:00.1", "width": 2, "speed": "32.0 GT/s PCIe"}}
     nodes = seen(pair(), 1, interfaces=addressed("enP2p1s0f1np1", **slow))

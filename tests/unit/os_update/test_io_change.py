@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state, parse, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import Boot, Entry, Kernel, State, Trial
 
@@ -80,7 +81,7 @@ def boot(node: Node) -> None:
 
 
 def confirm(node: Node) -> None:
-    io_change.confirm(node.run, check=False)
+    io_change.confirm(node.run, node.state(), check=False)
 
 
 def killed(node: Node, step: Callable[[Node], None]) -> Iterator[None]:
@@ -146,3 +147,36 @@ def test_another_default_of_a_later_file_is_refused(node: Node) -> None:
         ValueError, match=rf"GRUB's default is {NEW} after .* named {OLD}\. .* Fix: remove GRUB_DEFAULT"
     ):
         keep(node)
+
+
+def test_the_end_needs_the_booted_kernel_and_grubs_default(node: Node) -> None:
+    keep(node)
+    with pytest.raises(ValueError, match=r"at the step boot\. Fix: run playbooks/os_update\.yml again"):
+        confirm(node)
+    boot(node)
+    node.power_cycle()
+    node.run = lambda _command: (0, "", "")  # type: ignore[method-assign]  # mkconfig, whose default another file sets
+    with pytest.raises(ValueError, match=rf"GRUB's default is {OLD}\. Expected: {NEW}\. Fix: remove GRUB_DEFAULT"):
+        confirm(node)
+    assert plan.stage(node.state()) == "verify"
+
+
+def test_a_pause_needs_no_folder_and_leaves_what_the_owner_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "settings.json"
+    settings.write_text('{"update": {"enabled": true}}', encoding="utf-8")
+    for owner, name, path in (
+        (plan, "PAUSE_FILE", tmp_path / "pause"),
+        (plan, "DASHBOARD_FORMER", tmp_path / "gb10" / "former.json"),
+        (host_guard_plan, "DASHBOARD_FILE", settings),
+    ):
+        monkeypatch.setattr(owner, name, str(path))
+    for changed in (False, True):
+        io_change.pause(lambda _command: (0, "", ""), check=False)
+        assert '"enabled": false' in settings.read_text(encoding="utf-8")
+        if changed:
+            settings.write_text("{}", encoding="utf-8")
+        io_change.resume(check=False)
+        assert settings.read_text(encoding="utf-8") == ("{}" if changed else '{"update": {"enabled": true}}')
+        assert not (tmp_path / "gb10" / "former.json").exists() and not (tmp_path / "pause").exists()

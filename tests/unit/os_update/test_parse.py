@@ -116,6 +116,25 @@ def test_the_level_of_dgx_os() -> None:
         "7.5.0", "OTA2.2", "OTA2607", 3.3
     )
     assert parse.level("", '{"error": "needs root"}', []) == Level()
+    # Each update appends its version. A factory Spark has none.
+    assert parse.level(f'{release}DGX_OTA_DATE="x"\n\nDGX_OTA_VERSION="7.6.0"\n', "", []).stamp == "7.6.0"
+    assert parse.level('DGX_SWBUILD_VERSION="7.2.3"\n', "", []).stamp == "7.2.3"
+
+
+@pytest.mark.parametrize(
+    ("versions", "loaded", "expected"),
+    [
+        ({"nvidia-driver-580-open": "580.173.02-0ubuntu1"}, "580.159.03\n", ("nvidia-driver-580-open",)),
+        ({"nvidia-driver-580-open": "1:580.159.03-1", "linux-image-6.17.0-1031-nvidia": "1"}, "580.159.03\n", ()),
+        # Packages without a driver, and a host whose module is not loaded.
+        ({"nvidia-driver-assistant": "0.22-1", "nvidia-driver-pinning-580": "580-1"}, "580.159.03\n", ()),
+        ({"nvidia-driver-580-open": "580.173.02-0ubuntu1"}, "", ()),
+    ],
+)
+def test_a_driver_of_another_version_than_the_loaded_one(
+    versions: dict[str, str], loaded: str, expected: tuple[str, ...]
+) -> None:
+    assert parse.changed_driver(versions, loaded) == expected
 
 
 def test_the_kernels_and_their_modules() -> None:

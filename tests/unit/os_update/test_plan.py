@@ -10,6 +10,7 @@ from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse, plan, report
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    COMPARED,
     Boot,
     Entry,
     Firmware,
@@ -21,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema impo
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 
-OLD, NEW = "6.17.0-1031-nvidia", "6.17.0-1032-nvidia"
+OLD, NEW, RULED = "6.17.0-1031-nvidia", "6.17.0-1032-nvidia", "7.0.0-1019-nvidia"
 ENTRIES = (Entry("simple", NEW), Entry(f"menu>{NEW}", NEW), Entry(f"menu>{OLD}", OLD))
 DRIVER = Package("nvidia-driver-580-open", "580.159.03", "580.173.02")
 MODULES, MODULES_NEW = (f"linux-modules-nvidia-580-open-{kernel}" for kernel in (OLD, NEW))
@@ -129,6 +130,29 @@ def test_the_file_of_the_boot_loader_is_the_memory_of_the_update() -> None:
         (replace(BEFORE, packages=PENDING[:1]), [f"no package has NVIDIA's modules for the new kernel {NEW}"]),
         # Without NVIDIA's packages for the running kernel, such as with DKMS, nothing is known about a new one.
         (replace(BEFORE, packages=PENDING[:1], versions={}), []),
+        (replace(BEFORE, boot=replace(CURRENT.boot, default=NEW)), [f"GRUB starts {NEW}, not the newest kernel {OLD}"]),
+        # unattended-upgrades installed it, and the next boot would start it.
+        (
+            replace(CURRENT, kernels=(Kernel(RULED), Kernel(OLD)), boot=replace(CURRENT.boot, default=RULED)),
+            [f"the new kernel {RULED} fails on a Spark", f"no package has NVIDIA's modules for the new kernel {RULED}"],
+        ),
+        (
+            replace(BEFORE, packages=(*PENDING, Package("docker-ce", "28", ""), Package("infiniband-diags", "50", ""))),
+            ["the upgrade removes docker-ce"],
+        ),
+        # Another branch of the driver comes, and an older kernel goes.
+        (
+            replace(
+                BEFORE,
+                packages=(
+                    *PENDING,
+                    Package("nvidia-driver-580-open", "1", ""),
+                    Package("nvidia-driver-595-open", "", "595.1-1"),
+                    Package("linux-image-6.17.0-1014-nvidia", "1", ""),
+                ),
+            ),
+            [],
+        ),
         (
             replace(BEFORE, packages=(replace(DRIVER, candidate="590.1-1"),)),
             ["the driver nvidia-driver-580-open 590.1-1 (rule driver-590)"],
@@ -152,6 +176,7 @@ def test_what_objects_to_an_update(state: State, expected: list[str]) -> None:
 def test_a_kernel_without_modules_is_not_booted(kernel: Kernel, expected: str) -> None:
     found = plan.next_boot(replace(UPGRADED, kernels=(kernel, Kernel(OLD))))
     assert [each.found for each in found] == ([expected] if expected else [])
+    assert "fails on a Spark" in plan.next_boot(replace(UPGRADED, kernels=(Kernel(RULED), Kernel(OLD))))[0].found
 
 
 @pytest.mark.parametrize(
@@ -162,6 +187,20 @@ def test_a_kernel_without_modules_is_not_booted(kernel: Kernel, expected: str) -
         (replace(BEFORE, packages=(*PENDING, DRIVER, Package(MODULES, "1", "2"))), ""),
         (replace(BEFORE, packages=(*PENDING, Package(MODULES, "1", ""))), f"the upgrade removes {MODULES}"),
         (replace(BEFORE, kernels=()), f"the running kernel {OLD} is not in /boot"),
+        # Each kernel changes its metapackages, and the driver stays. Other tools of NVIDIA are no driver.
+        (
+            replace(
+                BEFORE,
+                packages=(
+                    *PENDING,
+                    Package("linux-modules-nvidia-580-open-nvidia-hwe-24.04", "6.17.0-1031.31+1", "6.17.0-1032.32"),
+                    Package("linux-modules-nvidia-fs-nvidia-hwe-24.04", "6.17.0-1031.31+1", "6.17.0-1032.32"),
+                    Package("nvidia-container-toolkit", "1.18.0-1", "1.18.1-1"),
+                    Package("nvidia-driver-580-open", "580.159.03-0ubuntu1", "580.159.03-0ubuntu2"),
+                ),
+            ),
+            "",
+        ),
     ],
 )
 def test_the_way_back(state: State, expected: str) -> None:
@@ -181,7 +220,6 @@ def test_all_reasons_are_reported_together() -> None:
 
 
 #: Two nodes that differ: in their release, their pending kernel, a held package, and the way back. A rule objects.
-RULED = "7.0.0-1019-nvidia"
 TOLD = {
     "spark-1": replace(
         CURRENT,
@@ -248,6 +286,38 @@ def test_each_node_shows_what_objects_to_its_next_step() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (BOOTED, []),
+        # Without an update under way, new packages may have appeared.
+        (BEFORE, []),
+        (BEGUN, [f"a: {report._NEXT['upgrade']}"]),
+        (replace(BOOTED, broken=("vendor-tool",)), [f"a: {report._NEXT['upgrade']}"]),
+        # It booted the former kernel, and the choice for one boot is left.
+        (CHOSEN, [f"a: {report._NEXT['boot']}"]),
+        (FELL_BACK, []),
+    ],
+)
+def test_a_step_of_the_update_has_to_be_reached(state: State, expected: list[str]) -> None:
+    assert [problem.found for problem in report.unexpected({"a": state}, ["current", "verify"])] == expected
+
+
+def test_removed_and_unfinished_packages_are_announced() -> None:
+    gone = [Package("python3.12-dev", "3.12.3-1", ""), Package(f"linux-image-{OLD}", "1", "")]
+    lines = plan.about(replace(BEFORE, packages=gone, broken=("vendor-tool",)))
+    assert lines[-3:] == [
+        f"kernel: linux-image-{OLD} removed",
+        "removed: python3.12-dev",
+        "not finished by dpkg: vendor-tool",
+    ]
+
+
+def test_a_driver_waits_for_a_reboot() -> None:
+    assert plan.driver_waits(replace(CURRENT, reboot=("libc6", "nvidia-kernel-common-580")))
+    assert not plan.driver_waits(replace(CURRENT, reboot=("libc6",))) and not plan.driver_waits(CURRENT)
+
+
 def test_a_former_kernel_of_one_node_is_no_difference() -> None:
     """Its packages stay until apt removes them."""
     older = "linux-image-6.17.0-1014-nvidia"
@@ -269,9 +339,23 @@ def test_the_system_of_the_nodes_in_one_line() -> None:
 
 
 def test_the_nodes_of_a_unit_must_be_equal() -> None:
-    states = {"a": CURRENT, "b": replace(CURRENT, versions={MODULES: "2"})}
-    assert [problem.found for problem in report.unequal(states)] == [f"{MODULES}: 1 on a, 2 on b"]
-    assert report.unequal({"a": CURRENT, "b": CURRENT}) == []
+    states = {"a": BEFORE, "b": replace(BEFORE, packages=PENDING[:1])}
+    assert [problem.found for problem in report.unequal(states)] == [f"{MODULES_NEW}: 1 on a, none on b"]
+    assert report.unequal({"a": BEFORE, "b": BEFORE}) == []
+    # Nothing is left to boot.
+    assert report.unequal({"a": CURRENT, "b": replace(CURRENT, versions={MODULES: "2"})}) == []
+    # A package that only one of them has to upgrade.
+    later = replace(BEFORE, packages=(*PENDING, Package("libnvidia-compute-580", "580.159.03-1", "580.173.02-1")))
+    assert report.unequal({"a": BEFORE, "b": later}) == []
+
+
+def test_packages_that_apt_leaves_behind_are_no_difference() -> None:
+    """The driver's firmware has its version in its name, and the former kernel may be gone from /boot."""
+    left = {"nvidia-firmware-580-580.126.09": "580.126.09-1", "linux-modules-extra-6.14.0-1013-nvidia": "1"}
+    more = replace(UPGRADED, versions={**UPGRADED.versions, f"linux-image-{NEW}": "1"})
+    shown = {name: each for name, each in left.items() if name.startswith(COMPARED)}
+    assert len(shown) == 1
+    assert report.unequal({"a": more, "b": replace(more, versions={**more.versions, **shown})}) == []
 
 
 def test_a_state_crosses_into_ansible_and_back() -> None:

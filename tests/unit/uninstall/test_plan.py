@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.plan import BOOT_FILE
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, report, table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, NodeState, Step
 
@@ -187,6 +188,18 @@ CASES: dict[str, tuple[NodeState, dict[str, str]]] = {
             f"{FORMER}.x": "remove file: temporary file of a killed run",
             ETC: "remove folder: configuration",
         },
+    ),
+    "a kernel that did not start": (
+        node({SYSCTL: FILE, BOOT_FILE: FILE}, hanging="6.17.0-1032-nvidia"),
+        {
+            SYSCTL: "remove host: protection of the host; its former state returns",
+            BOOT_FILE: "keep host: without it, the kernel 6.17.0-1032-nvidia boots, which did not start; remove its "
+            "packages, and run again",
+        },
+    ),
+    "an update under way": (
+        node({BOOT_FILE: FILE}),
+        {BOOT_FILE: "remove host: protection of the host; its former state returns"},
     ),
     "a temporary file": (
         node({ETC: FOLDER, PART: FILE}, temporary={TOKEN: [PART]}),
