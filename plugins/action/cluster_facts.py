@@ -58,6 +58,9 @@ class ActionModule(Decision):
         """Return what the node, its saved facts or nothing say, by the mode of the plan."""
         # Boolean values are accepted for false and true.
         offline = str(own["settings"]["gb10_plan_offline"]).lower()
+        if any(each["name"] == "gb10_plan_offline" for each in own["refused"]):
+            # Its default would connect to the node.
+            return {"typical": True}
         if offline == "false":
             return self._read(node, own, variables)
         if offline != "true":

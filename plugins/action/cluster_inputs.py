@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from ansible.errors import AnsibleUndefinedVariable
+from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
@@ -18,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
+_MOST_REASON = 300
 #: Types whose values the command line passes as text.
 _SCALARS = ("bool", "float", "int", "list", "str")
 
@@ -76,11 +77,13 @@ class ActionModule(Decision):
         """Return a variable's value in the type of its specification, or its default and why the value is refused."""
         try:
             value = self._templar.template(variables[name])
-        except AnsibleUndefinedVariable:
-            if name.startswith("gb10_"):
-                raise
+        except AnsibleUndefinedVariable as error:
             # A later task may define what it refers to. Otherwise its role reports it.
-            return argument_specs.default(option), None
+            unknown = _unknown(name, option, error, "a value without undefined variables")
+            return argument_specs.default(option), unknown if name.startswith("gb10_") else None
+        except AnsibleError as error:
+            expected = "a value that Ansible can decrypt (--ask-vault-pass) and evaluate"
+            return argument_specs.default(option), _unknown(name, option, error, expected)
         result = ArgumentSpecValidator({name: option}).validate({name: value})
         errors = list(result.error_messages)
         if option.get("type", "str") == "str" and isinstance(value, Mapping | list | tuple):
@@ -94,6 +97,12 @@ class ActionModule(Decision):
             }
         scalar = option.get("type", "str") in _SCALARS and "options" not in option
         return result.validated_parameters[name] if scalar else value, None
+
+
+def _unknown(name: str, option: Mapping[str, Any], error: AnsibleError, expected: str) -> dict[str, str]:
+    """Return why the value of a variable is not known. The reason for a secret could have a part of it."""
+    reason = "" if option.get("no_log") else f": {' '.join(str(error).split())[:_MOST_REASON]}"
+    return {"name": name, "found": f"it cannot be evaluated{reason}", "expected": expected}
 
 
 def _found(value: Any, option: Mapping[str, Any], errors: list[str]) -> str:

@@ -13,6 +13,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import collec
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs
 from ansible_collections.gb10.cluster.plugins.module_utils.common import problems
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, recipe_yaml
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import typed_plan
@@ -40,7 +42,8 @@ class ActionModule(Decision):
         # A recipe serves one model.
         recipe = {"name": ""} if arguments["models"] else inputs[host]["recipe"]
         given = self._parsed(inputs[host], recipe, [{**inputs[name], **nodes[name]} for name in names], variables)
-        answer = _models(given) if arguments["models"] else _plan(given, inputs[host]["settings"])
+        access = _access([inputs[name]["settings"] for name in names])
+        answer = _models(given) if arguments["models"] else _plan(given, inputs[host]["settings"], access)
         notices = [] if answer["problems"] else answer.get("notices", [])
         warned = [line if line.startswith("warning") else f"warning: {line}" for line in notices]
         msg = shown("\n".join(warned))
@@ -85,9 +88,27 @@ class ActionModule(Decision):
         return {"failed": bool(refused), "changed": False, "msg": problems.report(refused) if refused else ""}
 
 
-def _plan(given: Inputs, settings: Mapping[str, Any]) -> dict[str, Any]:
+def _access(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    """Return the problems of the variables about access, from the settings of all nodes. Equal ones are one."""
+    given = [
+        firewall_plan.Access(
+            (),
+            0,
+            (),
+            settings["peer_firewall_open_ports"],
+            settings["peer_firewall_trusted_interfaces"],
+            monitoring_clients=settings["monitoring_clients"],
+        )
+        for settings in nodes
+    ]
+    return list(dict.fromkeys(problem for each in given for problem in firewall_plan.check(each)))
+
+
+def _plan(given: Inputs, settings: Mapping[str, Any], access: Sequence[Problem]) -> dict[str, Any]:
     """Return {plan, problems, report, notices, lines}; Ansible keeps ``warnings`` for itself."""
     plan, refused = cluster_plan.plan(given, argument_specs.known())
+    if access:
+        plan, refused = None, [*refused, *access]
     memory = int(settings["ray_cluster_object_store_memory"])
     return {
         "plan": plan.facts() if plan else {},

@@ -54,6 +54,7 @@ def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[
     nodes, settings = inputs.nodes, inputs.head.settings
     return [
         *_check_groups(nodes),
+        *_check_addresses(nodes),
         *_check_variables(nodes, known_variables),
         *_check_values(nodes),
         *_check_equal(nodes),
@@ -94,6 +95,21 @@ def _check_groups(nodes: Sequence[Node]) -> list[Problem]:
         )
         for index, node in enumerate(nodes)
         if not node.group
+    ]
+
+
+def _check_addresses(nodes: Sequence[Node]) -> list[Problem]:
+    """Return the nodes with the address of another one, which would be configured twice, as two nodes."""
+    first = {node.address: node.name for node in reversed(nodes)}
+    return [
+        Problem(
+            f"nodes[{index}].ansible_host",
+            f"{node.address}, the address of {first[node.address]}",
+            "an address of its own",
+            f"correct ansible_host of {node.name}",
+        )
+        for index, node in enumerate(nodes)
+        if first[node.address] != node.name
     ]
 
 

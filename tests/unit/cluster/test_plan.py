@@ -363,6 +363,13 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "exactly one host",
         "move one host",
     ),
+    "two nodes at one address": (
+        lambda: change(pair(), 1, address="192.168.1.11"),
+        "nodes[1].ansible_host",
+        "192.168.1.11, the address of spark1",
+        "an address of its own",
+        "correct ansible_host of spark2",
+    ),
     "two heads": (
         lambda: change(pair(), 1, group="head"),
         "groups.head",

@@ -253,3 +253,41 @@ def test_unreachable_nodes_are_reported_together() -> None:
     done = run("playbooks/models.yml", ["-i", str(TWO_SPARK), "-e", "ansible_host=127.0.0.2", "-e", "ansible_port=9"])
     assert done.status != 0
     assert all(f"nodes[{number}]: spark{number + 1} (127.0.0.2) cannot be read" in done.output for number in (0, 1))
+
+
+FOUR = """
+gb10_cluster:
+  vars: {ansible_user: nvidia, gb10_fabric_topology: direct, gb10_plan_offline: typicl, gb10_model: "{{ my_model }}"}
+  children:
+    head: {hosts: {s1: {ansible_host: 192.0.2.1}}}
+    worker: {hosts: {s2: {ansible_host: 192.0.2.2}, s3: {ansible_host: 192.0.2.3}, s4: {ansible_host: 192.0.2.1}}}
+"""
+SEALED = """
+gb10_cluster:
+  vars:
+    peer_firewall_open_ports: [8188]
+    gb10_secret_env:
+      HF_TOKEN: !vault |
+        $ANSIBLE_VAULT;1.1;AES256
+        3331
+"""
+
+
+def test_all_mistakes_are_one_report_of_all_nodes_without_a_connection(tmp_path: Path) -> None:
+    """Also an option that would have kept the run from connecting, and values that Ansible cannot evaluate."""
+    for name, text in (("hosts.yml", FOUR), ("more.yml", SEALED)):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = run("playbooks/plan.yml", ["-i", str(tmp_path / "hosts.yml"), "-i", str(tmp_path / "more.yml")])
+    assert done.status != 0
+    shown = re.sub(r"\s+", " ", done.output.partition("FAILED ***")[2])
+    for text in (
+        "s1, s2, s3, s4: gb10.cluster.gb10 : Stop on planning errors",
+        "gb10_plan_offline: 'typicl'. Expected: one of false, true, typical",
+        "gb10_model: it cannot be evaluated: 'my_model' is undefined",
+        "gb10_secret_env: it cannot be evaluated. Expected: a value that Ansible can decrypt (--ask-vault-pass)",
+        "nodes[3].ansible_host: 192.0.2.1, the address of s1",
+        "gb10_fabric_topology: direct with 4 nodes",
+        "peer_firewall_open_ports[0]: '8188'",
+    ):
+        assert text in shown, shown
+    assert "cannot be read" not in shown and "has no attribute" not in shown, shown

@@ -78,7 +78,11 @@ def test_a_name_like_one_of_the_catalog_is_a_warning(name: str, found: bool) -> 
 
 def test_no_node_is_contacted_and_the_end_names_the_warnings_at_the_top() -> None:
     """An address of a documentation network would be an unreachable node."""
-    given = {"gb10_plan_offline": "typical", "ansible_host": "192.0.2.11", "gb10_plan_save_facts": True}
+    given = {
+        "gb10_plan_offline": "typical",
+        "ansible_host": "192.0.2.1{{ inventory_hostname[-1] }}",
+        "gb10_plan_save_facts": True,
+    }
     given["gb10_model"] = "openai/gpt-oss-120"
     done = run("playbooks/plan.yml", ["-i", str(ROOT / "inventories/two-spark"), "--extra-vars", json.dumps(given)])
     lines = done.assert_unchanged().shown("Show the plan")

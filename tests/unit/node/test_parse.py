@@ -216,9 +216,20 @@ def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> 
         ),
         pytest.param(
             "0::/machine.slice/systemd-nspawn@spark1.service/payload/system.slice/gb10-ray.service\n",
-            "gb10-ray.service",
+            "systemd-nspawn@spark1.service",
             id="in nspawn",
         ),
+        pytest.param(
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/gb10-vllm.service\n",
+            "user@1000.service",
+            id="a user's unit with the same name",
+        ),
+        pytest.param(
+            "0::/user.slice/user-1000.slice/user@1000.service/gb10.slice/gb10-vllm.slice/x.scope\n",
+            "user@1000.service",
+            id="a user's slice with the same name",
+        ),
+        pytest.param("0::/user.slice/gb10.slice/gb10-vllm.slice/x.scope\n", "", id="a slice elsewhere"),
         pytest.param("0::/user.slice/user-1000.slice/session-3.scope\n", "", id="a login"),
         pytest.param("0::/system.slice/docker-1234.scope\n", "", id="a container"),
         pytest.param(
