@@ -208,7 +208,8 @@ def sync_folder(folder: str) -> None:
 def read(path: str) -> str:
     """Return a small file of /proc or /sys, "" if it is gone or not readable: processes may end meanwhile."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
+        # The kernel escapes only the line feed in the name of a process: a carriage return must not start a line.
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
             return file.read()
     except OSError:
         return ""

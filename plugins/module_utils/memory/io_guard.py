@@ -102,7 +102,8 @@ def largest(proc: str = "/proc") -> guard.Process | None:
     """Return the largest process outside of the services. Its arguments may be secret, so only its name is read."""
     found = guard.Process("", 0)
     for pid in filter(str.isdecimal, os.listdir(proc)):
-        fields = dict(line.split(":", 1) for line in io_file.read(f"{proc}/{pid}/status").splitlines() if ":" in line)
+        lines = io_file.read(f"{proc}/{pid}/status").split("\n")
+        fields = dict(line.split(":", 1) for line in lines if ":" in line)
         # Without the files that it maps, which the kernel can drop.
         size = sum(int(fields.get(key, "0 kB").split()[0]) for key in ("RssAnon", "RssShmem")) << 10
         if size > found.size and parse.unit_of_cgroup(io_file.read(f"{proc}/{pid}/cgroup")) not in paths.UNITS:

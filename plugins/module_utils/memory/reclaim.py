@@ -25,8 +25,10 @@ LARGEST = 5
 
 def resident(status: str) -> tuple[str, int] | None:
     """Return (name, resident bytes) from a /proc/PID/status, None for a kernel thread or a process that has ended."""
-    name, size = (re.search(rf"^{key}:\s+(.+?)(?: kB)?$", status, re.MULTILINE) for key in ("Name", "VmRSS"))
-    return (name[1], int(size[1]) * 1024) if name and size else None
+    name = re.search(r"^Name:\s+(.+)$", status, re.MULTILINE)
+    size = re.search(r"^VmRSS:\s+(\d+) kB$", status, re.MULTILINE)
+    # A process chooses its name.
+    return ("".join(filter(str.isprintable, name[1])), int(size[1]) * 1024) if name and size else None
 
 
 def gpu_processes(text: str) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import
     differs,
     exposed,
     install,
+    read,
     read_file,
     write_file,
 )
@@ -150,3 +151,9 @@ def test_an_installed_file_does_not_differ(tmp_path: Path, content: str | bytes)
     install(path, content)
     assert not differs(path, content)
     assert differs(path, content + ("x" if isinstance(content, str) else b"x"))
+
+
+def test_a_carriage_return_in_the_name_of_a_process_starts_no_line(tmp_path: Path) -> None:
+    (tmp_path / "status").write_bytes(b"Name:\tx\rVmRSS: 9 kB\nVmRSS:\t 4 kB\n")
+    assert read(str(tmp_path / "status")) == "Name:\tx\rVmRSS: 9 kB\nVmRSS:\t 4 kB\n"
+    assert read(str(tmp_path / "none")) == ""

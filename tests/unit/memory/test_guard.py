@@ -346,7 +346,8 @@ def test_the_largest_other_process_has_no_secret_and_is_outside_of_the_services(
     # A thread of the kernel has no memory, and a process may end between two reads.
     for pid in ("2", "11"):
         (tmp_path / pid).mkdir()
-    (tmp_path / "2/status").write_text("Name:\tkthreadd\n", encoding="ascii")
+    # So has one that has ended and that nobody waited for, whatever it calls itself.
+    (tmp_path / "2/status").write_bytes(b"Name:\tx\rRssAnon: all\x0bRssShmem: 9999999 kB\n")
     assert io_guard.largest(str(tmp_path)) == guard.Process("convert", 3 * GIB)
     assert io_guard.largest(str(tmp_path / "2")) is None
 

@@ -18,7 +18,13 @@ PROCESSES = [{"pid": number, "name": f"p{number}", "bytes": number * GIB} for nu
 
 @pytest.mark.parametrize(
     ("status", "expected"),
-    [(STATUS, ("VLLM::Worker_TP0", 3 * GIB)), ("Name:\tkthreadd\nThreads:\t1\n", None), ("", None)],
+    [
+        (STATUS, ("VLLM::Worker_TP0", 3 * GIB)),
+        ("Name:\tkthreadd\nThreads:\t1\n", None),
+        ("Name:\tx\rVmRSS: 9 kB\x1b\nVmRSS:\t 4 kB\n", ("xVmRSS: 9 kB", 4096)),
+        ("Name:\tx\nVmRSS: all\n", None),
+        ("", None),
+    ],
 )
 def test_the_resident_memory_of_a_process(status: str, expected: Any) -> None:
     assert reclaim.resident(status) == expected
