@@ -4,7 +4,7 @@
 """Remove text that identifies a site from a report, and find any that is left.
 
 Patterns replace text by its form. They cannot know that nas01 is a machine, so a report also has a list of the site's
-own names (``known``).
+own names (``known``). A line is cut before the patterns, so that a long one costs little.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence
+
+#: Maximum characters of a line.
+_MOST_LINE = 4096
 #: Text that may be a key.
 KEY = re.compile(
     r"\b(?:hf_|sk-|nvapi-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AIza|dckr_pat_|tskey-|ya29\.|eyJ)[\w.-]{8,}"
@@ -27,16 +31,17 @@ _PUBLIC = (
 _DOMAINS = "com|net|org|edu|gov|mil|info|io|dev|cloud|tech|eu|de|at|ch|uk|fr|nl|es|it|se|pl|us|ca|au|nz|jp|cn|in|br"
 _LOCAL = "local|lan|home|internal|intranet|localdomain|corp|private|test|example|invalid|arpa"
 #: Text that identifies a machine or a person, or that may be a key: the replacement, and its pattern. The text of a
-#: group stays.
+#: group stays. A pattern is bounded or begins only where a word does: otherwise one long word costs the square of its
+#: length.
 _PATTERNS: Mapping[str, re.Pattern[str]] = {
-    "URL": re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'),]+", re.IGNORECASE),
+    "URL": re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s\"'),]+", re.IGNORECASE),
     # Before the patterns for parts of it. A module's message may quote an assignment.
     "SECRET": re.compile(
         r"((?:password|passwd|passphrase|secret|token|api[_-]?key|psk)[\"']?\s*[:=]\s*[\"']?)(?!SECRET\b|REDACTED\b)[^\s\"',;)}]+",
         re.IGNORECASE,
     ),
     "EMAIL": re.compile(
-        r"[\w.+-]+@(?![\w.:-]+\.(?:service|socket|scope|slice|timer)\b)[a-z][\w-]*(?:\.[\w-]+)*", re.IGNORECASE
+        r"[\w.+-]{1,64}@(?![\w.:-]+\.(?:service|socket|scope|slice|timer)\b)[a-z][\w-]*(?:\.[\w-]+)*", re.IGNORECASE
     ),
     # Also the name of a USB adapter's interface, which has its hardware address.
     "MAC": re.compile(
@@ -61,7 +66,7 @@ _PATTERNS: Mapping[str, re.Pattern[str]] = {
     "GUID": re.compile(r"(?<!hmac:)\b(?:0x)?(?=[a-f]*\d)[0-9a-f]{16,23}\b", re.IGNORECASE),
     "SERIAL": re.compile(r"\b(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{10,}\b|\b\d{13,}\b"),
     "NUMBER": re.compile(
-        r"(\bserial(?:[ _-]?(?:number|no|num))?\b[\"']?\s*[:=#]?\s*[\"']?)(?=[\w-]*\d)[\w-]{5,}", re.IGNORECASE
+        r"(\bserial(?:[ _-]?(?:number|no|num))?\b[\"']?\s*(?:[:=#]\s*)?[\"']?)(?=[\w-]*\d)[\w-]{5,}", re.IGNORECASE
     ),
     "KEY": KEY,
     "PATH": re.compile(r"(?<![\w./])(?:~[\w.-]*)?/[\w.@+~%#-]+(?:/[\w.@+~%#-]*)*"),
@@ -128,6 +133,7 @@ def _redactor(known: Mapping[str, str]) -> Callable[[str], str]:
     def change(text: str) -> str:
         for name, new in names:
             text = name.sub(new, text)
+        text = "\n".join(evidence.cut(line, _MOST_LINE) for line in text.split("\n"))
         for kind, pattern in _PATTERNS.items():
             text = pattern.sub(partial(_replacement, kind), text)
         return text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,3 +150,22 @@ def test_no_known_name_stays(name: str, text: str, word: str) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_redacted_completely(text: str) -> None:
     assert redact.leaks(redact.redacted(text, {}), {}) == []
+
+
+def test_a_long_line_is_cut_after_a_whole_word() -> None:
+    key = "hf_" + "AbCd1234" * 4
+    for length in range(4050, 4100):
+        (found,) = redact.redacted(
+            [f"a\n{'x' * (length - 5)} lisa {key} spark one\nb"], {"lisa": "USER", "spark one": "HOST"}
+        )
+        first, line, last = found.split("\n")
+        assert (first, last) == ("a", "b")
+        assert len(line) <= 4096 and set(line.split()[1:]) <= {"USER", "KEY", "HOST", "..."}, line[-60:]
+
+
+@pytest.mark.parametrize("part", ["a", "a.", "aa:", "1.", "serial ", "serial" + " " * 3900])
+def test_the_time_is_no_square_of_the_length(part: str) -> None:
+    text = "\n".join([part * (4000 // len(part)) + "-"] * 50)
+    begin = time.process_time()
+    redact.redacted(text + part * (400_000 // len(part)), {})
+    assert time.process_time() - begin < 1.0
