@@ -101,21 +101,21 @@ class Completions:
 
     def __init__(self, usage: bool, always: bool) -> None:
         self._usage, self._always = usage, always
-        self._rest = self._found = b""
+        # A line may come in many parts: adding one must not copy the others.
+        self._rest, self._found = bytearray(), b""
 
     def feed(self, data: bytes) -> bytes:
         """Return the complete lines for the client."""
-        if self._rest:
-            data, self._rest = self._rest + data, b""
-        if not data.endswith(b"\n"):
-            end = data.rfind(b"\n") + 1
-            if len(data) - end <= _MOST_LINE:
-                data, self._rest = data[:end], data[end:]
-        return self._read(data) if _NAME in data else data
+        end = data.rfind(b"\n") + 1
+        if (0 if end else len(self._rest)) + len(data) - end > _MOST_LINE:
+            end = len(data)
+        lines = self.end() + data[:end] if end else b""
+        self._rest += data[end:]
+        return self._read(lines) if _NAME in lines else lines
 
     def end(self) -> bytes:
         """Return what is left of an incomplete line."""
-        rest, self._rest = self._rest, b""
+        rest, self._rest = bytes(self._rest), bytearray()
         return rest
 
     def _read(self, data: bytes) -> bytes:
@@ -145,18 +145,20 @@ class Events:
     """A stream of /v1/messages or /v1/responses. It passes unchanged, and reports its usage itself."""
 
     def __init__(self) -> None:
-        self._rest, self._prompt, self._completion, self._deltas = b"", 0, 0, 0
+        self._rest, self._prompt, self._completion, self._deltas = bytearray(), 0, 0, 0
 
     def feed(self, data: bytes) -> bytes:
         """Return the same bytes."""
         self._deltas += data.count(_DELTA)
         end = data.rfind(b"\n") + 1
-        if _NAME in (lines := self._rest + data[:end]):
-            for line in lines.split(b"\n"):
+        if end:
+            lines, self._rest = bytes(self._rest) + data[:end], bytearray()
+            for line in lines.split(b"\n") if _NAME in lines else ():
                 if _NAME in line and len(line) <= _MOST_EVENT:
                     self._read(_json(line.removeprefix(b"data:")))
-        rest = data[end:] if end else self._rest + data
-        self._rest = rest if len(rest) <= _MOST_EVENT else b""
+        self._rest += data[end:]
+        if len(self._rest) > _MOST_EVENT:
+            self._rest = bytearray()
         return data
 
     def end(self) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -155,3 +156,23 @@ def test_the_headers_that_pass() -> None:
         "Cache-Control": "no-store",
     }
     assert forward.response_headers(answer) == {"Content-Type": "a", "Retry-After": "1", "Cache-Control": "no-store"}
+
+
+@pytest.mark.parametrize("reader", [Completions(usage=False, always=False), Events()])
+def test_a_part_of_a_long_line_is_added_without_a_copy_of_the_line(reader: Completions | Events) -> None:
+    for part in (b"x" * 1_000_000, b"x"):
+        reader.feed(part)
+    tracemalloc.start()
+    try:
+        for _ in range(100):
+            reader.feed(b"x")
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_event_after_a_line_that_is_too_long_is_read() -> None:
+    reader = Events()
+    for part in (b"x" * 700_000, b"x" * 700_000, b"\n", b"".join(ANTHROPIC)):
+        reader.feed(part)
+    assert reader.tokens == Tokens(7, 5)
