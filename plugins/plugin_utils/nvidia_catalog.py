@@ -22,7 +22,7 @@ PREFIX = "nvidia:"
 #: The catalog's name of this number of Sparks.
 _HARDWARE = {1: "dgx-spark", 2: "dgx-spark-2gpu", 4: "dgx-spark-4gpu"}
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)*", re.ASCII)
-_SCHEMA = re.compile(r"^schema_version: (\d+)$", re.MULTILINE | re.ASCII)
+_SCHEMA = re.compile(r"^schema_version: (\d{1,6})$", re.MULTILINE | re.ASCII)
 _REMOTE = re.compile(r"((?:https://|file:///)[^\s@]+)@([0-9a-f]{40})", re.ASCII)
 #: Seconds for git to fetch one commit, which has some hundred small files.
 _FETCH = 300
@@ -56,6 +56,10 @@ def clone(given: str, inventory: str) -> tuple[str, str]:
 def _fetch(url: str, commit: str, cache: Path, folder: Path) -> None:
     """Write the files of a commit into a new folder. Raises OSError and SubprocessError."""
     with tempfile.TemporaryDirectory(dir=cache) as temporary:
+        attributes = Path(temporary) / ".git/info/attributes"
+        attributes.parent.mkdir(parents=True)
+        # It outranks the commit's .gitattributes, which could name a filter in the user's configuration.
+        attributes.write_text("* -filter\n", encoding="ascii")
         for arguments in (
             ("init", "--quiet"),
             ("fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules", "--", url, commit),

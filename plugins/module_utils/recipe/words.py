@@ -23,6 +23,8 @@ _TOKEN = re.compile(
 _ESCAPED = re.compile(r'\\(["\\$`\n])')
 _OPEN = re.compile(r'"(?:[^"\\$`]|\\.)*', re.DOTALL)
 _QUOTES = {"'": "single", '"': "double"}
+#: Maximum characters of a filled command.
+_MOST = 1 << 16
 _FIELD = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]", re.ASCII)
 
 
@@ -38,10 +40,12 @@ def fill(template: str, values: Mapping[str, str], literal: bool = False) -> str
     """Return the template with the values of its ``{parameters}``; doubled braces stand for one.
 
     ``literal``: every brace that is not a parameter's stands for itself. Raises CommandError for a parameter without a
-    value, and without ``literal`` for a single brace.
+    value, for a text that grows too long, and without ``literal`` for a single brace.
     """
+    size = len(template)
 
     def replaced(match: re.Match[str]) -> str:
+        nonlocal size
         text, name = match[0], match[1]
         if name is None and literal:
             return text
@@ -52,6 +56,9 @@ def fill(template: str, values: Mapping[str, str], literal: bool = False) -> str
             raise CommandError(line, f"a single {text}", "double each brace that is not a parameter's")
         if name not in values:
             raise CommandError(line, f"{{{name}}} has no value", f"add defaults.{name}")
+        size += len(values[name]) - len(text)
+        if size > _MOST:
+            raise CommandError(line, f"more than {_MOST} characters with the values", "shorten it or its defaults")
         return values[name]
 
     return _FIELD.sub(replaced, template)

@@ -116,6 +116,32 @@ def test_a_commit_is_fetched_once_and_its_links_become_files(remote: str, clone:
     assert {path.name for path in Path(folder).parent.iterdir()} == {"lock", remote.rpartition("@")[2]}
 
 
+@pytest.mark.usefixtures("remote")
+def test_a_commit_runs_no_filter_of_the_user(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = clone.parent / "ran"
+    configuration = clone.parent / "gitconfig"
+    configuration.write_text(
+        f'[user]\nname = a\nemail = a@example.com\n[filter "own"]\nsmudge = touch {ran}; cat\n', encoding="utf-8"
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(configuration))
+    (clone / ".gitattributes").write_text("[attr]macro filter=own\n*.md filter=own\n*.yaml macro\n", encoding="utf-8")
+    for name in ("a.md", "a.yaml"):
+        (clone / name).write_text("text\n", encoding="utf-8")
+    for arguments in (["add", "."], ["commit", "--quiet", "--message=c"]):
+        subprocess.run(["git", "-C", str(clone), *arguments], check=True)
+    ran.unlink(missing_ok=True)
+    head = subprocess.run(["git", "-C", str(clone), "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    folder, problem = fetched(f"file://{clone}@{head.stdout.strip()}", "/none")
+    assert (problem, (Path(folder) / "a.yaml").read_text(encoding="utf-8")) == ("", "text\n")
+    assert not ran.exists()
+
+
+def test_a_schema_of_any_length_is_read(clone: Path) -> None:
+    path = clone / "models/google/large/dgx-spark/linux/vllm/recipe.yaml"
+    path.write_text(f"schema_version: {'9' * 5000}\n", encoding="utf-8")
+    assert find("nvidia:large", str(clone), 1) == (str(path), "", "")
+
+
 @pytest.mark.parametrize(
     ("given", "found"),
     [

@@ -75,3 +75,10 @@ def test_a_single_brace_and_a_parameter_without_value_are_refused(template: str,
         fill(template, {"a": "x"})
     assert (error.value.line, error.value.found[: len(found)]) == (line, found)
     assert error.value.fix in ("add defaults.port", "double each brace that is not a parameter's")
+
+
+def test_values_cannot_make_a_command_too_long() -> None:
+    assert len(fill("{a}" * 16, {"a": "x" * 4096})) == 1 << 16
+    with pytest.raises(CommandError) as error:
+        fill("{a}" * 15 + "\n{a}{none}", {"a": "x" * 4096})
+    assert (error.value.line, error.value.found) == (2, "more than 65536 characters with the values")
