@@ -10,6 +10,7 @@ seconds of the controller's monotonic clock. A style is "good", "warn", "bad", "
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,11 +110,14 @@ def parse(answer: str) -> Reading:
         raise ValueError("the answer is not complete")
     sample, watchdog, present, starts, stop, clock, units = (part.strip() for part in parts)
     found = schema.parse(sample.encode()) if sample else None
+    elapsed = float(clock) - found.time if found else None
+    if elapsed is not None and not math.isfinite(elapsed):
+        raise ValueError("the time of the node is not a finite number")
     records = [*_json(starts, list), *([_json(present, dict)] if present else [])]
     latest = records[-1] if records and isinstance(records[-1], Mapping) else {}
     return Reading(
         sample=found,
-        age=max(0.0, float(clock) - found.time) if found else None,
+        age=None if elapsed is None else max(0.0, elapsed),
         services=_services(units),
         watchdog=_json(watchdog, dict),
         lowest=int(latest["minimum"]) if _number(latest.get("minimum")) else None,
@@ -193,11 +197,15 @@ def rate(node: Watched, counter: str) -> float | None:
     if old is None or new is None or new.time <= old.time:
         return None
     before, after = (getattr(each.engine or Engine(), counter) for each in (old, new))
-    return (
-        (after - before) / (new.time - old.time)
-        if before is not None and after is not None and after >= before
-        else None
-    )
+    return _growth(before, after, new.time - old.time)
+
+
+def _growth(before: float | None, after: float | None, seconds: float) -> float | None:
+    """Return the growth per second, None if it is unknown, negative or not a finite number: a node reports any."""
+    if before is None or after is None or after < before:
+        return None
+    found = (after - before) / seconds
+    return found if math.isfinite(found) else None
 
 
 def _traffic(node: Watched) -> float | None:
@@ -215,11 +223,8 @@ def _traffic(node: Watched) -> float | None:
         ]
         totals.append(sum(counts) if counts else None)
     before, after = totals
-    return (
-        (after - before) * 8e-9 / (new.time - old.time)
-        if before is not None and after is not None and after >= before
-        else None
-    )
+    found = _growth(before, after, new.time - old.time)
+    return None if found is None else found * 8e-9
 
 
 def age(node: Watched, now: float) -> float | None:
@@ -405,7 +410,7 @@ def _engine(node: Watched, now: float, interval: float, width: int) -> Iterator[
     ]
     yield [state, *(figures if engine != Engine() else ())]
     used = engine.kv_cache
-    gauge = "" if used is None else f" [{'#' * round(20 * min(1.0, used)):-<20}]"
+    gauge = "" if used is None else f" [{'#' * round(20 * max(0.0, min(1.0, used))):-<20}]"
     yield [
         (f"KV cache{gauge} {_value(used, '.0%')}", WARN if used is not None and used >= _FULL else ""),
         (f"   prefix hits {_share(engine.cache_hits, engine.cache_queries)}", ""),

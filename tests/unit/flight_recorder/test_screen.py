@@ -248,7 +248,12 @@ def test_the_answer_of_a_node_is_parsed() -> None:
     found = screen.parse(answer)
     assert (found.sample, found.age, found.lowest, found.start) == (SAMPLE, 2.5, 3 * GIB, 7.0)
     assert found.services == {"gb10-vllm.service": "active"} and found.stopped.startswith("only 3.0 GiB of memory")
-    for damaged in ("", answer.replace("102.5", "noon"), answer.replace('"armed"', "armed"), "[" + answer):
+    for damaged in (
+        "",
+        *(answer.replace("102.5", clock) for clock in ("noon", "inf", "nan")),
+        answer.replace('"armed"', "armed"),
+        "[" + answer,
+    ):
         with pytest.raises(ValueError, match=r"."):
             screen.parse(damaged)
     assert screen.parse(answer.replace("\n", "\r\n")) == found, "from a terminal"
@@ -270,3 +275,12 @@ def test_a_long_problem_has_several_lines() -> None:
     node = watched(SAMPLE, stopped="only 1.0 GiB of memory were available 134 s after the start of the ranks " * 4)
     lines = drawn(node)
     assert len(lines) == 11 and lines[8].startswith("spark1: the memory guard") and lines[-1].endswith(" ...")
+
+
+def test_numbers_of_any_size_are_drawn() -> None:
+    huge = replace(ENGINE, generated=1.7e308, kv_cache=-1e308)
+    rails = (replace(RAILS[0], rx=10**39),)
+    samples = [replace(SAMPLE, time=1e-300), replace(SAMPLE, time=2e-300, engine=huge, rails=rails)]
+    node = watched(*samples)
+    assert (screen.rate(node, "generated"), node.speeds) == (None, ())
+    assert "KV cache [--------------------] -inf%" in "\n".join(drawn(node, width=120))
