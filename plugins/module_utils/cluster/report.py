@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import unread
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
@@ -44,7 +45,7 @@ def lines(plan: Plan, object_store_memory: int, watched: Sequence[str] = ()) -> 
         f"{served}: tensor {plan.tensor_parallel_size} "
         f"x pipeline {plan.pipeline_parallel_size} x data {plan.data_parallel_size} by {plan.executor}",
         (
-            f"vLLM {plan.stack.vllm} (stack {plan.stack.name}), NCCL "
+            f"vLLM {_release(plan)} (stack {plan.stack.name}), NCCL "
             f"{serve.nccl or 'of the runtime, which verify.yml shows'}"
         ),
     ]
@@ -78,6 +79,11 @@ def _tag(runtime: Container) -> list[str]:
     return (
         [f"{tag} is {'a tag: the first pull pins its digest' if image == tag else f'pinned to {image}'}"] if tag else []
     )
+
+
+def _release(plan: Plan) -> str:
+    unknown = unread(plan.runtime, plan.stack.name)
+    return "of the image, which is read when it is on the head" if unknown else plan.stack.vllm
 
 
 def _served(plan: Plan) -> str:

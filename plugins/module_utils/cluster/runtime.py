@@ -123,16 +123,23 @@ def _container(inputs: Inputs, locked: Stack, given: str, build: Choice, queried
         stack = replace(stack, vllm=release, ray=image.ray, image_has_ray=bool(image.ray), bundled_nccl=image.nccl)
     engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
     options_of, tag, known = image.image_id if image else "", pins.tag(given), _pins(inputs)
+    planned = Container(
+        stack.runtime, stack.image, stack.image, engine, arguments, options_of, base, builds, lock, tag, known
+    )
     return Runtime(
         stack=stack,
-        planned=Container(
-            stack.runtime, stack.image, stack.image, engine, arguments, options_of, base, builds, lock, tag, known
-        ),
+        planned=planned,
         build=build,
         options=image.options if image else None,
         variables=image.variables if image else None,
-        unread=not image and (stack.image if builds else given) != stacks.STACKS[stack.name].image,
+        unread=unread(planned, stack.name),
     )
+
+
+def unread(planned: Container, stack: str) -> bool:
+    """Whether the release in the image is unknown: it is not the stack's own, and the head has not queried it."""
+    named = planned.image if planned.builds else planned.tag or planned.image
+    return bool(named) and not planned.options_of and named != stacks.STACKS[stack].image
 
 
 def _pins(inputs: Inputs) -> Mapping[str, pins.Pin]:

@@ -122,6 +122,24 @@ def test_parts_of_a_plan_with_an_image(nodes: list[Node], expected: dict[str, An
     assert ("image-not-pinned" in findings(plan)) is (plan["runtime"]["base"] in (LATEST, "vllm/vllm-openai"))
 
 
+UNREAD = "vLLM of the image, which is read when it is on the head (stack current), NCCL 2.30.7"
+NGC = {"gb10_stack": "ngc-26.04", "gb10_runtime_lock": "", **MP}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "lock", "shown"),
+    [
+        (pair(LATEST), LOCK, UNREAD),
+        (pinned(pair(LATEST)), LOCK, UNREAD),
+        (queried(pinned(pair(LATEST)), "2.29.7", PINNED), LOCK, "vLLM 0.18.1 (stack current), NCCL 2.29.7"),
+        (cluster_nodes.pair(**NGC), "", "vLLM 0.19.0 (stack ngc-26.04), NCCL 2.30.7"),
+        (cluster_nodes.pair(**MP), LOCK, "vLLM 0.33.0 (stack current), NCCL 2.30.7"),
+    ],
+)
+def test_the_release_of_another_image_is_shown_once_it_is_known(nodes: list[Node], lock: str, shown: str) -> None:
+    assert shown in report.lines(typed(planned(nodes, lock)), 1)
+
+
 @pytest.mark.parametrize(("nccl", "found"), [("2.27.5", True), ("2.29.7", False)])
 def test_the_hang_on_arm_is_found_in_an_image(nccl: str, found: bool) -> None:
     assert ("nccl-arm-hang" in findings(planned(queried(pair(**HANGS), nccl), LOCK))) is found
