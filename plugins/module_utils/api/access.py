@@ -43,10 +43,12 @@ def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str
     if problem:
         fix = "leave it empty to generate a key on the head"
         problems.append(Problem("gb10_api_key", problem, f"{_SHORTEST_KEY} visible ASCII characters or more", fix))
-    address = "/" not in name and _network(name)
+    address = not {"/", "%"} & {*name} and _network(name)
     if name and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) and not address:
         problems.append(
-            Problem("gb10_api_name", repr(name), "a DNS name or an address, without port", "correct gb10_api_name")
+            Problem(
+                "gb10_api_name", repr(name), "a DNS name or an address, without port and zone", "correct gb10_api_name"
+            )
         )
     if not keyed and not loopback(host):
         fix = "leave gb10_api_key_enabled: true, or set gb10_api_host: 127.0.0.1 and forward the port by ssh"
@@ -63,6 +65,22 @@ def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str
         if not _network(client)
     ]
     return problems
+
+
+def check_address(host: str, name: str, address: str) -> list[Problem]:
+    """Return the problem of an endpoint at which no client reaches the API; the arguments are those of place()."""
+    client, expected = name or (address if host in _ANY else host), "an address without a zone, which URLs cannot have"
+    if "%" in host:
+        return [Problem("gb10_api_host", repr(host), expected, "correct gb10_api_host")]
+    if "%" in client:
+        # check() reports the name.
+        found, fix = f"the API is at {client!r} for clients", "set gb10_api_name, or another ansible_host"
+        return [] if name else [Problem("nodes[0].address", found, expected, fix)]
+    if host == "0.0.0.0" and ":" in client and _network(client):
+        found = f"{host}, which is for IPv4 alone, and clients connect to {client}"
+        fix = "set gb10_api_host: '::', or gb10_api_name to a DNS name or an IPv4 address"
+        return [Problem("gb10_api_host", found, "an address that clients can connect to", fix)]
+    return []
 
 
 def origin_problems(variable: str, origins: Sequence[str]) -> list[Problem]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import mistakes, spark
+from cluster_nodes import cluster_plan, mistakes, pair, spark
 from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
@@ -42,6 +42,9 @@ def test_a_key_is_judged_without_being_shown(key: str, said: str) -> None:
         ({"gb10_vllm_extra_args": ["--api-key", KEY]}, "gb10_vllm_extra_args[0]"),
         ({"gb10_api_name": "https://spark"}, "gb10_api_name"),
         ({"gb10_api_name": "10.0.0.0/24"}, "gb10_api_name"),
+        ({"gb10_api_name": "fe80::1%eth0"}, "gb10_api_name"),
+        ({"gb10_api_name": "fd00::11"}, "gb10_api_host"),
+        ({"gb10_api_host": "fe80::1%eth0"}, "gb10_api_host"),
         ({"gb10_api_key_enabled": False}, "gb10_api_host"),
         ({"gb10_api_key_enabled": "false", "gb10_api_host": "10.110.0.1"}, "gb10_api_host"),
         ({"gb10_api_clients": ["192.168.1.0/24", "192.168.1.1/24", "lan"]}, "gb10_api_clients[1] gb10_api_clients[2]"),
@@ -55,6 +58,22 @@ def test_settings_that_would_open_the_api_are_refused(settings: dict[str, Any], 
     problems = mistakes([spark(1, "head", **settings)])
     assert " ".join(problem.path for problem in problems if problem.path.startswith("gb10_")) == path
     assert KEY not in "".join(map(str, problems))
+
+
+@pytest.mark.parametrize(
+    ("address", "settings", "path"),
+    [
+        ("fd00::11", {}, "gb10_api_host"),
+        ("fe80::1%eth0", {}, "nodes[0].address"),
+        ("fe80::1%eth0", {"gb10_api_host": "::"}, "nodes[0].address"),
+        ("fd00::11", {"gb10_api_host": "::"}, ""),
+        *((address, {"gb10_api_name": "spark.lan"}, "") for address in ("fd00::11", "fe80::1%eth0")),
+    ],
+)
+def test_an_endpoint_that_no_client_reaches_is_refused(address: str, settings: dict[str, Any], path: str) -> None:
+    nodes = pair(**settings)
+    nodes[0]["address"] = address
+    assert " ".join(problem.path for problem in cluster_plan(nodes)[1]) == path
 
 
 def test_the_origin_of_a_page() -> None:
