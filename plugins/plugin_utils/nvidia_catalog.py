@@ -95,18 +95,17 @@ def find(name: str, folder: str, nodes: int) -> tuple[str, str, str]:
     if not _NAME.fullmatch(wanted):
         return "", f"{name[:100]!r}, which is no name of a model", ""
     found = _recipes(Path(folder), hardware)
+    sparks = f"{nodes} Spark{'s' * (nodes > 1)}"
+    if not found:
+        return "", f"{name}, but {folder} is missing, or has no recipe for {sparks} and vLLM", ""
     fitting = {place: path for place, path in found.items() if _begins(place, wanted)}
     measured = [place for place, path in fitting.items() if path.with_name(nvidia.PERFORMANCE).exists()]
     newest = max(map(_schema, fitting.values()), default=0)
     fitting = {place: path for place, path in fitting.items() if _schema(path) == newest}
     if len(fitting) == 1:
         return str(*fitting.values()), "", "" if {*measured} & {*fitting} else ", ".join(measured)
-    shown = ", ".join(sorted(fitting or found)) or "none"
-    return (
-        "",
-        f"{name}, which fits {len(fitting)} recipes for {nodes} Spark{'s' * (nodes > 1)} in {folder}: {shown}",
-        "",
-    )
+    shown = ", ".join(sorted(fitting or found))
+    return "", f"{name}, which fits {len(fitting)} recipes for {sparks} in {folder}: {shown}", ""
 
 
 def _begins(place: str, wanted: str) -> bool:

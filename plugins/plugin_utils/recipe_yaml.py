@@ -16,6 +16,7 @@ import yaml
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia
+from ansible_collections.gb10.cluster.plugins.plugin_utils import nvidia_catalog
 
 #: The longest recipe of eugr/spark-vllm-docker has 9 kB.
 _CHARACTERS = 65536
@@ -58,8 +59,11 @@ def document(recipe: Mapping[str, str]) -> tuple[Any, list[Problem]]:
     file's name, {} if that file is of another version of the recipe or cannot be read.
     """
     if recipe["problem"]:
-        fix = "use one of these names, or set gb10_nvidia_recipes to a clone of NVIDIA/local-ai-inference-recipes"
-        return None, [Problem("gb10_recipe", recipe["problem"], "the name of one recipe in NVIDIA's catalog", fix)]
+        expected, fix = "a path, or a name in gb10_recipe_folder", "correct gb10_recipe or gb10_recipe_folder"
+        if recipe["name"].startswith(nvidia_catalog.PREFIX):
+            expected = "the name of one recipe in NVIDIA's catalog"
+            fix = "set gb10_nvidia_recipes to a clone of NVIDIA/local-ai-inference-recipes, and use a name in it"
+        return None, [Problem("gb10_recipe", recipe["problem"], expected, fix)]
     data, problems = load(recipe["text"], recipe["path"] or recipe["name"])
     if problems or not isinstance(data, dict) or "schema_version" not in data:
         return data, problems

@@ -24,6 +24,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, n
 _ROLES = Path(__file__).parents[2] / "roles"
 _LOCKS = _ROLES / "gb10" / "files"
 _BUILD = ("source", "version", "commit", "checksum", "capabilities", "separate", "environment", "dependencies")
+#: Most names of recipes in a message.
+_NAMES = 10
 #: Returns the text of a file on the controller, "" if there is none.
 Read: TypeAlias = Callable[[str], str]
 
@@ -50,7 +52,8 @@ def lock(settings: Mapping[str, Any]) -> str:
 def _document(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) -> dict[str, str]:
     """Return {name, path, text, measured, others, problem} of gb10_recipe.
 
-    ``problem``: why NVIDIA's catalog has no such recipe for this number of nodes; ``others``: see nvidia_catalog.
+    ``problem``: why NVIDIA's catalog has no such recipe for this number of nodes, or gb10_recipe_folder none with this
+    name; ``others``: see nvidia_catalog.
     """
     name, folder = str(settings["gb10_recipe"]), str(settings["gb10_recipe_folder"])
     path = problem = others = ""
@@ -59,12 +62,28 @@ def _document(settings: Mapping[str, Any], inventory: str, nodes: int, read: Rea
         if not problem:
             path, problem, others = nvidia_catalog.find(name, clone, nodes)
     elif name:
-        path = str(Path(parse.place(name, folder, inventory)).expanduser())
+        path = parse.place(name, folder, inventory)
+        path = path and str(Path(path).expanduser())
     beside = Path(path or "/none").with_name(nvidia.PERFORMANCE)
     # A link could lead to another file of the user.
     measured = "" if beside.is_symlink() else str(beside)
-    document = {"name": name, "path": path, "problem": problem, "others": others, "text": read(path) if path else ""}
-    return {**document, "measured": read(measured) if measured and "schema_version" in document["text"] else ""}
+    text = read(path) if path else ""
+    if name and not text.strip() and not name.startswith(("/", "~", nvidia_catalog.PREFIX)):
+        problem = _missing(name, path, folder, inventory)
+    document = {"name": name, "path": path, "problem": problem, "others": others, "text": text}
+    return {**document, "measured": read(measured) if measured and "schema_version" in text else ""}
+
+
+def _missing(name: str, path: str, folder: str, inventory: str) -> str:
+    """Return why there is no recipe with a name, and the names that exist."""
+    found = f"{path or name} is not a readable file on the controller"
+    if not folder:
+        return f"{found}, and gb10_recipe_folder is not set"
+    place = Path(parse.place("x", folder, inventory)).expanduser().parent
+    # Names become lines of the plan.
+    names = sorted(each.stem for each in place.glob("*.yaml") if parse.place(each.stem, folder, inventory))
+    more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+    return f"{found}; recipes in {place}: {', '.join(names[:_NAMES]) or 'none'}{more}"
 
 
 def recipe(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) -> dict[str, Any]:

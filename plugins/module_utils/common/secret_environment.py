@@ -65,7 +65,8 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
     """
     problems = []
     for index, word in enumerate(argv):
-        name = word.partition("=")[0].replace("_", "-")
+        # Both words may be one item of the list, which vLLM refuses.
+        name, *value = re.split("[= ]", word.replace("_", "-"), maxsplit=1)
         if not name.startswith("--") or name == "--":
             continue
         # vLLM handles this option itself, and only by its full name.
@@ -81,7 +82,7 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
             )
         for option, fix in _OPTIONS.items():
             # --hf-token without a value uses the token of `hf auth login`; then the arguments hold no secret.
-            bare = option == "--hf-token" and "=" not in word and not _is_value(argv, index + 1)
+            bare = option == "--hf-token" and not value and not _is_value(argv, index + 1)
             if option.startswith(name) and not bare:
                 found = f"{option} is given, and every user of the head could read it"
                 problems.append(Problem(f"{path}[{index}]", found, "no secrets in arguments", fix))

@@ -49,6 +49,9 @@ def _options(inputs: Inputs) -> list[Problem]:
     if not 0 <= inputs.max_model_len <= shape.positions:
         expected = f"at most {shape.positions}, the model's max_position_embeddings"
         fix = f"lower it to {shape.positions}"
+        if inputs.max_model_len < 0:
+            expected = f"1 to {shape.positions}, the model's max_position_embeddings, or 0 for the largest that fits"
+            fix = "set gb10_max_model_len: 0"
         problems.append(Problem("--max-model-len", str(inputs.max_model_len), expected, fix))
     return problems
 

@@ -219,7 +219,8 @@ def unknown(name: str, release: str, there: Mapping[str, Option], queried: bool,
         return Problem(path, f"{positive} cannot be turned off", f"{positive} or nothing", "remove it")
     else:
         found = f"vLLM {release} has no option {name}"
-    close = [] if word else begins[:1] or get_close_matches(name, names, n=1, cutoff=0.75)
+    # Below this, "--enable-" alone makes two names similar.
+    close = [] if word else begins[:1] or get_close_matches(name, names, n=1, cutoff=0.85)
     fix = advice(name, word, at) or _write(close)
     return Problem(path, found, f"an option of `vllm serve` {release}", fix)
 
@@ -354,6 +355,12 @@ class _Parser:
 
     def argument(self, argv: Sequence[str], position: int) -> int:
         """Parse the argument at a position and return the position of the next one."""
+        first, blank, rest = argv[position].partition(" ")
+        # A value may directly follow a one-letter name, and contain blanks behind =.
+        option = self.flags.get(_split((first,), 0)[0].partition(".")[0]) if blank and "=" not in first else None
+        if option and len(first) > 2:
+            self.joined(position, first, rest, option.kind)
+            return position + 1
         name, value = _split(argv, position)
         if not name.startswith("-") or name == "-":
             return self.stray(argv, position)
@@ -395,6 +402,13 @@ class _Parser:
             case _:
                 self.values[option.name] = found[0] if found else True
         return end
+
+    def joined(self, position: int, name: str, rest: str, kind: str) -> None:
+        """Report an option and its value in one argument. The value may be a secret."""
+        found, fix = f"{name} and what follows it are one argument", "make each word a list item of its own"
+        if kind != "flag" and not rest.startswith("-"):
+            fix = f"write {name}={rest if rest.isdecimal() else 'VALUE'}, or two list items"
+        self.problem(position, found, "--option or --option=value", fix)
 
     def no_value(self, position: int, name: str) -> None:
         self.problem(

@@ -51,6 +51,7 @@ def test_no_secret_is_in_the_environment_that_all_can_read() -> None:
         ([f"--ap={SECRET}"], True),
         ([f"--hf-token={SECRET}"], True),
         (["--hf-token", SECRET], True),
+        ([f"--hf-token {SECRET}"], True),
         ([f"--hf_t={SECRET}"], True),
         # A file that may hold a secret.
         (["--config", "/etc/vllm.yaml"], True),

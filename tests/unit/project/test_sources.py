@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rendered_units import SETTINGS
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils import sources
+from ansible_collections.gb10.cluster.plugins.plugin_utils import recipe_yaml, sources
 
 KEY = "a-secret-key-of-32-characters-abc"
 
@@ -100,6 +100,34 @@ def test_a_recipe_that_cannot_be_read_brings_nothing() -> None:
     nothing = {"text": "", "measured": "", "others": "", "problem": ""}
     assert found == {"recipe": {"name": "/none.yaml", "path": "/none.yaml", **nothing}, "layers": [], "model": ""}
     assert sources.recipe(settings(), "", 2, lambda _name: "x")["recipe"] == {"name": "", "path": "", **nothing}
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "found"),
+    [
+        ("", "small", "{}/small.yaml is not a readable file on the controller, and gb10_recipe_folder is not set"),
+        ("none", "small", "{}/none/small.yaml is not a readable file on the controller; recipes in {}/none: none"),
+        ("own", "../x", "../x is not a readable file on the controller; recipes in {}/own: mine"),
+        (
+            "many",
+            "x",
+            "{}/many/x.yaml is not a readable file on the controller; recipes in {}/many: 0, 1, 10, 11, 2, 3, 4, "
+            "5, 6, 7 and 2 more",
+        ),
+        ("own", "nvidia:x", "nvidia:x, but gb10_nvidia_recipes is not set"),
+    ],
+)
+def test_a_missing_recipe_is_refused_with_those_of_the_folder(
+    tmp_path: Path, folder: str, name: str, found: str
+) -> None:
+    for place in ("own/mine", "own/two\nlines", *(f"many/{number}" for number in range(12))):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / f"{place}.yaml").touch()
+    given = settings(gb10_recipe=name, gb10_recipe_folder=folder)
+    recipe = sources.recipe(given, str(tmp_path), 2, lambda _name: "")["recipe"]
+    assert recipe["problem"] == found.replace("{}", str(tmp_path))
+    (problem,) = recipe_yaml.document(recipe)[1]
+    assert problem.found == recipe["problem"] and ("gb10_nvidia_recipes" in problem.fix) is name.startswith("nvidia:")
 
 
 def test_no_verdict_has_a_secret() -> None:

@@ -56,6 +56,7 @@ def test_a_name_finds_the_recipe_with_the_newest_schema(clone: Path, name: str, 
         ("none", 1, "fits 0 recipes for 1 Spark in {}: google/large, qwen/small/128gb/nvfp4, qwen/small/nvfp4"),
         ("mall", 1, "fits 0 recipes for 1 Spark"),
         ("large", 2, "fits 0 recipes for 2 Sparks"),
+        ("small", 4, "nvidia:small, but {} is missing, or has no recipe for 4 Sparks and vLLM"),
         ("small", 3, "recipes for 1, 2 and 4 Sparks"),
         ("../outside", 1, "no name of a model"),
     ],
@@ -82,9 +83,13 @@ def test_the_names_of_older_recipes_with_figures_are_found_too(clone: Path) -> N
 
 
 def test_the_refusal_is_a_problem_of_the_plan() -> None:
-    data, (problem,) = recipe_yaml.document({"problem": "nvidia:none, which fits 0 recipes"})
+    given = {"name": "nvidia:none", "problem": "nvidia:none, but gb10_nvidia_recipes is not set"}
+    data, (problem,) = recipe_yaml.document(given)
     assert data is None
-    assert str(problem).startswith("gb10_recipe: nvidia:none, which fits 0 recipes. Expected: the name of one recipe")
+    assert str(problem) == (
+        "gb10_recipe: nvidia:none, but gb10_nvidia_recipes is not set. Expected: the name of one recipe in NVIDIA's "
+        "catalog. Fix: set gb10_nvidia_recipes to a clone of NVIDIA/local-ai-inference-recipes, and use a name in it."
+    )
 
 
 @pytest.fixture

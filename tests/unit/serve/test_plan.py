@@ -325,6 +325,10 @@ BAD = {
         {"gb10_extra_env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}},
         ["gb10_extra_env.VLLM_ATTENTION_BACKEND", "--attention-backend"],
     ),
+    "a negative context": (
+        {"gb10_max_model_len": -1},
+        ["gb10_max_model_len: -1. Expected: 1 to 131072, ", "or 0 for the largest", "Fix: set gb10_max_model_len: 0."],
+    ),
     "too long a context": ({"gb10_max_model_len": 900_000}, ["gb10_max_model_len", "900000", "131072"]),
     "contradiction": (
         {"gb10_vllm_extra_args": ["-tp", "1"]},

@@ -127,6 +127,7 @@ def test_an_option_is_whole() -> None:
             ["--max-model-len", "-1", "--chat-template", "-x y", "--revision", ""],
             {"--max-model-len": "-1", "--chat-template": "-x y", "--revision": ""},
         ),
+        (["--chat-template=a b", "-n 2"], {"--chat-template": "a b", "--nnodes": " 2"}),
         (["-O3"], {"--optimization-level": "3"}),
         (["-O", "2", "-O=1"], {"--optimization-level": "1"}),
         (
@@ -204,6 +205,22 @@ def test_parse(argv: list[str], expected: dict[str, Any]) -> None:
             0,
             "--gpu-memory-util is short for --gpu-memory-utilization",
             "write --gpu-memory-utilization",
+        ),
+        *(
+            (NEW, [argument], 0, f"{argument.partition(' ')[0]} and what follows it are one argument", fix)
+            for argument, fix in {
+                "--max-model-len 4096": "write --max-model-len=4096, or two list items",
+                "--gpu_memory_utilization 0.8": "write --gpu_memory_utilization=VALUE, or two list items",
+                "--compilation-config.mode 3": "write --compilation-config.mode=3, or two list items",
+                '--speculative-config {"method": "mtp"}': "write --speculative-config=VALUE, or two list items",
+                "-tp 2": "write -tp=2, or two list items",
+                "--enforce-eager --port 1": "make each word a list item of its own",
+                "--quantization --port 1": "make each word a list item of its own",
+            }.items()
+        ),
+        *(
+            (NEW, [name], 0, f"vLLM 0.32.0 has no option {name}", "remove it")
+            for name in ("--enable-fooo", "--enable-x y")
         ),
         (NEW, ["--no-headless"], 0, "--headless cannot be turned off", "remove it"),
         (NEW, ["-tp2"], 0, "vLLM 0.32.0 has no option -tp2", "write -tp"),
