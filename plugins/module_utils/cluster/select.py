@@ -49,17 +49,26 @@ def chosen(groups: Mapping[str, Sequence[str]], only: str) -> tuple[Cluster, ...
     """Return the clusters that a run is for: all, or the one with the name ``only``. Raises ProblemsError."""
     found = clusters(groups)
     if not found:
-        fix = (
-            "pass an inventory, such as -i inventories/two-spark; after -i, correct the line that Ansible's "
-            "warning above names"
-        )
-        refuse([Problem("inventory", f"no host in the group {ALL}", "hosts in its child groups head and worker", fix)])
+        refuse([_none([group for group in groups if groups[group] and group not in ("all", "ungrouped")])])
     wanted = tuple(cluster for cluster in found if cluster.name == only) if only else found
     if only and not wanted:
         names = ", ".join(cluster.name for cluster in found if cluster.name)
         expected = f"one of {names}" if names else f"a cluster's name, but the inventory has no group {PREFIX}NAME"
         refuse([Problem(ONLY, repr(only), expected, f"correct {ONLY}, or leave it out")])
     return wanted
+
+
+def _none(others: Sequence[str]) -> Problem:
+    """Return the problem of an inventory without a node. ``others``: the groups with hosts."""
+    found, fix = (
+        f"no host in the group {ALL}",
+        "pass an inventory, such as -i inventories/two-spark; after -i, correct the line that Ansible's "
+        "warning above names",
+    )
+    if others:
+        found = f"{found}, but in {', '.join(others)}"
+        fix = f"name the group that contains head and worker {ALL}"
+    return Problem("inventory", found, "hosts in its child groups head and worker", fix)
 
 
 def of_node(groups: Mapping[str, Sequence[str]], node: str) -> Cluster:

@@ -46,6 +46,12 @@ NO_HOST = "inventory: no host in the group gb10_cluster. Expected: hosts in its 
         ({"all": [], "ungrouped": []}, "", NO_HOST),
         ({"all": ["a1"], "gb10_cluster": [], "gb10_cluster_chat": []}, "", NO_HOST),
         (
+            {"all": ["a1"], "ungrouped": [], "gb10_clusters": ["a1"], "head": ["a1"], "worker": []},
+            "",
+            "inventory: no host in the group gb10_cluster, but in gb10_clusters, head. Expected: hosts in its child groups "
+            "head and worker. Fix: name the group that contains head and worker gb10_cluster.",
+        ),
+        (
             ONE,
             "chat",
             "gb10_only: 'chat'. Expected: a cluster's name, but the inventory has no group gb10_cluster_NAME.",
