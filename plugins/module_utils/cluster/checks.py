@@ -12,10 +12,11 @@ import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from typing import TypeVar
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import REMOVED, RENAMED
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Refused, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
@@ -23,6 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.service import recorder
 
+_T = TypeVar("_T")
 #: Settings that may differ between nodes; all others describe the cluster and must not.
 PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports", "gb10_runtime_wheels")
 EXECUTORS = ("auto", "ray", "mp")
@@ -117,29 +119,39 @@ def _check_variables(nodes: Sequence[Node], known: Mapping[str, Sequence[str]]) 
     """Find misspelled names of this collection's variables, because Ansible ignores them."""
     prefixes = tuple(f"{role}_" for role in known)
     names = {*FACTS, *(name for variables in known.values() for name in variables)}
+    # The names of the roles' own facts begin with an underscore.
+    others = [[name for name in sorted(node.variables) if name not in names and name[:1] != "_"] for node in nodes]
     problems = (
-        _check_variable(f"nodes[{index}].{name}", node.name, name, names, prefixes)
-        for index, node in enumerate(nodes)
-        for name in sorted(node.variables)
-        # The names of the roles' own facts begin with an underscore.
-        if name not in names and not name.startswith("_")
+        _check_variable(path, node, name, names, prefixes)
+        for name, found in _places(others).items()
+        for path, node in _named(nodes, found, name)
     )
     return [problem for problem in problems if problem]
 
 
 def _check_values(nodes: Sequence[Node]) -> list[Problem]:
     """Return the problems of refused values, one for all nodes if it is the same on all."""
-    places: dict[Refused, list[int]] = {}
-    for index, node in enumerate(nodes):
-        for refused in node.refused:
-            places.setdefault(refused, []).append(index)
     return [
         Problem(path, refused.found, refused.expected, f"correct {refused.name}")
-        for refused, found in places.items()
-        for path in (
-            [refused.name] if len(found) == len(nodes) else [f"nodes[{index}].{refused.name}" for index in found]
-        )
+        for refused, found in _places([node.refused for node in nodes]).items()
+        for path, _node in _named(nodes, found, refused.name)
     ]
+
+
+def _places(values: Sequence[Sequence[_T]]) -> dict[_T, list[int]]:
+    """Return for each value the indices of the nodes that have it."""
+    places: dict[_T, list[int]] = {}
+    for index, own in enumerate(values):
+        for value in own:
+            places.setdefault(value, []).append(index)
+    return places
+
+
+def _named(nodes: Sequence[Node], found: Sequence[int], name: str) -> list[tuple[str, str]]:
+    """Return the path of a variable and the node's name for each of the nodes ``found``, one pair for all nodes."""
+    if len(found) == len(nodes):
+        return [(name, "all nodes" if len(nodes) > 1 else nodes[0].name)]
+    return [(f"nodes[{index}].{name}", nodes[index].name) for index in found]
 
 
 def _check_variable(path: str, node: str, name: str, names: set[str], prefixes: tuple[str, ...]) -> Problem | None:

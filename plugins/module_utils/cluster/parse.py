@@ -139,15 +139,16 @@ def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem])
 def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
     tls, secrets, settings = given["tls"], given["secrets"], given["settings"]
     options, variables = _queried(given["queried"], path, problems)
+    converted, refused = _settings(settings)
     observed = typical.observed(settings, given["address"]) if given["typical"] else given["observed"]
     return Node(
         name=given["name"],
         address=given["address"],
         user=given["user"],
         group=given["group"],
-        settings=_settings(settings, path, problems),
+        settings=converted,
         variables=tuple(given["variables"]),
-        refused=tuple(Refused(**found) for found in given["refused"]),
+        refused=(*(Refused(**found) for found in given["refused"]), *refused),
         nccl=settings["nccl_sm121_build_version"] or "stack",
         nccl_wanted=str(settings["nccl_sm121_build_enabled"]).lower(),
         build=vllm_build_parse.request(given["build"]),
@@ -309,17 +310,17 @@ def _model_files(found: Mapping[str, Any]) -> ModelFiles:
     return ModelFiles(found.get("model"), found.get("model_bytes"), found.get("model_at"), complete, reason)
 
 
-def _settings(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Settings:
+def _settings(given: Mapping[str, Any]) -> tuple[Settings, list[Refused]]:
     """Convert each variable to its type. ``-e name=value`` passes numbers and booleans as text."""
-    values = {}
+    values, refused = {}, []
     for field in fields(Settings):
         name, (convert, expected, fallback) = f"{PREFIX}{field.name}", _TYPES[str(field.type)]
         try:
             values[field.name] = convert(given[name])
         except (AttributeError, TypeError, ValueError):
-            problems.append(Problem(f"{path}.{name}", repr(given[name]), expected, f"correct {name}"))
+            refused.append(Refused(name, repr(given[name]), expected))
             values[field.name] = fallback
-    return Settings(**values)
+    return Settings(**values), refused
 
 
 def _boolean(value: Any) -> bool:

@@ -189,37 +189,31 @@ def _check_management(node: FabricNode, index: int, topology: str) -> list[Probl
     ]
 
 
-def check_ports(node: FabricNode, index: int, topology: str, problems: list[Problem]) -> int:
+def check_ports(nodes: Sequence[FabricNode], index: int, topology: str, problems: list[Problem]) -> int:
     """Return the node's number of rails, 0 if a port is invalid or unknown, so that no check uses it."""
+    node, found = nodes[index], list[Problem]()
     if not entry(topology).qsfp:
         return len(devices(node, topology))
     if node.ports is None:
         return 0
-    before = len(problems)
     if not node.ports:
-        problems.append(
+        found.append(
             Problem(
                 f"nodes[{index}].ports", f"{node.name} has no cabled port", "port 0, 1 or both", "set gb10_fabric_ports"
             )
         )
+    owner, place = node.name, f"nodes[{index}].ports"
+    if len(nodes) > 1 and all(other.ports == node.ports for other in nodes):
+        owner, place = "all nodes", "gb10_fabric_ports"
     for position, port in enumerate(node.ports):
-        path = f"nodes[{index}].ports[{position}]"
+        path, fix = f"{place}[{position}]", "correct gb10_fabric_ports"
         if port not in SPARK_PORTS:
-            problems.append(
-                Problem(
-                    path,
-                    f"{node.name} has no QSFP port {port!r}",
-                    "0 (next to the RJ45 socket) or 1",
-                    "correct gb10_fabric_ports",
-                )
-            )
+            said = f"QSFP port {port!r} of {owner} does not exist"
+            found.append(Problem(path, said, "0 (next to the RJ45 socket) or 1", fix))
         elif port in node.ports[:position]:
-            problems.append(
-                Problem(
-                    path, f"port {port} of {node.name} is listed twice", "each port once", "correct gb10_fabric_ports"
-                )
-            )
-    return len(devices(node, topology)) if len(problems) == before else 0
+            found.append(Problem(path, f"port {port} of {owner} is listed twice", "each port once", fix))
+    problems += [problem for problem in found if problem not in problems]
+    return 0 if found else len(devices(node, topology))
 
 
 def check_unused(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:

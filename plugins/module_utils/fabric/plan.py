@@ -116,7 +116,7 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[li
         fabric_checks.addresses_of(
             node,
             index,
-            fabric_checks.check_ports(node, index, topology, problems),
+            fabric_checks.check_ports(nodes, index, topology, problems),
             subnets(nodes, index, topology, pool),
             problems,
         )

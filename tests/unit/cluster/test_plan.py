@@ -391,6 +391,20 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "gb10_fabric_mtu",
         "rename it to gb10_fabric_mtu",
     ),
+    "misspelt on all nodes": (
+        lambda: change(change(pair(), 0, variables=["gb10_fabric_mtuu"]), 1, variables=["gb10_fabric_mtuu"]),
+        "gb10_fabric_mtuu",
+        "gb10_fabric_mtuu, set for all nodes, is not a variable of this collection",
+        "gb10_fabric_mtu",
+        "rename it to gb10_fabric_mtu",
+    ),
+    "another type on all nodes": (
+        lambda: pair(gb10_fabric_ports="[1]"),
+        "gb10_fabric_ports",
+        "'[1]'",
+        "auto, or a list such as [1]",
+        "correct gb10_fabric_ports",
+    ),
     "renamed": (
         lambda: change(pair(), 1, variables=["gb10_serve_args"]),
         "nodes[1].gb10_serve_args",
@@ -848,16 +862,10 @@ PROBLEMS: dict[str, tuple[list[Node], str, list[str]]] = {
         pair(gb10_api_port="many", gb10_extra_env=["A=1"], gb10_vllm_extra_args="--a --b"),
         LOCK,
         [
-            *("gb10_api_port: 0. Expected: 1024 to 65535.",),
-            *(
-                f"nodes[{index}].gb10_{text}"
-                for index in (0, 1)
-                for text in (
-                    "api_port: 'many'. Expected: a number. Fix: correct gb10_api_port.",
-                    "extra_env: ",
-                    "vllm_extra_args: ",
-                )
-            ),
+            "gb10_api_port: 'many'. Expected: a number. Fix: correct gb10_api_port.",
+            "gb10_extra_env: ",
+            "gb10_vllm_extra_args: ",
+            "gb10_api_port: 0. Expected: 1024 to 65535.",
         ],
     ),
     "a lock that cannot be read": (
