@@ -53,6 +53,8 @@ _SHARE, _KV_DTYPE, _SEQUENCES = "--gpu-memory-utilization", "--kv-cache-dtype", 
 _SHARES = (_SHARE, "--device-memory-utilization")
 #: The sequences and the tokens of each request in the KV cache of a pooling model: with its most requests, one batch.
 _POOLED = (2, 128)
+#: Most models in a problem.
+_SHOWN = 5
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
 _MEDIA, _ORIGINS = "--allowed-media-domains", "--allowed-origins"
 #: A host name or IPv4 address, as vLLM reads it from a URL.
@@ -625,7 +627,7 @@ def _speculating(shape: Shape, given: Mapping[str, Any]) -> Shape:
 
 
 def _fitting(inputs: Inputs, share: float) -> str:
-    """Return the names of the catalog's models that fit on these nodes, largest first."""
+    """Return the names of the catalog's largest models that fit on these nodes, and the number of the others."""
     found, reserve = [], inputs.settings.memory_reserve * memory_schema.GIB
     for model in catalog.known().values():
         shape = read_config(model.config).shape
@@ -639,7 +641,9 @@ def _fitting(inputs: Inputs, share: float) -> str:
         )
         if plan.fits:
             found.append((plan.weights, model.name))
-    return ", ".join(name for _weights, name in sorted(found, reverse=True)) or "the catalog has none"
+    names = [name for _weights, name in sorted(found, reverse=True)]
+    more = f", and {len(names) - _SHOWN} more: playbooks/models.yml" if len(names) > _SHOWN else ""
+    return f"{', '.join(names[:_SHOWN])}{more}" or "the catalog has none"
 
 
 def _number(given: Mapping[str, Any], name: str) -> int:

@@ -386,8 +386,9 @@ def test_all_mistakes_are_listed_together() -> None:
 def test_too_large_a_model_names_those_that_fit() -> None:
     (problem,) = mistakes(sparks(1, gb10_model="qwen2.5-72b-instruct"))
     assert "GiB larger than the cluster at 4096 tokens of context: spark1 lacks" in problem.found
-    assert "gpt-oss-120b" in problem.fix
-    assert "llama-3.1-70b-instruct" not in problem.fix
+    named, _and, more = problem.fix.partition("or use a model that fits: ")[2].partition(", and ")
+    assert (len(named.split(", ")), "llama-3.1-70b-instruct" in named) == (5, False)
+    assert more.split(maxsplit=1)[1] == "more: playbooks/models.yml" and int(more.split()[0]) > 20
 
 
 def test_heads_that_do_not_divide_are_named() -> None:
