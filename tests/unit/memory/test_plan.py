@@ -391,7 +391,7 @@ LLAMA = CONFIGS["Llama-3.1-8B"]
         (CONFIGS["Llama-3.1-70B"], {"tensor": 3}, r"3 ranks for 64 attention heads.*\(1, 2, 4, 8, 16\)"),
         (LLAMA, {"tensor": 0, "pipeline": 0}, r"tensor_parallel_size: 0\. .*pipeline_parallel_size: 0\. "),
         (LLAMA, {"tensor": 1, "pipeline": 0}, r"1 problem found(?!.*gb10_tensor).*gb10_pipeline_parallel_size: 0\. "),
-        (LLAMA, {"tensor": 1, "max_model_len": -1}, "at most 131072"),
+        (LLAMA, {"tensor": 1, "max_model_len": -1}, "1 to 131072, .* or 0 for the largest that fits"),
         (LLAMA | {"quantization_config": {"quant_method": "bitsandbytes"}}, {"tensor": 1}, "unknown size"),
         (CONFIGS["Nemotron-3-Nano"] | {"hybrid_override_pattern": "MEMEME"}, {"tensor": 1}, "no layer keeps keys and"),
     ],
