@@ -150,7 +150,7 @@ def test_a_kernel_without_a_module_is_refused_before_the_reboot(site: Site) -> N
     assert site.boots() == boots
     assert site.ask(f"dpkg-query --show --showformat='${{Version}}' {site.kernel.package}") == ["1", "1"]
     # A power cut now starts the former kernel.
-    assert all("next_entry" not in each for each in site.ask("grub-editenv list"))
+    assert not any(re.search("next_entry=.", each) for each in site.ask("grub-editenv list"))
     assert all(f"# former: {site.former}\n" in each for each in site.ask(f"cat {FILE}"))
     assert all('Enable "0"' in each for each in site.ask(f"cat {PAUSE}"))
 
