@@ -147,7 +147,8 @@ def _ready(state: State) -> Iterator[Objection]:
     if state.trial is None and state.boot.default not in ("", _newest(state)):
         yield Objection(
             f"GRUB starts {state.boot.default}, not the newest kernel {_newest(state)}, also after an update",
-            "remove GRUB_DEFAULT from /etc/default/grub and /etc/default/grub.d, and run update-grub",
+            "remove GRUB_DEFAULT from /etc/default/grub and /etc/default/grub.d, or the packages of newer kernels that "
+            "you do not want, and run update-grub",
         )
 
 
