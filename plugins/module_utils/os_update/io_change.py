@@ -22,14 +22,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_s
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import UNIT, State
 
 _ENVIRONMENT = ("DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", "APT_LISTCHANGES_FRONTEND=none")
-_KEEP = (
-    "-o",
-    "Dpkg::Options::=--force-confdef",
-    "-o",
-    "Dpkg::Options::=--force-confold",
-    "-o",
-    "DPkg::Lock::Timeout=600",
-)
+_KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+_LOCK = ("-o", "DPkg::Lock::Timeout=600")
 #: What waits for a reboot. Source: Ubuntu's update-notifier-common, notify-reboot-required.
 _REBOOT = "/run/reboot-required"
 _MOST = 1 << 16
@@ -82,27 +76,26 @@ def keep(run: Run, state: State, check: bool) -> Changes:
 
 def download(run: Run) -> str:
     """Download the packages of the upgrade, and return the log's end. Raises ValueError with the reason."""
-    _wait(run)
-    _detached(run, "apt-get", "--yes", "--download-only", *io_state.UPGRADE)
-    return _log(run)
+    return _apt(run, "--download-only")
 
 
 def upgrade(run: Run) -> str:
     """Upgrade all packages, and return the log's end. Raises ValueError with the reason."""
-    _wait(run)
-    # It fails for a package that needs one which is not unpacked yet. apt goes on from there, or names the cause.
-    _detached(run, "dpkg", "--configure", "-a", accepted=(0, 1))
-    _detached(run, "apt-get", "--yes", *_KEEP, *io_state.UPGRADE)
-    return _log(run)
+    return _apt(run, *_KEEP)
 
 
-def _wait(run: Run) -> None:
-    """Wait for a change of packages that a killed run began. Raises ValueError."""
+def _apt(run: Run, *options: str) -> str:
+    """Upgrade with more options, after a change of packages that a killed run began. Raises ValueError."""
     until = time.monotonic() + _UPGRADE_SECONDS
     while run(["systemctl", "--quiet", "is-active", UNIT])[0] == 0:
         if time.monotonic() > until:
             raise ValueError(f"{UNIT} has not ended. Fix: see journalctl --unit={UNIT}, and run again")
         time.sleep(2)
+    # apt does not even download after a power cut inside dpkg. A package may need one that is not unpacked yet: then
+    # dpkg fails, and apt goes on from there, or names the cause.
+    _detached(run, "dpkg", "--configure", "-a", accepted=(0, 1))
+    _detached(run, "apt-get", "--yes", *_LOCK, *options, *io_state.UPGRADE)
+    return _log(run)
 
 
 def refresh(run: Run) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -180,3 +181,18 @@ def test_a_pause_needs_no_folder_and_leaves_what_the_owner_changed(
         io_change.resume(check=False)
         assert settings.read_text(encoding="utf-8") == ("{}" if changed else '{"update": {"enabled": true}}')
         assert not (tmp_path / "gb10" / "former.json").exists() and not (tmp_path / "pause").exists()
+
+
+@pytest.mark.parametrize("step", [io_change.download, io_change.upgrade])
+def test_apt_begins_after_what_a_power_cut_interrupted(step: Callable[[Any], str]) -> None:
+    done: list[str] = []
+
+    def run(command: Sequence[str]) -> tuple[int, str, str]:
+        if command[0] == "systemd-run":
+            done.append(next(each for each in command if each in ("dpkg", "apt-get")))
+            # A package needs one that is not unpacked yet.
+            return int(done[-1] == "dpkg"), "", ""
+        return int(command[0] == "systemctl"), "the log", ""
+
+    assert step(run) == "the log"
+    assert done == ["dpkg", "apt-get"]
