@@ -163,12 +163,9 @@ def main() -> None:
     params = module.params
     try:
         facts = io_status.node(runner(module))
+        secret = io_client.api_key(params["key_file"], params["unit"])
         server = io_client.Server(params["url"], params["ca_file"], params["server_name"])
-        api = (
-            io_status.api(server, params["key_file"], params["seconds"], params["timeout"], params["unit"])
-            if server.url
-            else {}
-        )
+        api = io_status.api(server, secret, params["seconds"], params["timeout"]) if server.url else {}
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **facts, flight_records=io_records.status(time.time()), api=api)

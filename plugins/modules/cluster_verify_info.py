@@ -250,7 +250,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner
-from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server, api_key
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts
 
 #: Seconds for each command: nvidia-smi or a container engine may hang on a faulty node.
@@ -281,8 +281,7 @@ def main() -> None:
     server = Server(params["url"], params["ca_file"], params["server_name"])
     request = io_facts.Request(
         server,
-        params["key_file"],
-        params["unit"],
+        api_key(params["key_file"], params["unit"]),
         params["timeout"],
         params["install_dir"],
         params["salt"],

@@ -39,7 +39,7 @@ options:
         description: The text of the file.
         type: str
       program:
-        description: A file of this collection below plugins/module_utils, such as V(launch/io_ray.py). Without C(.py),
+        description: A file of this collection below plugins/module_utils, such as V(api/io_guard.py). Without C(.py),
           such as V(launch/io_gates), the file is packed with all files of this collection that it imports.
         type: str
       packed:
@@ -68,7 +68,7 @@ EXAMPLES = r"""
   gb10.cluster.root_files:
     files:
       - path: /usr/local/lib/gb10-wait-for-ray.py
-        program: launch/io_ray.py
+        program: launch/io_ray
   become: true
 """
 

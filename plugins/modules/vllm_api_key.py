@@ -79,8 +79,7 @@ import secrets
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, systemd
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_local, paths, systemd
 
 _MODE = 0o600
 
@@ -131,7 +130,7 @@ def contents(module: AnsibleModule) -> dict[str, str | None]:
         return {params["key_file"]: None, params["environment_file"]: None}
     if problem := api_access.key_problem(params["key"]):
         raise ValueError(f"The key of the API: {problem}.")
-    key = params["key"] or io_client.key(params["key_file"]) or secrets.token_hex(32)
+    key = params["key"] or io_local.read(params["key_file"]) or secrets.token_hex(32)
     module.no_log_values.add(key)
     ranks = {str(name): str(value) for name, value in params["environment"].items()}
     return {

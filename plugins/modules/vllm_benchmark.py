@@ -149,10 +149,11 @@ def main() -> None:
     params = module.params
     if module.check_mode:
         module.exit_json(changed=False, result=None, clocks={}, hit_rate=None)
+    secret = io_client.api_key(params["key_file"], params["unit"])
     server = io_client.Server(params["url"], params["ca_file"], params["server_name"])
     run = Run(*(params[name] for name in ("concurrency", "input_tokens", "output_tokens", "requests")))
     try:
-        measured = io_run.measure(params["command"], run, server, params["key_file"], params["unit"], runner(module))
+        measured = io_run.measure(params["command"], run, server, secret, runner(module))
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{run.name}: {error}")
     module.exit_json(changed=False, **measured)

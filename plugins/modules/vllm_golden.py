@@ -136,7 +136,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_golden, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import ARGUMENTS
-from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server, api_key
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import AnswerError
 
 
@@ -160,7 +160,8 @@ def main() -> None:
     given = {name: value for name, value in module.params.items() if name not in ARGUMENTS}
     server = Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
     try:
-        found = io_golden.run(server, prompts=parse.prompts(given.pop("prompts")), **given)
+        secret = api_key(given.pop("key_file"), given.pop("unit"))
+        found = io_golden.run(server, secret=secret, prompts=parse.prompts(given.pop("prompts")), **given)
     except (AnswerError, parse.InvalidError) as error:
         module.fail_json(msg=f"The golden answers could not be collected: {error}")
     module.exit_json(changed=False, run=found)

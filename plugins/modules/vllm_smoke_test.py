@@ -155,7 +155,8 @@ def main() -> None:
     )
     given = dict(module.params)
     server = io_client.Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
-    found = io_smoke.result(server, **given)
+    secret = io_client.api_key(given.pop("key_file"), given.pop("unit"))
+    found = io_smoke.result(server, secret=secret, **given)
     if found["problems"]:
         module.fail_json(**found)
     module.exit_json(changed=False, **found)

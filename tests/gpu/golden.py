@@ -35,7 +35,7 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run, plan
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_golden, parse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Bounds, Identity
-from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server, api_key
 
 #: The defaults of the role golden.
 BOUNDS = Bounds(tie=0.5, distance=0.25, perplexity_change=0.1, perplexity=100.0, strict=False)
@@ -91,7 +91,7 @@ def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, An
         with server(python, model, arguments, fault, folder / f"{name.replace(' ', '-')}.log") as (_process, seconds):
             asked = time.monotonic()
             # The first request compiles kernels for minutes.
-            answers = io_golden.run(Server(URL), "moe", str(model), False, parse.prompts(""), 400, "", "")
+            answers = io_golden.run(Server(URL), "moe", str(model), False, parse.prompts(""), 400, api_key(""))
             took = time.monotonic() - asked
             if name == "recorded":
                 runs = [benchmark(python, model, run) for run in RUNS]

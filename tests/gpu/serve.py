@@ -52,6 +52,15 @@ SELECTED = re.compile(
 )
 #: NVLink's multicast can disable shared GPUs. DeepGEMM warms up for minutes, and a GB10 does not support it.
 QUIET = {"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "VERSION", "VLLM_USE_DEEP_GEMM": "0"}
+#: The wait for Ray's nodes. Here Ray runs in no unit, so that its process counts as the unit's.
+WAIT = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray
+io_local._unit = lambda _pid: io_ray.UNITS[0]
+raise SystemExit(io_ray.main())
+"""
 
 
 @dataclass
@@ -314,7 +323,7 @@ def serve(
                 start(host, launch_argv.ray_argv(plan.at(names[host.name]), OBJECT_STORE), "ray") for host in there
             ]
             expected = [f"--expect={entry.name}={entry.address}" for entry in plan.nodes]
-            waiter = [sys.executable, str(ROOT / "plugins/module_utils/launch/io_ray.py"), "--timeout=180", *expected]
+            waiter = [sys.executable, "-c", WAIT, str(ROOT / ".collections"), "--timeout=180", *expected]
             subprocess.run([*head.prefix, *waiter], env=environment(head), check=True)
         for host in there if plan.executor == "mp" and len(there) > 1 else [head]:
             processes.append(start(host, server(plan, names[host.name]), "vllm"))

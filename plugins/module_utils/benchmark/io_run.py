@@ -11,22 +11,24 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import MOST, Run
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
 
 #: Seconds between samples of the clocks, and how much of a failed client's output an error has.
 _INTERVAL, _LINES, _CHARACTERS = 5, 4, 1000
+#: Seconds for the server to accept a connection.
+_ACCEPT_SECONDS = 10
 
 
 def measure(
-    command: Sequence[str], run: Run, server: io_client.Server, key_file: str, unit: str, look: io_command.Run
+    command: Sequence[str], run: Run, server: io_client.Server, secret: io_local.Secret, look: io_command.Run
 ) -> dict[str, Any]:
     """Run the command, and return {result, clocks, hit_rate}.
 
     ``clocks``: see parse.clock_summary(); ``hit_rate``: of the prefix cache during the run. Raises OSError, and
     ValueError with the reason; no error contains the API key.
     """
-    key = io_client.bearer(server, key_file, unit)
+    key = server.reveal(secret, _ACCEPT_SECONDS)
     before = io_status.counters(server)
     samples: list[dict[str, float]] = []
     query = ["nvidia-smi", f"--query-gpu={','.join(parse.CLOCK_FIELDS)}", "--format=csv,noheader,nounits"]

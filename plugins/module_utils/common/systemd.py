@@ -88,3 +88,15 @@ def engine_file(variables: Mapping[str, str]) -> str:
     containers/podman, pkg/env/env.go.
     """
     return "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))
+
+
+def unit_of_cgroup(text: str) -> str:
+    """Return the systemd service in a /proc/PID/cgroup, or "". A gb10 slice counts as its container's service.
+
+    The outermost service counts: a user names those inside of user@1000.service.
+    """
+    units = re.findall(
+        r"^\d+:[^:\n]*:(?:/(?![^/\n]+\.service(?:/|$))[^/\n]+)*/([^/\n]+\.service)(?=/|$)", text, re.MULTILINE
+    )
+    slices = re.findall(r"^\d+:[^:\n]*:/(?:gb10\.slice/)?(gb10-[^/\n]+)\.slice/", text, re.MULTILINE)
+    return str(units[-1]) if units else f"{slices[-1]}.service" if slices else ""

@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, io_local, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
@@ -42,7 +42,7 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "gpu": gpu,
         **network,
-        "listeners": node_io_facts.listeners(),
+        "listeners": io_local.listeners(),
         **model,
         **node_io_facts.system(),
         "host": io_host.facts(run),

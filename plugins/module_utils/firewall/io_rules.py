@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import published as firewall_published
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 #: The options of the module peer_firewall, which documents them.
 ARGUMENTS: dict[str, Any] = {
@@ -67,7 +66,7 @@ def outcome(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         params["monitoring_clients"],
     )
     installed, active_firewalls = io_nftables.active_firewalls(run)
-    listeners, links, forwarded = node_io_facts.listeners(), io_nftables.links(run), io_nftables.published_ports(run)
+    listeners, links, forwarded = io_local.listeners(), io_nftables.links(run), io_nftables.published_ports(run)
     ssh = io_nftables.ssh_ports(run, listeners)
     other_host, came_by = io_nftables.entrance(run, params["client"])
     unverified = [] if other_host or params["witness"] else [firewall_host.unverified(params["client"])]

@@ -26,16 +26,15 @@ class Gateway:
     """The gateway on this host, and the file with the operator's key."""
 
     def __init__(self, server: io_client.Server, key_file: str, unit: str = paths.GATEWAY_UNIT) -> None:
-        self._server, self._key_file, self._unit = server, key_file, unit
+        self._server, self._secret = server, io_client.api_key(key_file, unit)
 
     def _ask(self, path: str, seconds: float, body: Mapping[str, Any] | None = None) -> str:
         """Return the body of an answer.
 
         Raises OSError, HTTPException, and ValueError for another process on the port.
         """
-        key = io_client.bearer(self._server, self._key_file, self._unit)
         data = None if body is None else json.dumps(body).encode()
-        with self._server.open(path, seconds, io_client.headers(key), data) as answer:
+        with self._server.open(path, seconds, data, self._secret) as answer:
             return io_client.body_of(answer)
 
     def report(self, expected: Sequence[str], seconds: float, healthy: str = "") -> tuple[dict[str, Any], str]:
@@ -51,7 +50,7 @@ class Gateway:
                 if not (reason := _lacks(found["models"], sorted(expected), healthy)):
                     return found, ""
             except (OSError, http.client.HTTPException, ValueError) as error:
-                reason = str(getattr(error, "reason", error)) or type(error).__name__
+                reason = str(error) or type(error).__name__
             if time.monotonic() >= until:
                 return {}, reason
             time.sleep(_PAUSE)
@@ -65,7 +64,7 @@ class Gateway:
             with error:
                 return f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}"
         except (OSError, http.client.HTTPException, ValueError) as error:
-            return str(getattr(error, "reason", error)) or type(error).__name__
+            return str(error) or type(error).__name__
         return ""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import parse, table
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Answer, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.table import Question
@@ -25,9 +26,8 @@ _STATE_SECONDS = 30
 class _Client:
     """Sends requests with the key, each with the same new cache salt, so that no cached prefix hides a wrong kernel."""
 
-    def __init__(self, server: Server, timeout: float, key_file: str, unit: str) -> None:
-        self._server, self._timeout = server, timeout
-        self._headers = io_smoke.headers(server, key_file, unit)
+    def __init__(self, server: Server, timeout: float, secret: Secret) -> None:
+        self._server, self._timeout, self._secret = server, timeout, secret
         self._salt = secrets.token_hex(16)
 
     def post(self, question: Question) -> str:
@@ -44,7 +44,7 @@ class _Client:
         return parse.chat(text) if question.path == table.CHATS else parse.completion(text)
 
     def _text(self, path: str, body: Mapping[str, Any] | None, timeout: float) -> str:
-        return "\n".join(text for _when, text in io_smoke.ask(self._server, path, body, self._headers, timeout))
+        return "\n".join(text for _when, text in io_smoke.ask(self._server, path, body, timeout, self._secret))
 
 
 def run(
@@ -54,15 +54,14 @@ def run(
     tools: bool,
     prompts: Mapping[str, Sequence[int]],
     timeout: float,
-    key_file: str,
-    unit: str,
+    secret: Secret,
 ) -> dict[str, Any]:
     """Return a Run as plain data. ``prompts``: the record's prompts by request.
 
     A chat template may contain the date, and a release may change it. Then the recorded prompt is sent instead.
     Raises AnswerError if the server does not serve ``model`` from ``root`` ("" for any).
     """
-    client = _Client(server, timeout, key_file, unit)
+    client = _Client(server, timeout, secret)
     answers: dict[str, Answer] = {}
     problems: list[str] = []
     notes: list[str] = []

@@ -6,22 +6,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
-import ipaddress
 import json
 import socket
 import ssl
 import urllib.error
 import urllib.parse
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 _HEALTH_SECONDS = 5
 #: Maximum bytes read of an answer. The metrics of a busy server are about 100 KB.
@@ -30,16 +29,14 @@ MOST = 8 * 1024**2
 UNIT = "gb10-vllm.service"
 #: Used instead of an HTTP status: no server answered; or one answered whose TLS failed verification.
 _SILENT, _UNTRUSTED = 0, -1
+#: The first HTTP status that is no success. Redirects are not followed.
+_REDIRECTS = 300
 #: The server's message at the end of its start.
 READY = "Application startup complete"
 #: Without --all, journalctl omits every message over 4096 bytes.
 _JOURNAL = ("journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE")
 _JOURNAL_SECONDS = 10
 _TOKENS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
-
-
-class StrangerError(ValueError):
-    """A process outside the serving unit listens on the API's port."""
 
 
 class _Named(ssl.SSLContext):
@@ -54,11 +51,9 @@ class _Named(ssl.SSLContext):
         )
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, so that the API key reaches only this server."""
-
-    def redirect_request(self, *_arguments: Any) -> None:
-        """Return the redirect as it is; callers see an HTTP error."""
+def api_key(path: str, unit: str = UNIT) -> Secret:
+    """Return the API key in a file, which only a unit's processes receive."""
+    return Secret(path, (unit,))
 
 
 @dataclass(frozen=True)
@@ -69,16 +64,42 @@ class Server:
     ca_file: str = ""
     server_name: str = ""
 
-    def open(self, path: str, timeout: float, given: Mapping[str, str], data: bytes | None = None) -> Any:
-        """Send a request and return the response. Raises OSError (urllib's errors included) and HTTPException.
+    def open(
+        self,
+        path: str,
+        timeout: float,
+        data: bytes | None = None,
+        secret: Secret | None = None,
+        units: Collection[str] = (),
+    ) -> Any:
+        """Send a request, and return the response; ``timeout`` limits both with the whole body.
 
-        Ignores proxies from the environment, because the server is on this host.
+        ``units``: those of which one must have the server's process, for an answer that decides something.
+        Raises urllib's HTTPError for another status than success, io_local.StrangerError, OSError, HTTPException.
         """
-        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirect()]
-        if self.url.startswith("https:"):
-            handlers.append(urllib.request.HTTPSHandler(context=self._context()))
-        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=dict(given))
-        return urllib.request.build_opener(*handlers).open(request, timeout=timeout)
+        connection = self.connection(timeout)
+        try:
+            if units:
+                connection.connect()
+                io_local.verify(connection.sock, units)
+            headers = {"Content-Type": "application/json", "Connection": "close"}
+            place = urllib.parse.urlsplit(self.url).path + path
+            connection.request("GET" if data is None else "POST", place, data, headers, secret=secret)
+            answer = connection.getresponse()
+        except BaseException:
+            connection.close()
+            raise
+        if answer.status >= _REDIRECTS:
+            raise urllib.error.HTTPError(f"{self.url}{path}", answer.status, answer.reason, answer.headers, answer)
+        return answer
+
+    def reveal(self, secret: Secret, timeout: float) -> str:
+        """Return a secret for another client of this server, "" without one. Raises as io_local.reveal() does."""
+        if not secret.path:
+            return ""
+        with contextlib.closing(self.connection(timeout)) as connection:
+            connection.connect()
+            return io_local.reveal(secret, connection.sock)
 
     def expires(self, timeout: float) -> float | None:
         """Return when the served certificate expires, in seconds since 1970, None for an http address.
@@ -94,12 +115,12 @@ class Server:
         ):
             return float(ssl.cert_time_to_seconds(str((secured.getpeercert() or {})["notAfter"])))
 
-    def connection(self, timeout: float) -> http.client.HTTPConnection:
-        """Return a connection for several requests, which connects at the first one. Raises OSError."""
+    def connection(self, timeout: float) -> io_local.Connection:
+        """Return a connection for several requests, which connects at the first one."""
         place = urllib.parse.urlsplit(self.url)
-        if place.scheme == "https":
-            return http.client.HTTPSConnection(place.netloc, timeout=timeout, context=self._context())
-        return http.client.HTTPConnection(place.netloc, timeout=timeout)
+        secured = place.scheme == "https"
+        port = place.port or (443 if secured else 80)
+        return io_local.Connection(place.hostname or "", port, timeout, self._context() if secured else None)
 
     def _context(self) -> _Named:
         context = _Named(ssl.PROTOCOL_TLS_CLIENT)
@@ -108,77 +129,6 @@ class Server:
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.server_name = self.server_name
         return context
-
-
-def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
-    """Return a server's API key, "" without one.
-
-    Raises OSError, ValueError (without the key), and StrangerError if the address is not of this host, or if its port
-    is used by other processes or by none.
-    """
-    found = key(key_file)
-    if not found:
-        return ""
-    place = urllib.parse.urlsplit(server.url)
-    port = place.port or (443 if place.scheme == "https" else 80)
-    addresses = _own_addresses(place.hostname, port) | {"0.0.0.0", "::"}
-    holders = [
-        entry
-        for entry in node_io_facts.listeners()
-        if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses
-    ]
-    others = [
-        f"{entry['process'] or 'an unknown process'} ({entry['unit'] or 'no unit'})"
-        for entry in holders
-        if entry["unit"] != unit
-    ]
-    if others:
-        raise StrangerError(
-            f"port {port} is used by {', '.join(others)} instead of {unit}, so the API's key was not sent"
-        )
-    if not holders:
-        # It has just ended.
-        raise StrangerError(f"no process listens on port {port}, so the API's key was not sent")
-    return found
-
-
-def _own_addresses(host: str | None, port: int) -> set[str]:
-    """Return the addresses of a URL's host. Raises OSError, and StrangerError for one of another host.
-
-    A unit that listens on all addresses of this host does not listen on those of others.
-    """
-    addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
-    if foreign := sorted(address for address in addresses if not _here(address, port)):
-        raise StrangerError(f"{', '.join(foreign)} is no address of this host, so the API's key was not sent")
-    return addresses
-
-
-def _here(address: str, port: int) -> bool:
-    """Return whether an address is one of this host: the kernel then uses it as source too. Sends nothing."""
-    if ipaddress.ip_address(address).is_loopback:
-        return True
-    try:
-        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((address, port))
-            return str(probe.getsockname()[0]) == address
-    except OSError:
-        return False
-
-
-def key(path: str) -> str:
-    """Return the API key from its file, "" without one.
-
-    Raises OSError, or ValueError (without the content) for an invalid key.
-    """
-    text = (io_file.read_file(path)[0] or "").strip() if path else ""
-    if not text.isascii() or len(text.split()) > 1:
-        raise ValueError(f"{path} does not contain a key (one line of ASCII without blanks)")
-    return text
-
-
-def headers(given: str) -> dict[str, str]:
-    """Return the headers of a request, with the API key if not empty."""
-    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {given}"} if given else {})
 
 
 def body_of(answer: Any) -> str:
@@ -196,19 +146,18 @@ def body_of(answer: Any) -> str:
 
 
 def _ask(
-    server: Server, path: str, timeout: float, body: dict[str, Any] | None = None, given: str = ""
+    server: Server, path: str, timeout: float, body: dict[str, Any] | None = None, secret: Secret | None = None
 ) -> tuple[int, str]:
     """Return (HTTP status, body). Without an answer: (_SILENT or _UNTRUSTED, reason)."""
     try:
         try:
-            answer = server.open(path, timeout, headers(given), None if body is None else json.dumps(body).encode())
+            answer = server.open(path, timeout, None if body is None else json.dumps(body).encode(), secret)
         except urllib.error.HTTPError as error:
             answer = error
         with answer:
             return answer.status, body_of(answer)
     except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        return _UNTRUSTED if isinstance(reason, ssl.SSLError) else _SILENT, str(reason) or type(reason).__name__
+        return _UNTRUSTED if isinstance(error, ssl.SSLError) else _SILENT, str(error) or type(error).__name__
 
 
 def health(server: Server) -> tuple[bool, str]:
@@ -220,18 +169,17 @@ def health(server: Server) -> tuple[bool, str]:
     return status == 200, reported if status == _UNTRUSTED else ""
 
 
-def answers(server: Server, model: str, timeout: float, key_file: str = "", unit: str = UNIT) -> tuple[bool, str]:
+def answers(server: Server, model: str, timeout: float, secret: Secret | None = None) -> tuple[bool, str]:
     """Request one token, vector or score, with the API key if its file exists. Returns (True, "") or (False, reason).
 
     A busy engine with progress in other requests counts as answering. Raises OSError, and ValueError for an invalid key
     file.
     """
-    try:
-        given = bearer(server, key_file, unit)
-    except StrangerError as error:
-        return False, str(error)
     before = tokens(server)
-    status, reported = _probe(server, model, timeout, given)
+    try:
+        status, reported = _probe(server, model, timeout, secret)
+    except io_local.StrangerError as error:
+        return False, str(error)
     if status == 200:
         return True, ""
     if status == _SILENT and (after := tokens(server)) is not None and before is not None and after > before:
@@ -240,11 +188,11 @@ def answers(server: Server, model: str, timeout: float, key_file: str = "", unit
     return False, probe.reason(f"HTTP {status}: {reported[:500]}") if status > 0 else silent
 
 
-def _probe(server: Server, model: str, timeout: float, given: str) -> tuple[int, str]:
+def _probe(server: Server, model: str, timeout: float, secret: Secret | None) -> tuple[int, str]:
     """Return status and body of the first request whose route the server has, else of the first request."""
     replies = []
     for path, body in probe.requests(model).values():
-        replies.append(_ask(server, path, timeout, body, given))
+        replies.append(_ask(server, path, timeout, body, secret))
         if replies[-1][0] not in probe.ABSENT:
             return replies[-1]
     return replies[0]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as common_argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
@@ -34,9 +35,7 @@ def read(run: Run, params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
     healthy, untrusted = io_client.health(server) if service["pid"] else (False, "")
     answers, reason = None, ""
     if healthy and params["model"]:
-        answers, reason = io_client.answers(
-            server, params["model"], params["timeout"], params["key_file"], params["name"]
-        )
+        answers, reason = io_client.answers(server, params["model"], params["timeout"], _secret(params))
     invocation = params["invocation"] or service["invocation"]
     entries = io_client.journal(run, io_client.of_start(invocation), _LOG_LINES) if invocation else []
     found = {
@@ -53,8 +52,11 @@ def read(run: Run, params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]
 def smoke(params: Mapping[str, Any], requests: Mapping[str, Any]) -> dict[str, Any]:
     """Return the answers to the smoke test's ``requests`` of the server in ``params``: {answers, answered, lines,
     problems}."""
-    place = {name: params[name] for name in ("model", "key_file")}
-    return io_smoke.result(_server(params), **place, unit=params["name"], **requests)
+    return io_smoke.result(_server(params), params["model"], secret=_secret(params), **requests)
+
+
+def _secret(params: Mapping[str, Any]) -> Secret:
+    return io_client.api_key(params["key_file"], params["name"])
 
 
 def _server(params: Mapping[str, Any]) -> io_client.Server:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, probe, smoke, smoke_pooling
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 
@@ -21,35 +23,21 @@ _SHOWN, _CHUNK = 500, 65536
 _Send = Callable[[str, Mapping[str, Any]], list[tuple[float, str]]]
 
 
-def headers(server: Server, key_file: str, unit: str = io_client.UNIT) -> dict[str, str]:
-    """Return the headers of a request. They have the API key if its file exists and the unit listens on the port.
-
-    Raises smoke.AnswerError; no error contains the key.
-    """
-    try:
-        return io_client.headers(io_client.bearer(server, key_file, unit))
-    except (OSError, ValueError) as error:
-        raise smoke.AnswerError(str(error)) from error
-
-
 def ask(
-    server: Server, path: str, body: Mapping[str, Any] | None, given: Mapping[str, str], timeout: float
+    server: Server, path: str, body: Mapping[str, Any] | None, timeout: float, secret: Secret | None
 ) -> list[tuple[float, str]]:
-    """Send a request, GET without a body, and return the answer's lines, each with the seconds until it arrived. Raises
-    smoke.AnswerError.
+    """Send a request, GET without a body, and return the answer's lines, each with the seconds until it arrived.
 
-    ``timeout`` limits the whole answer, however slowly it arrives.
+    ``timeout`` limits the whole answer. Raises smoke.AnswerError; no error contains the secret.
     """
     begin = time.monotonic()
     lines: list[tuple[float, str]] = []
     size, rest = 0, b""
     try:
-        with server.open(path, timeout, given, None if body is None else json.dumps(body).encode()) as answer:
+        with server.open(path, timeout, None if body is None else json.dumps(body).encode(), secret) as answer:
             # Read the bytes received so far; a line without an end would block.
             while chunk := answer.read1(_CHUNK):
                 elapsed = time.monotonic() - begin
-                if elapsed > timeout:
-                    raise smoke.AnswerError(f"the answer is incomplete after {timeout:g} s")
                 size += len(chunk)
                 if size > io_client.MOST:
                     raise smoke.AnswerError(f"the answer is longer than {io_client.MOST} bytes")
@@ -62,6 +50,8 @@ def ask(
             raise smoke.AnswerError(
                 f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}", error.code
             ) from error
+    except io_local.SecretError as error:
+        raise smoke.AnswerError(str(error)) from error
     except (OSError, http.client.HTTPException) as error:
         raise smoke.AnswerError(
             f"no answer after {time.monotonic() - begin:.0f} s: {error or type(error).__name__}"
@@ -78,8 +68,7 @@ def result(
     max_tokens: int,
     reasoning: bool,
     timeout: float,
-    key_file: str,
-    unit: str,
+    secret: Secret | None,
 ) -> dict[str, Any]:
     """Send the requests to a model of any kind. Returns {answers, answered, lines, problems, msg}.
 
@@ -88,7 +77,7 @@ def result(
     """
 
     def send(path: str, body: Mapping[str, Any]) -> list[tuple[float, str]]:
-        return ask(server, path, body, headers(server, key_file, unit), timeout)
+        return ask(server, path, body, timeout, secret)
 
     if kind == "generate":
         answers, found = _generated(send, model, max_tokens, reasoning)

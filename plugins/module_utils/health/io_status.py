@@ -11,8 +11,9 @@ import time
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard as api_io_guard
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, io_local, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, probe, smoke
@@ -173,13 +174,13 @@ def _lock() -> dict[str, Any]:
     )
 
 
-def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_client.UNIT) -> dict[str, Any]:
+def api(server: Server, secret: Secret, seconds: float, timeout: float) -> dict[str, Any]:
     """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting,
     prefix_cache_hit_rate, drafted, accepted, context, kind, requests_per_second} of a server. The rate is a fraction
     since the server started, as are the tokens of a draft; ``context`` is the maximum number of tokens of a request.
 
     It measures for ``seconds``, then requests one token, vector or score with a timeout of ``timeout``. Unknown values
-    are None or "". The server receives the key only if the unit listens on the port.
+    are None or "". The server receives the key only if it belongs to the key's unit.
     """
     healthy, reason = io_client.health(server)
     facts: dict[str, Any] = {
@@ -205,22 +206,21 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
             # A server that restarted meanwhile counts from 0.
             facts[rate] = round(max(0.0, second[counter] - first[counter]) / elapsed, 1)
     try:
-        given = io_smoke.headers(server, key_file, unit)
-        models = bounded_json.load(_get(server, "/v1/models", given), io_client.MOST)["data"]
+        models = bounded_json.load(_get(server, "/v1/models", secret), io_client.MOST)["data"]
         facts |= {"model": str(models[0]["id"]), "root": str(models[0].get("root") or "")}
         length = models[0].get("max_model_len")
         facts["context"] = length if isinstance(length, int) and length > 0 else None
         sent_at = time.monotonic()
-        kind = _answer(server, facts["model"], given, timeout)
+        kind = _answer(server, facts["model"], secret, timeout)
         facts |= {"answers": True, "answered_after": round(time.monotonic() - sent_at, 3), "kind": kind}
-    except smoke.AnswerError as error:
+    except (smoke.AnswerError, io_local.SecretError) as error:
         facts |= {"answers": False, "reason": str(error)}
     except (OSError, ValueError, LookupError, TypeError) as error:
         facts |= {"answers": False, "reason": f"{server.url}/v1/models lists no model: {error}"}
     return facts
 
 
-def _answer(server: Server, model: str, given: dict[str, str], timeout: float) -> str:
+def _answer(server: Server, model: str, secret: Secret, timeout: float) -> str:
     """Request one token, vector or score.
 
     Returns the kind of the model. Raises AnswerError of the first refused request.
@@ -228,7 +228,7 @@ def _answer(server: Server, model: str, given: dict[str, str], timeout: float) -
     refused: list[smoke.AnswerError] = []
     for kind, (path, body) in probe.requests(model).items():
         try:
-            io_smoke.ask(server, path, body, given, timeout)
+            io_smoke.ask(server, path, body, timeout, secret)
             return kind
         except smoke.AnswerError as error:
             refused.append(error)
@@ -240,7 +240,7 @@ def _answer(server: Server, model: str, given: dict[str, str], timeout: float) -
 def counters(server: Server) -> dict[str, float]:
     """Return the values of status.metrics() now, {} if the server does not return them."""
     try:
-        return health_status.metrics(_get(server, "/metrics", {}))
+        return health_status.metrics(_get(server, "/metrics"))
     except OSError:
         return {}
 
@@ -264,7 +264,7 @@ def drained(server: Server, seconds: float, pause: float = 1) -> tuple[int, floa
 def _open(server: Server) -> int:
     """Return the open requests: the engine's, or the guard's, which knows a request before the engine does."""
     try:
-        with server.open("/metrics", _SECONDS, {}) as answer:
+        with server.open("/metrics", _SECONDS) as answer:
             found = health_status.metrics(io_client.body_of(answer))
             counted = answer.headers.get(api_io_guard.OPEN_REQUESTS, "")
     except OSError:
@@ -272,7 +272,7 @@ def _open(server: Server) -> int:
     return max(int(found.get("running", 0) + found.get("waiting", 0)), int(counted) if counted.isdecimal() else 0)
 
 
-def _get(server: Server, path: str, headers: dict[str, str]) -> str:
-    """Return a response body. Raises OSError (urllib's errors included)."""
-    with server.open(path, _SECONDS, headers) as answer:
+def _get(server: Server, path: str, secret: Secret | None = None) -> str:
+    """Return a response body. Raises OSError (HTTPError included), and StrangerError."""
+    with server.open(path, _SECONDS, secret=secret) as answer:
         return io_client.body_of(answer)

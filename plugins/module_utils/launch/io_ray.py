@@ -4,24 +4,24 @@
 
 """Query Ray's nodes through its State API.
 
-The role ray_cluster also installs this file on the head as a script, so that a start without Ansible waits for the same
-nodes. Therefore it uses only the standard library.
+It is also a program on the head, so that a start without Ansible waits for the same nodes.
 Source: Ray documentation, "State API", and ray/util/state/common.py.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
 import os
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local, paths
 
 _REQUEST_SECONDS = 10
 _PAUSE_SECONDS = 1
@@ -29,8 +29,9 @@ _PAUSE_SECONDS = 1
 _MOST = 8 * 1024**2
 #: Ray's HTTP status for a missing or wrong token.
 _REFUSED = (401, 403)
-#: The dashboard listens on loopback. A proxy from the environment cannot reach it, and must not receive the token.
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+#: The units whose processes receive the token.
+UNITS = (paths.RAY_UNIT,)
+_SUCCESS = 200
 
 
 class RayError(Exception):
@@ -44,21 +45,26 @@ class OpenRayError(RayError):
 def listing(resource: str, port: int, token_path: str) -> list[dict[str, Any]]:
     """Return all rows of a resource of the State API, such as "nodes" or "actors", from the dashboard on loopback.
 
-    Raises RayError with the cause. The token is sent in a header and never appears in the error.
+    Raises RayError with the cause. Only Ray's unit receives the token, which never appears in the error.
     """
-    url = f"http://127.0.0.1:{port}/api/v0/{resource}?limit=1000"
+    path = f"/api/v0/{resource}?limit=1000"
     try:
-        with open(token_path, encoding="ascii") as file:
-            token = file.read().strip()
-        # http.client rejects such a header with an error that quotes the token.
-        if token.split() != [token]:
-            raise RayError(f"{token_path} does not contain a token. Expected: one word")
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        with _DIRECT.open(request, timeout=_REQUEST_SECONDS) as answer:
-            rows: list[dict[str, Any]] = json.loads(answer.read(_MOST))["data"]["result"]["result"]
-            return rows
+        if not io_local.read(token_path):
+            raise ValueError(f"{token_path} contains no token")
+        status, text = _get(port, path, io_local.Secret(token_path, UNITS, "Ray's token"))
+        if status != _SUCCESS:
+            raise ValueError(f"HTTP {status}")
+        rows: list[dict[str, Any]] = json.loads(text)["data"]["result"]["result"]
+        return rows
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RayError(f"Ray's State API at {url} did not respond: {error}") from error
+        raise RayError(f"Ray's State API at http://127.0.0.1:{port}{path} did not respond: {error}") from error
+
+
+def _get(port: int, path: str, secret: io_local.Secret | None = None) -> tuple[int, bytes]:
+    with contextlib.closing(io_local.Connection("127.0.0.1", port, _REQUEST_SECONDS)) as connection:
+        connection.request("GET", path, secret=secret)
+        answer = connection.getresponse()
+        return answer.status, answer.read(_MOST)
 
 
 def require_token(port: int) -> None:
@@ -66,13 +72,10 @@ def require_token(port: int) -> None:
 
     Then any host that reaches Ray's ports can run code on every node. Raises RayError if there is no response.
     """
-    url = f"http://127.0.0.1:{port}/api/v0/nodes?limit=1"
+    path = "/api/v0/nodes?limit=1"
+    url = f"http://127.0.0.1:{port}{path}"
     try:
-        with _DIRECT.open(url, timeout=_REQUEST_SECONDS) as answer:
-            status = answer.status
-    except urllib.error.HTTPError as error:
-        with error:
-            status = error.code
+        status, _text = _get(port, path)
     except (OSError, http.client.HTTPException) as error:
         raise RayError(f"Ray's State API at {url} did not respond: {error}") from error
     if status not in _REFUSED:

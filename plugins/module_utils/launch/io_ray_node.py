@@ -20,9 +20,8 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_peer
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
 
 #: Seconds: between two looks, and for Ray to end.
 _PAUSE, _END = 2.0, 30.0
@@ -39,7 +38,7 @@ def raylet(unit: str, known: str = "") -> str:
         for name in (known, *os.listdir("/proc"))
         if name.isdecimal()
         and _RAYLET.match(io_file.read(f"/proc/{name}/stat"))
-        and parse.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) == unit
+        and systemd.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) == unit
     )
     return next(of_unit, "")
 

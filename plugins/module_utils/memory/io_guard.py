@@ -22,7 +22,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
 
@@ -95,7 +95,7 @@ def ranks(proc: str = "/proc") -> frozenset[int]:
 
 def _is_rank(folder: str) -> bool:
     named = io_file.read(f"{folder}/comm").startswith(parse.RANKS)
-    return named and parse.unit_of_cgroup(io_file.read(f"{folder}/cgroup")) in paths.UNITS
+    return named and systemd.unit_of_cgroup(io_file.read(f"{folder}/cgroup")) in paths.UNITS
 
 
 def largest(proc: str = "/proc") -> guard.Process | None:
@@ -106,7 +106,7 @@ def largest(proc: str = "/proc") -> guard.Process | None:
         fields = dict(line.split(":", 1) for line in lines if ":" in line)
         # Without the files that it maps, which the kernel can drop.
         size = sum(int(fields.get(key, "0 kB").split()[0]) for key in ("RssAnon", "RssShmem")) << 10
-        if size > found.size and parse.unit_of_cgroup(io_file.read(f"{proc}/{pid}/cgroup")) not in paths.UNITS:
+        if size > found.size and systemd.unit_of_cgroup(io_file.read(f"{proc}/{pid}/cgroup")) not in paths.UNITS:
             # A process chooses its name.
             name = "".join(filter(str.isprintable, fields.get("Name", "").strip()))
             found = guard.Process(name, size)

@@ -51,43 +51,6 @@ def interfaces(run: io_command.Run) -> dict[str, dict[str, Any]]:
     return node_parse.interface_facts(links(run))
 
 
-def listeners() -> list[dict[str, Any]]:
-    """Return every listening TCP socket as {address, port, pid, process, unit}; pid is None for sockets of other
-    namespaces."""
-    sockets = [
-        entry for name in ("tcp", "tcp6") for entry in node_parse.listening_sockets(io_file.read(f"/proc/net/{name}"))
-    ]
-    owners = _socket_owners({entry["inode"] for entry in sockets})
-    return [
-        {"address": entry["address"], "port": entry["port"], **process(owners.get(entry["inode"]))}
-        for entry in sorted(sockets, key=lambda entry: (entry["port"], entry["address"]))
-    ]
-
-
-def _socket_owners(inodes: set[int]) -> dict[int, int]:
-    wanted = {f"socket:[{inode}]": inode for inode in inodes}
-    owners = {}
-    for link in glob.iglob("/proc/[0-9]*/fd/*"):
-        try:
-            inode = wanted.get(os.readlink(link))
-        except OSError:  # the process or the descriptor is gone
-            continue
-        if inode is not None:
-            owners[inode] = int(link.split("/")[2])
-    return owners
-
-
-def process(pid: int | None) -> dict[str, Any]:
-    """Return {pid, process, unit} of a process; pid is None, and the others "", if it is unknown."""
-    if pid is None:
-        return {"pid": None, "process": "", "unit": ""}
-    return {
-        "pid": pid,
-        "process": io_file.read(f"/proc/{pid}/comm").strip(),
-        "unit": node_parse.unit_of_cgroup(io_file.read(f"/proc/{pid}/cgroup")),
-    }
-
-
 def system() -> dict[str, Any]:
     """Return {kernel, infiniband, clock, cma_total_bytes, cma_free_bytes}.
 

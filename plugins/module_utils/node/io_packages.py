@@ -14,9 +14,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 
 #: The locks of apt and dpkg. Source: apt, apt-pkg/deb/debsystem.cc and acquire.cc.
@@ -57,7 +56,7 @@ def holder(root: str = "/") -> dict[str, Any]:
             os.close(file)
         if kind != fcntl.F_UNLCK:
             # A process of another PID namespace has no number here.
-            return node_io_facts.process(pid if pid > 0 else None)
+            return io_local.process(pid if pid > 0 else None)
     return {}
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import csv
-import ipaddress
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -53,7 +52,6 @@ _SLOWED: Mapping[int, str] = {
     0x80: "power brake",
 }
 _LIMIT = re.compile(r"--lock-gpu-clocks=0,(\d{1,5})$", re.MULTILINE)
-_LISTEN = "0A"
 #: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
 RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
 #: nvidia-smi's output for a value that the GPU does not have, unlike a value that it could not read.
@@ -202,35 +200,6 @@ def interface_facts(links: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, A
         for link in links
         if "ifname" in link
     }
-
-
-def listening_sockets(table: str) -> list[dict[str, Any]]:
-    """Convert /proc/net/tcp or tcp6 to [{address, port, inode}] of listening sockets. Source: proc_net_tcp(5)."""
-    sockets = []
-    for line in table.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) > 9 and fields[3] == _LISTEN:
-            address, port = fields[1].split(":")
-            sockets.append({"address": _hex_address(address), "port": int(port, 16), "inode": int(fields[9])})
-    return sockets
-
-
-def _hex_address(text: str) -> str:
-    # The kernel prints 32-bit words in host order; all supported hosts are little-endian.
-    words = [bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8)]
-    return str(ipaddress.ip_address(b"".join(words)))
-
-
-def unit_of_cgroup(text: str) -> str:
-    """Return the systemd service in a /proc/PID/cgroup, or "". A gb10 slice counts as its container's service.
-
-    The outermost service counts: a user names those inside of user@1000.service.
-    """
-    units = re.findall(
-        r"^\d+:[^:\n]*:(?:/(?![^/\n]+\.service(?:/|$))[^/\n]+)*/([^/\n]+\.service)(?=/|$)", text, re.MULTILINE
-    )
-    slices = re.findall(r"^\d+:[^:\n]*:/(?:gb10\.slice/)?(gb10-[^/\n]+)\.slice/", text, re.MULTILINE)
-    return str(units[-1]) if units else f"{slices[-1]}.service" if slices else ""
 
 
 def service_facts(unit: str, shown: str) -> dict[str, Any]:

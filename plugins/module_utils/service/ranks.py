@@ -153,7 +153,7 @@ def vllm(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     # starts and stops the ranks together.
     files = [{"path": f"{access.GUARD_FOLDER}/gb10_api_guard.py", "program": "api/io_guard.py"}, _KEPT_BACK] * keyed
     files += [{"path": launch_argv.RANK_PROGRAM, "program": "launch/io_rank.py"}] * grouped
-    files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray.py"}] * by_ray
+    files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray"}] * by_ray
     files += _gates(plan, settings)
     directories = (access.GUARD_FOLDER, access.CONFIG_FOLDER) if keyed else ()
     return Service(paths.VLLM_UNIT, text, inputs, files, directories)
@@ -180,7 +180,7 @@ def _of_ray(plan: Plan, settings: ServiceSettings) -> list[str]:
         f"LoadCredential=ray.token:{paths.RAY_TOKEN}",
         f"Environment=RAY_AUTH_TOKEN_PATH={'%d/ray.token' if native else copied}",
         *([] if native else [f"{_copy(plan)} %d/ray.token {copied}"]),
-        f"ExecStartPre=/usr/bin/python3 -B {_WAIT_PROGRAM} --timeout={settings.vllm_serve_ray_timeout}{expected}",
+        f"ExecStartPre=/usr/bin/python3 -I -B {_WAIT_PROGRAM} --timeout={settings.vllm_serve_ray_timeout}{expected}",
         f"TimeoutStartSec={settings.vllm_serve_ray_timeout + 60}",
     ]
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_local, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
@@ -31,7 +31,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state as os_update_io_state
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
@@ -71,8 +70,7 @@ class Request:
     """The options of the module: see cluster_verify_info. ``key`` is that of the digests."""
 
     server: io_client.Server
-    key_file: str
-    unit: str
+    secret: io_local.Secret
     timeout: int
     install_dir: str
     key: str
@@ -132,12 +130,12 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         "evidence": part("evidence", lambda: _evidence(run, status.get("services", ())), full),
         "images": part("images", lambda: _images(run, status, ranks)),
         "disks": part("disks", lambda: _disks(["/", "/boot", "/var", request.install_dir])),
-        "listeners": part("listeners", node_io_facts.listeners),
+        "listeners": part("listeners", io_local.listeners),
         "firewalls": part("firewalls", lambda: _firewalls(run)),
         "remove_ipc": part("remove_ipc", lambda: _remove_ipc(run)),
         "login_users": node_io_facts.login_users(),
         "lingering": _names("/var/lib/systemd/linger"),
-        "ray": part("ray", _ray, head and any(entry["port"] == _RAY_PORT for entry in node_io_facts.listeners())),
+        "ray": part("ray", _ray, head and any(entry["port"] == _RAY_PORT for entry in io_local.listeners())),
         "api": part("api", lambda: _api(request), head),
         "unread": unread,
         "clock": time.time(),
@@ -198,7 +196,7 @@ def _processes(ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
     """Yield {pid, name, bytes, unit, user} of the ranks, and of all other processes with much memory."""
     for process in io_reclaim.processes():
         if process["pid"] in ranks or process["bytes"] >= _LARGE:
-            unit = node_parse.unit_of_cgroup(io_file.read(f"/proc/{process['pid']}/cgroup"))
+            unit = systemd.unit_of_cgroup(io_file.read(f"/proc/{process['pid']}/cgroup"))
             yield {**process, "unit": unit, "user": _user(process["pid"])}
 
 
@@ -403,13 +401,13 @@ def _ray() -> dict[str, Any]:
 
 def _api(request: Request) -> dict[str, Any]:
     """Return io_status.api with ``open``, whether the models are listed without a key, and ``expires``."""
-    facts = io_status.api(request.server, request.key_file, _MEASURED, request.timeout, request.unit)
+    facts = io_status.api(request.server, request.secret, _MEASURED, request.timeout)
     return {**facts, "open": _open(request.server) if facts["healthy"] else None, "expires": _expires(request.server)}
 
 
 def _open(server: io_client.Server) -> bool | None:
     try:
-        with server.open("/v1/models", _SECONDS, {}) as answer:
+        with server.open("/v1/models", _SECONDS) as answer:
             return bool(answer.status == 200)
     except urllib.error.HTTPError as error:
         with error:

@@ -50,7 +50,7 @@ def collect(folder: str, keep: int, alarm: Mapping[str, Any], server: io_client.
         "alarm.json": lambda: json.dumps(alarm, indent=1),
         "processes.txt": lambda: "".join(f"{each.state} {each.pid} {each.name}\n" for each in found),
         "metrics.txt": lambda: _metrics(server),
-        "nccl_ras.txt": lambda: {None: "silent", "": "no listener"}.get(text := io_node.ras(), text or ""),
+        "nccl_ras.txt": lambda: {None: "silent", "": "no listener"}.get(text := io_node.ras(units), text or ""),
         "nvidia_smi.txt": lambda: _output(
             ["nvidia-smi", "--query-gpu=index,utilization.gpu,power.draw,clocks.sm", "--format=csv"]
         ),
@@ -70,7 +70,7 @@ def collect(folder: str, keep: int, alarm: Mapping[str, Any], server: io_client.
 
 def _metrics(server: io_client.Server) -> str:
     try:
-        with server.open("/metrics", _SECONDS, {}) as answer:
+        with server.open("/metrics", _SECONDS) as answer:
             return io_client.body_of(answer)
     except (OSError, http.client.HTTPException) as error:
         return f"not read: {error}"

@@ -9,14 +9,14 @@ from __future__ import annotations
 import http.client
 import os
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_local, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_peer
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import DOWN, SILENT, UP, Engine, Process
 
@@ -33,47 +33,53 @@ def processes(units: Sequence[str]) -> list[Process]:
     """Return the processes of the units, those of their containers included."""
     found = []
     for name in os.listdir("/proc"):
-        if name.isdecimal() and node_parse.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) in units:
+        if name.isdecimal() and systemd.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) in units:
             found.append(parse.process(io_file.read(f"/proc/{name}/stat")))
     return [process for process in found if process]
 
 
-def metrics(server: io_client.Server) -> tuple[str, Engine | None]:
-    """Return UP, SILENT or DOWN of the API, and the engine's values. An HTTP error counts as SILENT."""
+def metrics(server: io_client.Server, unit: str) -> tuple[str, Engine | None]:
+    """Return UP, SILENT or DOWN of the API of a unit, and the engine's values.
+
+    An HTTP error counts as SILENT, and a port of another process as DOWN.
+    """
     try:
-        with server.open("/metrics", _METRICS_SECONDS, {}) as answer:
+        with server.open("/metrics", _METRICS_SECONDS, units=(unit,)) as answer:
             engine = parse.engine(io_client.body_of(answer), answer.headers.get(io_guard.OPEN_REQUESTS, ""))
-    except (OSError, http.client.HTTPException) as error:
-        refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
-        return DOWN if refused else SILENT, None
+    except (ConnectionRefusedError, io_local.StrangerError):
+        return DOWN, None
+    except (OSError, http.client.HTTPException):
+        return SILENT, None
     return (UP, engine) if engine else (SILENT, None)
 
 
-def ras(place: tuple[str, int] = _RAS_PLACE, seconds: float = _RAS_SECONDS) -> str | None:
-    """Return the status of NCCL RAS, "" without a listener (another transport, or no NCCL), None from a silent one.
+def ras(units: Collection[str], place: tuple[str, int] = _RAS_PLACE, seconds: float = _RAS_SECONDS) -> str | None:
+    """Return the status of NCCL RAS, "" without a rank that listens (another transport, or no NCCL), None from a silent
+    one. Any other local process may listen on the port.
 
-    ``seconds`` limits each of several tries.
+    ``units`` are those of the ranks; ``seconds`` limits each of several tries.
     """
     for _try in range(_RAS_TRIES):
         try:
             with socket.create_connection(place, seconds) as connection:
-                connection.settimeout(seconds)
+                io_local.verify(connection, units)
                 connection.sendall(b"timeout 2\nverbose status\n")
-                text = _received(connection)
+                text = _received(connection, time.monotonic() + seconds)
         except TimeoutError:
             continue
-        except OSError:
+        except (OSError, io_local.StrangerError):
             return ""
         return text
     return None
 
 
-def _received(connection: socket.socket) -> str:
-    """Return all text until the end or a pause. Raises TimeoutError if there is none."""
+def _received(connection: socket.socket, deadline: float) -> str:
+    """Return all text until the end or the deadline. Raises TimeoutError if there is none."""
     received = b""
     try:
-        while len(received) < _MOST_RAS and (data := connection.recv(65536)):
-            received += data
+        with connection.makefile("rb", buffering=0) as raw, io_local.Limited(raw, connection, deadline) as answer:
+            while len(received) < _MOST_RAS and (data := answer.read(65536)):
+                received += data
     except TimeoutError:
         if not received:
             raise

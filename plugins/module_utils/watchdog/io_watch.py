@@ -240,7 +240,7 @@ class Head(WatchedNode):
     def tick(self, _connection: socket.socket | None) -> dict[str, Any]:
         """Observe, decide and request actions. Returns the status."""
         self.observe()
-        server, engine = io_node.metrics(self.server)
+        server, engine = io_node.metrics(self.server, self.given["server_unit"])
         self.serves = server == UP
         witnesses = [f"{self.given['node']}: {text}" for text in self.found.witnesses]
         now = time.monotonic()
@@ -282,7 +282,7 @@ class Head(WatchedNode):
         self.stopped = tuple(stopped)
 
     def _ras(self) -> str:
-        text = io_node.ras()
+        text = io_node.ras(self.given["units"])
         return "the port of NCCL RAS is silent" if text is None else parse.ras(text)
 
     def _follow(self, decision: Decision) -> None:
@@ -354,9 +354,8 @@ class Head(WatchedNode):
     def _probe(self) -> None:
         """Request one token, vector or score: without an answer, a stopped rank hides that requests run."""
         try:
-            answered, reason = io_client.answers(
-                self.server, self.given["model"], _PROBE_SECONDS, self.given["key_file"]
-            )
+            secret = io_client.api_key(self.given["key_file"])
+            answered, reason = io_client.answers(self.server, self.given["model"], _PROBE_SECONDS, secret)
             if not answered:
                 say(f"the watchdog's request failed: {reason}")
         except (OSError, ValueError) as error:

@@ -11,7 +11,7 @@ from cluster_nodes import cluster_plan, mistakes, pair, spark
 from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local
 
 KEY = "sk-" + "0123456789abcdef" * 2
 
@@ -103,7 +103,7 @@ def places(folder: Path) -> dict[str, str]:
 
 def api_key(folder: Path, check: bool = False, **arguments: Any) -> dict[str, Any]:
     answer = run_module("vllm_api_key", {**places(folder), **arguments}, check=check)
-    key = io_client.key(str(folder / "etc" / "api.key"))
+    key = io_local.read(str(folder / "etc" / "api.key"))
     assert not key or key not in json.dumps(answer)
     return answer
 

@@ -23,9 +23,9 @@ from typed_plans import typed
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, io_status, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate
 
 CA = certificates.authority()
@@ -34,7 +34,7 @@ NAME = "spark.example.com"
 GOOD = CA.issue(NAME, "192.168.1.11")
 BETWEEN = CA.issue(ca=True)
 BELOW = BETWEEN.issue(NAME)
-UNIT = node_parse.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
+UNIT = systemd.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 
 
 def texts(pair: certificates.Pair = GOOD, **changes: str) -> dict[str, str]:
@@ -293,9 +293,9 @@ def test_a_server_is_known_by_its_name_on_loopback(serve: Serve, pair: certifica
     with serve(pair, ca) as (server, _seen):
         assert io_client.health(server) == (True, "")
         assert io_client.answers(server, "tiny", 10) == (True, "")
-        lines = [line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10)]
+        lines = [line for _when, line in io_smoke.ask(server, "/v1/completions", {}, 10, None)]
         assert smoke.whole("\n".join(lines)).text == "Paris"
-        assert io_status.api(server, "", 0, 10)["answers"]
+        assert io_status.api(server, io_client.api_key(""), 0, 10)["answers"]
 
 
 def test_the_expiry_of_the_served_certificate(serve: Serve) -> None:
@@ -327,8 +327,8 @@ def test_another_server_is_not_asked(
     with serve(pair, ca, name) as (server, seen):
         healthy, reason = io_client.health(server)
         assert (healthy, said in reason) == (False, True), reason
-        assert io_client.answers(server, "tiny", 5, str(key), UNIT)[0] is False
-        facts = io_status.api(server, str(key), 0, 5, UNIT)
+        assert io_client.answers(server, "tiny", 5, io_client.api_key(str(key), UNIT))[0] is False
+        facts = io_status.api(server, io_client.api_key(str(key), UNIT), 0, 5)
         assert (facts["healthy"], facts["reason"]) == (False, reason)
         assert seen == []
 
@@ -342,7 +342,7 @@ def test_the_key_follows_no_redirect(serve: Serve, tmp_path: Path) -> None:
     key.write_text("5ec0e7\n", encoding="ascii")
     with serve() as (server, seen):
         moved = io_client.Server(f"{server.url}/moved", server.ca_file, server.server_name)
-        assert io_status.api(moved, str(key), 0, 5, UNIT)["answers"] is False
+        assert io_status.api(moved, io_client.api_key(str(key), UNIT), 0, 5)["answers"] is False
     assert [line for line in seen if "5ec0e7" in line] == ["/moved/v1/models Bearer 5ec0e7"]
 
 

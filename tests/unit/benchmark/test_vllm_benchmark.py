@@ -24,6 +24,7 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import checks, io_prompts, io_run
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
@@ -133,14 +134,13 @@ def test_a_hostile_result_is_refused(tmp_path: Path, url: str, result: Any, expe
 def keyed(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Measure with a key, whose port the serving unit owns."""
     key_file = folder / "credentials/key"
-    monkeypatch.setattr(io_client, "bearer", lambda *_arguments: io_client.key(str(key_file)))
+    monkeypatch.setattr(io_local, "_unit", lambda _pid: io_client.UNIT)
     monkeypatch.setenv("PATH", f"{folder}/bin:{os.defpath}")
     return io_run.measure(
         command(folder, url, True),
         benchmark_plan.Run(**SIZE),
         io_client.Server(url),
-        str(key_file),
-        "x",
+        io_client.api_key(str(key_file)),
         lambda _argv: (1, "", ""),
     )
 

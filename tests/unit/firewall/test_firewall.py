@@ -782,7 +782,7 @@ class Host:
         self.units.mkdir()
         monkeypatch.setattr(io_nftables, "RULES", str(self.rules))
         monkeypatch.setattr(io_nftables, "UNITS", str(self.units))
-        monkeypatch.setattr(io_rules.node_io_facts, "listeners", lambda: self.listeners)
+        monkeypatch.setattr(io_rules.io_local, "listeners", lambda: self.listeners)
         monkeypatch.setattr(io_nftables, "links", lambda _run: self.links)
         self.table, self.timers, self.states, self.links = "", {}, set(), []
         self.listeners, self.sockets, self.nat = LISTENERS, "", ""

@@ -14,6 +14,7 @@ import pytest
 from fake_openai import Model, serve
 from run_module import run_module
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import (
     compare,
     io_golden,
@@ -26,9 +27,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import AnswerError
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
-UNIT = node_parse.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
+UNIT = systemd.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 SERVED = {"kind": "generate", "stack": {"vllm": "0.33.0"}, "serve": {"args": ["--max-logprobs", "5"], "user_args": []}}
 PLAN = {"model": "/srv/models/tiny", "served_model_name": "tiny", "quantization": "bf16", "store": {}, **SERVED}
 PLAN |= {"api": {"url": "http://127.0.0.1:8000", "server_name": ""}}
@@ -52,7 +52,9 @@ def url(model: Model) -> Iterator[str]:
 
 def collect(url: str, prompts: str = "") -> dict[str, Any]:
     """Return the answers as the module does, without its process."""
-    return io_golden.run(Server(url), "tiny", "/srv/models/tiny", False, parse.prompts(prompts), 60, "", UNIT)
+    return io_golden.run(
+        Server(url), "tiny", "/srv/models/tiny", False, parse.prompts(prompts), 60, io_client.api_key("", UNIT)
+    )
 
 
 def module(url: str, **arguments: Any) -> dict[str, Any]:

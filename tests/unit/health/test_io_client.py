@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -197,66 +195,3 @@ def test_journal_fails() -> None:
         io_client.journal(
             lambda _argv: (1, "", "No journal files were found.\n"), io_client.of_unit("gb10-vllm.service"), 1
         )
-
-
-@pytest.fixture
-def key_file(tmp_path: Path) -> str:
-    path = tmp_path / "key"
-    path.write_text("5ec0e7\n", encoding="ascii")
-    return str(path)
-
-
-def listen(monkeypatch: pytest.MonkeyPatch, *places: tuple[str, int, str]) -> None:
-    """Let processes listen at these addresses and ports, in these units."""
-    found = [{"address": address, "port": port, "process": "x", "unit": unit} for address, port, unit in places]
-    monkeypatch.setattr(io_client.node_io_facts, "listeners", lambda: found)
-
-
-OURS = "gb10-vllm.service"
-USED, FREE = "port 8000 is used by ", "no process listens on port 8000, "
-
-
-@pytest.mark.parametrize(
-    ("listeners", "refusal"),
-    [
-        ([("127.0.0.1", OURS)], ""),
-        ([("0.0.0.0", OURS)], ""),
-        ([("::", OURS), ("10.0.0.1", "")], ""),
-        ([("::ffff:127.0.0.1", OURS)], ""),
-        ([("0.0.0.0", OURS), ("127.0.0.1", "nginx.service")], f"{USED}x (nginx.service) instead of {OURS}, "),
-        ([("0.0.0.0", "")], f"{USED}x (no unit) instead of {OURS}, "),
-        ([("10.0.0.1", OURS)], FREE),
-        ([], FREE),
-    ],
-)
-def test_who_holds_the_port_gets_the_key(
-    monkeypatch: pytest.MonkeyPatch, key_file: str, listeners: list[tuple[str, str]], refusal: str
-) -> None:
-    listen(monkeypatch, *((address, 8000, unit) for address, unit in listeners), ("127.0.0.1", 8001, ""))
-    server = io_client.Server("http://127.0.0.1:8000")
-    assert io_client.bearer(server, "") == ""
-    if refusal:
-        with pytest.raises(io_client.StrangerError) as raised:
-            io_client.bearer(server, key_file)
-        assert str(raised.value) == f"{refusal}so the API's key was not sent"
-    else:
-        assert io_client.bearer(server, key_file) == "5ec0e7"
-
-
-@pytest.mark.parametrize("url", ["http://198.51.100.9:8000", "http://[2001:db8::9]:8000", "http://224.0.0.1:8000"])
-@pytest.mark.parametrize("wildcard", ["0.0.0.0", "::"])
-def test_only_an_address_of_this_host_gets_the_key(
-    monkeypatch: pytest.MonkeyPatch, key_file: str, url: str, wildcard: str
-) -> None:
-    """A unit that listens on all addresses of this host does not listen on those of others."""
-    listen(monkeypatch, (wildcard, 8000, OURS))
-    with pytest.raises(io_client.StrangerError, match=r"is no address of this host, so the API's key was not sent"):
-        io_client.bearer(io_client.Server(url), key_file)
-
-
-def test_each_address_of_this_host_gets_the_key(monkeypatch: pytest.MonkeyPatch, key_file: str) -> None:
-    listen(monkeypatch, ("::", 8000, OURS))
-    own = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=True).stdout.split()
-    for address in ("127.0.0.1", "127.0.0.2", "localhost", *own):
-        host = f"[{address}]" if ":" in address else address
-        assert io_client.bearer(io_client.Server(f"http://{host}:8000"), key_file) == "5ec0e7"

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from run_module import run_module
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_smoke, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import Answer, AnswerError
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 
 #: The unit of this process, "" outside systemd.
-UNIT = node_parse.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
+UNIT = systemd.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 USAGE = {"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 17}
 COMPLETION = {"choices": [{"index": 0, "text": " Paris.", "finish_reason": "length"}], "usage": USAGE}
 CHAT = {"choices": [{"message": {"role": "assistant", "content": "Paris."}, "finish_reason": "stop"}], "usage": USAGE}
@@ -173,8 +173,10 @@ def vllm() -> Iterator[Server]:
 def ask(vllm: Server, **options: Any) -> dict[str, Any]:
     """Return the result of the smoke test of a generating model."""
     of_model = {"model": "tiny", "kind": "generate", "dimension": 0, "meaning": True, "reasoning": False}
-    plain = {**of_model, "max_tokens": 8, "timeout": 30, "key_file": "", "unit": UNIT}
-    return io_smoke.result(io_client.Server(f"http://127.0.0.1:{vllm.server_port}"), **{**plain, **options})
+    plain = {**of_model, "max_tokens": 8, "timeout": 30}
+    secret = io_client.api_key(options.pop("key_file", ""), options.pop("unit", UNIT))
+    server = io_client.Server(f"http://127.0.0.1:{vllm.server_port}")
+    return io_smoke.result(server, secret=secret, **{**plain, **options})
 
 
 def test_a_model_that_answers(vllm: Server) -> None:
@@ -228,7 +230,7 @@ def test_the_key_is_sent_to_the_unit_alone(vllm: Server, tmp_path: Path) -> None
 
 def test_a_stream_that_drips_is_too_slow(vllm: Server) -> None:
     vllm.pause = 0.1
-    assert "the stream: the answer is incomplete after 0.3 s" in ask(vllm, timeout=0.3)["msg"]
+    assert "the stream: no answer after 0 s: timed out" in ask(vllm, timeout=0.3)["msg"]
 
 
 @pytest.mark.parametrize("line", ["x" * 1000, "x" * 1000 + "\n"], ids=["one line", "many lines"])
@@ -237,13 +239,13 @@ def test_an_answer_without_an_end_is_cut_off(vllm: Server, monkeypatch: pytest.M
     vllm.chat = line * 100
     server = io_client.Server(f"http://127.0.0.1:{vllm.server_port}")
     with pytest.raises(AnswerError, match="longer than 10000 bytes"):
-        io_smoke.ask(server, "/v1/chat/completions", {"messages": []}, {}, 5)
+        io_smoke.ask(server, "/v1/chat/completions", {"messages": []}, 5, None)
 
 
 def test_lines_are_those_that_were_sent_however_they_come(vllm: Server) -> None:
     vllm.stream, vllm.pause = ["data: 1", "", "data: 2\r", "last"], 0.01
     server = io_client.Server(f"http://127.0.0.1:{vllm.server_port}")
-    lines = io_smoke.ask(server, "/v1/completions", {"stream": True}, {}, 5)
+    lines = io_smoke.ask(server, "/v1/completions", {"stream": True}, 5, None)
     assert [line for _when, line in lines] == ["data: 1", "", "data: 2", "last"]
 
 

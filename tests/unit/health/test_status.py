@@ -543,7 +543,7 @@ def test_the_key_goes_to_the_service_alone(
         Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503)
     )
     monkeypatch.setattr(io_client, "health", lambda _server: (True, ""))
-    facts = io_status.api(at, str(file), 0, 5)
+    facts = io_status.api(at, io_client.api_key(str(file)), 0, 5)
     assert facts["answers"] is False
     assert "instead of gb10-vllm.service, so the API's key was not sent" in facts["reason"]
     assert set(sent) == {None}
@@ -552,14 +552,14 @@ def test_the_key_goes_to_the_service_alone(
 
 def test_a_server_without_models(at: io_client.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Handler, "models", {"data": []})
-    facts = io_status.api(at, "", 0, 5)
+    facts = io_status.api(at, io_client.api_key(""), 0, 5)
     assert facts["answers"] is False and "lists no model" in facts["reason"]
     monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_client.MOST}]})
-    assert "lists no model" in io_status.api(at, "", 0, 5)["reason"]
+    assert "lists no model" in io_status.api(at, io_client.api_key(""), 0, 5)["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
     assert (
-        io_status.api(at, str(file), 0, 5)["reason"]
+        io_status.api(at, io_client.api_key(str(file)), 0, 5)["reason"]
         == f"{file} does not contain a key (one line of ASCII without blanks)"
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray
 
 TOKEN = "a-secret-token"
@@ -106,6 +107,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     monkeypatch.setattr(io_ray, "_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(io_local, "_unit", lambda _pid: io_ray.UNITS[0])
     with Server() as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
@@ -131,6 +133,15 @@ def test_listing_takes_the_token_from_its_file(ray: Server, token: str) -> None:
     ray.answers = [BOTH]
     assert io_ray.listing("nodes", ray.server_port, token) == BOTH
     assert ray.requests == [("/api/v0/nodes?limit=1000", f"Bearer {TOKEN}")]
+
+
+def test_another_process_on_the_port_gets_no_token(ray: Server, token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before Ray starts, any local user may listen there, and answer 401 like Ray."""
+    monkeypatch.setattr(io_local, "_unit", lambda _pid: "")
+    ray.answers = [BOTH]
+    said = failure(lambda: io_ray.wait(NODES, 1, ray.server_port, token, 0))
+    assert "(no unit) instead of gb10-ray.service, so Ray's token was not sent" in said
+    assert ray.requests == []
 
 
 def test_a_wrong_token_is_refused_and_not_told(ray: Server, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray_
 PARENT = r"""
 import re, sys
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray_node
-from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
-parse.unit_of_cgroup = lambda _text: "test.service"
+from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+systemd.unit_of_cgroup = lambda _text: "test.service"
 io_ray_node._END = 1.0
 io_ray_node._RAYLET = re.compile(rf"\d+ \({sys.argv[1]}\) [^ZX]")
 raise SystemExit(io_ray_node.run(sys.argv[2:], "test.service", pause=0.1))

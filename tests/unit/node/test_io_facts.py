@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import pwd
-import socket
 from collections.abc import Sequence
 from types import SimpleNamespace
 
@@ -44,20 +42,6 @@ def test_a_command_that_fails_is_an_error_with_its_text(status: int) -> None:
         io_facts.links(run)
     with pytest.raises(ValueError, match=r"^systemctl show gb10-vllm failed: it failed$"):
         io_facts.service(run, "gb10-vllm")
-
-
-def test_the_owner_of_each_listener() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
-        ports = {server.getsockname()[1] for server in (first, second)}
-        found = [entry for entry in io_facts.listeners() if entry["port"] in ports]
-        assert [entry["port"] for entry in found] == sorted(ports)
-        assert {(entry["address"], entry["pid"]) for entry in found} == {("127.0.0.1", os.getpid())}
-        assert found[0]["process"]
-    assert not [entry for entry in io_facts.listeners() if entry["port"] in ports]
-
-
-def test_a_process_that_nobody_knows() -> None:
-    assert io_facts.process(None) == {"pid": None, "process": "", "unit": ""}
 
 
 def test_logind_spares_system_users(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,7 +232,7 @@ def test_an_api_without_a_key(monkeypatch: pytest.MonkeyPatch, answer: Any, is_o
     asked = MagicMock(side_effect=[answer])
     monkeypatch.setattr(Server, "open", asked)
     assert io_facts._open(Server("http://127.0.0.1:8000")) is is_open
-    asked.assert_called_once_with("/v1/models", 5, {})
+    asked.assert_called_once_with("/v1/models", 5)
 
 
 def test_a_certificate_that_cannot_be_read_has_no_end() -> None:

@@ -3,6 +3,7 @@ systemctl."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -22,11 +23,13 @@ import pytest
 from packed import install
 from run_module import program
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_evidence, io_node, io_watch, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import DOWN, SILENT, UP
 
 KEY = "ab" * 32
+UNIT = "gb10-vllm.service"
 SECRET = "sk-planted-key"
 RANK = "open('/proc/self/comm', 'w').write('VLLM::Worker_TP'); import time; print(flush=True); time.sleep(600)"
 
@@ -63,7 +66,9 @@ class Metrics(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server() -> Iterator[tuple[str, type[Metrics]]]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, type[Metrics]]]:
+    """Run a server, in this process and in the unit of vLLM."""
+    monkeypatch.setattr(io_local, "_unit", lambda pid: UNIT if pid == os.getpid() else "")
     kind = type("Handler", (Metrics,), {"posted": []})
     with ThreadingHTTPServer(("127.0.0.1", 0), kind) as found:
         found.daemon_threads = True
@@ -323,7 +328,7 @@ def test_a_node_whose_kernel_does_not_answer_is_a_witness(
 def test_a_worker_knows_whether_the_api_answers(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.start()
     assert until(lambda: cluster.worker.tick(None)["serves"])
-    monkeypatch.setattr(io_watch.io_node, "metrics", lambda _server: ("down", None))
+    monkeypatch.setattr(io_watch.io_node, "metrics", lambda _server, _unit: ("down", None))
     assert until(lambda: not cluster.worker.tick(None)["serves"])
     cluster.worker.served = time.monotonic() - 60
     assert not cluster.worker.tick(None)["serves"], "the head's watchdog ended"
@@ -397,22 +402,23 @@ def test_a_service_that_systemd_starts_is_left_alone(cluster: Cluster, capsys: p
 
 
 def test_metrics_are_up_silent_or_down(server: tuple[str, type[Metrics]], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert io_node.metrics(io_client.Server(server[0]))[0] == UP
-    assert io_node.metrics(io_client.Server(f"http://127.0.0.1:{free_port()}")) == (DOWN, None)
+    assert io_node.metrics(io_client.Server(server[0]), UNIT)[0] == UP
+    assert io_node.metrics(io_client.Server(f"http://127.0.0.1:{free_port()}"), UNIT) == (DOWN, None)
     monkeypatch.setattr(io_node, "_METRICS_SECONDS", 0.2)
     server[1].slow = 1.0
-    assert io_node.metrics(io_client.Server(server[0])) == (SILENT, None)
+    assert io_node.metrics(io_client.Server(server[0]), UNIT) == (SILENT, None)
 
 
 @pytest.mark.parametrize(("header", "requests"), [("3", 3), ("", 0), ("-1", 0), ("9" * 20, 0), ("x", 0)])
 def test_open_requests_of_the_api_are_read(server: tuple[str, type[Metrics]], header: str, requests: int) -> None:
     server[1].requests = header
-    _state, engine = io_node.metrics(io_client.Server(server[0]))
+    _state, engine = io_node.metrics(io_client.Server(server[0]), UNIT)
     assert engine is not None
     assert engine.requests == requests
 
 
-def test_ras_is_read_silent_or_absent() -> None:
+def test_ras_is_read_silent_or_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_local, "_unit", lambda _pid: UNIT)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         place = listener.getsockname()
 
@@ -424,10 +430,46 @@ def test_ras_is_read_silent_or_absent() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        assert parse.ras(io_node.ras(place, 2.0) or "") == "NCCL RAS reports INCOMPLETE"
+        assert parse.ras(io_node.ras([UNIT], place, 2.0) or "") == "NCCL RAS reports INCOMPLETE"
         thread.join()
-        assert io_node.ras(place, 0.1) is None
-    assert io_node.ras(place, 0.1) == ""
+        assert io_node.ras([UNIT], place, 0.1) is None
+    assert io_node.ras([UNIT], place, 0.1) == ""
+
+
+@pytest.mark.parametrize("accepts", [True, False])
+def test_another_process_on_the_port_of_ras_is_no_witness(accepts: bool) -> None:
+    """Any local user may listen there, answer ERROR, or never answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with listener.accept()[0] as connection:
+                connection.sendall(b"job ERROR INCOMPLETE\n")
+
+        if accepts:
+            threading.Thread(target=answer, daemon=True).start()
+        assert io_node.ras(["gb10-vllm.service"], listener.getsockname(), 1.0) == ""
+
+
+def test_ras_in_drops_has_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_local, "_unit", lambda _pid: UNIT)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            with contextlib.suppress(OSError), listener.accept()[0] as connection:
+                for _byte in range(100):
+                    connection.sendall(b"x")
+                    time.sleep(0.1)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began = time.monotonic()
+        assert set(io_node.ras([UNIT], listener.getsockname(), 0.5) or "") == {"x"}
+        assert time.monotonic() - began < 3
+        thread.join()
+
+
+def test_a_stranger_on_the_port_of_the_api_is_no_engine(server: tuple[str, type[Metrics]]) -> None:
+    assert io_node.metrics(io_client.Server(server[0]), "other.service") == (DOWN, None)
 
 
 @pytest.mark.parametrize(("number", "expected"), [(errno.EHOSTUNREACH, False), (errno.ECONNREFUSED, True)])
@@ -455,7 +497,7 @@ def test_silent_nodes_are_queried_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 def test_old_evidence_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(["20260101T000000Z", "20260101T000001Z", "20260101T000002Z"])
     monkeypatch.setattr(io_evidence.time, "strftime", lambda *_arguments: next(times))
-    monkeypatch.setattr(io_node, "ras", lambda: "")
+    monkeypatch.setattr(io_node, "ras", lambda _units: "")
     for _number in range(3):
         io_evidence.collect(str(tmp_path / "e"), 2, {"reason": "x"}, io_client.Server("http://127.0.0.1:9"), [])
     assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["20260101T000001Z", "20260101T000002Z"]
@@ -464,14 +506,16 @@ def test_old_evidence_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[str, type[Metrics]]) -> None:
     """Only the file that the role installs, and systemd's notification socket."""
     cluster = Cluster(tmp_path, server[0])
-    (tmp_path / "settings.json").write_text(json.dumps({**cluster.given["head"], "mode": "report"}), encoding="utf-8")
+    # The server is in this process.
+    given = {"mode": "report", "server_unit": systemd.unit_of_cgroup(Path("/proc/self/cgroup").read_text("ascii"))}
+    (tmp_path / "settings.json").write_text(json.dumps({**cluster.given["head"], **given}), encoding="utf-8")
     (tmp_path / "token").write_text(KEY, encoding="utf-8")
     tools = program(tmp_path / "bin", "systemctl", "true")
     environment = {"PATH": f"{tools}:{os.defpath}", "NOTIFY_SOCKET": str(tmp_path / "notify")}
     environment |= {"STATE_DIRECTORY": str(tmp_path), "RUNTIME_DIRECTORY": str(tmp_path)}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(str(tmp_path / "notify"))
-        systemd.settimeout(20)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(20)
         argv = [
             sys.executable,
             "-I",
@@ -482,8 +526,8 @@ def test_the_program_runs_from_its_installed_file(tmp_path: Path, server: tuple[
         ]
         with subprocess.Popen(argv, env=environment, cwd="/", stdout=subprocess.PIPE, text=True) as process:
             try:
-                assert systemd.recv(100) == b"READY=1"
-                assert systemd.recv(100) == b"WATCHDOG=1"
+                assert manager.recv(100) == b"READY=1"
+                assert manager.recv(100) == b"WATCHDOG=1"
                 assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["armed"] is True
             finally:
                 process.terminate()
