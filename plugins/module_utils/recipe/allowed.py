@@ -92,7 +92,7 @@ PLAIN: Mapping[str, str] = {
         --renderer-num-workers --skip-mm-profiling --sleep-mode-backend --sleep-mode-offload-cudagraph
         --sleep-preserve-parameter-names --swap-space --watermark
         """,
-    "options of mods": "--gpu-memory-utilization-gb --mxfp4-backend --mxfp4-layers",
+    "options of mods and forks": "--gdn-decode-kernel --gpu-memory-utilization-gb --mxfp4-backend --mxfp4-layers",
     "kernels and backends": """
         --all2all-backend --attention-backend --disable-cascade-attn --disable-custom-all-reduce
         --disable-nccl-for-dp-synchronization --disable-sliding-window --enable-bf16x3-router-gemm
@@ -186,6 +186,7 @@ MEMBERS: Mapping[str, str] = {
     "--diffusion-config": """
         algorithm block_length block_size canvas_length denoising_steps max_denoising_steps steps temperature threshold
         """,
+    "--engram-config": "cpu_offload table_memory",
     "--eplb-config": """
         communicator log_balancedness log_balancedness_interval num_redundant_experts policy step_interval use_async
         window_size
@@ -280,7 +281,7 @@ EFFECTS: Mapping[str, Effect] = {
     **dict.fromkeys(
         """
         --additional-config --aux-output-config --ec-manager-config --elastic-ep-max-dp-size --enable-elastic-ep
-        --enable-fault-tolerance --enable-scale-out --enable-trace-replay --engram-config --fault-tolerance-config
+        --enable-fault-tolerance --enable-scale-out --enable-trace-replay --fault-tolerance-config
         --ray-workers-use-nsight --tokens-only --watchdog-config --watermark-config --weight-transfer-config
         """.split(),
         UNLISTED,
@@ -314,13 +315,13 @@ NO_PATH = re.compile(r"[^/\\~]*")
 #: Variables of vLLM and its libraries that only choose kernels, sizes and levels of logs.
 VARIABLES: Mapping[str, str] = {
     "kernels and compilation": """
-        CUDA_DEVICE_MAX_CONNECTIONS CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING CUDA_VISIBLE_DEVICES
-        CUTE_DSL_ARCH FLASHINFER_CUDA_ARCH_LIST TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS TORCH_CUDA_ARCH_LIST
-        VLLM_ALL2ALL_BACKEND VLLM_ATTENTION_BACKEND VLLM_COMPILE_CACHE_SAVE_FORMAT VLLM_CUSTOM_ALLREDUCE_ALGO
-        VLLM_DISABLED_KERNELS VLLM_FLASHINFER_ALLREDUCE_BACKEND VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS
-        VLLM_FLASHINFER_MOE_BACKEND VLLM_FLOAT32_MATMUL_PRECISION VLLM_GDN_DECODE_KERNEL VLLM_KV_CACHE_LAYOUT
-        VLLM_MARLIN_INPUT_DTYPE VLLM_MM_HASHER_ALGORITHM VLLM_MOE_ROUTING_SIMULATION_STRATEGY VLLM_NVFP4_GEMM_BACKEND
-        VLLM_SSM_CONV_STATE_LAYOUT VLLM_TARGET_DEVICE
+        B12X_POLICY_MODE CUDA_DEVICE_MAX_CONNECTIONS CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING
+        CUDA_VISIBLE_DEVICES CUTE_DSL_ARCH FLASHINFER_CUDA_ARCH_LIST TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS
+        TORCH_CUDA_ARCH_LIST VLLM_ALL2ALL_BACKEND VLLM_ATTENTION_BACKEND VLLM_COMPILE_CACHE_SAVE_FORMAT
+        VLLM_CUSTOM_ALLREDUCE_ALGO VLLM_DISABLED_KERNELS VLLM_FLASHINFER_ALLREDUCE_BACKEND
+        VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS VLLM_FLASHINFER_MOE_BACKEND VLLM_FLOAT32_MATMUL_PRECISION
+        VLLM_GDN_DECODE_KERNEL VLLM_KV_CACHE_LAYOUT VLLM_MARLIN_INPUT_DTYPE VLLM_MM_HASHER_ALGORITHM
+        VLLM_MOE_ROUTING_SIMULATION_STRATEGY VLLM_NVFP4_GEMM_BACKEND VLLM_SSM_CONV_STATE_LAYOUT VLLM_TARGET_DEVICE
         """,
     "memory": "PYTORCH_ALLOC_CONF PYTORCH_CUDA_ALLOC_CONF VLLM_FLASHINFER_ALLREDUCE_FUSION_THRESHOLDS_MB",
     "ranks": """
@@ -331,9 +332,9 @@ VARIABLES: Mapping[str, str] = {
     "logs": "VLLM_LOGGING_COLOR VLLM_LOGGING_LEVEL TORCH_LOGS",
     "media": "VLLM_VIDEO_LOADER_BACKEND",
 }
-#: The values of the variables below: a number or a switch, which names no file, host or module.
-SWITCH = re.compile(r"-?\d+(\.\d+)?|true|false|on|off|yes|no|", re.ASCII | re.IGNORECASE)
-#: Variables that are numbers and switches. An asterisk stands for any characters.
+#: The values of the variables below: a number, a size or a switch, which names no file, host or module.
+SWITCH = re.compile(r"-?\d+(\.\d+)?([kmgt]?i?b?)|true|false|on|off|yes|no|auto|", re.ASCII | re.IGNORECASE)
+#: Variables that are numbers, sizes and switches. An asterisk stands for any characters.
 SWITCHES: Mapping[str, str] = {
     "kernels and compilation": """
         B12X_* DG_JIT_PRINT_* DG_JIT_USE_NVRTC FLASHINFER_DISABLE_VERSION_CHECK FLASHINFER_JIT_VERBOSE
@@ -345,14 +346,14 @@ SWITCHES: Mapping[str, str] = {
         VLLM_DISABLE_COMPILE_CACHE VLLM_DISABLE_DSV4_* VLLM_DISABLE_FLASHINFER_PREFILL VLLM_DISABLE_PYNCCL
         VLLM_DISABLE_SHARED_EXPERTS_STREAM VLLM_ENABLE_CUDAGRAPH_GC VLLM_ENABLE_FLA_* VLLM_ENABLE_FUSED_MOE_*
         VLLM_ENABLE_GEMM_RS VLLM_ENABLE_HPC_OPS VLLM_ENABLE_INDUCTOR_* VLLM_ENABLE_MOE_* VLLM_ENABLE_PREGRAD_PASSES
-        VLLM_ENABLE_STARTUP_PLAN VLLM_ENABLE_V1_MULTIPROCESSING VLLM_FLASHINFER_ALLREDUCE_* VLLM_FLASHINFER_DISABLE_*
-        VLLM_FLASHINFER_MOE_* VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE VLLM_FLASH_ATTN_* VLLM_FORCE_AOT_LOAD
-        VLLM_FUSED_MOE_* VLLM_HUMMING_* VLLM_KIMI_K3_* VLLM_LORA_DISABLE_PDL VLLM_LORA_ENABLE_DUAL_STREAM VLLM_MARLIN_*
-        VLLM_MINIMAX_* VLLM_MLA_DISABLE VLLM_MOE_* VLLM_MULTI_STREAM_* VLLM_MXFP4_* VLLM_MXFP8_* VLLM_NVFP4_*
-        VLLM_RAISE_ON_LOGIT_NANS VLLM_REPLICATE_EMBED VLLM_SHARED_EXPERTS_* VLLM_SKIP_P2P_CHECK VLLM_SPARSE_*
-        VLLM_STEP5_* VLLM_TEST_FORCE_FP8_MARLIN VLLM_TRITON_* VLLM_USE_AOT_COMPILE VLLM_USE_B12X_*
-        VLLM_USE_BREAKABLE_CUDAGRAPH VLLM_USE_BYTECODE_HOOK VLLM_USE_CUDNN_* VLLM_USE_DEEP_GEMM* VLLM_USE_DIRECT_*
-        VLLM_USE_FASTOKENS VLLM_USE_FBGEMM VLLM_USE_FLASHINFER_* VLLM_USE_FUSED_* VLLM_USE_HW_AGNOSTIC
+        VLLM_ENABLE_ROCE_* VLLM_ENABLE_STARTUP_PLAN VLLM_ENABLE_V1_MULTIPROCESSING VLLM_FLASHINFER_ALLREDUCE_*
+        VLLM_FLASHINFER_DISABLE_* VLLM_FLASHINFER_MOE_* VLLM_FLASHINFER_WORKSPACE_BUFFER_SIZE VLLM_FLASH_ATTN_*
+        VLLM_FORCE_AOT_LOAD VLLM_FUSED_MOE_* VLLM_HUMMING_* VLLM_KIMI_K3_* VLLM_LORA_DISABLE_PDL
+        VLLM_LORA_ENABLE_DUAL_STREAM VLLM_MARLIN_* VLLM_MINIMAX_* VLLM_MLA_* VLLM_MOE_* VLLM_MULTI_STREAM_* VLLM_MXFP4_*
+        VLLM_MXFP8_* VLLM_NVFP4_* VLLM_RAISE_ON_LOGIT_NANS VLLM_REPLICATE_EMBED VLLM_ROCE_* VLLM_SHARED_EXPERTS_*
+        VLLM_SKIP_P2P_CHECK VLLM_SPARSE_* VLLM_STEP5_* VLLM_TEST_FORCE_FP8_MARLIN VLLM_TRITON_* VLLM_USE_AOT_COMPILE
+        VLLM_USE_B12X_* VLLM_USE_BREAKABLE_CUDAGRAPH VLLM_USE_BYTECODE_HOOK VLLM_USE_CUDNN_* VLLM_USE_DEEP_GEMM*
+        VLLM_USE_DIRECT_* VLLM_USE_FASTOKENS VLLM_USE_FBGEMM VLLM_USE_FLASHINFER_* VLLM_USE_FUSED_* VLLM_USE_HW_AGNOSTIC
         VLLM_USE_LAYERNAME VLLM_USE_MEGA_AOT_ARTIFACT VLLM_USE_NCCL_SYMM_MEM VLLM_USE_NVFP4_* VLLM_USE_OINK_OPS
         VLLM_USE_RAY_COMPILED_DAG_OVERLAP_COMM VLLM_USE_RAY_V2_EXECUTOR_BACKEND VLLM_USE_RAY_WRAPPED_PP_COMM
         VLLM_USE_SIMPLE_KV_OFFLOAD VLLM_USE_SPINLOOP_EXT VLLM_USE_STANDALONE_COMPILE VLLM_USE_TRITON_* VLLM_USE_TRTLLM_*

@@ -193,7 +193,9 @@ SILENT = r"""
 --limit-mm-per-prompt '{"image": 64}' --limit-mm-per-prompt.video 1 --limit-mm-per-prompt image=4,video=1
 --diffusion-config '{"canvas_length":256}' --attention-config '{"sparse_mla_force_mqa": true}'
 --structured-outputs-config.backend xgrammar --allowed-media-domains '*' --seed -1
---gpu-memory-utilization-gb 100 --mxfp4-layers moe,qkv
+--gpu-memory-utilization-gb 100 --mxfp4-layers moe,qkv --gdn-decode-kernel b12x
+--engram-config '{"cpu_offload":false,"table_memory":"disk"}' --kv-cache-memory-bytes 0.5g
+--media-io-kwargs '{"video": {"fps": 2, "num_frames": 256}}' --disable-access-log-for-endpoints /health,/metrics
 """
 
 
@@ -223,8 +225,8 @@ def test_every_name_has_one_decision() -> None:
     assert sorted(once) == sorted(set(once))
     listed = {name for names in allowed.MEMBERS.values() for name in names.split()}
     assert not listed & {*allowed.EFFECTS}
-    # Options that are only in mods of published recipes.
-    known = {*checks.rows("OPTIONS"), *allowed.PLAIN["options of mods"].split(), *allowed.ALIASES}
+    # Options that are only in mods of published recipes, and in forks.
+    known = {*checks.rows("OPTIONS"), *allowed.PLAIN["options of mods and forks"].split(), *allowed.ALIASES}
     assert {name.replace("--no-", "--") for name in options.KNOWN} <= known
 
 
@@ -251,6 +253,7 @@ SAFE = """
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True VLLM_NVFP4_GEMM_BACKEND=flashinfer-cutlass CUTE_DSL_ARCH=sm_121a TORCH_CUDA_ARCH_LIST=12.1a
 VLLM_FLASHINFER_ALLREDUCE_BACKEND=trtllm VLLM_FLOAT32_MATMUL_PRECISION=high NCCL_DEBUG=INFO NCCL_ALGO=^Tree B12X_MOE_FORCE_A8=1
 VLLM_USE_B12X_SPARSE_INDEXER=1 VLLM_TRITON_MLA_SPARSE_TOPK_CHUNK_SIZE=512 VLLM_DCP_QUERY_SPLIT=1 MALLOC_ARENA_MAX=2 MAX_JOBS=4
+VLLM_ENABLE_ROCE_ALLREDUCE=1 VLLM_ROCE_ALLREDUCE_MAX_SIZE=2MB B12X_POLICY_MODE=auto VLLM_MLA_NOPE_PAD_ROPE=1 VLLM_MXFP8_LM_HEAD=1
 VLLM_USE_FLASHINFER_SAMPLER=True VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=1200
 """.split()
 
