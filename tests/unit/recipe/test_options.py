@@ -69,6 +69,7 @@ NAMED: dict[str, str] = {
     "--compilation-config.custom_ops+ evil.mod": f"its custom_ops {UNLISTED}",
     "--compilation-config.custom_ops+=all,/srv/x": f"its custom_ops {UNLISTED}",
     f"--compilation-config {'[' * 5000}": UNLISTED,
+    f"--speculative-config {'[' * 5000}": UNLISTED,
     """-O '{"backend": "evil.mod.fn"}'""": f"its backend {UNLISTED}",
     """-O'{"backend":"evil.mod.fn"}'""": UNLISTED,
     "-O/srv/x": UNLISTED,
@@ -111,7 +112,6 @@ REFUSED: dict[str, str] = {
     "--grpc-port 50051": PORT,
     "--otlp-traces-endpoint http://attacker:4317": HOST,
     "--tool-server attacker:80": HOST,
-    "--model evil/other": "names a second model",
     "--middlewar evil.Middleware": SHORT,
     "--allowed-local-media-pat=/": SHORT,
     "--log-config-fil x.json": SHORT,
@@ -128,6 +128,7 @@ LEFT_OUT: dict[str, str] = {
     "--allow-credentials": "gb10_api_origins decides",
     "--allowed-local-media-path=/": "clients could read files",
     "--root_path /x": "the inventory's",
+    "--model evil/other": "the model before the options counts",
     "-n2": "joins the ranks",
     "-dpr 1": "joins the ranks",
     "--data-parallel-external-lb": "joins the ranks",
@@ -193,7 +194,7 @@ SILENT = r"""
 --limit-mm-per-prompt '{"image": 64}' --limit-mm-per-prompt.video 1 --limit-mm-per-prompt image=4,video=1
 --diffusion-config '{"canvas_length":256}' --attention-config '{"sparse_mla_force_mqa": true}'
 --structured-outputs-config.backend xgrammar --allowed-media-domains '*' --seed -1
---gpu-memory-utilization-gb 100 --mxfp4-layers moe,qkv --gdn-decode-kernel b12x
+--gpu-memory-utilization-gb 100 --mxfp4-layers moe,qkv --gdn-decode-kernel b12x --prefill-compute-share auto
 --engram-config '{"cpu_offload":false,"table_memory":"disk"}' --kv-cache-memory-bytes 0.5g
 --media-io-kwargs '{"video": {"fps": 2, "num_frames": 256}}' --disable-access-log-for-endpoints /health,/metrics
 """
@@ -253,6 +254,7 @@ SAFE = """
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True VLLM_NVFP4_GEMM_BACKEND=flashinfer-cutlass CUTE_DSL_ARCH=sm_121a TORCH_CUDA_ARCH_LIST=12.1a
 VLLM_FLASHINFER_ALLREDUCE_BACKEND=trtllm VLLM_FLOAT32_MATMUL_PRECISION=high NCCL_DEBUG=INFO NCCL_ALGO=^Tree B12X_MOE_FORCE_A8=1
 VLLM_USE_B12X_SPARSE_INDEXER=1 VLLM_TRITON_MLA_SPARSE_TOPK_CHUNK_SIZE=512 VLLM_DCP_QUERY_SPLIT=1 MALLOC_ARENA_MAX=2 MAX_JOBS=4
+VLLM_GLM53_ONLINE_NVFP4=shared,oproj,qkv INSTANTTENSOR_BACKEND=BUFFERED INSTANTTENSOR_IO_DEPTH=3 VLLM_QWEN3_8_FLASH_NEXT_OVERLAP=1
 VLLM_ENABLE_ROCE_ALLREDUCE=1 VLLM_ROCE_ALLREDUCE_MAX_SIZE=2MB B12X_POLICY_MODE=auto VLLM_MLA_NOPE_PAD_ROPE=1 VLLM_MXFP8_LM_HEAD=1
 VLLM_USE_FLASHINFER_SAMPLER=True VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS=1200
 """.split()
