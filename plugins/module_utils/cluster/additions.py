@@ -25,7 +25,13 @@ _KEYS = ("runtime", "environment", "flags", "files", "mounts")
 _FILES, _MOUNTS, _LONGEST = 4096, 16, 1024
 _DIGEST = re.compile(r"([0-9a-f]{64})?")
 _PATH = re.compile(r"(/(?!\.\.?(/|$))[\w.+@=-]+)+", re.ASCII)
-_NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{_LONGEST}}}")
+_NAME = re.compile(r"[^\x00-\x1f\x7f]+")
+#: A CUDA toolkit of a node or of an image. No other folder counts: a user's could be writable for the services.
+_TOOLKIT = re.compile(r"/usr/local/cuda(-\d+(\.\d+)?)?/bin/ptxas", re.ASCII)
+#: The reference or the ID of an image, or the name of a wheel.
+_IMAGE_OR_WHEEL = re.compile(r"[A-Za-z0-9]\w*([./:@+!-]+\w+)*", re.ASCII)
+#: The ends of the folders of an image that a copy of its vLLM replaces.
+_REPLACED = ("/vllm", f"/{table.PTXAS.removeprefix('../')}")
 _DISABLED = frozenset(
     kernel
     for names in (
@@ -43,10 +49,15 @@ Additions = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Role:
-    """The flags and variables that a role writes. ``flags`` are sequences of words."""
+    """What a role writes.
+
+    ``flags`` are sequences of words, ``files`` names. ``replaced``: the ends of an image's folders that mounts replace.
+    """
 
     environment: Mapping[str, _Valid]
+    files: _Valid
     flags: frozenset[tuple[str, ...]] = frozenset()
+    replaced: tuple[str, ...] = ()
 
 
 def _path(text: str, _root: str) -> bool:
@@ -58,24 +69,39 @@ def _below(text: str, root: str) -> bool:
     return _path(text, root) and text.startswith(f"{root}/")
 
 
+def _toolkit(text: str, _root: str) -> bool:
+    return bool(_TOOLKIT.fullmatch(text))
+
+
+def _image_or_wheel(text: str, _root: str) -> bool:
+    return bool(_IMAGE_OR_WHEEL.fullmatch(text))
+
+
+def _of_package(text: str, root: str) -> bool:
+    """Return whether a file is of vLLM's package or its Triton, or a table below the folder of the collection."""
+    inside = text.removeprefix(f"{table.PTXAS}/").removeprefix(f"{root}/")
+    return bool(_NAME.fullmatch(text)) and not {"", ".", ".."} & {*inside.split("/")}
+
+
 def _kernels(text: str, _root: str) -> bool:
     return set(text.split(",")) <= _DISABLED
 
 
 #: The roles that record overrides (tasks/overrides.yml of the role common).
 ROLES: Mapping[str, _Role] = {
-    overrides.IMAGE_ROLE: _Role({}),
-    "nccl_sm121_build": _Role({"LD_PRELOAD": _below}),
+    overrides.IMAGE_ROLE: _Role({}, _image_or_wheel),
+    "nccl_sm121_build": _Role({"LD_PRELOAD": _below}, _below),
     "vllm_patch": _Role(
         {
             "VLLM_DISABLED_KERNELS": _kernels,
             "VLLM_USE_FLASHINFER_MOE_FP8": lambda text, _root: text == "0",
             "VLLM_TUNED_CONFIG_FOLDER": _below,
-            # A CUDA toolkit of the node or the image.
-            "TRITON_PTXAS_PATH": _path,
-            "TRITON_PTXAS_BLACKWELL_PATH": _path,
+            "TRITON_PTXAS_PATH": _toolkit,
+            "TRITON_PTXAS_BLACKWELL_PATH": _toolkit,
         },
+        _of_package,
         frozenset(row.flags for row in table.ROWS if row.flags),
+        _REPLACED,
     ),
 }
 
@@ -109,8 +135,8 @@ def _wrong(role: _Role, addition: Mapping[str, Any], root: str) -> Iterator[tupl
     flags = addition.get("flags")
     if not isinstance(flags, list) or (flags and tuple(flags) not in role.flags):
         yield "flags", flags, " or ".join(" ".join(words) for words in sorted(role.flags)) or "no arguments"
-    yield from _wrong_files(addition.get("files"))
-    yield from _wrong_mounts(addition.get("mounts", []), root)
+    yield from _wrong_files(role, addition.get("files"), root)
+    yield from _wrong_mounts(role, addition.get("mounts", []), root)
 
 
 def _wrong_environment(role: _Role, environment: Any, root: str) -> Iterator[tuple[str, Any, str]]:
@@ -124,17 +150,20 @@ def _wrong_environment(role: _Role, environment: Any, root: str) -> Iterator[tup
             yield f"environment.{name}", value, "a value that the role writes"
 
 
-def _wrong_files(files: Any) -> Iterator[tuple[str, Any, str]]:
+def _wrong_files(role: _Role, files: Any, root: str) -> Iterator[tuple[str, Any, str]]:
     if not isinstance(files, Mapping) or len(files) > _FILES:
         yield "files", files, f"an object with at most {_FILES} files"
         return
     for path, digest in files.items():
-        if not _NAME.fullmatch(str(path)) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        if len(str(path)) > _LONGEST or not role.files(str(path), root):
+            yield f"files.{path}", digest, "a file that the role writes"
+            return
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
             yield f"files.{path}", digest, "a SHA-256, or an empty text"
             return
 
 
-def _wrong_mounts(mounts: Any, root: str) -> Iterator[tuple[str, Any, str]]:
+def _wrong_mounts(role: _Role, mounts: Any, root: str) -> Iterator[tuple[str, Any, str]]:
     if not isinstance(mounts, list) or len(mounts) > _MOUNTS:
         yield "mounts", mounts, f"a list of at most {_MOUNTS} mounts"
         return
@@ -146,8 +175,14 @@ def _wrong_mounts(mounts: Any, root: str) -> Iterator[tuple[str, Any, str]]:
             or not all(isinstance(mount[key], str) for key in ("source", "target"))
             or not _below(mount["source"], root)
             or not _path(mount["target"], root)
+            or not _replaces(role, mount["source"], mount["target"])
         ):
-            yield f"mounts[{index}]", mount, f"a read-only mount of a folder below {root}"
+            yield f"mounts[{index}]", mount, f"a read-only mount of a folder below {root}, where the role mounts it"
+
+
+def _replaces(role: _Role, source: str, target: str) -> bool:
+    """Return whether a folder is mounted at its own path, or over a folder of an image that it is a copy of."""
+    return source == target or any(source.endswith(end) and target.endswith(end) for end in role.replaced)
 
 
 def _problem(path: str, found: Any, expected: str, node: str, role: str) -> Problem:

@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import drafts
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import allowed, options
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import NETWORK, VARIABLE, Recipe, Use
 
 NATIVE = "native"
@@ -32,15 +33,6 @@ _PUBLISHED_SOURCE = (
 )
 #: The arguments of that builder that keep a published image: those without an effect any more, and the choice of B12X.
 _KEPT, _KEPT_B12X = {"--tf5", "--pre-tf", "--pre-transformers"}, {"--exp-b12x", "--experimental-b12x"}
-#: vLLM's short names. Source: vLLM 0.33, engine/arg_utils.py.
-_ALIASES: Mapping[str, str] = {
-    "-tp": "--tensor-parallel-size",
-    "-pp": "--pipeline-parallel-size",
-    "-dp": "--data-parallel-size",
-    "-ep": "--enable-expert-parallel",
-    "-n": "--nnodes",
-    "-r": "--node-rank",
-}
 _UNITS: Mapping[str, int] = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "K": 1024, "M": 1024**2, "G": 1024**3}
 
 
@@ -58,73 +50,13 @@ def tokens(text: str) -> int:
 
 
 _SIZES = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
-#: Options whose variable the plan reads: the variable, and the conversion of the option's values.
-_VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "--tensor-parallel-size": ("gb10_tensor_parallel_size", str),
-    "--pipeline-parallel-size": ("gb10_pipeline_parallel_size", str),
-    "--data-parallel-size": ("gb10_data_parallel_size", str),
-    "--enable-expert-parallel": ("gb10_expert_parallel", lambda _none: True),
-    "--served-model-name": ("gb10_served_model_name", str),
-    "--max-model-len": ("gb10_max_model_len", tokens),
-    "--max-num-seqs": ("gb10_max_num_seqs", str),
-    "--kv-cache-dtype": ("gb10_kv_cache_dtype", str),
+#: The conversions of options' values for the plan's variables that are no text.
+_CONVERT: Mapping[str, Callable[[str], Any]] = {
+    "--enable-expert-parallel": lambda _none: True,
+    "--max-model-len": tokens,
 }
-_ADDRESS = "the addresses and ports of the API are the inventory's"
-_RANKS = "the plan joins the ranks over the fabric"
-#: Options that the plan replaces, with the reasons.
-_REPLACED: Mapping[str, str] = {
-    **dict.fromkeys(("--host", "--port", "--uds"), _ADDRESS),
-    "--allowed-local-media-path": "clients could read files of the service user; gb10_vllm_extra_args may set it",
-    # The other project removes it too, unless its user requests Ray. Images of vLLM have had no Ray since 0.20,
-    # NVIDIA's since 26.05.
-    "--distributed-executor-backend": "gb10_distributed_executor_backend decides, without it mp",
-    **dict.fromkeys(("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless"), _RANKS),
-    **dict.fromkeys(
-        (
-            "--data-parallel-address",
-            "--data-parallel-backend",
-            "--data-parallel-rank",
-            "--data-parallel-rpc-port",
-            "--data-parallel-size-local",
-            "--data-parallel-start-rank",
-        ),
-        _RANKS,
-    ),
-}
-#: The variables that a recipe may set: of vLLM and its libraries, as far as they only choose kernels, sizes and times.
-_ALLOWED = re.compile(
-    r"(VLLM|NCCL|B12X|FLASHINFER|TRITON|TORCH|TORCHDYNAMO|TORCHINDUCTOR|INSTANTTENSOR)_[A-Z0-9_]+"
-    r"|CUDA_(DEVICE_MAX_CONNECTIONS|DEVICE_ORDER|LAUNCH_BLOCKING|MODULE_LOADING|VISIBLE_DEVICES)"
-    r"|HF_HUB_(OFFLINE|ENABLE_HF_TRANSFER|DISABLE_\w+|\w+_TIMEOUT)|TRANSFORMERS_OFFLINE|HF_DATASETS_OFFLINE"
-    r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|SAFETENSORS_FAST_GPU|PYTORCH_(CUDA_)?ALLOC_CONF"
-    r"|CUTE_DSL_ARCH|TILELANG_CLEANUP_TEMP_FILES|DG_JIT_(USE_NVRTC|PRINT_\w+)"
-)
-#: Words of a name that lead to files, programs, hosts and code. VLLM_NCCL_SO_PATH, FLASHINFER_WORKSPACE_BASE and
-#: TRITON_CACHE_MANAGER load code, NCCL_CONF_FILE has further variables, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD runs pickles.
-_REACHES = re.compile(
-    r"(^|_)(PATHS?|DIRS?|DIRECTORY|ROOT|HOME|FOLDER|FILE|BASE|LOCATION|OUT|DUMP|TRACE|PIPE|PLUGINS?|LIBRARY|LIBRARIES|MANAGER|OVERRIDE"
-    r"|COMPILER|NVCC|OPTIONS|\w*FLAGS|ENV|VARS|URL|ENDPOINT|REPOSITORY|REPO|REMOTE|SERVER|HOST|IPS?|PORT|ADDR|COMM_ID|S3|MODELSCOPE"
-    r"|CONNECTOR|RESOLVER|LORA_UPDATING|INSECURE|WEIGHTS_ONLY|MCP|(ASSETS|MEDIA)_CACHE|LOGGING_STREAM|BODY_LOG_LEVEL)(_|$)"
-)
-#: Options of vllm serve that run code, and whose. docs/recipes.md lists them.
-_CODE: Mapping[str, str] = {
-    **dict.fromkeys(("--trust-remote-code", "--code-revision"), "of the model's repository"),
-    **dict.fromkeys(
-        (
-            "--middleware",
-            "--tool-parser-plugin",
-            "--reasoning-parser-plugin",
-            "--io-processor-plugin",
-            "--logits-processors",
-            "--scheduler-cls",
-            "--worker-cls",
-            "--worker-extension-cls",
-            "--kv-transfer-config",
-            "--ec-transfer-config",
-        ),
-        "that the image or the model has under this name",
-    ),
-}
+#: Maximum shown characters of an option. What it does comes after them.
+_SHOWN = 200
 
 
 def use(
@@ -137,7 +69,7 @@ def use(
     """
     command = _Command(given, nodes, recipe.command_path)
     for name, values, found in arguments.options(recipe.args):
-        command.add(_ALIASES.get(name, name), values, found)
+        command.add(options.whole(name), values, found)
     runtime, default, refused = _image(recipe, given, images)
     environment, replaced, unsafe = _environment(recipe, extra)
     # The name that vLLM itself would use, and that the clients in a recipe's documentation use.
@@ -157,7 +89,7 @@ def use(
         settings={name: value for name, value in settings.items() if name not in given},
         args=tuple(command.args),
         environment=environment,
-        about=[about, *default, *recipe.about, *command.replaced, *replaced, *command.code],
+        about=[about, *default, *recipe.about, *command.replaced, *replaced, *command.effects],
         args_path=recipe.command_path,
         environment_paths={name: recipe.variable_path(name) for name in environment},
         measured=recipe.measured,
@@ -182,39 +114,65 @@ class _Command:
         self.settings: dict[str, Any] = {}
         self.args: list[str] = []
         self.replaced: list[str] = []
-        self.code: list[str] = []
+        self.effects: list[str] = []
         self.problems: list[Problem] = []
         self.revision = ""
         self.reasoning = False
 
     def add(self, name: str, values: list[str], found: list[str]) -> None:
-        """Add an option with its values; ``found`` are its words."""
-        shown = " ".join(found)
-        if name in _SIZES and self.nodes == 1:
+        """Add an option with its values; ``name``: from options.whole(), ``found``: its words."""
+        option = name.partition(".")[0]
+        shown = _cut(found)
+        if full := options.short_for(name):
+            self._refuse(f"{shown}: {option} is short for {full}", "whole names of options", f"write {full}")
+        elif option in _SIZES and self.nodes == 1:
             self.replaced += [f"{shown} is replaced: there is one node"] if values != ["1"] else []
-        elif name in _VARIABLES:
-            self._set(name, values, found)
-        elif name in _REPLACED:
-            self.replaced.append(f"{shown} is replaced: {_REPLACED[name]}")
-        elif name == "--revision":
+        elif option in allowed.PLANNED:
+            self._set(option, values, found)
+        elif option in allowed.REPLACED:
+            self.replaced.append(f"{shown} is replaced: {allowed.REPLACED[option]}")
+        elif option == "--revision":
             self.revision = "".join(values)
         else:
             self.args += found
-            if source := _CODE.get(name.partition(".")[0]):
-                self.code.append(f"{shown} runs code {source}, as the service user: trust it, or remove the option")
+            # check_arguments() has its own messages about these.
+            if option not in allowed.CHECKED:
+                self._judge(name, values, shown)
             self.reasoning = self.reasoning or name == "--reasoning-parser"
 
+    def _judge(self, name: str, values: list[str], shown: str) -> None:
+        """Name what an option does besides serving, or refuse it."""
+        found = options.effect(name, values)
+        if found is None:
+            return
+        member, effect = found
+        told = f"{shown}: its {member} {effect.text}" if member else f"{shown} {effect.text}"
+        if effect.refused:
+            fix = "remove it, or set it in gb10_vllm_extra_args if you trust it"
+            self._refuse(told, "options that stay within the nodes and the API (docs/recipes.md)", fix)
+        else:
+            self.effects.append(f"{told}: trust it, or remove the option")
+
+    def _refuse(self, found: str, expected: str, fix: str) -> None:
+        self.problems.append(Problem(self.path, found, expected, fix))
+
     def _set(self, name: str, values: list[str], found: list[str]) -> None:
-        variable, convert = _VARIABLES[name]
-        shown = " ".join(found)
+        variable, convert = allowed.PLANNED[name], _CONVERT.get(name, str)
+        shown = _cut(found)
         try:
             self.settings[variable] = convert(values[0] if values else "")
         except ValueError:
-            self.problems.append(Problem(self.path, shown, "a number of tokens", f"set {variable}"))
+            self._refuse(shown, "a number of tokens", f"set {variable}")
         # All of several names stay valid, and auto lowers the context to what fits.
         kept = len(values) > 1 if name == "--served-model-name" else name == "--max-model-len" and values == ["auto"]
         self.args += found if kept and variable not in self.given else []
         self.replaced += [f"{shown} is replaced: the inventory sets {variable}"] if variable in self.given else []
+
+
+def _cut(found: list[str]) -> str:
+    """Return the words of an option for people."""
+    shown = " ".join(found)
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
 
 
 def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
@@ -314,10 +272,11 @@ def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str]
             replaced.append(f"{name}={value} is replaced: the plan sets the network of each node")
         elif name in extra:
             replaced.append(f"{name}={value} is replaced: gb10_extra_env sets it")
-        elif _ALLOWED.fullmatch(name) and not _REACHES.search(name):
+        elif options.settable(name, value):
             environment[name] = value
         else:
-            found = f"{name} is not a variable that a recipe may set: it could run code, or reach files and hosts"
+            shown = _cut([f"{name}={value}"])
+            found = f"{shown} is not a variable that a recipe may set: it could run code, or reach files and hosts"
             fix = "remove it, or set it in gb10_extra_env if you trust it"
             expected = "variables that choose kernels, sizes and times (docs/recipes.md)"
             problems.append(Problem(f"{path}.{name}", found, expected, fix))

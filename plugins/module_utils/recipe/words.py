@@ -116,6 +116,7 @@ def line(word: str) -> str:
         return word
     try:
         return json.dumps(json.loads(word))
-    except ValueError:
+    # Too deep nesting is no ValueError.
+    except (ValueError, RecursionError):
         found = f"a line break or another control character in {word[:60]!r}"
         raise CommandError(1, found, "write the value in one line") from None

@@ -18,7 +18,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch import table
 ROOT, RUNTIME = "/opt/gb10", "/opt/gb10/runtime/abc"
 SHA256 = "ab" * 32
 LIBRARY = f"{ROOT}/nccl/2.30.7-1/lib/libnccl.so.2"
-MOUNT = {"source": f"{ROOT}/images/1/vllm", "target": "/usr/local/lib/python3.12/dist-packages/vllm", "read_only": True}
+MOUNT = {
+    "source": f"{ROOT}/images/1/site-packages/vllm",
+    "target": "/usr/local/lib/python3.12/dist-packages/vllm",
+    "read_only": True,
+}
 NOTHING: dict[str, Any] = {"environment": {}, "flags": [], "files": {}, "mounts": []}
 PATCH = {
     "runtime": RUNTIME,
@@ -30,8 +34,22 @@ PATCH = {
         "TRITON_PTXAS_BLACKWELL_PATH": "/usr/local/cuda-13.0/bin/ptxas",
     },
     "flags": ["--moe-backend", "triton"],
-    "files": {"model_executor/a.py": SHA256, "removed.py": ""},
-    "mounts": [MOUNT],
+    "files": {
+        "model_executor/a.py": SHA256,
+        "removed.py": "",
+        f"{table.PTXAS}/ptxas-blackwell": SHA256,
+        f"{table.CONFIGS}/E=8,N=1,device_name=NVIDIA_GB10,block_shape=[128,128].json": SHA256,
+        f"{RUNTIME}/lib/python3.12/site-packages/gb10_moe_configs/E=8.json": SHA256,
+    },
+    "mounts": [
+        MOUNT,
+        {
+            "source": f"{ROOT}/images/1/site-packages/triton/backends/nvidia/bin",
+            "target": "/opt/venv/lib/python3.12/site-packages/triton/backends/nvidia/bin",
+            "read_only": True,
+        },
+        {"source": f"{ROOT}/images/1/config", "target": f"{ROOT}/images/1/config", "read_only": True},
+    ],
 }
 NCCL = {
     "runtime": RUNTIME,
@@ -44,7 +62,11 @@ IMAGE = {
     "runtime": RUNTIME,
     "environment": {},
     "flags": [],
-    "files": {"vllm/vllm-openai:v0.30.0": SHA256},
+    "files": {
+        "vllm/vllm-openai:v0.30.0": SHA256,
+        f"nvcr.io:443/nvidia/vllm@sha256:{SHA256}": SHA256,
+        "vllm-0.33.0+cu130-cp312-abi3-manylinux_2_35_aarch64.whl": SHA256,
+    },
     "mounts": [],
 }
 HONEST = {"vllm_patch": PATCH, "nccl_sm121_build": NCCL, "vllm_runtime": IMAGE}
@@ -98,6 +120,19 @@ HOSTILE: dict[str, tuple[str, str, Any]] = {
     "many files": ("vllm_patch", "files", dict.fromkeys(map(str, range(5000)), SHA256)),
     "files as list": ("vllm_patch", "files", []),
     "a mount of the system": ("vllm_patch", "mounts", [{**MOUNT, "source": "/etc"}]),
+    "a mount over a program": ("vllm_patch", "mounts", [{**MOUNT, "target": "/usr/bin/python3"}]),
+    "a mount over programs": ("vllm_patch", "mounts", [{**MOUNT, "target": "/usr/bin"}]),
+    "a mount of another folder": ("vllm_patch", "mounts", [{**MOUNT, "source": f"{ROOT}/models/evil"}]),
+    "a mount of a role that replaces nothing": ("nccl_sm121_build", "mounts", [MOUNT]),
+    "an assembler of the services": ("vllm_patch", "environment", {"TRITON_PTXAS_PATH": "/var/lib/vllm/evil"}),
+    "an assembler below": ("vllm_patch", "environment", {"TRITON_PTXAS_PATH": "/usr/local/cuda/../lib/bin/ptxas"}),
+    "another program": ("vllm_patch", "environment", {"TRITON_PTXAS_BLACKWELL_PATH": "/usr/local/cuda/bin/nvcc"}),
+    "a file of the system": ("vllm_patch", "files", {"/etc/shadow": ""}),
+    "a file above the package": ("vllm_patch", "files", {"../../../../etc/shadow": ""}),
+    "a file above Triton": ("vllm_patch", "files", {f"{table.PTXAS}/../../ptxas": ""}),
+    "a file above the folder": ("vllm_patch", "files", {f"{ROOT}/../../etc/shadow": ""}),
+    "a library of the system": ("nccl_sm121_build", "files", {"/etc/shadow": ""}),
+    "a path in place of an image": ("vllm_runtime", "files", {"/etc/shadow": ""}),
     "a mount above": ("vllm_patch", "mounts", [{**MOUNT, "source": f"{ROOT}/../etc"}]),
     "a mount of the folder's namesake": ("vllm_patch", "mounts", [{**MOUNT, "source": f"{ROOT}x/y"}]),
     "options in a mount": ("vllm_patch", "mounts", [{**MOUNT, "target": "/a,bind-propagation=shared"}]),

@@ -201,3 +201,21 @@ def test_the_catalog_entry_of_nvidias_example_stores_its_draft(count: int) -> No
         count,
         "nvidia/Qwen3.8-27B-NVFP4",
     )
+
+
+@pytest.mark.parametrize(
+    "runtime", [{}, {"gb10_runtime": "native"}], ids=["an image of any release", "a listed release"]
+)
+def test_what_a_recipe_may_set_does_not_depend_on_the_release(runtime: dict[str, Any]) -> None:
+    hostile = f"{RECIPE['command']} --log-config-file /opt/gb10/models/evil/l.json -cc.backend evil.mod.fn"
+    lines = planned(pair(**runtime), recipe={**RECIPE, "command": hostile})["serve"]["recipe"]
+    assert [line.partition(" runs code ")[0] for line in lines if " runs code " in line] == [
+        "--log-config-file /opt/gb10/models/evil/l.json",
+        "-cc.backend evil.mod.fn: its backend",
+    ]
+    for words, told in {
+        "--allowed-local-media-pat=/": "is short for --allowed-local-media-path",
+        "--kv-events-config.publisher zmq": "opens a port that requires no key",
+    }.items():
+        made, problems = cluster_plan(pair(**runtime), recipe={**RECIPE, "command": f"{RECIPE['command']} {words}"})
+        assert not made and any(told in problem.found for problem in problems), problems

@@ -168,7 +168,7 @@ def test_a_recipe_is_planned_and_none_of_its_text_is_a_template(recorded: Path) 
         "description": hostile,
         "container": "vllm-node",
         "defaults": {"port": 8000},
-        "env": {"VLLM_LOGGING_PREFIX": hostile},
+        "env": {"NCCL_DEBUG": "{{ undefined_variable }}"},
         "command": "vllm serve openai/gpt-oss-20b --port {port} -tp 2 --max-model-len 8k",
     }
     # JSON is YAML.

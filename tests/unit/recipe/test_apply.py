@@ -47,7 +47,7 @@ USES: dict[str, tuple[Recipe, dict[str, Any], dict[str, Any]]] = {
     "options become variables and the rest are arguments": (
         recipe(
             *"-tp 2 --max-model-len 128k --kv_cache_dtype=fp8 --max-num-seqs 4".split(),
-            *"--served-model-name m --x --y -1 --z=1".split(),
+            *"--served-model-name m --enforce-eager --seed -1 --block-size=16".split(),
         ),
         {},
         {
@@ -59,7 +59,7 @@ USES: dict[str, tuple[Recipe, dict[str, Any], dict[str, Any]]] = {
                 "gb10_max_num_seqs": "4",
                 "gb10_served_model_name": "m",
             },
-            "args": ("--x", "--y", "-1", "--z=1"),
+            "args": ("--enforce-eager", "--seed", "-1", "--block-size=16"),
             "about": [ABOUT],
         },
     ),
@@ -175,10 +175,10 @@ def test_what_the_plan_decides_is_replaced() -> None:
         "--nnodes",
         "2",
         "--headless",
-        "--x",
+        "--enforce-eager",
     ]
-    result = used(recipe(*words, environment={"NCCL_IB_HCA": "a", "VLLM_X": "1"}))
-    assert (result.args, result.environment) == (("--x",), {"VLLM_X": "1"})
+    result = used(recipe(*words, environment={"NCCL_IB_HCA": "a", "VLLM_USE_AOT_COMPILE": "1"}))
+    assert (result.args, result.environment) == (("--enforce-eager",), {"VLLM_USE_AOT_COMPILE": "1"})
     assert [line.partition(" is replaced: ")[0] for line in result.about[1:]] == [
         "--host 0.0.0.0",
         "--port=9000",
@@ -287,10 +287,10 @@ def test_a_variable_of_published_recipes_is_kept(name: str) -> None:
     ids=" ".join,
 )
 def test_the_plan_names_options_that_run_code(words: list[str]) -> None:
-    result = used(recipe(*words, "--x"))
-    assert result.args == (*words, "--x")
+    result = used(recipe(*words, "--enforce-eager"))
+    assert result.args == (*words, "--enforce-eager")
     (line,) = result.about[1:]
-    assert line.startswith(f"{' '.join(words)} runs code ")
+    assert line.startswith((f"{' '.join(words)} runs code ", f"{' '.join(words)} runs a connector "))
 
 
 @pytest.mark.parametrize(

@@ -125,10 +125,13 @@ def test_a_recipe_for_one_spark_has_one_command() -> None:
 
 
 def test_variables_of_the_command_alone_are_exports() -> None:
-    given = {"serve": {"command": "VLLM_X=1 VLLM_Y='a b' vllm serve owner/small"}, "topology__node_count": 1}
+    given = {
+        "serve": {"command": "VLLM_USE_AOT_COMPILE=1 NCCL_DEBUG='a b' vllm serve owner/small"},
+        "topology__node_count": 1,
+    }
     plan, _problems = planned(recipe(**given), 1)
     assert plan.settings["gb10_model"] == "owner/small"
-    assert (plan.environment["VLLM_X"], plan.environment["VLLM_Y"]) == ("1", "a b")
+    assert (plan.environment["VLLM_USE_AOT_COMPILE"], plan.environment["NCCL_DEBUG"]) == ("1", "a b")
 
 
 def test_another_image_in_the_command_is_reported() -> None:

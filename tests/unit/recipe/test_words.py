@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.recipe.words import CommandError, fill, split
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.words import CommandError, fill, line, split
 
 COMMANDS = {
     "one line": "vllm serve a/b --port 8000",
@@ -82,3 +82,8 @@ def test_values_cannot_make_a_command_too_long() -> None:
     with pytest.raises(CommandError) as error:
         fill("{a}" * 15 + "\n{a}{none}", {"a": "x" * 4096})
     assert (error.value.line, error.value.found) == (2, "more than 65536 characters with the values")
+
+
+def test_a_deeply_nested_word_of_two_lines_is_refused() -> None:
+    with pytest.raises(CommandError, match="a line break"):
+        line("\n" + "[" * 5000)
