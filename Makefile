@@ -39,7 +39,7 @@ clients_bin := .venv-clients/bin
 clients_installed := .venv-clients/.installed
 node_installed := .venv-clients/node/.installed
 
-.PHONY: help setup requirements downloads shellcheck promtool lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck promtool nft lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway clients nccl-source release-table collection docs release changelog-plugins variables molecule integration test test-all demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -120,7 +120,11 @@ promtool:
 	@command -v promtool >/dev/null || [ "$$(id -u)" != 0 ] || { apt-get update -q && cd "$$(mktemp -d)" && \
 	  apt-get download -q prometheus && dpkg-deb --extract prometheus_*.deb . && install usr/bin/promtool /usr/local/bin; }
 
-unit: setup promtool ## Run the unit tests: the pure core, argument specifications, conventions
+# One test of the firewall needs the real one, or is skipped.
+nft:
+	@command -v nft >/dev/null || [ "$$(id -u)" != 0 ] || { apt-get update -q && apt-get install -qy --no-install-recommends nftables; }
+
+unit: setup promtool nft ## Run the unit tests: the pure core, argument specifications, conventions
 	$(bin)/pytest tests/unit $(if $(UNIT_TESTS),-m "$(UNIT_TESTS)") --numprocesses=auto --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
 
 unit-repeat: setup ## Run the unit tests five times, each in another order

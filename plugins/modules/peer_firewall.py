@@ -77,6 +77,16 @@ options:
     type: list
     elements: str
     default: []
+  served_ports:
+    description: Ports of the ranks' services, such as V(8000) or V(20000-20999). Only O(service_user), root, and the
+      members of groups that may become root can serve on them.
+    type: list
+    elements: str
+    default: []
+  service_user:
+    description: The user of the ranks' services; without it, O(served_ports) has no effect.
+    type: str
+    default: ""
   confirm_timeout:
     description: Seconds after which new rules are removed unless they are confirmed.
     type: int

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import grp
+import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -37,11 +39,17 @@ ARGUMENTS: dict[str, Any] = {
     "interfaces": {"type": "list", "elements": "str", "default": []},
     "monitoring_ports": {"type": "list", "elements": "int", "default": []},
     "monitoring_clients": {"type": "list", "elements": "str", "default": []},
+    "served_ports": {"type": "list", "elements": "str", "default": []},
+    "service_user": {"type": "str", "default": ""},
     "confirm_timeout": {"type": "int", "default": 60},
     "confirm": {"type": "bool", "default": False},
     "client": {"type": "str", "default": ""},
     "witness": {"type": "str", "default": ""},
 }
+
+
+#: Groups whose members may become root. An administrator may serve on any port, such as after stop.yml.
+_OF_ROOT = ("root", "sudo", "admin", "wheel", "docker")
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,8 @@ def outcome(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
         params["interfaces"],
         params["monitoring_ports"],
         params["monitoring_clients"],
+        params["served_ports"],
+        serving_users(params["service_user"]),
     )
     installed, active_firewalls = io_nftables.active_firewalls(run)
     listeners, links, forwarded = io_local.listeners(), io_nftables.links(run), io_nftables.published_ports(run)
@@ -96,6 +106,21 @@ def outcome(host: Host, params: Mapping[str, Any]) -> dict[str, Any]:
     text = firewall_plan.ruleset(access, ssh, [family for family, other in active_firewalls.items() if other])
     load = _load if installed else _load_later
     return {**result, **load(host, params, text, unverified)}
+
+
+def serving_users(service_user: str) -> list[int]:
+    """Return the IDs of root, of the service user, and of all who may become root, none without the service user."""
+    try:
+        found = {0, pwd.getpwnam(service_user).pw_uid}
+    except KeyError:
+        return []
+    groups = {group.gr_name: group for group in grp.getgrall() if group.gr_name in _OF_ROOT}
+    numbers, members = (
+        {group.gr_gid for group in groups.values()},
+        {name for group in groups.values() for name in group.gr_mem},
+    )
+    found |= {user.pw_uid for user in pwd.getpwall() if user.pw_gid in numbers or user.pw_name in members}
+    return sorted(found)
 
 
 def _remove(host: Host, installed: bool) -> dict[str, Any]:

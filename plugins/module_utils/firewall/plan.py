@@ -18,6 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
 TABLE = "inet gb10"
+#: Source: NCCL, documentation of the RAS subsystem.
+NCCL_RAS_PORT = 28028
 _WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
 #: The services that open ports to peers and clients.
 OPENING = (f"{launch_argv.RAY}.service", f"{launch_argv.VLLM}.service")
@@ -46,6 +48,9 @@ class Access:
     #: The ports of metrics, and the networks that reach them; without networks nobody does.
     monitoring_ports: Sequence[int] = ()
     monitoring_clients: Sequence[str] = ()
+    #: The ports of the ranks' services, such as 8000 or 20000-20999, and the IDs of the users who may serve them.
+    served_ports: Sequence[str] = ()
+    serving_users: Sequence[int] = ()
 
     def opened(self) -> list[tuple[int, Sequence[str], str]]:
         """Return (port, networks, purpose) of the cluster's ports that others reach, without networks for all."""
@@ -55,14 +60,27 @@ class Access:
 
 
 def of_plan(plan: Plan) -> dict[str, Any]:
-    """Return the options of module peer_firewall for the plan's node: {peers, peer_ports, api_port, api_clients}."""
+    """Return the options of module peer_firewall for the plan's node: {peers, peer_ports, api_port, api_clients,
+    served_ports, service_user}."""
     api = plan.node.head and not api_access.loopback(plan.api_host)
     return {
         "peers": [{"interface": interface, "address": address} for interface, address in peers(plan)],
         "peer_ports": needs(plan),
         "api_port": plan.api_port if api else 0,
         "api_clients": list(plan.api_clients) if api else [],
+        "served_ports": served(plan),
+        "service_user": plan.user,
     }
+
+
+def served(plan: Plan) -> list[str]:
+    """Return the ports on which the ranks of the plan's node listen, as nft writes them."""
+    ports = [plan.api_port] if plan.node.head else []
+    ports += [NCCL_RAS_PORT] if len(plan.nodes) > 1 else []
+    if plan.executor == "ray" and plan.node.head:
+        ports.append(launch_argv.RAY_DASHBOARD_PORT)
+    found = [str(port) for port in ports]
+    return sorted({*found, *(str(port) for port in needs(plan).values())})
 
 
 def peers(plan: Plan) -> list[tuple[str, str]]:
@@ -155,10 +173,29 @@ def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()
             "\t\ttype filter hook input priority filter; policy drop;",
             *(f"\t\t{line}" for line in lines),
             "\t}",
+            *_serving(access),
             "}",
             "",
         ]
     )
+
+
+def _serving(access: Access) -> list[str]:
+    """Return the chain that lets nobody but the given users serve on the ranks' ports.
+
+    Any local user may listen on a free port, and clients and nodes send the API's key and Ray's token to whoever
+    answers there. Without the SYN-ACK there is no connection. One with a SYN cookie belongs to no user, and goes too.
+    """
+    if not access.served_ports or not access.serving_users:
+        return []
+    ports, users = ", ".join(access.served_ports), ", ".join(map(str, access.serving_users))
+    lines = [
+        "type filter hook output priority filter; policy accept;",
+        "tcp flags & (syn | ack) != syn | ack accept",
+        f"tcp sport {{ {ports} }} meta skuid {{ {users} }} accept",
+        f"tcp sport {{ {ports} }} counter drop",
+    ]
+    return ["\tchain serving {", *(f"\t\t{line}" for line in lines), "\t}"]
 
 
 def _sources(clients: Sequence[str]) -> list[str]:

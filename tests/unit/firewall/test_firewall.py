@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shlex
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,8 +37,9 @@ def access(**changes: Any) -> firewall_plan.Access:
 
 
 def rules(text: str) -> list[str]:
-    """Return the lines of the chain, without its hook."""
-    return [line.strip() for line in text.partition("policy drop;")[2].splitlines() if line.strip(" \t}")]
+    """Return the lines of the chain of incoming traffic, without its hook."""
+    chain = text.partition("policy drop;")[2].partition("chain serving")[0]
+    return [line.strip() for line in chain.splitlines() if line.strip(" \t}")]
 
 
 def of_plan(name: str, count: int, **settings: Any) -> dict[str, Any]:
@@ -63,6 +68,73 @@ def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
 def test_a_single_node_has_no_peer_and_an_api_of_its_own_no_client() -> None:
     alone = of_plan("spark1", 1, gb10_api_host="127.0.0.1")
     assert (alone["peers"], alone["api_port"]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "count", "executor", "expected"),
+    [
+        ("spark1", 1, "auto", "8000"),
+        ("spark1", 2, "mp", "28028 29501 29502 8000"),
+        ("spark2", 2, "mp", "28028"),
+        ("spark1", 2, "ray", "20000-20999 28028 6379 6380 6381 6382 6383 6384 6385 6386 8000 8265"),
+        ("spark2", 2, "ray", "20000-20999 28028 6380 6381 6382 6383 6384 6385"),
+    ],
+)
+def test_all_ports_of_the_ranks_are_reserved(name: str, count: int, executor: str, expected: str) -> None:
+    found = of_plan(name, count, gb10_distributed_executor_backend=executor)
+    assert (" ".join(found["served_ports"]), found["service_user"]) == (expected, "gb10")
+
+
+def test_root_and_who_may_become_root_serve_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    users = [("root", 0, 0), ("gb10", 997, 997), ("nvidia", 1000, 1000), ("guest", 1001, 1001), ("ops", 1002, 27)]
+    found = {name: SimpleNamespace(pw_name=name, pw_uid=uid, pw_gid=gid) for name, uid, gid in users}
+    groups = [("sudo", 27, ["nvidia"]), ("audio", 29, ["guest"]), ("docker", 998, [])]
+    monkeypatch.setattr(io_rules.pwd, "getpwnam", lambda name: found[name])
+    monkeypatch.setattr(io_rules.pwd, "getpwall", lambda: list(found.values()))
+    monkeypatch.setattr(
+        io_rules.grp, "getgrall", lambda: [SimpleNamespace(gr_name=n, gr_gid=g, gr_mem=m) for n, g, m in groups]
+    )
+    assert io_rules.serving_users("gb10") == [0, 997, 1000, 1002]
+    assert io_rules.serving_users("nobody-yet") == []
+
+
+SERVE = """
+import os, socket, sys
+os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
+family = socket.AF_INET6 if ':' in sys.argv[2] else socket.AF_INET
+with socket.create_server((sys.argv[2], int(sys.argv[3])), family=family) as server:
+    print("listens", flush=True)
+    server.accept()
+"""
+TRY = """
+import pathlib, socket, subprocess, sys
+pathlib.Path("/proc/sys/net/ipv4/tcp_syncookies").write_text(sys.argv[1])
+for uid, host, port in (entry.split("/") for entry in sys.argv[3:]):
+    argv = [sys.executable, "-c", sys.argv[2], uid, host, port]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as listener:
+        listener.stdout.readline()
+        try:
+            socket.create_connection((host, int(port)), 0.5).close()
+            print(uid, port, "served")
+        except TimeoutError:
+            print(uid, port, "silent")
+        listener.kill()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("nft"), reason="needs root and nftables")
+@pytest.mark.parametrize("cookies", ["1", "2"], ids=["usual", "SYN cookies always"])
+def test_no_other_user_serves_on_a_port_of_the_ranks(tmp_path: Path, cookies: str) -> None:
+    """The kernel's own answer, in a network namespace. A listener can force SYN cookies, which belong to no user."""
+    given = access(peers=(), served_ports=("8000", "20000-20999"), serving_users=(0, 997))
+    (tmp_path / "rules").write_text(firewall_plan.ruleset(given, [22]), encoding="utf-8")
+    places = ["65534/127.0.0.1/8000", "65534/127.0.0.1/20005", "65534/::1/8000", "65534/127.0.0.1/9000"]
+    places += ["997/127.0.0.1/8000", "0/127.0.0.1/20005"] if cookies == "1" else []
+    script = f'ip link set lo up && nft -f {tmp_path}/rules && exec "$@"'
+    argv = ["unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", TRY, cookies, SERVE, *places]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    silent, served = "65534 8000 silent\n65534 20005 silent\n65534 8000 silent\n", "65534 9000 served\n"
+    assert done.stdout == silent + served + ("997 8000 served\n0 20005 served\n" if cookies == "1" else ""), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -917,6 +989,8 @@ class Host:
             "interfaces": [],
             "monitoring_ports": [],
             "monitoring_clients": [],
+            "served_ports": [],
+            "service_user": "",
             "confirm_timeout": 60,
             "confirm": False,
             "client": CLIENT,
