@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import schema
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Sample
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
@@ -18,8 +19,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
 SAMPLE, KERNEL, GOODBYE, REPLY = "sample", "kernel", "goodbye", "reply"
 #: Maximum bytes of a datagram: a sample and its envelope.
 MOST = schema.MOST + 1024
-#: Maximum bytes of the lines of a datagram, which then fits the smallest MTU; and characters of a line.
-_MOST_LINES, MOST_LINE = 1000, 300
+#: Maximum bytes of the lines of a datagram, which then fits the smallest MTU.
+_MOST_LINES = 1000
 _MOST_ADDRESSES = 4
 
 
@@ -58,17 +59,12 @@ def decode(data: bytes, key: str) -> Message | None:
         addresses = tuple(str(ipaddress.IPv4Address(each)) for each in message.addresses[:_MOST_ADDRESSES])
     except (TypeError, ValueError):
         return None
-    return Message(**{**vars(message), "lines": tuple(map(printable, message.lines)), "addresses": addresses})
+    return Message(**{**vars(message), "lines": tuple(map(foreign.line, message.lines)), "addresses": addresses})
 
 
 def _own(key: str) -> str:
     """Return the key of these messages: no message of the watchdog is one of them."""
     return f"flight-recorder {key}"
-
-
-def printable(line: str) -> str:
-    """Return the begin of a line without control characters."""
-    return "".join(char if char.isprintable() else " " for char in line[:MOST_LINE])
 
 
 def batches(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:

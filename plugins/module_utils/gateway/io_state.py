@@ -20,6 +20,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, requests, usage
 
 #: Seconds: the limit of one health check, the least time between two, and the time between two writes of the usage.
@@ -31,12 +32,6 @@ KNOWN_SECONDS = 0.1
 MOST_LISTING = 1 << 20
 #: Reads a path of a server: status and body. Raises OSError and ValueError, with the reason.
 Read = Callable[["Entry", str, str], Awaitable[tuple[int, bytes]]]
-
-
-def say(text: str) -> None:
-    """Write a line to the journal. A server's text does not begin another one."""
-    sys.stderr.write(" ".join(text.splitlines()) + "\n")
-    sys.stderr.flush()
 
 
 def notify(text: str) -> None:

@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import RESTARTING
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, parse
@@ -58,12 +59,6 @@ _BURST = 100
 _PROBE_SECONDS, _COMMAND_SECONDS = 60, 90
 #: Source: ip(7). At boot the fabric's address may come after the service.
 _IP_FREEBIND = 15
-
-
-def say(text: str) -> None:
-    """Write a line to the journal."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def notify_systemd(text: str) -> None:

@@ -136,6 +136,34 @@ def test_a_peer_keeps_the_samples_and_writes_them_when_the_node_is_silent(
     assert found.returned is not None
 
 
+def test_forged_lines_push_out_no_sample_and_no_return(
+    pair: list[io_recorder.Recorder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _two = pair
+    assert one.link
+    turns(pair)
+
+    def flood(count: int) -> None:
+        assert one.link
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forger:
+            forger.bind(("127.0.0.3", 0))
+            for _datagram in range(count):
+                forger.sendto(b"BUG: forged\n" * 100, one.link.netconsole.getsockname())
+                one.link.console()
+
+    flood(60)
+    monkeypatch.setattr(watch, "SILENT", 0.0)
+    monkeypatch.setattr(io_node, "probe", lambda _address: record.NOTHING)
+    one.link.look(time.monotonic() + 1)
+    flood(60)
+    monkeypatch.setattr(watch, "SILENT", 10.0)
+    turns(pair, 1)
+    one.records.finish()
+    ((_path, found),) = io_records.read(0, str(tmp_path / "spark1"))
+    assert found.samples and found.returned is not None
+    assert len(found.netconsole) == 500 + record.MOST_APPENDED
+
+
 def test_a_goodbye_leaves_no_record(
     pair: list[io_recorder.Recorder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -269,14 +269,14 @@ for attempt in (lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: s
     try:
         attempt()
     except OSError as error:
-        print(type(error).__name__)
+        print(type(error).__name__, file=sys.stderr)
 """
 
 
 def test_the_program_connects_to_its_models_only() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT / ".collections")}
     done = subprocess.run([sys.executable, "-c", CONNECT], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["ConnectionRefusedError"] * 2 + ["PermissionError"] * 4
+    assert done.stderr.split() == ["ConnectionRefusedError"] * 2 + ["PermissionError"] * 4
     # Another host with the port of a server that has a name, too.
     attempts = (
         "connect to 127.0.0.1 port 10",
@@ -284,7 +284,7 @@ def test_the_program_connects_to_its_models_only() -> None:
         "connect to 192.0.2.1 port 443",
         "look up other.example",
     )
-    assert done.stderr.splitlines() == [f"refused an attempt to {attempt}" for attempt in attempts]
+    assert done.stdout.splitlines() == [f"refused an attempt to {attempt}" for attempt in attempts]
 
 
 def test_the_role_writes_where_the_core_reads() -> None:
