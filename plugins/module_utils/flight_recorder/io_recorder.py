@@ -194,8 +194,9 @@ def _entries(slots: Sequence[Mapping[str, Any]]) -> list[Entry]:
 class Link:
     """The connection to the two neighbors: one gets this node's messages, the other one sends its own."""
 
-    def __init__(self, given: Mapping[str, Any], key: str, records: Records) -> None:
-        self._given, self._key, self._records = given, key, records
+    def __init__(self, given: Mapping[str, Any], keys: Sequence[str], records: Records) -> None:
+        self._given, self._records = given, records
+        self._key, self._key_of_sender = keys
         self._session, self._number, self._nonce = secrets.token_hex(8), 0, ""
         self._addresses: tuple[str, ...] = ()
         self._looked = 0.0
@@ -243,7 +244,7 @@ class Link:
     def receive(self, now: float) -> None:
         """Read the messages of the watched node."""
         for data, address in _received(self.incoming):
-            message = messages.decode(data, self._key)
+            message = messages.decode(data, self._key_of_sender)
             if message is None or (message.sender, message.to) != (self.sender.name, self._given["node"]):
                 continue
             if message.nonce != self.sender.nonce:
@@ -251,7 +252,7 @@ class Link:
                     messages.REPLY, self._given["node"], message.sender, message.session, nonce=self.sender.nonce
                 )
                 with contextlib.suppress(OSError):
-                    self.incoming.sendto(messages.encode(reply, self._key), address)
+                    self.incoming.sendto(messages.encode(reply, self._key_of_sender), address)
             elif self.sender.accept(message, now):
                 self._keep(message)
 
@@ -311,14 +312,17 @@ def _received(connection: socket.socket) -> list[tuple[bytes, Any]]:
 
 
 class Recorder:
-    """The recorder of a node. ``folder`` of its records; ``live``: the file with its newest sample."""
+    """The recorder of a node. ``folder`` of its records; ``live``: the file with its newest sample.
 
-    def __init__(self, given: Mapping[str, Any], key: str, folder: str, live: str) -> None:
+    ``keys``: of its own messages and of those that it gets; see service/keys.py.
+    """
+
+    def __init__(self, given: Mapping[str, Any], keys: Sequence[str], folder: str, live: str) -> None:
         self._given, self._live = given, live
         self.records = Records(folder, given["node"])
         self._smi, self._kmsg = io_node.Smi(), Kmsg()
         self._metrics = io_node.Metrics(given) if given["url"] else None
-        self.link = Link(given, key, self.records) if given["peer"] else None
+        self.link = Link(given, keys, self.records) if given["peer"] else None
         self.ring = None if given["peer"] else Ring(folder, given["node"], boot_id(), self.records)
         self._lines = _KMSG_RECORDS
         self._poll = select.poll()
@@ -395,21 +399,21 @@ def _stop(_signal: int, _frame: Any) -> None:
 
 
 def main() -> int:
-    """Run the recorder. Argument: the settings. systemd gives the folders, and the secret as a credential."""
+    """Run the recorder. Argument: the settings. systemd gives the folders, and the keys as a credential."""
     given = io_json.json_file(sys.argv[1])
     if given is None:
         say(f"{sys.argv[1]} does not exist. Expected: the settings. Fix: run site.yml --tags flight_recorder")
         return 1
-    key = ""
+    keys: list[str] = []
     if given["peer"]:
-        key = (io_file.read_bounded(f"{os.environ['CREDENTIALS_DIRECTORY']}/token", 1024) or "").strip()
-        if not key:
-            say("the secret of the messages is empty. Fix: run site.yml --tags flight_recorder")
+        keys = (io_file.read_bounded(f"{os.environ['CREDENTIALS_DIRECTORY']}/keys", 1024) or "").split()[:2]
+        if len(keys) != 2:
+            say("the keys of the messages are missing. Fix: run site.yml --tags flight_recorder")
             return 1
     signal.signal(signal.SIGTERM, _stop)
     live = f"{os.environ['RUNTIME_DIRECTORY']}/sample.json"
     with contextlib.suppress(Stop):
-        Recorder(given, key, os.environ["STATE_DIRECTORY"], live).run()
+        Recorder(given, keys, os.environ["STATE_DIRECTORY"], live).run()
     return 0
 
 

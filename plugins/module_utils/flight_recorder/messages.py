@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The messages of a recorder to its peer: one datagram each, with an HMAC of the watchdog's secret."""
+"""The messages of a recorder to its peer: one datagram each, with an HMAC of the sender's key.
+
+Only the sender and its peer have this key, with which the peer also replies."""
 
 from __future__ import annotations
 
@@ -46,13 +48,13 @@ class Message:
 
 def encode(message: Message, key: str) -> bytes:
     """Return the datagram of a message."""
-    return parse.message({name: each for name, each in asdict(message).items() if each}, _own(key))
+    return parse.message({name: each for name, each in asdict(message).items() if each}, key)
 
 
 def decode(data: bytes, key: str) -> Message | None:
     """Return the message of an untrusted datagram, None unless it was made with the key and is within the limits."""
     try:
-        message = load.load(Message, parse.content(data, _own(key), MOST), "message")
+        message = load.load(Message, parse.content(data, key, MOST), "message")
         if message.sample:
             schema.checked(message.sample)
         # The receiver connects to them.
@@ -60,11 +62,6 @@ def decode(data: bytes, key: str) -> Message | None:
     except (TypeError, ValueError):
         return None
     return Message(**{**vars(message), "lines": tuple(map(foreign.line, message.lines)), "addresses": addresses})
-
-
-def _own(key: str) -> str:
-    """Return the key of these messages: no message of the watchdog is one of them."""
-    return f"flight-recorder {key}"
 
 
 def batches(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
