@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import grp
+import itertools
 import json
 import os
 import re
@@ -25,7 +27,7 @@ from small_server import serving
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, report, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, io_state, report, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 GROUP = grp.getgrgid(os.getegid()).gr_name
@@ -285,6 +287,26 @@ def test_the_program_connects_to_its_models_only() -> None:
         "look up other.example",
     )
     assert done.stdout.splitlines() == [f"refused an attempt to {attempt}" for attempt in attempts]
+
+
+def test_a_server_writes_a_limited_number_of_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = {"id": "spark/tiny", "name": "tiny", "cluster": "spark", "kind": "generate", "url": "http://127.0.0.1:9"}
+    model |= {"variable": "", "ca": ""}
+    given = {"models": [model], "fallbacks": {}, "health_interval": 10, "clients": str(tmp_path / "clients")}
+    checks = itertools.count()
+
+    async def read(_entry: io_state.Entry, path: str, _key: str) -> tuple[int, bytes]:
+        names = [{"id": f"\x1b[2J\nforged {next(checks)}" + "x" * 1000}]
+        return 200, json.dumps({"data": names}).encode() if path == "/v1/models" else b""
+
+    state = io_state.State(given, str(tmp_path))
+    for _check in range(100):
+        asyncio.run(io_state.check(state, read))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 60 and all(
+        line.startswith("spark/tiny: it does not serve") and len(line) < 200 for line in lines
+    )
+    assert lines[0].isprintable() and "[2J" in lines[0]
 
 
 def test_the_role_writes_where_the_core_reads() -> None:
