@@ -22,6 +22,7 @@ description:
     so
       no name.
   - A terminal gets names of roles without the collection's, and a recap without zeros, which need not be broken.
+  - Prints the escape sequences of control characters in results, which could change the terminal.
   - Prints no validation of arguments that succeeds, no included file, and no play without hosts.
   - With C(-v), prints all of these and errors like the default output.
   - Records the last failed run of each playbook, redacted, in C(.gb10/last_failures.json) next to the inventory. A run
@@ -46,6 +47,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from ansible import constants, context
@@ -53,7 +55,7 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
-from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color, printable
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import cleaned, color
 
 #: The group of a cluster's nodes. Other hosts have no field report.
 _NODES = "gb10_cluster"
@@ -100,6 +102,20 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         self._unnamed: Any = None
         # The lines that end the run.
         self._last: list[str] = []
+
+    @property
+    def _current_task_result(self) -> Any:
+        """The result whose event is handled. Ansible's class reads its warnings, deprecations and exception."""
+        return self.__texts
+
+    @_current_task_result.setter
+    def _current_task_result(self, result: Any) -> None:
+        # Ansible sets it before each event of a result, of an item and of a retry. A node wrote the texts.
+        self.__texts = None
+        if result is not None:
+            result.__dict__["result"] = cleaned(result.result)
+            names = ("warnings", "deprecations", "exception")
+            self.__texts = SimpleNamespace(**{name: cleaned(getattr(result, name)) for name in names})
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         super().v2_playbook_on_start(playbook)
@@ -206,7 +222,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         if self._display.verbosity:
             super()._handle_exception(result, use_stderr)
         else:
-            # It has the message a second time, with control characters.
+            # It has the message a second time.
             result.pop("exception", None)
 
     def _dump_results(self, result: Any, *args: Any, **kwargs: Any) -> str:
@@ -263,6 +279,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
 
     def _recap(self, stats: Any) -> None:
         """Print the counts of each host, on a terminal without zeros: Ansible's have more than 80 columns."""
+        stats.custom = cleaned(stats.custom)
         if not self._short() or self.get_option("show_custom_stats") or self.get_option("check_mode_markers"):
             super().v2_playbook_on_stats(stats)
             return
@@ -318,11 +335,9 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
 
 
 def _lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the message and what a command printed, as lines that cannot change the terminal."""
+    """Yield the lines of the message and of what a command printed."""
     texts = [result.get("msg") or result.get("censored") or "no message"]
     texts += [result[key] for key in ("stderr", "module_stderr", "stdout", "module_stdout") if result.get(key)]
     for text in texts:
-        yield from (
-            printable(line)
-            for line in ("\n".join(map(str, text)) if isinstance(text, list) else str(text)).splitlines()
-        )
+        for line in ("\n".join(map(str, text)) if isinstance(text, list) else str(text)).splitlines():
+            yield line.rstrip()

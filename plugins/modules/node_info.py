@@ -246,9 +246,13 @@ state:
       description: The SHA-256 of Ray's token if the role ray_cluster generated it and only root can read it, else
         empty.
       type: str
-    watchdog_token_digest:
-      description: The SHA-256 of the watchdog's token if the role vllm_watchdog generated it and only root can read it,
-        else empty.
+    message_secret_digest:
+      description: On the head, the SHA-256 of the generated secret of the messages between nodes if only root can read
+        it, else empty.
+      type: str
+    message_keys_mark:
+      description: The mark of the node's keys of these messages, which tells the secret that they are derived from,
+        empty without.
       type: str
     runtime_mark:
       description: The SHA-256 of the file C(.complete) of O(runtime) if the link C(current) names it, else empty.

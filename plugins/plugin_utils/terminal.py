@@ -6,14 +6,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible import constants
 from ansible.utils.display import Display
 
 #: It prints the lines itself, because it knows the terminal and the end of the run.
 _CALLBACK = "gb10.cluster.brief"
+#: The texts of a result that Ansible prints inside of its own line.
+_ONE_LINE = frozenset(("_ansible_item_label", "item", "before_header", "after_header"))
 #: Ansible's setting of a color, by the first words of a line.
 _COLORS: Mapping[str, str] = {
     r"\s*(problem|error|last error)\b(?!: none| \(waived)": "COLOR_ERROR",
@@ -32,7 +36,31 @@ def shown(text: str) -> list[str]:
 
 def printable(line: str) -> str:
     """Return the line with the escape sequences of its control characters, which could change the terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line.rstrip())
+    return _escaped(line.rstrip())
+
+
+def cleaned(value: Any, breaks: str = "\n\t") -> Any:
+    """Return a result of a task with each of its texts like ``printable``, but with its line breaks and tabs.
+
+    A warning or an error of Ansible has an indent after its first line, so that no node begins a line.
+    """
+    if isinstance(value, str):
+        return value if value.isprintable() else _escaped(value, breaks)
+    if isinstance(value, Mapping):
+        return {cleaned(key, ""): cleaned(each, "" if key in _ONE_LINE else breaks) for key, each in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return (tuple if isinstance(value, tuple) else list)(cleaned(each, breaks) for each in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        texts = {each.name: cleaned(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        indented = {name: text.replace("\n", "\n  ") for name, text in texts.items() if isinstance(text, str)}
+        return dataclasses.replace(value, **texts | indented)
+    return value
+
+
+def _escaped(text: str, kept: str = "") -> str:
+    return "".join(
+        char if char.isprintable() or char in kept else char.encode("unicode_escape").decode() for char in text
+    )
 
 
 def color(line: str) -> str | None:

@@ -25,7 +25,7 @@ RESULTS = ROOT / "build" / "faults.json"
 CUT = "gb10_faults"
 #: Two words, so that no command line of a test has the planted text.
 PROMPT = ("planted", "question")
-SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/watchdog.token")
+SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/message.secret")
 HEAD, WORKER = "spark1", "spark2"
 
 #: The memory cgroup of the worker on a machine with cgroups of version 1.

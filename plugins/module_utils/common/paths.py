@@ -31,13 +31,16 @@ CA = f"{CERTIFICATE}/ca.crt"
 RANK_ENVIRONMENT, SECRET_ENVIRONMENT = "/etc/gb10/cluster.env", "/etc/gb10/secret.env"
 #: The credentials of a unit with further variables of its ranks; a later one wins.
 ENVIRONMENT_CREDENTIALS = ("secret.env", "api.env")
-#: The watchdog: its unit, settings, the secret of its messages, its webhook, its state and its status in memory.
+#: The watchdog: its unit, settings, webhook, state and status in memory.
 WATCHDOG_UNIT = "gb10-watchdog.service"
 WATCHDOG_SETTINGS = "/etc/gb10/watchdog.json"
-WATCHDOG_TOKEN = "/etc/gb10/watchdog.token"
 WATCHDOG_WEBHOOK = "/etc/gb10/watchdog.webhook"
 WATCHDOG_STATE = "/var/lib/gb10-watchdog"
 WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
+#: The head's secret of the messages between nodes, a node's keys of them, and the token of earlier releases that all
+#: nodes shared.
+MESSAGE_SECRET, SHARED_TOKEN = "/etc/gb10/message.secret", "/etc/gb10/watchdog.token"
+WATCHDOG_KEY, RECORDER_KEYS = "/etc/gb10/watchdog.key", "/etc/gb10/flight-recorder.keys"
 #: The guard of the memory: its unit; the last starts, the present one in memory, and the stop,
 #: while which the units do not start.
 MEMORY_GUARD_UNIT = "gb10-memory-guard.service"
@@ -112,14 +115,15 @@ OF_ROLES: Mapping[str, str] = {
     "image_options": IMAGE_OPTIONS,
     "image_pins": IMAGE_PINS,
     "memory_guard_stop": MEMORY_GUARD_STOP,
+    "message_secret": MESSAGE_SECRET,
     "model_status": MODEL_STATUS,
     "network_state": NETWORK_STATE,
     "overrides": OVERRIDES,
     "prometheus": PROMETHEUS_FOLDER,
     "ray_token": RAY_TOKEN,
+    "shared_token": SHARED_TOKEN,
     "users": USERS,
     "watchdog_settings": WATCHDOG_SETTINGS,
-    "watchdog_token": WATCHDOG_TOKEN,
     "watchdog_webhook": WATCHDOG_WEBHOOK,
 }
 #: The services, in start order; they stop in reverse order.

@@ -16,16 +16,11 @@ import sys
 import time
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import netconsole
 
 #: Tries to learn the neighbor's MAC address, and seconds between two.
 _TRIES, _PAUSE = 10, 0.5
-
-
-def say(text: str) -> None:
-    """Write a line to the journal."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def neighbor(interface: str, address: str, port: int) -> str:

@@ -17,6 +17,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Interface
 from typing import IO, Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -32,7 +33,7 @@ _OLD, _HANGS, _PAUSE, _REQUEST, _PROBE = 3 * schema.INTERVAL, 30.0, 60.0, 1.5, 2
 #: Maximum bytes of nvidia-smi's output in one sample, and of a page of metrics: a busy server has 100 KB.
 _MOST_OUTPUT, _MOST_PAGE = 1 << 16, 1 << 21
 #: Source: netdevice(7).
-_SIOCGIFADDR = 0x8915
+_SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 _MOST_ADDRESSES = 4
 
 
@@ -164,7 +165,7 @@ def _rail(interface: str, hca: str) -> SampledRail:
     )
 
 
-def addresses(left_out: Sequence[str] = ()) -> tuple[str, ...]:
+def addresses(left_out: Sequence[str]) -> tuple[IPv4Interface, ...]:
     """Return the first IPv4 address of each interface except bridges, the loopback and some others."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as connection:
@@ -173,8 +174,9 @@ def addresses(left_out: Sequence[str] = ()) -> tuple[str, ...]:
             if name == "lo" or name in left_out or os.path.exists(f"{_NET}/{name}/bridge"):
                 continue
             with contextlib.suppress(OSError):
-                answer = fcntl.ioctl(connection, _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-                found.append(socket.inet_ntoa(answer[20:24]))
+                request = struct.pack("256s", name.encode()[:15])
+                parts = (fcntl.ioctl(connection, each, request)[20:24] for each in (_SIOCGIFADDR, _SIOCGIFNETMASK))
+                found.append(IPv4Interface("/".join(map(socket.inet_ntoa, parts))))
     return tuple(found[:_MOST_ADDRESSES])
 
 

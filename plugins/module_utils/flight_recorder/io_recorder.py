@@ -21,9 +21,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Interface
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign, io_file, io_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import (
     io_node,
     messages,
@@ -47,12 +49,6 @@ _KMSG_BYTES, _KMSG_RECORDS, _BURST = 8192, 200, 100
 _STOPPED, _WRITE, _LOOK = 5.0, 0.5, 60.0
 _GOODBYES = 3
 _CLOSED = 0o600
-
-
-def say(text: str) -> None:
-    """Write a line to the journal."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def boot_id() -> str:
@@ -91,7 +87,7 @@ class Kmsg:
             if not data:
                 return found, False
             if line := parse.kernel_line(data.decode("utf-8", "replace")):
-                found.append(messages.printable(line))
+                found.append(foreign.line(line))
         return found, True
 
 
@@ -116,6 +112,7 @@ class Records:
 
     def write(self, node: str, silent: float, entries: Sequence[Entry], cause: Callable[[], str]) -> None:
         """Write a record. ``cause`` returns the verdict, and may take seconds."""
+        self._appended = 0
         self._work.put(lambda: self._write(node, silent, entries, cause()))
 
     def _write(self, node: str, silent: float, entries: Sequence[Entry], verdict: str) -> None:
@@ -123,17 +120,19 @@ class Records:
             os.unlink(f"{self._folder}/{name}")
         path = f"{self._folder}/{record.name(node, silent)}"
         io_file.write_file(path, record.text(node, self._recorder, silent, verdict, entries), _CLOSED)
-        self._path, self._appended = path, 0
+        self._path = path
         say(f"{node} fell silent: {record.VERDICTS[verdict]}. Its last samples: {path}")
 
     def append(self, entry: Entry) -> None:
         """Append an entry to the last record."""
-        self._work.put(lambda: self._append(entry))
+        if entry.kind == record.NETCONSOLE:
+            self._appended += 1
+        if self._appended <= record.MOST_APPENDED or entry.kind != record.NETCONSOLE:
+            self._work.put(lambda: self._append(entry))
 
     def _append(self, entry: Entry) -> None:
-        if not self._path or self._appended >= record.MOST_APPENDED:
+        if not self._path:
             return
-        self._appended += 1
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(record.appended(entry))
             file.flush()
@@ -186,7 +185,7 @@ def _entries(slots: Sequence[Mapping[str, Any]]) -> list[Entry]:
     found = []
     for each in slots:
         when = float(each["time"])
-        found += [Entry(when, messages.KERNEL, messages.printable(str(line))) for line in each["lines"]]
+        found += [Entry(when, messages.KERNEL, foreign.line(str(line))) for line in each["lines"]]
         with contextlib.suppress(ValueError):
             found.append(Entry(when, messages.SAMPLE, schema.dump(schema.of_plain(each.get("sample"))).decode()))
     return found
@@ -195,8 +194,9 @@ def _entries(slots: Sequence[Mapping[str, Any]]) -> list[Entry]:
 class Link:
     """The connection to the two neighbors: one gets this node's messages, the other one sends its own."""
 
-    def __init__(self, given: Mapping[str, Any], key: str, records: Records) -> None:
-        self._given, self._key, self._records = given, key, records
+    def __init__(self, given: Mapping[str, Any], keys: Sequence[str], records: Records) -> None:
+        self._given, self._records = given, records
+        self._key, self._key_of_sender = keys
         self._session, self._number, self._nonce = secrets.token_hex(8), 0, ""
         self._addresses: tuple[str, ...] = ()
         self._looked = 0.0
@@ -209,7 +209,7 @@ class Link:
         """Send a message to the peer. What the network refuses is lost."""
         now = time.monotonic()
         if not self._looked or now - self._looked > _LOOK:
-            self._addresses, self._looked = io_node.addresses([each["interface"] for each in self._given["rails"]]), now
+            self._addresses, self._looked = tuple(str(each.ip) for each in self._own()), now
         self._number += 1
         peer = self._given["peer"]
         message = Message(
@@ -226,6 +226,10 @@ class Link:
         with contextlib.suppress(OSError):
             self.outgoing.sendto(messages.encode(message, self._key), (peer["address"], self._given["port"]))
 
+    def _own(self) -> tuple[IPv4Interface, ...]:
+        """Return this node's addresses outside of the fabric."""
+        return io_node.addresses([each["interface"] for each in self._given["rails"]])
+
     def answered(self) -> None:
         """Read the peer's replies, which have its nonce."""
         for data, _address in _received(self.outgoing):
@@ -240,7 +244,7 @@ class Link:
     def receive(self, now: float) -> None:
         """Read the messages of the watched node."""
         for data, address in _received(self.incoming):
-            message = messages.decode(data, self._key)
+            message = messages.decode(data, self._key_of_sender)
             if message is None or (message.sender, message.to) != (self.sender.name, self._given["node"]):
                 continue
             if message.nonce != self.sender.nonce:
@@ -248,7 +252,7 @@ class Link:
                     messages.REPLY, self._given["node"], message.sender, message.session, nonce=self.sender.nonce
                 )
                 with contextlib.suppress(OSError):
-                    self.incoming.sendto(messages.encode(reply, self._key), address)
+                    self.incoming.sendto(messages.encode(reply, self._key_of_sender), address)
             elif self.sender.accept(message, now):
                 self._keep(message)
 
@@ -268,8 +272,8 @@ class Link:
             if address[0] not in self._given["watched"]["addresses"]:
                 continue
             for line in filter(None, data.decode("utf-8", "replace").splitlines()[:_BURST]):
-                entry = Entry(round(time.time(), 3), record.NETCONSOLE, messages.printable(line))
-                self.sender.memory.add(entry)
+                entry = Entry(round(time.time(), 3), record.NETCONSOLE, foreign.line(line))
+                self.sender.netconsole.add(entry)
                 if self.sender.silent:
                     self._records.append(entry)
 
@@ -279,11 +283,11 @@ class Link:
         if heard is None or not self.sender.fell_silent(now):
             return
         address = self._given["watched"]["address"]
-        outside = watch.foreign(self.sender.addresses, frozenset(io_node.addresses()))
+        outside = watch.outside(self.sender.addresses, self._own())
         self._records.write(
             self.sender.name,
             round(time.time() - (now - heard), 3),
-            self.sender.memory.entries(),
+            self.sender.entries(),
             lambda: record.verdict(io_node.probe(address), [io_node.probe(each) for each in outside]),
         )
 
@@ -308,14 +312,17 @@ def _received(connection: socket.socket) -> list[tuple[bytes, Any]]:
 
 
 class Recorder:
-    """The recorder of a node. ``folder`` of its records; ``live``: the file with its newest sample."""
+    """The recorder of a node. ``folder`` of its records; ``live``: the file with its newest sample.
 
-    def __init__(self, given: Mapping[str, Any], key: str, folder: str, live: str) -> None:
+    ``keys``: of its own messages and of those that it gets; see service/keys.py.
+    """
+
+    def __init__(self, given: Mapping[str, Any], keys: Sequence[str], folder: str, live: str) -> None:
         self._given, self._live = given, live
         self.records = Records(folder, given["node"])
         self._smi, self._kmsg = io_node.Smi(), Kmsg()
         self._metrics = io_node.Metrics(given) if given["url"] else None
-        self.link = Link(given, key, self.records) if given["peer"] else None
+        self.link = Link(given, keys, self.records) if given["peer"] else None
         self.ring = None if given["peer"] else Ring(folder, given["node"], boot_id(), self.records)
         self._lines = _KMSG_RECORDS
         self._poll = select.poll()
@@ -392,21 +399,21 @@ def _stop(_signal: int, _frame: Any) -> None:
 
 
 def main() -> int:
-    """Run the recorder. Argument: the settings. systemd gives the folders, and the secret as a credential."""
+    """Run the recorder. Argument: the settings. systemd gives the folders, and the keys as a credential."""
     given = io_json.json_file(sys.argv[1])
     if given is None:
         say(f"{sys.argv[1]} does not exist. Expected: the settings. Fix: run site.yml --tags flight_recorder")
         return 1
-    key = ""
+    keys: list[str] = []
     if given["peer"]:
-        key = (io_file.read_bounded(f"{os.environ['CREDENTIALS_DIRECTORY']}/token", 1024) or "").strip()
-        if not key:
-            say("the secret of the messages is empty. Fix: run site.yml --tags flight_recorder")
+        keys = (io_file.read_bounded(f"{os.environ['CREDENTIALS_DIRECTORY']}/keys", 1024) or "").split()[:2]
+        if len(keys) != 2:
+            say("the keys of the messages are missing. Fix: run site.yml --tags flight_recorder")
             return 1
     signal.signal(signal.SIGTERM, _stop)
     live = f"{os.environ['RUNTIME_DIRECTORY']}/sample.json"
     with contextlib.suppress(Stop):
-        Recorder(given, key, os.environ["STATE_DIRECTORY"], live).run()
+        Recorder(given, keys, os.environ["STATE_DIRECTORY"], live).run()
     return 0
 
 

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The messages of a recorder to its peer: one datagram each, with an HMAC of the watchdog's secret."""
+"""The messages of a recorder to its peer: one datagram each, with an HMAC of the sender's key.
+
+Only the sender and its peer have this key, with which the peer also replies."""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import schema
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Sample
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
@@ -18,8 +21,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
 SAMPLE, KERNEL, GOODBYE, REPLY = "sample", "kernel", "goodbye", "reply"
 #: Maximum bytes of a datagram: a sample and its envelope.
 MOST = schema.MOST + 1024
-#: Maximum bytes of the lines of a datagram, which then fits the smallest MTU; and characters of a line.
-_MOST_LINES, MOST_LINE = 1000, 300
+#: Maximum bytes of the lines of a datagram, which then fits the smallest MTU.
+_MOST_LINES = 1000
 _MOST_ADDRESSES = 4
 
 
@@ -45,30 +48,20 @@ class Message:
 
 def encode(message: Message, key: str) -> bytes:
     """Return the datagram of a message."""
-    return parse.message({name: each for name, each in asdict(message).items() if each}, _own(key))
+    return parse.message({name: each for name, each in asdict(message).items() if each}, key)
 
 
 def decode(data: bytes, key: str) -> Message | None:
     """Return the message of an untrusted datagram, None unless it was made with the key and is within the limits."""
     try:
-        message = load.load(Message, parse.content(data, _own(key), MOST), "message")
+        message = load.load(Message, parse.content(data, key, MOST), "message")
         if message.sample:
             schema.checked(message.sample)
         # The receiver connects to them.
         addresses = tuple(str(ipaddress.IPv4Address(each)) for each in message.addresses[:_MOST_ADDRESSES])
     except (TypeError, ValueError):
         return None
-    return Message(**{**vars(message), "lines": tuple(map(printable, message.lines)), "addresses": addresses})
-
-
-def _own(key: str) -> str:
-    """Return the key of these messages: no message of the watchdog is one of them."""
-    return f"flight-recorder {key}"
-
-
-def printable(line: str) -> str:
-    """Return the begin of a line without control characters."""
-    return "".join(char if char.isprintable() else " " for char in line[:MOST_LINE])
+    return Message(**{**vars(message), "lines": tuple(map(foreign.line, message.lines)), "addresses": addresses})
 
 
 def batches(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, foreign
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import messages, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Sample
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.watch import Entry
@@ -35,7 +35,7 @@ VERDICTS: Mapping[str, str] = {
 }
 #: Bytes of a record, and the records of a node that are kept.
 MOST, KEPT = 1 << 22, 5
-#: Maximum lines that are appended to a record.
+#: Maximum lines of netconsole that are appended to a record.
 MOST_APPENDED = 500
 #: The year 2100.
 _MOST_TIME = 4102444800
@@ -124,10 +124,10 @@ def parse(content: str) -> Record:
         except (ValueError, TypeError, LookupError):
             continue
         if kind in lines:
-            lines[kind].append(messages.printable(said))
+            lines[kind].append(foreign.line(said))
         if kind == RETURNED:
             returned = when
-    names = [messages.printable(str(head.get(each, ""))) for each in ("node", "recorder", "verdict")]
+    names = [foreign.line(str(head.get(each, ""))) for each in ("node", "recorder", "verdict")]
     return Record(
         names[0],
         names[1],

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, paths, spans
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, foreign, paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import schema
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Engine, Sample, SampledRail
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
@@ -35,8 +35,8 @@ _FILES = (
 _UNITS = (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT, paths.RECORDER_UNIT)
 #: Between two parts of an answer: no JSON has this character.
 _PART = "\x1e"
-#: Maximum characters of a file, and of a text on the screen.
-_MOST, _MOST_TEXT = 1 << 16, 300
+#: Maximum characters of a file.
+_MOST = 1 << 16
 #: What a node is asked, as root. Its time gives the age of the sample without a comparison of two clocks. The sample
 #: belongs to a service user, so that root does not open it. On a terminal, systemctl would print colors.
 COMMAND = (
@@ -144,7 +144,7 @@ def _services(shown: str) -> dict[str, str]:
         for block in shown.replace("\r", "").split("\n\n")
     ]
     return {
-        each["Id"]: each.get("ActiveState", "")
+        each["Id"]: foreign.line(each.get("ActiveState", ""))
         for each in blocks
         if each.get("Id") in _UNITS and each.get("LoadState") != "not-found"
     }
@@ -152,14 +152,9 @@ def _services(shown: str) -> dict[str, str]:
 
 def _stopped(record: Mapping[str, Any]) -> str:
     try:
-        return shown(guard.reason(record)) if record else ""
+        return foreign.line(guard.reason(record)) if record else ""
     except (KeyError, TypeError, ValueError):
         return "its record cannot be read"
-
-
-def shown(text: str) -> str:
-    """Return a text of a node that fits on a screen and cannot change it."""
-    return "".join(char if char.isprintable() else " " for char in text[:_MOST_TEXT])
 
 
 def advance(node: Watched, reading: Reading, at: float) -> Watched:
@@ -188,7 +183,7 @@ def _lowest(node: Watched, reading: Reading) -> int | None:
 
 def failed(node: Watched, error: str) -> Watched:
     """Return the node after a query without an answer."""
-    return replace(node, error=shown(" ".join(error.split())) or "no reason given")
+    return replace(node, error=foreign.line(" ".join(error.split())) or "no reason given")
 
 
 def rate(node: Watched, counter: str) -> float | None:
@@ -442,9 +437,9 @@ def problems(node: Watched, now: float, interval: float) -> Iterator[Span]:
             yield f"{unit} is {state}", BAD
     witnesses = reading.watchdog.get("witnesses")
     for witness in witnesses[:3] if isinstance(witnesses, list) else ():
-        yield f"watchdog: {shown(str(witness))}", BAD
+        yield f"watchdog: {foreign.line(str(witness))}", BAD
     if alarm := reading.watchdog.get("last_alarm"):
-        yield f"watchdog: last alarm {shown(str(alarm))}", WARN
+        yield f"watchdog: last alarm {foreign.line(str(alarm))}", WARN
     if not stale(node, now, interval):
         yield from _of_sample(node)
     elif node.at is not None:

@@ -7,17 +7,19 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections import deque
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Interface
 
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import messages
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.messages import Message
 
 #: Seconds without a message after which a node is silent: five samples.
 SILENT = 10.0
-#: Seconds, entries and characters that are kept.
-_SECONDS, _MOST_ENTRIES, _MOST_SIZE = 600.0, 4000, 1 << 20
+#: Seconds that are kept; entries and characters of messages, and of netconsole, whose lines any user of the node can
+#: send.
+_SECONDS, _MESSAGES, _NETCONSOLE = 600.0, (4000, 1 << 20), (500, 1 << 17)
 #: Sessions of the sender that are known. Each start of its recorder has one.
 _MOST_SESSIONS = 100
 
@@ -37,21 +39,20 @@ class Entry:
 class Memory:
     """The last entries, bounded in time, number and size."""
 
-    def __init__(self) -> None:
-        self._entries: deque[Entry] = deque(maxlen=_MOST_ENTRIES)
-        self._size = 0
+    def __init__(self, entries: int, size: int) -> None:
+        self._entries: deque[Entry] = deque()
+        self._most, self._most_size, self._size = entries, size, 0
 
     def add(self, entry: Entry) -> None:
         """Add an entry, and drop old ones."""
-        if len(self._entries) == _MOST_ENTRIES:
-            self._drop()
         self._entries.append(entry)
         self._size += len(entry.text)
-        while self._size > _MOST_SIZE or entry.time - self._entries[0].time > _SECONDS:
-            self._drop()
-
-    def _drop(self) -> None:
-        self._size -= len(self._entries.popleft().text)
+        while (
+            len(self._entries) > self._most
+            or self._size > self._most_size
+            or entry.time - self._entries[0].time > _SECONDS
+        ):
+            self._size -= len(self._entries.popleft().text)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return the entries, oldest first."""
@@ -60,8 +61,11 @@ class Memory:
 
 @dataclass
 class Sender:
-    """The node that sends to this one. ``heard``: the monotonic time of its last message, None before the first one and
-    after a goodbye."""
+    """The node that sends to this one.
+
+    ``heard``: the monotonic time of its last message, None before the first one and after a goodbye. ``memory`` has its
+    messages, ``netconsole`` what nothing authenticates, so that neither one pushes out the other.
+    """
 
     name: str
     nonce: str
@@ -69,7 +73,8 @@ class Sender:
     silent: bool = False
     addresses: tuple[str, ...] = ()
     numbers: dict[str, int] = field(default_factory=dict)
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory = field(default_factory=lambda: Memory(*_MESSAGES))
+    netconsole: Memory = field(default_factory=lambda: Memory(*_NETCONSOLE))
 
     def accept(self, message: Message, now: float) -> bool:
         """Return whether a message is new, and note its arrival.
@@ -89,6 +94,10 @@ class Sender:
         self.addresses = message.addresses or self.addresses
         return True
 
+    def entries(self) -> list[Entry]:
+        """Return what is known about it, oldest first."""
+        return sorted((*self.memory.entries(), *self.netconsole.entries()), key=lambda each: each.time)
+
     def fell_silent(self, now: float) -> bool:
         """Return once that the node is silent."""
         if self.heard is None or self.silent or now - self.heard < SILENT:
@@ -107,6 +116,10 @@ class Sender:
             self.heard = now
 
 
-def foreign(addresses: tuple[str, ...], own: frozenset[str]) -> tuple[str, ...]:
-    """Return the addresses that only the other node can have: each host with Docker has the same bridge."""
-    return tuple(each for each in addresses if each not in own and not ipaddress.IPv4Address(each).is_loopback)
+def outside(addresses: Iterable[str], own: Sequence[IPv4Interface]) -> tuple[str, ...]:
+    """Return the addresses of another node that are in a network of this one (``own``), so that a probe stays there.
+
+    Each host with Docker has the same bridge, so one that this node has too is none.
+    """
+    found = set(map(IPv4Address, addresses)) - {each.ip for each in own}
+    return tuple(sorted(str(ip) for ip in found if any(ip in each.network for each in own) and not ip.is_link_local))

@@ -16,6 +16,7 @@ from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_journal
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_state, limits, requests
 
 aiohttp: Any = None
@@ -119,7 +120,7 @@ class Listener:
                 try:
                     channel, peer = await asyncio.get_running_loop().sock_accept(listener)
                 except OSError as error:
-                    io_state.say(f"a connection was not accepted: {error}")
+                    io_journal.say(f"a connection was not accepted: {error}")
                     await asyncio.sleep(0.5)
                     continue
                 connection = Connection(self, **self._options)

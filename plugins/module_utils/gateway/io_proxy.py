@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, io_state, limits, requests
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_listen import (
     JSON,
@@ -37,7 +38,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_listen imp
     aiohttp,
     web,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_state import Entry, State, say
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_state import Entry, State
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests import Refusal
 
 #: Seconds to connect to a server, and until a kept connection to it ends: vLLM closes one after five.

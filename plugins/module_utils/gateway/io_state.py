@@ -19,24 +19,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, foreign, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, requests, usage
 
 #: Seconds: the limit of one health check, the least time between two, and the time between two writes of the usage.
 _PROBE_SECONDS, _LEAST_SECONDS, _SAVE_SECONDS = 5.0, 2.0, 5.0
 _SLOW = "timed out"
+#: Lines about the health of an entry in an hour.
+_MOST_LINES = 60
 #: Seconds until the clients' file is looked at again.
 KNOWN_SECONDS = 0.1
 #: Maximum bytes of a server's list of models.
 MOST_LISTING = 1 << 20
 #: Reads a path of a server: status and body. Raises OSError and ValueError, with the reason.
 Read = Callable[["Entry", str, str], Awaitable[tuple[int, bytes]]]
-
-
-def say(text: str) -> None:
-    """Write a line to the journal. A server's text does not begin another one."""
-    sys.stderr.write(" ".join(text.splitlines()) + "\n")
-    sys.stderr.flush()
 
 
 def notify(text: str) -> None:
@@ -108,7 +105,7 @@ class State:
         #: The healthy entries whose last check timed out.
         self.slow: set[str] = set()
         self.wake = asyncio.Event()
-        self._turn = 0
+        self._turn, self._lines = 0, foreign.Quota(_MOST_LINES)
         self._path = f"{folder}/usage.json"
         self._dirty = False
         try:
@@ -116,6 +113,11 @@ class State:
         except (OSError, ValueError) as error:
             say(f"the counts start at zero: {self._path}: {error}")
             self.usage = usage.Usage()
+
+    def say(self, name: str, text: str) -> None:
+        """Write a line about an entry. Its server may answer each check in another way, so many are only counted."""
+        if self._lines.take(name, time.monotonic()):
+            say(f"{name}: {text}{self._lines.left_out(name)}")
 
     def servers(self) -> requests.Servers:
         """Return the state of the servers for the next request."""
@@ -188,11 +190,11 @@ async def check(state: State, read: Read) -> None:
     # A second time in a row, it is an error like any other.
     state.slow = late - state.slow
     for name in state.slow:
-        say(f"{name}: a check {found.pop(name)}, so the next one decides")
+        state.say(name, f"a check {found.pop(name)}, so the next one decides")
         state.wake.set()
     for name in state.errors.keys() | found.keys():
         if state.errors.get(name) != found.get(name):
-            say(f"{name}: {found.get(name, 'healthy again')}")
+            state.say(name, found.get(name, "healthy again"))
     state.errors, state.checked = found, dict.fromkeys(state.entries, int(time.time()))
 
 
@@ -218,11 +220,8 @@ async def probe(entry: Entry, read: Read) -> str:
     except ValueError as error:
         return f"its list of models is not valid: {error}"
     names = [item.get("id") for item in bounded_json.mappings(listed.get("data") if isinstance(listed, dict) else None)]
-    return (
-        ""
-        if entry.name in names
-        else f"it does not serve this model, but {', '.join(str(name)[:100] for name in names[:5]) or 'none'}"
-    )
+    others = ", ".join(foreign.line(str(name), 100) for name in names[:5])
+    return "" if entry.name in names else f"it does not serve this model, but {others or 'none'}"
 
 
 class Places:

@@ -22,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_leftovers, io_peer, io_ray_node
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts, parse
@@ -31,12 +32,6 @@ _PAUSE_SECONDS = 3.0
 _GPU_SECONDS = 30
 #: Report gates that stay closed again after this time.
 _REPEAT_SECONDS = 120.0
-
-
-def say(text: str) -> None:
-    """Write a line to the journal."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def run(argv: list[str]) -> tuple[int, str, str]:

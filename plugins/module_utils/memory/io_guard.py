@@ -17,12 +17,12 @@ import json
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, paths, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
 
@@ -38,12 +38,6 @@ _MCL_CURRENT, _MCL_FUTURE = 1, 2
 _MOST = 1 << 16
 #: Maximum bytes of a record of /dev/kmsg, and records of one sample. Source: kernel/printk, PRINTK_MESSAGE_MAX.
 _KMSG_BYTES, _KMSG_RECORDS = 8192, 1000
-
-
-def say(text: str) -> None:
-    """Write a line to the journal."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 class Meminfo:

@@ -10,13 +10,12 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file, io_journal
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
@@ -204,8 +203,7 @@ class Status:
 
 def say(text: str) -> None:
     """Write a line to the unit's log."""
-    sys.stdout.write(f"gb10-model: {text}\n")
-    sys.stdout.flush()
+    io_journal.say(f"gb10-model: {text}")
 
 
 def not_written(folder: str, name: str, error: OSError | OutsideError) -> GaveUpError:

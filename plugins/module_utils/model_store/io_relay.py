@@ -341,7 +341,7 @@ def run(options: argparse.Namespace) -> int:
         except (OSError, OutsideError) as error:
             store.give_up(str(io_files.not_written(options.folder, model_store_plan.MANIFEST, error)))
         except Exception as error:  # noqa: BLE001  # Without this program, the next nodes would wait for an answer.
-            io_files.say(traceback.format_exc())
+            io_files.say(" ".join(traceback.format_exc().split()))
             store.give_up(f"the program failed; see its log: {type(error).__name__}: {error}")
     signal.pause()
     return 0

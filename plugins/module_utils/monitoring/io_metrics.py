@@ -21,6 +21,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import metrics, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Counts, Sample
 from ansible_collections.gb10.cluster.plugins.module_utils.node import gpu
@@ -37,7 +38,7 @@ def main() -> int:
     """Write the metrics. Arguments: the settings, and the folder if systemd gives none."""
     settings = io_json.json_file(sys.argv[1])
     if settings is None:
-        sys.stderr.write(f"{sys.argv[1]} does not exist. Expected: the settings. Fix: run site.yml --tags monitoring\n")
+        say(f"{sys.argv[1]} does not exist. Expected: the settings. Fix: run site.yml --tags monitoring")
         return 1
     folder = os.environ.get("RUNTIME_DIRECTORY") or sys.argv[2]
     state = f"{folder}/counts.json"
@@ -65,10 +66,10 @@ def _output(command: Sequence[str]) -> str:
             command, capture_output=True, text=True, timeout=_SECONDS, check=False
         )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        sys.stderr.write(f"{command[0]}: {error}\n")
+        say(f"{command[0]}: {error}")
         return ""
     if done.returncode:
-        sys.stderr.write(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}\n")
+        say(f"{command[0]}: {done.stderr.strip() or done.stdout.strip()}")
     return "" if done.returncode else done.stdout
 
 
@@ -84,7 +85,7 @@ def _kernel_log() -> list[str] | None:
     try:
         descriptor = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
     except OSError as error:
-        sys.stderr.write(f"{error}\n")
+        say(str(error))
         return None
     try:
         return list(records(descriptor))
@@ -113,7 +114,7 @@ def _watchdog() -> dict[str, Any]:
     try:
         return io_json.json_file(path, _MOST_STATUS) or {}
     except (OSError, ValueError) as error:
-        sys.stderr.write(f"{error}\n")
+        say(str(error))
         return {}
 
 

@@ -77,8 +77,8 @@ def login_users() -> list[str]:
 
 
 def state(user: str, home: str, runtime: str) -> dict[str, Any]:
-    """Return {service_user, service_user_ready, ray_token_digest, watchdog_token_digest, runtime_mark, units,
-    certificate, api_key, secret_environment, watchdog_webhook}.
+    """Return {service_user, service_user_ready, ray_token_digest, message_secret_digest, message_keys_mark,
+    runtime_mark, units, certificate, api_key, secret_environment, watchdog_webhook}.
 
     Roles skip finished work by it. ``units`` are the names of the collection's unit files; ``certificate``,
     ``api_key``, ``secret_environment`` and ``watchdog_webhook`` are whether the node has files of the API's certificate
@@ -102,7 +102,8 @@ def state(user: str, home: str, runtime: str) -> dict[str, Any]:
         "service_user": owner,
         "service_user_ready": ready,
         "ray_token_digest": _token_digest(paths.RAY_TOKEN),
-        "watchdog_token_digest": _token_digest(paths.WATCHDOG_TOKEN),
+        "message_secret_digest": _token_digest(paths.MESSAGE_SECRET),
+        "message_keys_mark": _keys_mark(),
         "runtime_mark": _digest(io_file.read(os.path.join(runtime, ".complete"))) if current else "",
         "units": sorted(map(os.path.basename, glob.iglob(f"{paths.UNIT_FOLDER}/gb10-*.service"))),
         "certificate": os.path.lexists(paths.CERTIFICATE),
@@ -119,6 +120,15 @@ def _token_digest(path: str) -> str:
         return ""
     token = io_file.read(path)
     return _digest(token) if paths.GENERATED_TOKEN.fullmatch(token) else ""
+
+
+def _keys_mark() -> str:
+    """Return the mark of both files of keys that only root can read, "" unless they have the same."""
+    files = (paths.WATCHDOG_KEY, paths.RECORDER_KEYS)
+    if any(io_file.owned(path) != (stat.S_IFREG | 0o600, 0, 0) for path in files):
+        return ""
+    first, second = (io_file.read(path).rstrip("\n").rpartition("\n")[2] for path in files)
+    return first if first == second and paths.GENERATED_TOKEN.fullmatch(first) else ""
 
 
 def _digest(text: str) -> str:

@@ -50,7 +50,8 @@ class Installed:
     service_user: str = ""
     service_user_ready: bool = False
     ray_token_digest: str = ""
-    watchdog_token_digest: str = ""
+    message_secret_digest: str = ""
+    message_keys_mark: str = ""
     runtime_mark: str = ""
     units: Sequence[str] = ()
     certificate: bool = False

@@ -54,7 +54,7 @@ def memory_guard(plan: Plan, settings: ServiceSettings) -> Service:
 def watchdog(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     """Return the watchdog. A changed program is a launch input, so that the run after a killed one restarts it."""
     program, node = paths.program_file("watchdog"), plan.node
-    arguments = f"{paths.WATCHDOG_SETTINGS} {paths.WATCHDOG_TOKEN}"
+    arguments = f"{paths.WATCHDOG_SETTINGS} {paths.MESSAGE_SECRET if node.head else paths.WATCHDOG_KEY}"
     given = {
         "node": node.name,
         "head": node.head,

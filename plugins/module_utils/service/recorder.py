@@ -70,7 +70,7 @@ def recorder(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service
             "DynamicUser=yes",
             f"AmbientCapabilities={_CAPABILITY}",
             f"CapabilityBoundingSet={_CAPABILITY}",
-            *([] if alone else [f"LoadCredential=token:{paths.WATCHDOG_TOKEN}"]),
+            *([] if alone else [f"LoadCredential=keys:{paths.RECORDER_KEYS}"]),
             "StateDirectory=gb10-flight-recorder",
             "StateDirectoryMode=0700",
             "RuntimeDirectory=gb10-flight-recorder",

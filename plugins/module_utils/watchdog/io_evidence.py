@@ -28,7 +28,15 @@ _MOST, _SECONDS = 1 << 20, 10
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOG_LINES = 300
 _NOTIFY_SECONDS = 10
-_SECRETS = (*paths.API_KEY, paths.RAY_TOKEN, paths.WATCHDOG_TOKEN, paths.WATCHDOG_WEBHOOK, paths.SECRET_ENVIRONMENT)
+_SECRETS = (
+    *paths.API_KEY,
+    paths.RAY_TOKEN,
+    paths.MESSAGE_SECRET,
+    paths.WATCHDOG_KEY,
+    paths.RECORDER_KEYS,
+    paths.WATCHDOG_WEBHOOK,
+    paths.SECRET_ENVIRONMENT,
+)
 
 
 def secrets(files: Iterable[str] = _SECRETS) -> set[str]:

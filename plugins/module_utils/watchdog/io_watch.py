@@ -7,7 +7,8 @@
 The head's watchdog reads vLLM's metrics, decides, collects evidence and restarts the server; the ranks of all nodes end
 with it. Another node's watchdog sends its witnesses to the head over the fabric, as UDP datagrams with an HMAC. Only
 the head listens. Its reply has the number of restarts: a node whose witness outlives a restart restarts its own
-service. It also says whether the API answers, for the memory guard of that node.
+service. It also says whether the API answers, for the memory guard of that node. Each node has its own key, which
+tells the head who speaks.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign, io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.service import keys
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import RESTARTING
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
@@ -53,17 +56,13 @@ _GRACE = 45.0
 _STOP_SECONDS = 10.0
 #: Seconds between two queries for services that used all their starts.
 _QUERY = 30.0
+#: Lines in an hour about stopped services of a node, and notifications of each kind. Others are counted.
+_NOTICES, _NOTIFICATIONS = 6, 30
 #: Messages that are read after a sample that took longer than the interval.
 _BURST = 100
 _PROBE_SECONDS, _COMMAND_SECONDS = 60, 90
 #: Source: ip(7). At boot the fabric's address may come after the service.
 _IP_FREEBIND = 15
-
-
-def say(text: str) -> None:
-    """Write a line to the journal."""
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def notify_systemd(text: str) -> None:
@@ -175,7 +174,6 @@ class Worker(WatchedNode):
         self.number += 1
         report = {
             "to": "head",
-            "node": self.given["node"],
             "nonce": self.nonce,
             "sender": self.session,
             "number": self.number,
@@ -214,28 +212,32 @@ class Head(WatchedNode):
         self.settings = WatchdogSettings(
             given["mode"], given["witness_seconds"], given["stall_seconds"], given["restarts_per_hour"]
         )
-        self.peers = {name: Peer(address, time.monotonic()) for name, address in given["peers"].items()}
+        self.peers = {
+            name: Peer(address, keys.of_watchdog(key, name), time.monotonic())
+            for name, address in given["peers"].items()
+        }
         self.state = State(time=time.monotonic(), restarts=self._restarts())
         self.restarts, self.last, self.silent, self.serves = 0, "", 0, False
-        self.stopped: tuple[str, ...] = ()
+        self.stopped: dict[str, tuple[str, ...]] = {}
+        self.quota, self.notified = foreign.Quota(_NOTICES), foreign.Quota(_NOTIFICATIONS)
         self.probing = threading.Event()
         self.actions: queue.Queue[Callable[[], object]] = queue.Queue()
         threading.Thread(target=self._act, daemon=True).start()
 
     def receive(self, data: bytes, _address: Any) -> bytes:
         """Handle a report, and return the reply. A repeated report has a used number or an old nonce."""
-        report = parse.content(data, self.key)
-        peer = self.peers.get(str(report.get("node"))) if report and report.get("to") == "head" else None
-        if report is None or peer is None:
+        found = ((name, peer, parse.content(data, peer.key)) for name, peer in self.peers.items())
+        node, peer, report = next((each for each in found if each[2]), (None, None, None))
+        if not peer or not report or report.get("to") != "head":
             return b""
         sender, number = str(report.get("sender")), int(report.get("number", 0))
         if report.get("nonce") == self.session and (sender != peer.sender or number > peer.number):
             peer.sender, peer.number, peer.heard = sender, number, time.monotonic()
             peer.witnesses, peer.compiling = parse.witnesses(report.get("witnesses")), bool(report.get("compiling"))
-            peer.failed = parse.witnesses(report.get("failed"))
-        reply = {"to": report["node"], "nonce": self.session, "sender": sender, "restarts": self.restarts}
+            peer.failed = parse.units(report.get("failed"), self.given["units"])
+        reply = {"to": node, "nonce": self.session, "sender": sender, "restarts": self.restarts}
         reply["serves"] = self.serves
-        return parse.message(reply, self.key)
+        return parse.message(reply, peer.key)
 
     def tick(self, _connection: socket.socket | None) -> dict[str, Any]:
         """Observe, decide and request actions. Returns the status."""
@@ -272,14 +274,16 @@ class Head(WatchedNode):
         }
 
     def _report_stopped(self) -> None:
-        """Notify once of each service that used all its starts."""
-        stopped = [f"{self.given['node']}: {unit}" for unit in self.failed]
-        stopped += [f"{name}: {unit}" for name, peer in self.peers.items() for unit in peer.failed]
-        if new := [text for text in stopped if text not in self.stopped]:
-            reason = f"{', '.join(new)} used all starts and stays stopped. playbooks/status.yml shows the reason"
-            say(f"STOPPED: {reason}")
-            self.actions.put(lambda: self._notify("stopped", reason, ""))
-        self.stopped = tuple(stopped)
+        """Notify once of each service that used all its starts. A node that reports ever others is only counted."""
+        failed = {self.given["node"]: self.failed, **{name: peer.failed for name, peer in self.peers.items()}}
+        for node, units in failed.items():
+            new = [f"{node}: {unit}" for unit in units if unit not in self.stopped.get(node, ())]
+            if new and self.quota.take(node, time.monotonic()):
+                stays = "used all starts and stays stopped. playbooks/status.yml shows the reason"
+                reason = f"{', '.join(new)} {stays}{self.quota.left_out(node)}"
+                say(f"STOPPED: {reason}")
+                self.actions.put(partial(self._notify, "stopped", reason, ""))
+        self.stopped = failed
 
     def _ras(self) -> str:
         text = io_node.ras(self.given["units"])
@@ -340,11 +344,13 @@ class Head(WatchedNode):
             systemctl("kill", "--signal=SIGKILL", unit)
 
     def _notify(self, event: str, reason: str, folder: str) -> None:
+        if not self.notified.take(event, time.monotonic()):
+            return
         document = {
             "event": event,
             "node": self.given["node"],
             "model": self.given["model"],
-            "reason": reason,
+            "reason": f"{reason}{self.notified.left_out(event)}",
             "evidence": folder,
         }
         webhook = io_file.read(paths.WATCHDOG_WEBHOOK).strip()
@@ -413,15 +419,16 @@ def receive(node: Head | Worker, connection: socket.socket | None, seconds: floa
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command-line entry point: the path of the settings, and of the token."""
-    settings, token = list(sys.argv[1:] if arguments is None else arguments)
+    """Command-line entry point: the path of the settings, and of the head's secret or of a worker's key."""
+    settings, path = list(sys.argv[1:] if arguments is None else arguments)
     given = io_json.json_file(settings)
     if given is None:
         say(f"{settings} does not exist. Expected: the settings of the role vllm_watchdog. Fix: run site.yml")
         return 1
-    key = io_file.read(token).strip() if given["peers"] else ""
+    # The file of a key has a second line.
+    key = io_file.read(path).partition("\n")[0] if given["peers"] else ""
     if given["peers"] and not paths.GENERATED_TOKEN.fullmatch(key):
-        say(f"{token} has no token. Expected: 64 hexadecimal digits. Fix: run site.yml --tags vllm_watchdog")
+        say(f"{path} has no key. Expected: 64 hexadecimal digits. Fix: run site.yml --tags vllm_watchdog")
         return 1
     node = Head(given, key) if given["head"] else Worker(given, key)
     stop = threading.Event()

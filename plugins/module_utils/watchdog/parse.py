@@ -10,7 +10,7 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
@@ -31,11 +31,18 @@ _MARKS = (
 )
 _COUNT = re.compile(r"\d{1,9}", re.ASCII)
 _STAT = re.compile(r"(\d+) \((.*)\) (\S)", re.DOTALL)
+#: A process chooses its name: the characters of a name, and its maximum length. Source: the kernel's TASK_COMM_LEN.
+_NAME, _MOST_NAME = r"[\w:.+-]", 15
+#: The witnesses of decide.local().
+_WITNESS = re.compile(
+    rf"(?:rank )?process \d{{1,10}} \({_NAME}{{0,{_MOST_NAME}}}\) is (?:stopped|dead)|rank process \d{{1,10}} ended",
+    re.ASCII,
+)
 #: Source: NCCL 2.29.7, src/ras/client_support.cc. DEAD stays after a rank continues, MISMATCH appears in healthy loops.
 _RAS = re.compile(r"\b(?:INCOMPLETE|ERROR)\b")
 #: Maximum bytes of a message, which is one datagram below the fabric's MTU of 1500.
 MOST_MESSAGE = 1400
-_MOST_WITNESSES, _MOST_WITNESS = 6, 120
+_MOST_WITNESSES = 6
 #: A logged request may contain its prompt.
 _REQUEST = re.compile(r"prompt|messages|Received request|input_ids|token_ids", re.IGNORECASE)
 LEFT_OUT, REDACTED = "[line of a request, left out]", "[redacted]"
@@ -63,10 +70,11 @@ def engine(text: str, requests: str = "") -> Engine | None:
 def process(stat: str) -> Process | None:
     """Return the process of /proc/PID/stat, None for other text. A name may contain parentheses.
 
-    Source: proc_pid_stat(5).
+    Other characters than those of a plain name become "?". Source: proc_pid_stat(5).
     """
     match = _STAT.match(stat)
-    return Process(int(match[1]), match[2], match[3]) if match else None
+    name = re.sub(rf"(?!{_NAME}).", "?", match[2][:_MOST_NAME], flags=re.ASCII | re.DOTALL) if match else ""
+    return Process(int(match[1]), name, match[3]) if match else None
 
 
 def ras(text: str) -> str:
@@ -98,8 +106,14 @@ def _code(body: bytes, key: str) -> bytes:
 
 
 def witnesses(values: Any) -> tuple[str, ...]:
-    """Return the witnesses of a report, in the number and length that a message holds."""
-    return tuple(str(value)[:_MOST_WITNESS] for value in list(values or ())[:_MOST_WITNESSES])
+    """Return the witnesses of a report, in the number that a message holds. Another text than theirs is none."""
+    found = values[:_MOST_WITNESSES] if isinstance(values, list | tuple) else ()
+    return tuple(value for value in found if isinstance(value, str) and _WITNESS.fullmatch(value))
+
+
+def units(values: Any, known: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the ``known`` units that a report names."""
+    return tuple(unit for unit in known if isinstance(values, list) and unit in values)
 
 
 def failed(shown: str) -> tuple[str, ...]:

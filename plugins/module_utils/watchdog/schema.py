@@ -125,6 +125,7 @@ class Peer:
     """The head's view of another node: its last report, and the sender's numbers against repeated messages."""
 
     address: str
+    key: str
     heard: float = 0.0
     sender: str = ""
     number: int = -1

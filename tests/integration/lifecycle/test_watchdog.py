@@ -16,7 +16,7 @@ from waiting import wait_until
 pytestmark = pytest.mark.disruptive
 
 JOURNAL = "journalctl --no-pager --quiet --boot --unit=gb10-watchdog --output=cat"
-SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/watchdog.token")
+SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/message.secret")
 EVIDENCE = "/var/lib/gb10-watchdog/evidence"
 GUARD = "/var/lib/gb10-memory-guard/starts.json"
 PROMPT = "planted-prompt"

@@ -36,7 +36,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder impor
     watch,
 )
 
-KEY = "a" * 64
+#: Of what spark1 and spark2 send.
+KEYS = {"spark1": "a" * 64, "spark2": "b" * 64}
 
 
 @pytest.fixture
@@ -81,7 +82,11 @@ def pair(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator
         log = str(tmp_path / node / "kmsg")
         monkeypatch.setattr(io_recorder.Kmsg.__init__, "__defaults__", (log,))
         monkeypatch.setattr(io_node.Smi.__init__, "__defaults__", (["/nonexistent"],))
-        found.append(io_recorder.Recorder(given, KEY, str(tmp_path / node), str(tmp_path / node / "sample.json")))
+        found.append(
+            io_recorder.Recorder(
+                given, (KEYS[node], KEYS[peer]), str(tmp_path / node), str(tmp_path / node / "sample.json")
+            )
+        )
     yield found
     for each in found:
         each.end()
@@ -134,6 +139,34 @@ def test_a_peer_keeps_the_samples_and_writes_them_when_the_node_is_silent(
     ((_path, found),) = io_records.read(0, str(tmp_path / "spark1"))
     assert found.netconsole == ("BUG: soft lockup", " [2J")
     assert found.returned is not None
+
+
+def test_forged_lines_push_out_no_sample_and_no_return(
+    pair: list[io_recorder.Recorder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _two = pair
+    assert one.link
+    turns(pair)
+
+    def flood(count: int) -> None:
+        assert one.link
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forger:
+            forger.bind(("127.0.0.3", 0))
+            for _datagram in range(count):
+                forger.sendto(b"BUG: forged\n" * 100, one.link.netconsole.getsockname())
+                one.link.console()
+
+    flood(60)
+    monkeypatch.setattr(watch, "SILENT", 0.0)
+    monkeypatch.setattr(io_node, "probe", lambda _address: record.NOTHING)
+    one.link.look(time.monotonic() + 1)
+    flood(60)
+    monkeypatch.setattr(watch, "SILENT", 10.0)
+    turns(pair, 1)
+    one.records.finish()
+    ((_path, found),) = io_records.read(0, str(tmp_path / "spark1"))
+    assert found.samples and found.returned is not None
+    assert len(found.netconsole) == 500 + record.MOST_APPENDED
 
 
 def test_a_goodbye_leaves_no_record(
@@ -269,7 +302,7 @@ def test_a_former_boot_that_did_not_end_becomes_a_record(tmp_path: Path, monkeyp
         ("four", True, 1),
     ):
         monkeypatch.setattr(io_recorder, "boot_id", lambda boot=boot: boot)
-        each = io_recorder.Recorder(alone(), "", str(tmp_path), live)
+        each = io_recorder.Recorder(alone(), (), str(tmp_path), live)
         assert each.ring
         each.tick(time.monotonic())
         each.ring.lines(["[1.000] BUG: x"], time.monotonic() + 1)
@@ -312,7 +345,7 @@ def test_the_program_says_goodbye_and_ends_with_sigterm(tmp_path: Path, port: in
     """As systemd starts it, with its settings, folders and credential."""
     given = tmp_path / "settings.json"
     given.write_text(json.dumps(settings("spark1", "127.0.0.2", "spark2", "127.0.0.3", port)), encoding="utf-8")
-    (tmp_path / "token").write_text(KEY, encoding="utf-8")
+    (tmp_path / "keys").write_text("\n".join([*KEYS.values(), "mark", ""]), encoding="utf-8")
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / ".collections"),

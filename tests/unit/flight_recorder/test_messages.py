@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from ipaddress import IPv4Interface
 
 import pytest
 from flight_records import FULL
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import messages, watch
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.messages import Message
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.watch import Entry, Memory, Sender
@@ -29,8 +30,6 @@ def test_a_forged_or_damaged_message_is_none() -> None:
     assert messages.decode(data, OTHER) is None
     assert messages.decode(data[:-1], KEY) is None
     assert messages.decode(data.replace(b"line", b"lime"), KEY) is None
-    # A message of the watchdog with the same secret.
-    assert messages.decode(parse.message(json.loads(data[64:]), KEY), KEY) is None
 
 
 @pytest.mark.parametrize(
@@ -46,18 +45,18 @@ def test_a_forged_or_damaged_message_is_none() -> None:
     ],
 )
 def test_a_message_of_another_form_is_none(content: dict[str, object]) -> None:
-    assert messages.decode(parse.message(content, f"flight-recorder {KEY}"), KEY) is None
+    assert messages.decode(parse.message(content, KEY), KEY) is None
 
 
 def test_lines_have_no_control_characters_and_are_sent_in_frames() -> None:
     given = Message(messages.KERNEL, "a", "b", "c", lines=("\x1b[2J", "x" * 1000))
     found = messages.decode(messages.encode(given, KEY), KEY)
     assert found is not None
-    assert found.lines == (" [2J", "x" * messages.MOST_LINE)
-    lines = ["\N{DEGREE SIGN}" * messages.MOST_LINE] * 20
+    assert found.lines == (" [2J", "x" * foreign.MOST)
+    lines = ["\N{DEGREE SIGN}" * foreign.MOST] * 20
     groups = list(messages.batches(lines))
     assert [line for group in groups for line in group] == lines
-    for group in messages.batches(["x" * messages.MOST_LINE] * 20):
+    for group in messages.batches(["x" * foreign.MOST] * 20):
         assert len(messages.encode(replace(given, lines=group), KEY)) < 1500 - 28
     assert list(messages.batches([])) == []
 
@@ -109,7 +108,7 @@ def test_a_recorder_that_was_stopped_begins_to_wait_again() -> None:
 
 
 def test_the_memory_is_bounded_in_time_number_and_size() -> None:
-    memory = Memory()
+    memory = Memory(4000, 1 << 20)
     for second in range(2000):
         memory.add(Entry(float(second), messages.KERNEL, "x"))
     assert [memory.entries()[0].time, len(memory.entries())] == [1399.0, 601]
@@ -121,6 +120,18 @@ def test_the_memory_is_bounded_in_time_number_and_size() -> None:
     assert sum(len(each.text) for each in memory.entries()) <= 1 << 20
 
 
-def test_addresses_that_this_host_has_too_say_nothing_about_the_other_one() -> None:
-    found = watch.foreign(("172.17.0.1", "192.168.1.12", "127.0.0.1"), frozenset({"172.17.0.1", "192.168.1.11"}))
-    assert found == ("192.168.1.12",)
+def test_only_addresses_in_a_network_of_this_host_are_probed() -> None:
+    own = tuple(map(IPv4Interface, ("172.17.0.1/16", "192.168.1.11/24", "169.254.7.7/16", "100.64.0.9/32")))
+    here = ("192.168.1.12", "172.17.0.1", "192.168.1.11")
+    elsewhere = ("127.0.0.1", "198.51.100.9", "224.0.0.1", "169.254.169.254", "192.168.2.12", "100.64.0.8")
+    assert watch.outside((*elsewhere, *here), own) == ("192.168.1.12",)
+    assert watch.outside((*elsewhere, *here), ()) == ()
+
+
+def test_neither_memory_pushes_out_the_other_one() -> None:
+    one = sender()
+    one.memory.add(Entry(2.0, messages.SAMPLE, "sample"))
+    for number in range(10000):
+        one.netconsole.add(Entry(1.0 + number / 1e4, "netconsole", "x" * foreign.MOST))
+    found = one.entries()
+    assert found[-1].text == "sample" and len(found) == 1 + (1 << 17) // foreign.MOST

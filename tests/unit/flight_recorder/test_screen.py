@@ -259,6 +259,17 @@ def test_the_answer_of_a_node_is_parsed() -> None:
     assert screen.parse(answer.replace("\n", "\r\n")) == found, "from a terminal"
 
 
+def test_no_text_of_a_node_reaches_the_screen_as_it_is() -> None:
+    evil = "\x1b[2J\x07\u202e\x9b2J"
+    status = json.dumps({**ARMED, "witnesses": [evil], "last_alarm": evil, "mode": evil})
+    shown = "\n\n".join(f"Id={unit}\nLoadState={evil}\nActiveState={evil}" for unit in screen._UNITS)
+    answer = "\x1e".join((schema.dump(SAMPLE).decode(), status, "", "", json.dumps({"reason": evil}), "102.5\n", shown))
+    node = screen.advance(screen.Watched("spark1", True), screen.parse(answer), 100.0)
+    lines = screen.frame([node, screen.failed(node, evil)], "model", "12:00:00", 101.0, 2, 200, 60)
+    text = "".join(text for line in lines for text, _style in line)
+    assert "[2J" in text and text.isprintable(), ascii(text)
+
+
 def test_the_command_runs_without_files_and_on_a_terminal(tmp_path: Path) -> None:
     program(tmp_path, "systemctl", "printf 'Id=gb10-vllm.service\nActiveState=active'; [ ! -t 1 ] || printf '\033[m'")
     command = screen.COMMAND.replace("/run/", f"{tmp_path}/").replace("/var/lib/", f"{tmp_path}/")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import grp
+import itertools
 import json
 import os
 import re
@@ -25,7 +27,7 @@ from small_server import serving
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, report, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, io_state, report, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 
 GROUP = grp.getgrgid(os.getegid()).gr_name
@@ -269,14 +271,14 @@ for attempt in (lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: s
     try:
         attempt()
     except OSError as error:
-        print(type(error).__name__)
+        print(type(error).__name__, file=sys.stderr)
 """
 
 
 def test_the_program_connects_to_its_models_only() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT / ".collections")}
     done = subprocess.run([sys.executable, "-c", CONNECT], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["ConnectionRefusedError"] * 2 + ["PermissionError"] * 4
+    assert done.stderr.split() == ["ConnectionRefusedError"] * 2 + ["PermissionError"] * 4
     # Another host with the port of a server that has a name, too.
     attempts = (
         "connect to 127.0.0.1 port 10",
@@ -284,7 +286,27 @@ def test_the_program_connects_to_its_models_only() -> None:
         "connect to 192.0.2.1 port 443",
         "look up other.example",
     )
-    assert done.stderr.splitlines() == [f"refused an attempt to {attempt}" for attempt in attempts]
+    assert done.stdout.splitlines() == [f"refused an attempt to {attempt}" for attempt in attempts]
+
+
+def test_a_server_writes_a_limited_number_of_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = {"id": "spark/tiny", "name": "tiny", "cluster": "spark", "kind": "generate", "url": "http://127.0.0.1:9"}
+    model |= {"variable": "", "ca": ""}
+    given = {"models": [model], "fallbacks": {}, "health_interval": 10, "clients": str(tmp_path / "clients")}
+    checks = itertools.count()
+
+    async def read(_entry: io_state.Entry, path: str, _key: str) -> tuple[int, bytes]:
+        names = [{"id": f"\x1b[2J\nforged {next(checks)}" + "x" * 1000}]
+        return 200, json.dumps({"data": names}).encode() if path == "/v1/models" else b""
+
+    state = io_state.State(given, str(tmp_path))
+    for _check in range(100):
+        asyncio.run(io_state.check(state, read))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 60 and all(
+        line.startswith("spark/tiny: it does not serve") and len(line) < 200 for line in lines
+    )
+    assert lines[0].isprintable() and "[2J" in lines[0]
 
 
 def test_the_role_writes_where_the_core_reads() -> None:

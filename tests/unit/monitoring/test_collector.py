@@ -197,6 +197,6 @@ def test_a_run_writes_one_file_and_survives_what_is_missing(
     assert "gb10_service_active" not in text
     assert "gb10_kernel_errors_total" not in text
     assert (tmp_path / "gb10.prom").stat().st_mode & 0o777 == 0o644
-    shown = capsys.readouterr().err
+    shown = capsys.readouterr().out
     assert "systemctl" in shown
     assert "kmsg" in shown

@@ -26,7 +26,8 @@ def digest(text: str) -> str:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A node on which everything is finished, below a folder."""
-    for name in ("RAY_TOKEN", "CERTIFICATE", "SECRET_ENVIRONMENT", "UNIT_FOLDER", "WATCHDOG_TOKEN", "WATCHDOG_WEBHOOK"):
+    keys = ("RAY_TOKEN", "MESSAGE_SECRET", "WATCHDOG_KEY", "RECORDER_KEYS")
+    for name in (*keys, "CERTIFICATE", "SECRET_ENVIRONMENT", "UNIT_FOLDER", "WATCHDOG_WEBHOOK"):
         monkeypatch.setattr(paths, name, f"{tmp_path}{getattr(paths, name)}")
     monkeypatch.setattr(paths, "API_KEY", tuple(f"{tmp_path}{path}" for path in paths.API_KEY))
     home = tmp_path / "home"
@@ -57,7 +58,8 @@ def test_everything_is_finished(node: Path) -> None:
         "service_user": "990:980",
         "service_user_ready": True,
         "ray_token_digest": digest(TOKEN),
-        "watchdog_token_digest": "",
+        "message_secret_digest": "",
+        "message_keys_mark": "",
         "runtime_mark": digest("mark\n"),
         "units": ["gb10-ray.service"],
         "certificate": False,
@@ -87,7 +89,7 @@ def test_the_service_user_is_not_ready(node: Path) -> None:
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize("name", ["RAY_TOKEN", "WATCHDOG_TOKEN"])
+@pytest.mark.parametrize("name", ["RAY_TOKEN", "MESSAGE_SECRET"])
 @pytest.mark.parametrize(
     ("text", "mode", "owner", "known"),
     [
@@ -111,6 +113,21 @@ def test_only_a_generated_token_of_root_has_a_digest(
     file.chmod(mode)
     os.chown(file, owner, 0)
     assert state(node)[f"{name.lower()}_digest"] == known
+
+
+@ROOT_ONLY
+def test_the_keys_of_the_messages_have_one_mark(node: Path) -> None:
+    assert node.is_dir() and state(node)["message_keys_mark"] == ""
+    files = [Path(path) for path in (paths.WATCHDOG_KEY, paths.RECORDER_KEYS)]
+    for path, text in zip(files, (f"{TOKEN}\n", f"{TOKEN}\n{TOKEN}\n"), strict=True):
+        path.write_text(f"{text}{digest('mark')}\n", encoding="ascii")
+        path.chmod(0o600)
+    assert state(node)["message_keys_mark"] == digest("mark")
+    files[1].chmod(0o640)
+    assert state(node)["message_keys_mark"] == "", "open to a group"
+    files[1].chmod(0o600)
+    files[0].write_text(f"{TOKEN}\n{digest('other')}\n", encoding="ascii")
+    assert state(node)["message_keys_mark"] == "", "a run was killed in between"
 
 
 @ROOT_ONLY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from collections.abc import Callable
@@ -174,7 +175,7 @@ def test_the_names_and_the_recap_are_shown_on_request(tmp_path: Path) -> None:
     for said in (verbose, answer(tmp_path, GB10_ANSWER_ONLY="0")):
         assert "TASK [Recover]" in said and "PLAY [Answer]" in said and "PLAY RECAP" in said and "rescued=1" in said
         assert ("skipping: no hosts matched" in said) == (said is verbose)
-    assert '"msg": "it is \\u001b[2J broken' in verbose and "[ERROR]: " in verbose
+    assert '"msg": "it is \\\\x1b[2J broken' in verbose and "[ERROR]: " in verbose
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +208,44 @@ def test_a_terminal_gets_short_names_and_a_recap_without_zeros(last: Callable[..
     assert [line.split() for line in lines if line.startswith("a ")] == [["a", ":", "ok=3", "changed=0", "skipped=2"]]
     assert max(map(len, lines)) <= 80 and lines[-1] == "  endpoint"
     assert any(line.startswith("a ") and "unreachable=0" in line for line in plain)
+
+
+#: Clear the screen, write to the clipboard, reverse the direction, a control sequence of 8 bits, return, a line.
+EVIL = "\x1b[2J\x1b]52;c;eA==\x07\u202e\x9b2J\x7f\r\u2028\nFORGED"
+#: A module that answers as a hostile node would.
+ANY_ANSWER = f"""#!/usr/bin/python
+# WANT_JSON
+import json, sys
+evil = {EVIL!a}
+diff = {{name: f"{{name}} {{evil}}\\n" for name in ("before", "after", "prepared", "before_header", "after_header")}}
+answer = {{name: f"{{name}} {{evil}}" for name in ("msg", "stdout", "stderr", "exception", evil)}}
+answer |= {{"changed": True, "warnings": [f"warning {{evil}}"], "deprecations": [{{"msg": evil, "version": "9"}}]}}
+answer |= {{"diff": [diff, {{"before": {{evil: [evil]}}, "after": None}}], "stdout_lines": [evil], evil: {{evil: [evil]}}}}
+print(json.dumps(answer | json.load(open(sys.argv[1]))["more"]))
+"""
+
+
+def test_no_text_of_a_node_changes_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library/any_answer.py").write_text(ANY_ANSWER, encoding="utf-8")
+    ends = ("changed", "failed", "skipped", "unreachable")
+    tasks: list[dict[str, Any]] = [{"any_answer": {"more": {end: True}}, "ignore_errors": True} for end in ends]
+    tasks += [task | {"loop": [EVIL, "b"]} for task in tasks]
+    tasks[3]["ignore_unreachable"] = tasks[7]["ignore_unreachable"] = True
+    tasks += [tasks[1] | {"retries": 1, "delay": 0, "until": False}]
+    tasks += [{"any_answer": {"more": {"ansible_stats": {"data": {EVIL: EVIL}, "per_host": False}}}}]
+    given = {"ANSIBLE_FORCE_COLOR": "1", "ANSIBLE_SHOW_CUSTOM_STATS": "1", "ANSIBLE_DISPLAY_SKIPPED_HOSTS": "1"}
+    plays = [{"hosts": "a", "gather_facts": False, "tasks": tasks, "vars": PLAYBOOK[0]["vars"]}]
+    said = output(tmp_path, plays, "--diff", "-vv", **given)
+    # The colors are Ansible's.
+    assert "\x1b[0;32m+after \\x1b[2J" in said and "\x1b[0;31m-before " in said
+    plain = re.sub(r"\x1b\[[01];3\dm|\x1b\[0m", "", said)
+    assert {char for char in plain if not char.isprintable()} <= {"\n", "\t"}, ascii(plain)
+    assert "RETRYING" in plain and "UNREACHABLE" in plain and "skipping: [a] => (item=" in plain and "RUN: {" in plain
+    # A line of a node begins only the text of a diff that a module has prepared.
+    assert len(re.findall("^prepared ", plain, re.MULTILINE)) == len(re.findall("^FORGED", plain, re.MULTILINE))
+    assert "[WARNING]: warning \\x1b[2J" in plain and "[DEPRECATION WARNING]: \\x1b[2J" in plain
+    assert "\n+after \\x1b[2J\\x1b]52;c;eA==\\x07\\u202e\\x9b2J\\x7f\\r\\u2028\n" in plain
 
 
 @pytest.mark.parametrize("name", ["history", "models", "plan", "status", "verify"])

@@ -11,12 +11,13 @@ from typing import Any
 import decisions
 import pytest
 from ansible.plugins.action import ActionBase
+from filters import FILTERS
 from rendered_units import SETTINGS, planned
 from typed_plans import fact, typed
 
 from ansible_collections.gb10.cluster.plugins.action import systemd_unit_info, vllm_api_key, vllm_host_ip
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, overrides
-from ansible_collections.gb10.cluster.plugins.module_utils.service import tokens
+from ansible_collections.gb10.cluster.plugins.module_utils.service import keys, tokens
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import Learned
 
 TOKEN = "5" * 64
@@ -25,10 +26,19 @@ READ = {"content": base64.b64encode(TOKEN.encode()).decode()}
 
 
 def pair(*digests: str) -> dict[str, Any]:
-    """Return a plan of nodes that have these digests of Ray's token."""
+    """Return a plan of nodes that have these digests of Ray's token, and keys of a secret with this digest."""
+    names = [f"spark{number}" for number in range(1, len(digests) + 1)]
     nodes = [
-        {"name": f"spark{number}", "state": {"ray_token_digest": digest, "watchdog_token_digest": digest}}
-        for number, digest in enumerate(digests, 1)
+        {
+            "name": name,
+            "head": not place,
+            "state": {
+                "ray_token_digest": digest,
+                "message_secret_digest": "" if place else digest,
+                "message_keys_mark": keys.mark(digest, name, names[place - 1]),
+            },
+        }
+        for place, (name, digest) in enumerate(zip(names, digests, strict=True))
     ]
     return {"nodes": nodes, "node": nodes[0]}
 
@@ -65,6 +75,28 @@ def result(
 )
 def test_the_digest_of_a_token(service: str, digests: tuple[str, ...], expected: str) -> None:
     assert tokens.digest(typed(pair(*digests)), service, READ["content"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("place", "changed"),
+    [
+        (0, {"message_secret_digest": ""}),
+        (0, {"message_secret_digest": "b"}),
+        (0, {"message_keys_mark": ""}),
+        (1, {"message_keys_mark": keys.mark("a", "spark2", "spark2")}),
+        (1, {"message_secret_digest": "a"}),
+    ],
+    ids=["no secret", "another secret", "no keys", "another node before", "a worker with a secret"],
+)
+def test_each_node_needs_its_own_keys(place: int, changed: dict[str, Any]) -> None:
+    plan = pair("a", "a")
+    assert not FILTERS["message_keys_differ"](fact(plan))
+    plan["nodes"][place]["state"] |= changed
+    assert FILTERS["message_keys_differ"](fact(plan))
+    for node, before in (("spark1", "spark2"), ("spark2", "spark1")):
+        own = next(each for each in plan["nodes"] if each["name"] == node)
+        found = FILTERS["message_keys"](fact({**plan, "node": own}), READ["content"])
+        assert found == keys.files(TOKEN, node, before)
 
 
 @pytest.mark.parametrize(

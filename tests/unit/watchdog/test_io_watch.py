@@ -25,11 +25,13 @@ from run_module import program
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.service import keys
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_evidence, io_node, io_watch, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import DOWN, SILENT, UP
 
 KEY = "ab" * 32
 UNIT = "gb10-vllm.service"
+WORKER_KEY = keys.of_watchdog(KEY, "spark2")
 SECRET = "sk-planted-key"
 RANK = "open('/proc/self/comm', 'w').write('VLLM::Worker_TP'); import time; print(flush=True); time.sleep(600)"
 
@@ -123,7 +125,10 @@ class Cluster:
         self.threads: list[threading.Thread] = []
 
     def start(self, worker: bool = True) -> None:
-        self.head, self.worker = io_watch.Head(self.given["head"], KEY), io_watch.Worker(self.given["worker"], KEY)
+        self.head, self.worker = (
+            io_watch.Head(self.given["head"], KEY),
+            io_watch.Worker(self.given["worker"], WORKER_KEY),
+        )
         for node in (self.head, self.worker)[: 1 + worker]:
             self.threads.append(
                 threading.Thread(target=io_watch.serve, args=(node, node.open(), self.stop.is_set), daemon=True)
@@ -222,7 +227,8 @@ def test_a_service_that_used_all_its_starts_is_notified_once(cluster: Cluster, m
     cluster.given["head"] |= {
         "notify_command": ["sh", "-c", f"cat >> {cluster.folder}/mail; echo >> {cluster.folder}/mail"]
     }
-    cluster.given["worker"] |= {"units": ["gb10-ray.service", "gb10-vllm.service"]}
+    for given in cluster.given.values():
+        given["units"] = ["gb10-ray.service", "gb10-vllm.service"]
     cluster.start()
     mail = cluster.folder / "mail"
     assert until(lambda: mail.exists() and "spark2" in mail.read_text(encoding="utf-8"))
@@ -347,27 +353,67 @@ def test_a_forged_or_repeated_report_is_ignored(cluster: Cluster) -> None:
     head = io_watch.Head(cluster.given["head"], KEY)
     report = {
         "to": "head",
-        "node": "spark2",
         "nonce": head.session,
         "sender": "a",
         "number": 5,
-        "witnesses": ["stopped"],
+        "witnesses": ["rank process 7 ended"],
         "compiling": False,
     }
 
-    def after(changed: dict[str, Any], key: str = KEY) -> tuple[str, ...]:
+    def after(changed: dict[str, Any], key: str = WORKER_KEY) -> tuple[str, ...]:
         head.peers["spark2"].witnesses = ()
         head.receive(parse.message({**report, **changed}, key), None)
         return head.peers["spark2"].witnesses
 
     assert after({}, key="cd" * 32) == ()
+    assert after({}, key=KEY) == (), "the head's secret is no key"
     assert after({"nonce": "old"}) == ()
-    assert after({"node": "spark9"}) == ()
     assert after({"to": "spark2"}) == ()
-    assert after({}) == ("stopped",)
+    assert after({}) == ("rank process 7 ended",)
     assert after({}) == (), "the same number again"
-    assert after({"number": 6}) == ("stopped",)
-    assert after({"sender": "b", "number": 1}) == ("stopped",), "the worker's watchdog restarted"
+    assert after({"number": 6}) == ("rank process 7 ended",)
+    assert after({"sender": "b", "number": 1}) == ("rank process 7 ended",), "the worker's watchdog restarted"
+
+
+def test_a_node_speaks_for_itself_only_and_writes_no_line(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    units = ["gb10-ray.service", "gb10-vllm.service"]
+    given = cluster.given["head"] | {"units": units, "peers": {"spark2": "127.0.0.1", "spark3": "127.0.0.1"}}
+    head = io_watch.Head(given, KEY)
+    sent: list[str] = []
+    monkeypatch.setattr(head, "_notify", lambda _event, reason, _folder: sent.append(reason))
+    evil = "process 7 (x) is stopped\nALARM: forged\x1b[2J"
+    for number in range(1, 501):
+        # The same unit again and again, and texts of its own.
+        failed = [f"{evil} {number}", *units[: number % 2]]
+        report = {"to": "head", "node": "spark3", "nonce": head.session, "sender": "a", "number": number}
+        report |= {"witnesses": [evil, "rank process 7 ended", 7, [evil]], "failed": failed}
+        reply = head.receive(parse.message(report, WORKER_KEY), None)
+        assert parse.content(reply, WORKER_KEY) and not parse.content(reply, keys.of_watchdog(KEY, "spark3"))
+        head._report_stopped()
+    assert head.peers["spark2"].witnesses == ("rank process 7 ended",)
+    assert head.peers["spark3"].witnesses == head.peers["spark3"].failed == ()
+    line = "spark2: gb10-ray.service used all starts and stays stopped. playbooks/status.yml shows the reason"
+    assert until(lambda: len(sent) == 6)
+    assert sent == [line] * 6 and capsys.readouterr().out == f"STOPPED: {line}\n" * 6
+    monkeypatch.setattr(time, "monotonic", lambda now=time.monotonic: now() + 3601.0)
+    head.stopped = {}
+    head.peers["spark2"].failed = (units[0],)
+    head._report_stopped()
+    assert capsys.readouterr().out == f"STOPPED: {line} (244 earlier ones were left out)\n"
+
+
+def test_notifications_of_a_kind_are_limited(cluster: Cluster) -> None:
+    mail = cluster.folder / "mail"
+    head = io_watch.Head(
+        cluster.given["head"] | {"notify_command": ["sh", "-c", f"cat >> {mail}; echo >> {mail}"]}, KEY
+    )
+    for _alarm in range(40):
+        head._notify("alarm", "x", "")
+    head._notify("restart", "x", "")
+    events = [json.loads(line)["event"] for line in mail.read_text(encoding="utf-8").splitlines()]
+    assert events == ["alarm"] * 30 + ["restart"]
 
 
 def test_a_server_that_does_not_end_is_killed(

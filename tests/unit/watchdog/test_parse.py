@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
-from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Process
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Local, Process
 
 #: Printed by vLLM 0.32.0, abridged.
 METRICS = """# TYPE vllm:num_requests_running gauge
@@ -53,7 +53,8 @@ def test_each_kind_of_step_changes_a_mark(old: str, new: str) -> None:
     ("stat", "expected"),
     [
         ("12 (ray::RayWorkerP) T 1 12", Process(12, "ray::RayWorkerP", "T")),
-        ("12 (a) R) (b) S 1 12", Process(12, "a) R) (b", "S")),
+        ("12 (a) R) (b) S 1 12", Process(12, "a??R???b", "S")),
+        ("12 (\x1b[2J\nALARM: forged) T 1 12", Process(12, "??2J?ALARM:?for", "T")),
         ("", None),
     ],
 )
@@ -88,13 +89,31 @@ def test_a_message_needs_the_key() -> None:
 
 def test_a_report_with_many_witnesses_fits_into_a_message() -> None:
     report = {
-        "witnesses": parse.witnesses(["w" * 500] * 50),
-        "node": "n" * 64,
+        "witnesses": parse.witnesses([f"rank process {10**9} ({'n' * 15}) is stopped"] * 50),
+        "failed": ["gb10-ray.service", "gb10-vllm.service"],
         "nonce": "0" * 16,
         "sender": "0" * 16,
         "number": 10**9,
     }
+    assert len(report["witnesses"]) == 6
     assert len(parse.message(report, KEY)) <= parse.MOST_MESSAGE
+
+
+def test_a_report_has_the_words_of_a_watchdog_and_no_others() -> None:
+    processes = [Process(7, "VLLM::Worker_TP", "S"), Process(8, "VLLM::EngineCor", "S")]
+    known = decide.local(Local(), processes)
+    found = decide.local(known, [Process(8, "VLLM::EngineCor", "Z"), Process(9, "ray::IDLE", "T")])
+    assert len(found.witnesses) == 3 and parse.witnesses(found.witnesses) == found.witnesses
+    wrong = [
+        "process 7 (a b) is stopped",
+        "rank process 7 ended\n",
+        "process x (a) is dead",
+        " rank process 7 ended",
+        7,
+        None,
+    ]
+    assert parse.witnesses(wrong) == parse.witnesses("rank process 7 ended") == parse.witnesses(None) == ()
+    assert parse.units(["b", "x\n", ["a"], "a"], ("a", "b")) == ("a", "b") and parse.units("a", ("a",)) == ()
 
 
 def test_a_log_without_requests() -> None:

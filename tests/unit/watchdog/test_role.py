@@ -21,6 +21,7 @@ from run_playbook import Run, run
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.service import keys
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_watch
 
 PLAN = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
@@ -102,6 +103,7 @@ def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path) -> None:
         pytest.skip("this machine does not permit overlay mounts")
     for name in HOSTS:
         (tmp_path / name / "etc/gb10").mkdir(parents=True)
+        (tmp_path / name / "etc/gb10/watchdog.token").write_text("ab" * 32, encoding="utf-8")
         show(tmp_path / name, "loaded", "inactive")
     # Each host has its own /etc and /usr/local/lib.
     pythons = {name: f"ansible_python_interpreter={interpreter(tmp_path / name)}" for name in HOSTS}
@@ -111,10 +113,15 @@ def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path) -> None:
     written = {"Write gb10-watchdog.service, its program and settings", "Write the watchdog's webhook on the head"}
     assert written | {START} <= done.changed_tasks()
     assert "planted" not in done.output, "the webhook may contain a secret"
-    tokens = [tmp_path / name / "etc/gb10/watchdog.token" for name in HOSTS]
-    assert len({token.read_text(encoding="utf-8") for token in tokens}) == 1
-    assert {token.stat().st_mode & 0o777 for token in tokens} == {0o600}
-    assert tokens[0].read_text(encoding="utf-8") not in done.output
+    secret = (tmp_path / HOSTS[0] / "etc/gb10/message.secret").read_text(encoding="utf-8")
+    for name, before in (HOSTS, HOSTS[::-1]):
+        found = {path: tmp_path / name / path.lstrip("/") for path in (paths.WATCHDOG_KEY, paths.RECORDER_KEYS)}
+        texts = {path: file.read_text(encoding="utf-8") for path, file in found.items()}
+        assert texts == keys.files(secret, name, before)
+        assert {file.stat().st_mode & 0o777 for file in found.values()} == {0o600}
+        assert not any(line in done.output for text in (secret, *texts.values()) for line in text.splitlines())
+        assert not (tmp_path / name / "etc/gb10/watchdog.token").exists()
+    assert not (tmp_path / HOSTS[1] / "etc/gb10/message.secret").exists()
     for name in HOSTS:
         assert (tmp_path / name / "usr/local/lib/gb10-watchdog").read_bytes() == packed("watchdog")
         assert " start gb10-watchdog.service" in (tmp_path / name / "calls").read_text(encoding="utf-8")

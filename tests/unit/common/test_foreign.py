@@ -1,0 +1,30 @@
+"""Text that another machine or a process wrote."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign, io_journal
+from ansible_collections.gb10.cluster.plugins.module_utils.common.foreign import Quota
+
+#: Clear the screen, write to the clipboard, reverse the direction, a control sequence of 8 bits, and another line.
+EVIL = "\x1b[2J\x1b]52;c;eA==\x07\u202e\x9b2J\x7f\r\u2028\nALARM: forged"
+
+
+def test_a_foreign_text_is_one_line_of_limited_length() -> None:
+    assert foreign.line(EVIL) == " [2J ]52;c;eA==   2J    ALARM: forged"
+    assert len(foreign.line(EVIL * 100)) == foreign.MOST
+
+
+def test_a_foreign_text_begins_no_line_of_the_journal(capsys: pytest.CaptureFixture[str]) -> None:
+    io_journal.say(f"an error: {EVIL}\n")
+    assert capsys.readouterr().out == f"an error: {foreign.line(EVIL)}\n"
+
+
+def test_a_source_has_a_number_of_lines_in_an_hour_and_the_others_are_counted() -> None:
+    quota = Quota(3, 100.0)
+    assert [quota.take("a", float(second)) for second in range(6)] == [True] * 3 + [False] * 3
+    assert quota.take("b", 5.0), "another source"
+    assert quota.take("a", 100.0) and not quota.take("a", 100.5)
+    assert quota.left_out("a") == " (4 earlier ones were left out)"
+    assert quota.left_out("a") == quota.left_out("b") == ""
