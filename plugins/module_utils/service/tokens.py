@@ -16,15 +16,15 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Pl
 from ansible_collections.gb10.cluster.plugins.module_utils.service import keys
 
 
-def digest(plan: Plan, service: str, content: str) -> str:
+def digest(plan: Plan, service: str, content: str, renewed: bool = False) -> str:
     """Return the digest of a service's token or secret, "" for a service without one.
 
-    ``content``: the head's one in Base64, which a run reads if a node lacks it. Check mode on a fresh cluster has
-    none.
+    ``content``: the head's one in Base64, which a run reads if a node lacks it, or if Ray's token is ``renewed``. Check
+    mode has no new one.
     """
     if service == "ray":
         digests = {node.state.ray_token_digest for node in plan.nodes}
-        known = digests.pop() if len(digests) == 1 else ""
+        known = digests.pop() if len(digests) == 1 and not renewed else ""
     elif service in ("flight_recorder", "watchdog") and len(plan.nodes) > 1:
         known = "" if keys_differ(plan) else _secret(plan)
     else:

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -124,9 +125,23 @@ def notify(document: Mapping[str, Any], command: Sequence[str], webhook: str) ->
         except (OSError, subprocess.SubprocessError) as error:
             problems.append(f"the notification by {command[0]} failed: {type(error).__name__}")
     if webhook:
+        problems += _post(webhook, text)
+    return problems
+
+
+def _post(webhook: str, text: str) -> list[str]:
+    """Send a text to a webhook. Its answer may arrive in single bytes, so nobody waits for the thread longer."""
+    problems = ["the notification by webhook failed: no answer in time"]
+
+    def send() -> None:
         try:
             request = urllib.request.Request(webhook, data=text.encode(), headers={"Content-Type": "application/json"})
             urllib.request.build_opener().open(request, timeout=_NOTIFY_SECONDS).close()
+            problems.clear()
         except (OSError, ValueError, http.client.HTTPException) as error:
-            problems.append(f"the notification by webhook failed: {type(error).__name__}")
-    return problems
+            problems[:] = [f"the notification by webhook failed: {type(error).__name__}"]
+
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    thread.join(_NOTIFY_SECONDS)
+    return list(problems)

@@ -44,11 +44,17 @@ def pair(*digests: str) -> dict[str, Any]:
 
 
 def result(
-    monkeypatch: pytest.MonkeyPatch, action: Any, arguments: dict[str, Any], plan: dict[str, Any], **variables: Any
+    monkeypatch: pytest.MonkeyPatch,
+    action: Any,
+    arguments: dict[str, Any],
+    plan: dict[str, Any],
+    check: bool = False,
+    **variables: Any,
 ) -> dict[str, Any]:
     """Return the module's arguments in the result of an action."""
     task = object.__new__(action.ActionModule)
     task._task = decisions.task(arguments)
+    task._task.check_mode = check
     task._templar = SimpleNamespace(template=lambda value: value)
     monkeypatch.setattr(ActionBase, "run", lambda *_arguments: {})
     monkeypatch.setattr(
@@ -75,6 +81,14 @@ def result(
 )
 def test_the_digest_of_a_token(service: str, digests: tuple[str, ...], expected: str) -> None:
     assert tokens.digest(typed(pair(*digests)), service, READ["content"]) == expected
+
+
+@pytest.mark.parametrize(("check", "expected"), [(False, DIGEST), (True, hashlib.sha256(b"").hexdigest())])
+def test_a_new_token_of_ray_restarts_it(monkeypatch: pytest.MonkeyPatch, check: bool, expected: str) -> None:
+    """All nodes have the new one already, or, in check mode, still the old one."""
+    given = {"ray_cluster_new_token": True, "__common_token": READ}
+    found = result(monkeypatch, systemd_unit_info, {"service": "ray"}, pair("a", "a"), check=check, **given)
+    assert found["planned"] == planned(fact(pair("a", "a")), "gb10-ray", Learned(token=expected, secrets=[""]))
 
 
 @pytest.mark.parametrize(
