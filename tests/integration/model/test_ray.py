@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import pytest
+from live_cluster import Cluster
 from run_playbook import Run
 from testinfra.host import Host
 
@@ -66,3 +68,56 @@ def test_the_token_is_the_same_everywhere_and_shown_nowhere(
         assert token not in host.check_output("journalctl --no-pager --output=json"), name
         assert token not in host.check_output("cat /etc/gb10/cluster.env /etc/systemd/system/gb10-*.service"), name
     assert token not in alone("ray_cluster").assert_ok().output
+
+
+#: Listens on the dashboard's and on Ray's port as another local user, and logs each byte that it receives.
+SQUATTER = """
+import selectors, socket, sys
+select = selectors.DefaultSelector()
+for port in (8265, 6379):
+    select.register(socket.create_server((sys.argv[1], port)), selectors.EVENT_READ, socket.socket.accept)
+print('listens', flush=True)
+while True:
+    for key, _events in select.select():
+        if key.data:
+            select.register(key.data(key.fileobj)[0], selectors.EVENT_READ)
+        elif data := key.fileobj.recv(65536):
+            print('received', data, flush=True)
+        else:
+            select.unregister(key.fileobj)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.disruptive
+def test_another_user_on_the_ports_of_ray_gets_no_token_and_a_new_one_follows(
+    cluster: Cluster, head: Host, workers: list[Host], nodes: dict[str, Host]
+) -> None:
+    """A local user waits for a stop of Ray, listens in its place, and hopes for the token of the next start."""
+    old = head.file(TOKEN).content_string.strip()
+    wait = f"RAY_AUTH_TOKEN_PATH={TOKEN} python3 -I /usr/local/lib/gb10-wait-for-ray.py --timeout=1 --expect=x=10.0.0.1"
+    journal = "journalctl --no-pager --output=cat --unit=squatter"
+    address = environment(head)["VLLM_HOST_IP"]
+    connects = f"timeout 3 bash -c '</dev/tcp/{address}/6379'"
+    squat = "systemd-run --quiet --collect --unit=squatter --uid=nobody python3 -u -c %s 0.0.0.0"
+    head.check_output("systemctl stop gb10-vllm gb10-ray")
+    try:
+        head.check_output(squat, SQUATTER)
+        head.check_output(f"timeout 20 sh -c 'until {journal} | grep -q listens; do sleep 0.2; done'")
+        # The kernel answers for no other user, on loopback and for the workers.
+        assert "timed out" in head.run(wait).stderr
+        assert [worker.run(connects).rc for worker in workers] == [124] * len(workers)
+        # Without the firewall's rule, the program knows the process.
+        head.check_output("nft delete chain inet gb10 serving")
+        assert "(squatter.service) instead of gb10-ray.service, so Ray's token was not sent" in head.run(wait).stderr
+        assert "received" not in head.check_output(journal)
+    finally:
+        head.run("systemctl stop squatter; nft -f /etc/gb10/firewall.nft")
+    run = cluster.site("--tags", "ray_cluster,vllm_serve", "-e", "ray_cluster_new_token=true")
+    run.assert_ok("Replacing the Ray token of all nodes. Ray and the served model restart.")
+    tokens = {host.file(TOKEN).content_string.strip() for host in nodes.values()}
+    assert len(tokens) == 1
+    assert re.fullmatch(r"[0-9a-f]{64}", token := tokens.pop())
+    assert token != old
+    assert token not in run.output
+    cluster.site("--tags", "ray_cluster,vllm_serve").assert_unchanged()
