@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import INPUTS_VARIABLE
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
@@ -56,6 +57,9 @@ _LIMIT = re.compile(r"--lock-gpu-clocks=0,(\d{1,5})$", re.MULTILINE)
 _LISTEN = "0A"
 #: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
 RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
+#: A container of root's engine, and services in which a user starts processes.
+_CONTAINER = re.compile(r"^\d+:[^:\n]*:/(?!user\.slice/)[^\n]*(?:docker|libpod|containerd)", re.MULTILINE)
+_OF_USER = re.compile(r"user@|cron|atd\.")
 #: nvidia-smi's output for a value that the GPU does not have, unlike a value that it could not read.
 _NOT_APPLICABLE = ("[N/A]", "N/A", "[Not Supported]")
 
@@ -231,6 +235,17 @@ def unit_of_cgroup(text: str) -> str:
     )
     slices = re.findall(r"^\d+:[^:\n]*:/(?:gb10\.slice/)?(gb10-[^/\n]+)\.slice/", text, re.MULTILINE)
     return str(units[-1]) if units else f"{slices[-1]}.service" if slices else ""
+
+
+def is_rank(name: str, cgroup: str, ours: bool = True) -> bool:
+    """Return whether a process is a rank, by its name and /proc/PID/cgroup. A process chooses its name.
+
+    ``ours``: whether the node has this collection's services, whose processes alone are ranks there. Elsewhere root
+    must have started the rank, in a container or a service: a user's process could make root read other files.
+    """
+    unit = unit_of_cgroup(cgroup)
+    started = unit in paths.UNITS if ours else bool(_CONTAINER.search(cgroup) or (unit and not _OF_USER.match(unit)))
+    return started and name.startswith(RANKS)
 
 
 def service_facts(unit: str, shown: str) -> dict[str, Any]:

@@ -195,9 +195,9 @@ def _planned() -> dict[str, dict[str, Any]]:
 
 
 def _processes(ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield {pid, name, bytes, unit, user} of the ranks, and of all other processes with much memory."""
+    """Yield {pid, name, bytes, unit, user} of the ranks, and of all others with much memory or a rank's name."""
     for process in io_reclaim.processes():
-        if process["pid"] in ranks or process["bytes"] >= _LARGE:
+        if process["pid"] in ranks or process["bytes"] >= _LARGE or process["name"].startswith(node_parse.RANKS):
             unit = node_parse.unit_of_cgroup(io_file.read(f"/proc/{process['pid']}/cgroup"))
             yield {**process, "unit": unit, "user": _user(process["pid"])}
 
