@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 _WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Audit events of effects on files and processes. Source: Python, Audit events table.
+#: Audit events of effects on files and processes. A lock ends with its process. Source: Python, Audit events table.
 _EFFECTS = frozenset(
     f"os.{name}"
     for name in (
-        *("chmod", "chown", "kill", "killpg", "link", "lockf", "mkdir", "posix_spawn", "remove", "rename"),
-        *("removexattr", "rmdir", "setxattr", "symlink", "system", "truncate", "utime", "exec", "fork"),
+        *("chmod", "chown", "kill", "killpg", "link", "mkdir", "posix_spawn", "remove", "rename", "removexattr"),
+        *("rmdir", "setxattr", "symlink", "system", "truncate", "utime", "exec", "fork"),
     )
-) | {"shutil.rmtree", "shutil.move", "shutil.copyfile", "fcntl.flock"}
+)
+#: Folders of one run for what it looks at.
+_SCRATCH = tuple(f"{tempfile.gettempdir()}/{name}" for name in ("tmp", "ansible-"))
 _PROGRAM = "subprocess.Popen"
 #: Says of a command whether it only reads.
 Reads = Callable[[Sequence[str]], bool]
@@ -28,9 +32,17 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
         return
     reads, found = _active[-1]
     writes = event == "open" and args[0] != os.devnull and isinstance(args[2], int) and bool(args[2] & _WRITE)
-    if writes or event in _EFFECTS or (event == _PROGRAM and not reads([os.fsdecode(word) for word in args[1]])):
+    effect = (writes or event in _EFFECTS) and not _place(event, args).startswith(_SCRATCH)
+    if effect or (event == _PROGRAM and not reads([os.fsdecode(word) for word in args[1]])):
         found.append(f"{event} {args[1] if event == _PROGRAM else args[0]}")
         raise PermissionError(f"refused in this test: {found[-1]}")
+
+
+def _place(event: str, args: tuple[Any, ...]) -> str:
+    """Return the path of an event. Below an open folder, which is the last argument, it is relative to it."""
+    path = Path(os.fsdecode(args[0])) if isinstance(args[0], str | bytes | os.PathLike) else Path()
+    below = event != "open" and isinstance(args[-1], int) and args[-1] >= 0 and not path.is_absolute()
+    return str(Path(f"/proc/self/fd/{args[-1]}").readlink() / path if below else path)
 
 
 # It cannot be removed.
