@@ -180,7 +180,7 @@ def _of_ray(plan: Plan, settings: ServiceSettings) -> list[str]:
         f"LoadCredential=ray.token:{paths.RAY_TOKEN}",
         f"Environment=RAY_AUTH_TOKEN_PATH={'%d/ray.token' if native else copied}",
         *([] if native else [f"{_copy(plan)} %d/ray.token {copied}"]),
-        f"ExecStartPre=/usr/bin/python3 -B {_WAIT_PROGRAM} --timeout={settings.vllm_serve_ray_timeout}{expected}",
+        f"ExecStartPre=/usr/bin/python3 -I -B {_WAIT_PROGRAM} --timeout={settings.vllm_serve_ray_timeout}{expected}",
         f"TimeoutStartSec={settings.vllm_serve_ray_timeout + 60}",
     ]
 

@@ -140,8 +140,9 @@ def test_ranks_meet_without_ray() -> None:
         *meet,
     ]
     started = launch_argv.start_argv(typed(worker))
-    assert started[:5] == [
+    assert started[:6] == [
         "/usr/bin/python3",
+        "-I",
         "-B",
         "/usr/local/lib/gb10-rank.py",
         "--address=10.110.0.1",
