@@ -148,7 +148,7 @@ def test_ranks_meet_without_ray() -> None:
         "--address=10.110.0.1",
         "--port=29502",
     ]
-    assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch_argv.vllm_argv(typed(worker))]
+    assert started[6:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch_argv.vllm_argv(typed(worker))]
     assert launch_argv.start_digest(typed(worker)) == launch_argv.start_digest(typed(head)), "the same group"
     assert launch_argv.start_digest(typed(head))[:16] not in " ".join(started), "every user can read arguments"
 
