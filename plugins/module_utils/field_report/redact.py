@@ -38,19 +38,25 @@ _NUMBER = r"[~+]?\d{1,12}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?"
 _UNIT = r"(?:%|x|ms|us|ns|min|[kKMGT]?i?(?:B|b|bps|Hz|W|T/s)(?:/s)?|s|[dhmCVAkKMGT])"
 #: What may follow the first number of a release: numbers, letters of a build, and the digits of a commit.
 _PART = (
-    r"(?:\d{1,8}(?:[A-Z]{1,6}\d{0,6})?|\d{0,4}(?:rc|dev|post|a|b|k|cu|cuda|git|ubuntu|build|deb|nvidia|generic|p|x)\d{0,6}"
-    r"|g[0-9a-f]{7,12})"
+    r"(?:\d{1,8}(?:[A-Z]{1,6}\d{0,6})?"
+    r"|\d{0,4}(?:rc|dev|post|a|b|k|cu|cuda|git|ubuntu|build|deb|nvidia|generic|p|x)\d{0,6}"
+    r"|deb\d{1,2}u\d{1,3}|g[0-9a-f]{7,12})"
 )
-#: A release of a kernel or a package that somebody built under another name.
-_OWN_BUILD = re.compile(r"(\d{1,3}(?:\.\d{1,5}){1,2}[-+])\S+")
+_RELEASE = rf"v?(?:\d:)?\d{{1,8}}(?:[.+~_-]{_PART}){{1,8}}"
+#: What may precede another word: the node of a problem, and the number of a release that somebody built.
+_BEGIN = re.compile(r"(node\d{1,3}\.|\d{1,3}(?:\.\d{1,5}){1,2}[-+])(.+)")
 #: The forms of values that identify no site: numbers, times, releases, PCI addresses, codes, the kernel's names of
 #: ports, architectures, variables of known programs, files and exceptions of packages, and a report's own words.
 _TYPED = re.compile(
     rf"{_NUMBER}{_UNIT}?(?:/{_NUMBER}{_UNIT}?)?"
-    r"|\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,6})?)?|\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)?)?"
-    rf"|v?(?:\d:)?\d{{1,8}}(?:[.+~_-]{_PART}){{1,8}}"
+    r"|\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,6})?)?"
+    r"|\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)?)?"
+    rf"|{_RELEASE}|(?:nvidia-(?:driver|dkms|utils)|cuda-toolkit|linux-(?:image|modules|headers))"
+    rf"-(?:{_RELEASE}|\d{{1,3}})(?:-open|-server)?"
+    r"|/dev/(?:nvidia[\w-]{0,20}|infiniband/\w{1,12})|/usr/local/cuda(?:-\d{1,2}(?:\.\d{1,2})?)?"
     r"|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|0x[0-9a-f]{1,8}|hmac:[0-9a-f]{1,64}"
-    r"|(?:en|eth|wl|ib|roce)(?:P\d{1,4})?(?:[psfno]\d{1,4}|np\d{1,2}){0,5}\d{0,2}|mlx\d_\d|docker\d|(?:node|rank|cuda|gpu)\d{1,3}"
+    r"|(?:en|eth|wl|ib|roce)(?:P\d{1,4})?(?:[psfno]\d{1,4}|np\d{1,2}){0,5}\d{0,2}"
+    r"|mlx\d_\d|docker\d|(?:node|rank|cuda|gpu)\d{1,3}"
     r"|(?:sm|compute)_?\d{2,3}[a-z]?|cu\d{2,3}|python\d\.\d{1,2}|[bf]p\d{1,2}|u?int\d{1,2}"
     r"|(?:VLLM|NCCL|RAY|CUDA|TORCH|FLASHINFER|TRITON|HF)_[A-Z][A-Z0-9_]{1,60}"
     r"|(?:Ray)?(?:Worker|EngineCore|APIServer)(?:Proc)?(?:_(?:[A-Z]{2,3})?\d{1,4}){0,5}|[A-Z]\w{1,40}LinearKernel"
@@ -123,8 +129,8 @@ def _bare_word(word: str, public: Words) -> str:
         return word
     if word.startswith("/"):
         return installed(word) or _path(word, public)
-    if own := _OWN_BUILD.fullmatch(word):
-        return f"{own[1]}{GONE}"
+    if known := _BEGIN.fullmatch(word):
+        return f"{known[1]}{_bare_word(known[2], public)}"
     first, colon, rest = word.partition(":")
     # Such as FILE:LINE. Only the begin of an address or a key could be public.
     if colon and (first.casefold() in public or first.isdigit()):

@@ -197,3 +197,10 @@ def test_the_time_is_no_square_of_the_length(part: str) -> None:
     begin = time.process_time()
     redact.redacted(text + part * (400_000 // len(part)), {}, PUBLIC)
     assert time.process_time() - begin < 2.0
+
+
+def test_a_problem_keeps_its_node_and_its_variable() -> None:
+    text = "spark-lisa.gb10_api_port: 'many'. Expected: a port. spark-lisa.hunter2"
+    shown = redact.redacted(text, {"spark-lisa": "node1"}, PUBLIC)
+    assert shown == "node1.gb10_api_port: 'many'. Expected: a port. node1.REDACTED"
+    assert redact.leaks(shown, {"spark-lisa": "node1"}, PUBLIC) == []
