@@ -117,7 +117,7 @@ def test_python_of_every_other_command_is_isolated() -> None:
     found = {
         "/".join(path.parts[-2:])
         for path in (ROOT / "plugins").rglob("*.py")
-        for start in re.findall(r"/usr/bin/python3\b(?!:)[\"', ]+(\S+)", path.read_text(encoding="utf-8"))
+        for start in re.findall(r"[=+\"']/usr/bin/python3\b(?!:)[\"', ]+(\S+)", path.read_text(encoding="utf-8"))
         if not start.startswith(("-I", '"-I"'))
     }
     assert found == NOT_ISOLATED
