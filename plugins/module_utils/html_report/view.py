@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-#: Text that may be a key. Only a list of known forms: the page is for its owner (docs/security.md).
+#: Text that may be a key. Only a list of known forms: the page is for its owner (docs/verification.md#the-report).
 _KEY = re.compile(
     r"\b(?:hf_|[a-z]k[-_]|gsk_|pplx-|npm_|pypi-|nvapi-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AIza|dckr_pat_|tskey-|ya29\.|eyJ)[\w.-]{8,}"
     r"|\b(?:Bearer|Basic) [\w.~+/-]{8,}=*|\bA[KS]IA[0-9A-Z]{12,}\b|\b[0-9a-f]{24,}\b"
