@@ -85,8 +85,8 @@ $(node_installed): tests/clients/package-lock.json | $(clients_installed)
 requirements: ## Resolve the requirements-*.in and tests/clients/package.json into their locks again
 	rm -rf build/requirements
 	$(PYTHON) -m venv build/requirements
-	build/requirements/bin/pip install --quiet --disable-pip-version-check uv==0.13.8
-	for name in dev docs mutants clients; do \
+	build/requirements/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-uv.txt
+	for name in uv dev docs mutants clients; do \
 	  build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command 'make requirements' requirements-$$name.in --output-file requirements-$$name.txt; \
 	done

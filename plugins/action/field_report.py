@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.report import stem
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure, measurement, report
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure, io_words, measurement, report
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
 from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
@@ -65,9 +65,9 @@ class ActionModule(Decision):
         users = dict.fromkeys(self._users(variables, names), "USER")
         site = report.Site(problems, arguments["model"], arguments["served"], users | arguments["names"])
         today, records = datetime.now(UTC).strftime("%Y-%m-%d"), self._records(plan, arguments["records"], variables)
-        hosts = self.of_nodes(variables, names, "ansible_host", "")
+        hosts, public = self.of_nodes(variables, names, "ansible_host", ""), io_words.public()
         try:
-            document = report.document(plan, self._nodes(variables, names), hosts, records, today, site)
+            document = report.document(plan, self._nodes(variables, names), hosts, records, today, public, site)
         except ValueError as error:
             return {"failed": True, "msg": str(error)}
         tasks = "; ".join(dict.fromkeys(problem["task"] for problem in problems))

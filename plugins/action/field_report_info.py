@@ -18,5 +18,5 @@ class ActionModule(Decision):
         """Return the module's result, or the reason in ``unread``."""
         found, reason = self.read("gb10.cluster.field_report_info", self._task.args, variables)
         if reason:
-            return {"changed": False, "evidence": {}, "unread": {"evidence": reason}, "private": {}}
+            return {"changed": False, "evidence": {}, "unread": {"evidence": reason}}
         return {"changed": False, **found}

@@ -298,7 +298,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         """Record the failures of this run for a field report, or remove those of an earlier run of the playbook."""
         # After the check of the release: an older Ansible may have a Python that cannot import the core.
         from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-        from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure
+        from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure, io_words
 
         path = os.path.join(self._inventory, ".gb10", failure.FILE)
         # A field report that fails has less to report than the run before it.
@@ -313,7 +313,8 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
             text = (io_file.read_bounded(path, failure.MOST) or "") if os.path.exists(path) else ""
             os.makedirs(os.path.dirname(path), exist_ok=True)
             date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            io_file.write_file(path, failure.recorded(text, self._playbook, date, failures), 0o600)
+            new = failure.recorded(text, self._playbook, date, failures, io_words.public())
+            io_file.write_file(path, new, 0o600)
         except (OSError, ValueError) as error:
             self._display.v(f"The failure was not recorded: {error}")
 

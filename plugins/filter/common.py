@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: files of this collection on nodes."""
+"""Filters: files of this collection on nodes, and what a node sent."""
 
 from __future__ import annotations
 
@@ -20,11 +20,24 @@ def node_path(name: str) -> str:
     return paths.OF_ROLES[name]
 
 
+def certificates(text: str) -> str:
+    """Return the text of a CA that a node sent. Raises ValueError if it is not one or more certificates in PEM."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.api import tls
+
+    if not tls.is_ca(text):
+        raise ValueError(
+            f"{tls.FILES['ca']} of the head is not one or more certificates in PEM. Fix: set "
+            "gb10_api_tls_ca to certificates without other text, and run site.yml --tags gb10"
+        )
+    return text
+
+
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
+            "certificates": certificates,
             "node_path": node_path,
         }

@@ -13,7 +13,7 @@ version_added: 0.1.0
 description:
   - Reads versions, memory and clocks of the GPU, the files and profiles of the network, what a compilation of kernels
     needs, and the state of apt and systemd.
-  - Addresses, keys and the node's own names are replaced on the node.
+  - Of the logs, only known lines leave the node: steps of a start, symptoms, and exceptions. The others are counted.
   - Each item is read alone. RV(unread) has the reason for one that could not be read.
   - A node that cannot be read is a result too. The action plugin returns the reason as C(evidence) in RV(unread).
 options:
@@ -45,12 +45,6 @@ unread:
   description: The items that could not be read, with the reason.
   returned: success
   type: dict
-private:
-  description: Names of this node that a report must not have, by the word that replaces them. They are not part of a
-    report.
-  returned: success
-  type: dict
-  sample: {"HOST": ["nas01"], "MODEL": ["acme--model"]}
 """
 
 from ansible.module_utils.basic import AnsibleModule

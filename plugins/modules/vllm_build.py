@@ -235,7 +235,7 @@ def start(
     variables = vllm_build_plan.environment(
         target, settings, vllm_build_plan.jobs(settings, host, target.device), params["python"], toolkit
     )
-    program = ["/usr/bin/python3", params["program"], f"--name={target.name}", f"--source={tree}"]
+    program = ["/usr/bin/python3", "-I", "-B", params["program"], f"--name={target.name}", f"--source={tree}"]
     program += [f"--state={vllm_build_plan.STATE}", f"--python={params['python']}"]
     io_build.start(run, vllm_build_plan.unit(target, settings, host, variables, program, log), log)
 

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from ansible.module_utils import _internal
 from ansible.module_utils.common import warnings
 from ansible.module_utils.testing import patch_module_args
 from repository import ROOT
+from unchanged import Reads, unchanged
 
 
 def program(folder: Path, name: str, script: str) -> Path:
@@ -37,10 +38,16 @@ def _environment(path: Path | None) -> dict[str, str]:
     return {"PATH": f"{path}:{os.defpath}" if path else os.defpath, "LC_ALL": "C.UTF-8"}
 
 
-def run_module(name: str, arguments: dict[str, Any], path: Path | None = None, check: bool = False) -> dict[str, Any]:
+def run_module(
+    name: str,
+    arguments: dict[str, Any],
+    path: Path | None = None,
+    check: bool = False,
+    reads: Reads = lambda _command: True,
+) -> dict[str, Any]:
     """Run a module of the collection in this process, in a tenth of the time of run_alone, and return its result.
 
-    ``path`` is a folder with programs that precede the system's.
+    ``path`` is a folder with programs that precede the system's. In check mode, the module may write no file.
     """
     module = import_module(f"ansible_collections.gb10.cluster.plugins.modules.{name}")
     umask = os.umask(0o022)
@@ -49,6 +56,7 @@ def run_module(name: str, arguments: dict[str, Any], path: Path | None = None, c
             pytest.MonkeyPatch.context() as patch,
             patch_module_args(_given(arguments, check)),
             redirect_stdout(io.StringIO()) as output,
+            unchanged(reads) if check else nullcontext([]) as tried,
             pytest.raises(SystemExit) as ended,
         ):
             # As on a node: a controller would print the warnings in place of returning them.
@@ -60,6 +68,7 @@ def run_module(name: str, arguments: dict[str, Any], path: Path | None = None, c
     finally:
         os.umask(umask)
         gc.enable()  # Some modules turn it off for their short run.
+    assert tried == [], tried
     answer: dict[str, Any] = json.loads(output.getvalue())
     assert bool(ended.value.code) is answer.get("failed", False)
     return answer

@@ -25,6 +25,9 @@ FILES: Mapping[str, str] = {
 }
 #: A certificate that expires sooner causes a warning.
 SOON = timedelta(days=30)
+#: The most bytes of a CA: /etc/ssl/certs/ca-certificates.crt has 220 KiB.
+_MOST_CA = 1 << 20
+_CERTIFICATES = re.compile(r"\s*(?:-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+")
 _PEM = "a PEM file on the controller, or its text"
 
 
@@ -43,6 +46,11 @@ class Certificate:
     key_fits: bool | None
     #: Whether the chain leads to the CA, None if the CA could not be read.
     trusted: bool | None
+
+
+def is_ca(text: str) -> bool:
+    """Return whether a text is one or more certificates in PEM, and nothing else: it may come from another machine."""
+    return len(text) <= _MOST_CA and bool(_CERTIFICATES.fullmatch(text))
 
 
 def missing(texts: Mapping[str, str]) -> list[Problem]:

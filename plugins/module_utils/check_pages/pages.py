@@ -106,7 +106,7 @@ _REPORT = """
 - versions and state of each node.
 
 A section without data is left out. The page loads nothing and contains no program. Text from nodes, logs and records is
-escaped, and each text that may be a key is replaced. The page has names and addresses, so only its owner can read the
+escaped, and text in a known form of a key is replaced. The page has names and addresses, so only its owner can read the
 file. For an issue, use
 [playbooks/field_report.yml](../roles/field_report/README.md)."""
 

@@ -298,8 +298,9 @@ def arm(
             _install(part)
         service = (
             "[Unit]\nDescription=Restore the network configuration unless its change was confirmed (gb10.cluster)\n"
-            f"[Service]\nType=oneshot\nEnvironment=PYTHONPATH={PROGRAM}\nExecStart={sys.executable} -m "
-            f"{__name__}\nRestart=on-failure\nRestartSec=5\n"
+            f'[Service]\nType=oneshot\nExecStart={sys.executable} -I -B -c "import runpy, sys; '
+            f"sys.path.insert(0, '{PROGRAM}'); runpy.run_module('{__name__}', run_name='__main__')\"\n"
+            "Restart=on-failure\nRestartSec=5\n"
         )
         timer = (
             "[Unit]\nDescription=Wait for the confirmation of a network configuration change (gb10.cluster)\n"

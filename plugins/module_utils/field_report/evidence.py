@@ -4,8 +4,7 @@
 
 """Evidence of a node that needs no plan, no runtime and no model: the output of tools and files, parsed with limits.
 
-All values are texts, numbers, or lists of them. Names that a person chose, such as those of files, networks and
-profiles, stay on the node or are private: see ``io_evidence.private``.
+All values are texts, numbers, or lists of them. They may have names: the controller redacts them.
 """
 
 from __future__ import annotations
@@ -47,18 +46,6 @@ _RELEASE = (
     "DGX_OTA_VERSION",
     "DGX_OTA_DATE",
 )
-#: Options of the kernel whose values name no machine.
-_OPTIONS = re.compile(
-    r"(?:nvidia|pci|iommu|arm64|arm-smmu|init_on_|hugepages|default_hugepagesz|transparent_hugepage|cma|mitigations|crashkernel"
-    r"|numa_|console|earlycon|quiet|splash|mlx|swiotlb|cgroup|systemd\.unified|psi|preempt|isolcpus|nohz|rcu)[\w.-]*"
-)
-#: Files that a DGX OS, an Ubuntu or this collection writes. The name of another file may name its owner.
-_FILES = re.compile(
-    r"01-network-manager-all\.yaml|50-cloud-init\.yaml|00-installer-config\.yaml|60-gb10-qsfp\.yaml|40-cx7\.yaml"
-)
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-#: Profiles that NetworkManager and netplan name after an interface or a number.
-_PROFILES = re.compile(r"Wired connection \d{1,3}|lo|docker\d|netplan-(?:en|eth|wl)\w+", re.IGNORECASE)
 #: Sections of nvidia-smi -q that decide: memory, clocks, power and their limits.
 _SECTIONS = re.compile(r"memory|clock|power|throttle|event|performance|cuda version|driver version", re.IGNORECASE)
 
@@ -93,15 +80,6 @@ def _assignments(text: str) -> Iterable[tuple[str, str]]:
             yield key.strip(), value.strip().strip("\"'")
 
 
-def command_line(text: str) -> list[str]:
-    """Return the options of /proc/cmdline. Only known options keep their values."""
-    found = []
-    for word in text.split():
-        name, equals, value = word.partition("=")
-        found.append(f"{name}={value if _OPTIONS.fullmatch(name) else 'REDACTED'}" if equals else name)
-    return found
-
-
 def nvidia_smi(text: str) -> list[str]:
     """Return the lines of nvidia-smi -q about memory, clocks and power, each with its sections."""
     found: list[str] = []
@@ -123,18 +101,9 @@ def nvidia_smi(text: str) -> list[str]:
     return found
 
 
-def file_name(name: str) -> str:
-    """Return a netplan file's name without what its owner chose: its number, and the parts that tools write."""
-    if _FILES.fullmatch(name):
-        return name
-    number = re.match(r"\d{1,3}-", name)
-    tool = "NM-UUID" if re.match(r"\d{1,3}-NM-", name) and _UUID.search(name) else "NAME"
-    return f"{number[0] if number else ''}{tool}{'.yaml' if name.endswith('.yaml') else ''}"
-
-
 def netplan(files: Iterable[tuple[str, str, int]]) -> list[str]:
     """Return the netplan files as text. ``files``: folder, name, and permission bits."""
-    return [f"{folder}/{file_name(name)} {mode:04o}" for folder, name, mode in files]
+    return [f"{folder}/{name} {mode:04o}" for folder, name, mode in files]
 
 
 def accepted(reason: str) -> str:
@@ -153,15 +122,8 @@ def profiles(text: str) -> list[str]:
         fields = [part.replace("\\:", ":") for part in re.split(r"(?<!\\):", line)]
         if len(fields) == 5:
             name, kind, device, automatic, state = fields
-            found.append(
-                f"{profile_name(name)} {kind} device={device or 'none'} autoconnect={automatic} {state or 'inactive'}"
-            )
+            found.append(f"{name} {kind} device={device or 'none'} autoconnect={automatic} {state or 'inactive'}")
     return found
-
-
-def profile_name(name: str) -> str:
-    """Return a profile's name if a tool wrote it, else NAME: it can be that of a Wi-Fi network."""
-    return name if _PROFILES.fullmatch(name) else "NAME"
 
 
 def routes(text: str) -> list[str]:
@@ -202,8 +164,3 @@ def lock_key(device: int, inode: int) -> str:
 def days(seconds: float) -> str:
     """Return an age in days with one decimal."""
     return f"{max(0.0, seconds) / 86400:.1f} days"
-
-
-def log(text: str, most: int) -> list[str]:
-    """Return the last lines of a log."""
-    return [line for line in text.splitlines() if line.strip()][-most:]

@@ -4,7 +4,7 @@
 
 """The last failed run of each playbook: a small file on the controller, next to the other records of an inventory.
 
-It is redacted before it is written, except for the names of the inventory's hosts, which a report replaces::
+It is redacted before it is written, except for the names of the failed hosts, which a report replaces::
 
     [{"playbook": str, "date": str, "failures": [{"hosts": [str], "task": str, "lines": [str]}]}]     # newest first
 """
@@ -26,10 +26,13 @@ MOST, _RUNS, _FAILURES, _HOSTS, _LINES, _TEXT = 1 << 20, 5, 4, 32, 20, 2 * evide
 Failure = tuple[Sequence[str], str, Sequence[str]]
 
 
-def recorded(text: str, playbook: str, date: str, failures: Iterable[Failure]) -> str:
-    """Return the file's new text. ``text``: the present one. A run without a failure removes that of its playbook."""
+def recorded(text: str, playbook: str, date: str, failures: Iterable[Failure], public: redact.Words) -> str:
+    """Return the file's new text. ``text``: the present one. ``public``: of io_words.public().
+
+    A run without a failure removes that of its playbook.
+    """
     own = [
-        _failure({"hosts": hosts, **redact.redacted({"task": task, "lines": lines[:_LINES]}, {})})
+        _failure({"hosts": hosts, **redact.redacted({"task": task, "lines": lines[:_LINES]}, {}, public)})
         for hosts, task, lines in list(failures)[:_FAILURES]
     ]
     others = [run for run in parse(text) if run["playbook"] != playbook]

@@ -2,14 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read the evidence of a node, and the names that a report about it must not have. Changes nothing."""
+"""Read the evidence of a node. Changes nothing. Of its logs, only the known lines leave the node."""
 
 from __future__ import annotations
 
 import glob
 import os
-import pwd
-import re
 import shutil
 import tempfile
 import time
@@ -20,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, redact
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, excerpt
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import io_records
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import report as flight_recorder_report
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
@@ -81,27 +79,21 @@ _DPKG_LOCKS = (
 _UNITS = (paths.RAY_UNIT, paths.VLLM_UNIT)
 #: Lines of the log of a unit that failed.
 _LOG = 200
-_SERIALS = ("product_serial", "board_serial", "chassis_serial", "product_uuid")
-#: The form of a private name. Others would be replaced in ordinary text, or are not from a tool.
-_NAME = re.compile(r"[^\s/][^\n]{2,99}")
-_MOST_NAMES = 300
 #: Seconds, and records of hosts that fell silent.
 _RECENT, _MOST_RECORDS = 30 * 86400, 3
 
 
 def read(run: Run, install_dir: str) -> dict[str, Any]:
-    """Return {evidence, unread, private}.
+    """Return {evidence, unread}.
 
     Each item is read alone: a failed one is None, with its reason in ``unread``.
     """
     unread: dict[str, str] = {}
-    own = private(run, install_dir)
-    known = {name: word for word, names in own.items() for name in names}
     readers: dict[str, Callable[[], Any]] = {
         "release": lambda: evidence.release(
             _file("/etc/dgx-release"), _file("/etc/os-release"), _file("/proc/version")
         ),
-        "command_line": lambda: evidence.command_line(_file("/proc/cmdline")),
+        "command_line": lambda: _file("/proc/cmdline").split(),
         "nvidia_smi": lambda: evidence.nvidia_smi(
             _output(run, "nvidia-smi", "-q", "-d", "MEMORY,CLOCK,POWER,PERFORMANCE")
         ),
@@ -132,22 +124,17 @@ def read(run: Run, install_dir: str) -> dict[str, Any]:
             _output(run, "systemctl", "list-units", "--failed", "--plain", "--no-legend"), (0,)
         ),
         "logs": lambda: list(_logs(run)),
-        "flight_records": lambda: [
-            line
-            for _path, found in io_records.read(time.time() - _RECENT)[-_MOST_RECORDS:]
-            for line in flight_recorder_report.lines(found)
-        ],
+        "flight_records": lambda: list(_flight_records()),
     }
     found = {}
     for name in evidence.ITEMS:
         try:
-            # Before a text is cut: a part of a name would stay.
-            found[name] = evidence.bounded(redact.redacted(readers[name](), known))
+            found[name] = evidence.bounded(readers[name]())
         # Any error must leave the other items.
         except Exception as error:  # noqa: BLE001
             found[name] = None
-            unread[name] = evidence.bounded(redact.redacted(str(error) or type(error).__name__, known))
-    return {"evidence": found, "unread": unread, "private": own}
+            unread[name] = evidence.bounded(str(error) or type(error).__name__)
+    return {"evidence": found, "unread": unread}
 
 
 def _file(path: str) -> str:
@@ -239,62 +226,17 @@ def _reboot() -> Iterator[str]:
 
 
 def _logs(run: Run) -> Iterator[str]:
-    """Yield the last lines of the log of each service of this collection that failed."""
+    """Yield the known ones of the last lines of the log of each service of this collection that failed."""
     for unit in _UNITS:
         if run(["systemctl", "is-failed", unit])[0] == 0:
             text = _output(run, "journalctl", "-u", unit, "-n", str(_LOG), "-o", "cat", "--no-pager")
-            yield from (f"{unit}: {line}" for line in evidence.log(text, _LOG // len(_UNITS)))
+            yield from (f"{unit}: {line}" for line in excerpt.known(text.splitlines()))
 
 
-def private(run: Run, install_dir: str) -> dict[str, list[str]]:
-    """Return the node's own names by the word that replaces them in a report."""
-    sources: dict[str, Callable[[], list[str]]] = {
-        "HOST": lambda: [*_hosts(), *_servers()],
-        "SERIAL": lambda: [io_file.read(f"/sys/class/dmi/id/{name}").strip() for name in _SERIALS],
-        "MAC": lambda: list(_macs()),
-        "USER": lambda: [user.pw_name for user in pwd.getpwall() if 1000 <= user.pw_uid < 60000],
-        "MODEL": lambda: [
-            form
-            for name in os.listdir(f"{install_dir}/models")
-            for form in (name, name.replace("--", "/"), name.rpartition("--")[2])
-        ],
-        "NAME": lambda: [
-            *_profiles(run),
-            *(name.removesuffix(".yaml") for _folder, name, _mode in _netplan() if evidence.file_name(name) != name),
-        ],
-    }
-    found = {}
-    for word, source in sources.items():
-        try:
-            names = source()
-        except (OSError, ValueError):
-            names = []
-        found[word] = sorted({name for name in names if _NAME.fullmatch(name) and name.lower() not in redact.COMMON})[
-            :_MOST_NAMES
-        ]
-    return found
-
-
-def _hosts() -> list[str]:
-    """Return the names in /etc/hosts, except those of every machine."""
-    rows = (line.partition("#")[0].split() for line in _file("/etc/hosts").splitlines())
-    return [name for row in rows for name in row[1:] if not re.match(r"localhost|ip6-|localdomain", name)]
-
-
-def _servers() -> list[str]:
-    """Return the servers of mounted network file systems."""
-    sources = (line.split()[0] for line in _file("/proc/mounts").splitlines() if line.split())
-    return [found[1] or found[2] for source in sources if (found := re.match(r"//([\w.-]+)/|([\w.-]+):/", source))]
-
-
-def _macs() -> Iterator[str]:
-    for path in glob.glob("/sys/class/net/*/address"):
-        text = io_file.read(path).strip()
-        if text.strip("0:"):
-            yield from (text, text.replace(":", ""), text.replace(":", "-"))
-
-
-def _profiles(run: Run) -> list[str]:
-    status, stdout, _stderr = run(["nmcli", "-t", "-f", "NAME", "connection", "show"])
-    names = [line.replace("\\:", ":") for line in stdout.splitlines()] if status == 0 else []
-    return [name for name in names if evidence.profile_name(name) != name]
+def _flight_records() -> Iterator[str]:
+    """Yield the last records of hosts that fell silent, with the known ones of their kernels' lines."""
+    for _path, found in io_records.read(time.time() - _RECENT)[-_MOST_RECORDS:]:
+        lines = flight_recorder_report.lines(found)
+        logged = list(filter(flight_recorder_report.is_logged, lines))
+        yield from (line for line in lines if line not in logged)
+        yield from excerpt.known(logged)

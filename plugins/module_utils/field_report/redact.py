@@ -1,122 +1,101 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Remove text that identifies a site from a report, and find any that is left.
+"""Reduce text to the words of this collection and to typed values. Everything else is replaced.
 
-Patterns replace text by its form. They cannot know that nas01 is a machine, so a report also has a list of the site's
-own names (``known``). A line is cut before the patterns, so that a long one costs little.
+A form cannot tell a password from a word, so nothing is searched for. A word stays only if a public text has the same
+one (``words``), or if its whole form is that of a value that identifies no site. Names of the site (``known``) are
+replaced first, because a node's number explains more than a gap.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence
-
-#: Maximum characters of a line.
-_MOST_LINE = 4096
-#: Text that may be a key.
-KEY = re.compile(
-    r"\b(?:hf_|sk-|nvapi-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AIza|dckr_pat_|tskey-|ya29\.|eyJ)[\w.-]{8,}"
-    r"|\bA[KS]IA[0-9A-Z]{12,}\b|\b[0-9a-f]{24,}\b|\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{24,}"
+#: The replacements of a word, of an address, and of the part of a path from its first unknown word.
+GONE, ADDRESS, PATH = "REDACTED", "ADDRESS", "PATH"
+#: Only these separate words. They identify nothing.
+_WORD = re.compile(r"[^\s\"'`,;()\[\]{}<>|=]+")
+#: Marks around a word, and the maximum characters of a word.
+_EDGES, _LONGEST = ".:!?*#-", 120
+_GAPS = re.compile(rf"\b{GONE}(?:[\s:/.,;-]+{GONE}\b)+")
+#: Packages whose files and exceptions are public.
+_PACKAGE = r"(?:vllm|torch|flashinfer|triton|nccl|ray|transformers|safetensors|huggingface_hub|pydantic|xgrammar)"
+#: A file of such a package, as in a traceback, and with its line and function.
+_FILE = rf"{_PACKAGE}/[\w/.]{{1,80}}\.(?:py|so|cc|cu|cuh|h)"
+_INSTALLED = re.compile(rf"(?:.*/(?:site|dist)-packages/)?({_FILE}(?::\d{{1,6}}(?::\w{{1,80}})?)?)")
+_ADDRESS = re.compile(
+    r"\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?(?::\d{1,5})?|\d{1,3}(?:-\d{1,3}){3}"
+    r"|(?:[0-9a-f]{2}[:-]){5,}[0-9a-f]{2}|(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}"
+    r"|(?:[0-9a-f]{0,4}:){2,8}(?:[0-9a-f]{0,4}|\d{1,3}(?:\.\d{1,3}){3})(?:%\w+)?(?:/\d{1,3})?",
+    re.IGNORECASE,
 )
-#: Sites that a message may name.
-_PUBLIC = (
-    "github.com|githubusercontent.com|huggingface.co|nvidia.com|pytorch.org|vllm.ai|pypi.org|pythonhosted.org|nvcr.io|ghcr.io"
-    "|docker.io|containerd.io|netplan.io"
+#: What has the form of an address: a time, and a PCI address.
+_CLOCK = re.compile(r"\d\d?:\d\d:\d\d|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_NUMBER = r"[~+]?\d{1,12}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?"
+_UNIT = r"(?:%|x|ms|us|ns|min|[kKMGT]?i?(?:B|b|bps|Hz|W|T/s)(?:/s)?|s|[dhmCVAkKMGT])"
+#: What may follow the first number of a release: numbers, letters of a build, and the digits of a commit.
+_PART = (
+    r"(?:\d{1,8}(?:[A-Z]{1,6}\d{0,6})?"
+    r"|\d{0,4}(?:rc|dev|post|a|b|k|cu|cuda|git|ubuntu|build|deb|nvidia|generic|p|x)\d{0,6}"
+    r"|deb\d{1,2}u\d{1,3}|g[0-9a-f]{7,12})"
 )
-_DOMAINS = "com|net|org|edu|gov|mil|info|io|dev|cloud|tech|eu|de|at|ch|uk|fr|nl|es|it|se|pl|us|ca|au|nz|jp|cn|in|br"
-_LOCAL = "local|lan|home|internal|intranet|localdomain|corp|private|test|example|invalid|arpa"
-#: Text that identifies a machine or a person, or that may be a key: the replacement, and its pattern. The text of a
-#: group stays. A pattern is bounded or begins only where a word does: otherwise one long word costs the square of its
-#: length.
-_PATTERNS: Mapping[str, re.Pattern[str]] = {
-    "URL": re.compile(r"[a-z][a-z0-9+.-]{0,30}://[^\s\"'),]+", re.IGNORECASE),
-    # Before the patterns for parts of it. A module's message may quote an assignment.
-    "SECRET": re.compile(
-        r"((?:password|passwd|passphrase|secret|token|api[_-]?key|psk)[\"']?\s*[:=]\s*[\"']?)(?!SECRET\b|REDACTED\b)[^\s\"',;)}]+",
-        re.IGNORECASE,
-    ),
-    "EMAIL": re.compile(
-        r"[\w.+-]{1,64}@(?![\w.:-]+\.(?:service|socket|scope|slice|timer)\b)[a-z][\w-]*(?:\.[\w-]+)*", re.IGNORECASE
-    ),
-    # Also the name of a USB adapter's interface, which has its hardware address.
-    "MAC": re.compile(
-        r"\b(?:[0-9a-f]{2}[:-]){5,}[0-9a-f]{2}\b|\b(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}\b|\b(?:en|wl|et)x[0-9a-f]{12}\b",
-        re.IGNORECASE,
-    ),
-    "ADDRESS": re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?\b"),
-    # Neither a time of day nor a PCI address.
-    "ADDRESS6": re.compile(
-        r"(?<![\w:.])(?!\d\d:\d\d:\d\d(?![\w:]))(?![0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b)"
-        r"(?:[0-9a-f]{0,4}:){2,8}(?:[0-9a-f]{1,4}|ADDRESS)?(?:%\w+)?(?:/\d{1,3})?(?![\w:])",
-        re.IGNORECASE,
-    ),
-    "UUID": re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE),
-    "HOST": re.compile(
-        rf"(?<![\w/@.-])(?!(?:[\w-]+\.)*(?:{_PUBLIC})\b)(?=[\w.-]*[a-z])(?:[\w-]+\.)+(?:{_LOCAL}|{_DOMAINS})\b(?![.]?[\w(-])"
-        # The server of a mount or a copy.
-        r"|(?<![\w/.-])(?!HOST:)[a-z][\w.-]+(?=:/\w)",
-        re.IGNORECASE,
-    ),
-    # A report's own digests of variables have a random key.
-    "GUID": re.compile(r"(?<!hmac:)\b(?:0x)?(?=[a-f]*\d)[0-9a-f]{16,23}\b", re.IGNORECASE),
-    "SERIAL": re.compile(r"\b(?=[A-Z]*\d)(?=\d*[A-Z])[A-Z0-9]{10,}\b|\b\d{13,}\b"),
-    "NUMBER": re.compile(
-        r"(\bserial(?:[ _-]?(?:number|no|num))?\b[\"']?\s*(?:[:=#]\s*)?[\"']?)(?=[\w-]*\d)[\w-]{5,}", re.IGNORECASE
-    ),
-    "KEY": KEY,
-    "PATH": re.compile(r"(?<![\w./])(?:~[\w.-]*)?/[\w.@+~%#-]+(?:/[\w.@+~%#-]*)*"),
-}
-#: Folders and files that every machine with this collection has, and the folders whose whole content such a machine
-#: has.
-_SYSTEM = re.compile(
-    r"/(?:health|metrics|version|ping|v\d(?:/(?:models|completions|embeddings|rerank|score|responses|chat(?:/completions)?))?)?"
-    r"|/(?:etc|usr|run|proc|sys|dev|opt|var|boot|lib|tmp)"
-    r"|/(?:usr/(?:bin|sbin|lib\w*|include|libexec|local/(?:s?bin|lib|cuda(?:-[\d.]+)?))|sys|bin|sbin|lib\w*/(?:netplan|modules|systemd))(?:/[\w.@+-]+)*"
-    r"|/proc/(?:\d+|self|[a-z]+)(?:/(?!root\b|cwd\b|fd\b)\w+)*"
-    r"|/dev/(?:null|shm|infiniband(?:/\w+)?|nvidia[\w-]*|dri|kfd)"
-    r"|/opt/(?:cuda|gb10(?:/(?:build|images|models|(?:nccl|runtime|venv)(?:/[\w.@+-]+)*))?)"
-    r"|/etc/(?:gb10(?:/(?:\w+\.(?:env|key|token|webhook|nft)|(?:hub-model|gates|watchdog|flight-recorder|image-options|record_secrets)\.json"
-    r"|users\.d|overrides\.d|vllm|gateway|records(?:/current)?|tls(?:/(?:ca|api)\.(?:crt|key))?))?"
-    r"|netplan(?:/(?:(?:01-network-manager-all|50-cloud-init|60-gb10-qsfp)\.yaml|(?:\d{1,3}-)?(?:NM-UUID|NAME)(?:\.yaml)?))?"
-    r"|NetworkManager(?:/(?:conf\.d|system-connections))?|dgx-release|os-release|hosts|fstab|default/grub|apt(?:/sources\.list(?:\.d)?)?"
-    r"|systemd(?:/system(?:/gb10-[\w.@-]+)?)?|modprobe\.d|sysctl\.d|sudoers(?:\.d)?|nftables\.conf)"
-    r"|/run/(?:netplan|systemd(?:/\w+)*|NetworkManager(?:/system-connections)?|reboot-required(?:\.pkgs)?|gb10[\w-]*(?:/[a-z]+\.json)?)"
-    r"|/var/(?:cache|lib|log|tmp|lib/(?:dpkg|apt|docker)(?:/[\w.-]+)*"
-    r"|(?:cache|lib)/(?:private/)?gb10(?:-(?:netplan|vllm-build|memory-guard|watchdog|flight-recorder|kernels|lab))?(?:/(?:netplan|\w+\.json))?)"
+_RELEASE = rf"v?(?:\d:)?\d{{1,8}}(?:[.+~_-]{_PART}){{1,8}}"
+#: What may precede another word: the node of a problem, and the number of a release that somebody built.
+_BEGIN = re.compile(r"(node\d{1,3}\.|\d{1,3}(?:\.\d{1,5}){1,2}[-+])(.+)")
+#: The forms of values that identify no site: numbers, times, releases, PCI addresses, codes, the kernel's names of
+#: ports, architectures, variables of known programs, files and exceptions of packages, and a report's own words.
+_TYPED = re.compile(
+    rf"{_NUMBER}{_UNIT}?(?:/{_NUMBER}{_UNIT}?)?"
+    r"|\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,6})?)?"
+    r"|\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)?)?"
+    rf"|{_RELEASE}|(?:nvidia-(?:driver|dkms|utils)|cuda-toolkit|linux-(?:image|modules|headers))"
+    rf"-(?:{_RELEASE}|\d{{1,3}})(?:-open|-server)?"
+    r"|/dev/(?:nvidia[\w-]{0,20}|infiniband/\w{1,12})|/usr/local/cuda(?:-\d{1,2}(?:\.\d{1,2})?)?"
+    r"|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|0x[0-9a-f]{1,8}|hmac:[0-9a-f]{1,64}"
+    r"|(?:en|eth|wl|ib|roce)(?:P\d{1,4})?(?:[psfno]\d{1,4}|np\d{1,2}){0,5}\d{0,2}"
+    r"|mlx\d_\d|docker\d|(?:node|rank|cuda|gpu)\d{1,3}"
+    r"|(?:sm|compute)_?\d{2,3}[a-z]?|cu\d{2,3}|python\d\.\d{1,2}|[bf]p\d{1,2}|u?int\d{1,2}"
+    r"|(?:VLLM|NCCL|RAY|CUDA|TORCH|FLASHINFER|TRITON|HF)_[A-Z][A-Z0-9_]{1,60}"
+    r"|(?:Ray)?(?:Worker|EngineCore|APIServer)(?:Proc)?(?:_(?:[A-Z]{2,3})?\d{1,4}){0,5}|[A-Z]\w{1,40}LinearKernel"
+    rf"|{_FILE}(?::\d{{1,6}}(?::\w{{1,80}})?)?|{_PACKAGE}(?:\.\w{{1,40}}){{0,6}}\.[A-Z]\w{{1,60}}"
+    rf"|{GONE}|{ADDRESS}|{PATH}"
 )
-#: Names that identify nothing: of this collection, of the system, and of programs.
-COMMON = frozenset(
-    {
-        "gb10",
-        "root",
-        "nvidia",
-        "ubuntu",
-        "nobody",
-        "localhost",
-        "vllm",
-        "ray",
-        "docker",
-        "head",
-        "worker",
-        "all",
-        "ungrouped",
-    }
-)
-#: Names of at least this length that have a digit are replaced in longer words too.
-_DISTINCT = 8
+Words = Collection[str]
 
 
-def redacted(value: Any, known: Mapping[str, str]) -> Any:
-    """Return plain data with all identifying text replaced. ``known``: the site's own names and their replacements.
+def words(text: str) -> set[str]:
+    """Return the words of a public text, and the folders of its paths, for ``redacted``."""
+    found = {each[0].strip(_EDGES).casefold() for each in _WORD.finditer(text)}
+    return found | {folder for path in found if path.startswith("/") for folder in _folders(path)}
 
-    Keys stay: a report has only those of its own schema.
+
+def _folders(path: str) -> list[str]:
+    """Return the folders above a path, the nearest first, without the root."""
+    return [path[:end] for end in range(len(path) - 1, 0, -1) if path[end] == "/"]
+
+
+def redacted(value: Any, known: Mapping[str, str], public: Words) -> Any:
+    """Return plain data in which all text has only public words, typed values and replacements.
+
+    ``known``: the site's own names and their replacements. ``public``: of words(). Keys stay: a report has only those
+    of its own schema.
     """
-    return _each(value, _redactor(known))
+    return _each(value, _redactor(known, public))
+
+
+def _redactor(known: Mapping[str, str], public: Words) -> Callable[[str], str]:
+    names = [(_whole(name), known[name]) for name in sorted(filter(None, known), key=len, reverse=True)]
+    kept = {*public, *(new.casefold() for new in known.values())}
+
+    def change(text: str) -> str:
+        for name, new in names:
+            text = name.sub(new, text)
+        return _GAPS.sub(GONE, _WORD.sub(lambda found: _word(found[0], kept), text))
+
+    return change
 
 
 def _each(value: Any, change: Callable[[str], str]) -> Any:
@@ -127,65 +106,69 @@ def _each(value: Any, change: Callable[[str], str]) -> Any:
     return [_each(each, change) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _redactor(known: Mapping[str, str]) -> Callable[[str], str]:
-    names = [(_whole(name), known[name]) for name in sorted(filter(None, known), key=len, reverse=True)]
-
-    def change(text: str) -> str:
-        for name, new in names:
-            text = name.sub(new, text)
-        text = "\n".join(evidence.cut(line, _MOST_LINE) for line in text.split("\n"))
-        for kind, pattern in _PATTERNS.items():
-            text = pattern.sub(partial(_replacement, kind), text)
-        return text
-
-    return change
+def _word(word: str, public: Words) -> str:
+    """Return a word with the marks around it, or its replacement."""
+    if len(word) > _LONGEST:
+        return GONE
+    # Before the marks are removed: an address may begin or end with them.
+    if _is_address(word.rstrip(".")):
+        return ADDRESS
+    bare = word.strip(_EDGES)
+    begin, _bare, end = word.partition(bare) if bare else (word, "", "")
+    return f"{begin}{_bare_word(bare, public)}{end}" if bare else word
 
 
-def _replacement(kind: str, found: re.Match[str]) -> str:
-    if kind == "PATH":
-        return _path(found[0])
-    return f"{found[1] or ''}{kind}" if found.re.groups else kind
+def _is_address(word: str) -> bool:
+    return bool(_ADDRESS.fullmatch(word)) and not _CLOCK.fullmatch(word.strip(":"))
 
 
-def _path(path: str) -> str:
-    """Return the part of a path that every machine has, and PATH for the rest."""
-    bare = path.rstrip(".")
-    if _SYSTEM.fullmatch(bare.rstrip("/") or "/") or bare.startswith("PATH"):
-        return path
-    folder = bare.rstrip("/").rpartition("/")[0]
-    while folder and not _SYSTEM.fullmatch(folder):
-        folder = folder.rpartition("/")[0]
-    return f"{folder}/PATH" if folder.count("/") > 1 else "PATH"
+def _bare_word(word: str, public: Words) -> str:
+    if _is_address(word):
+        return ADDRESS
+    if word.casefold() in public or _TYPED.fullmatch(word):
+        return word
+    if word.startswith("/"):
+        return installed(word) or _path(word, public)
+    if known := _BEGIN.fullmatch(word):
+        return f"{known[1]}{_bare_word(known[2], public)}"
+    first, colon, rest = word.partition(":")
+    # Such as FILE:LINE. Only the begin of an address or a key could be public.
+    if colon and (first.casefold() in public or first.isdigit()):
+        return f"{first}:{_word(rest, public)}"
+    return GONE
+
+
+def installed(path: str) -> str:
+    """Return the path of a public package's file, with ":LINE:FUNCTION", below the packages, "" for another file."""
+    found = _INSTALLED.fullmatch(path)
+    return found[1] if found else ""
+
+
+def _path(path: str, public: Words) -> str:
+    """Return a path up to its last public folder."""
+    path, colon, place = path.partition(":")
+    folder = next((each for each in [path, *_folders(path)] if each.rstrip("/").casefold() in public), "")
+    shown = path if folder == path else f"{folder}/{PATH}" if folder else PATH
+    return f"{shown}{colon}{_word(place, public)}" if colon else shown
 
 
 def _whole(name: str) -> re.Pattern[str]:
-    """Return a pattern for a name that is not a part of a longer word, unless the name is distinct."""
-    text = re.escape(name)
-    distinct = len(name) >= _DISTINCT and any(char.isdigit() for char in name)
-    return re.compile(text if distinct else rf"(?<!\w){text}(?!\w)", re.IGNORECASE)
+    """Return a pattern for a name that is not a part of a longer word, which would be no public one."""
+    return re.compile(rf"(?<!\w){re.escape(name)}(?!\w)", re.IGNORECASE)
 
 
-def leaks(value: Any, known: Mapping[str, str]) -> list[str]:
-    """Return the kinds of identifying text that plain data still has, sorted and without the text itself."""
-    names = [_whole(name) for name, new in known.items() if name and name != new]
-    found = set()
-    for text in _texts(value):
-        found |= {
-            kind
-            for kind, pattern in _PATTERNS.items()
-            for match in pattern.finditer(text)
-            if _replacement(kind, match) != match[0]
-        }
-        found |= {"NAME" for name in names if name.search(text)}
-    return sorted(found)
+def leaks(value: Any, known: Mapping[str, str], public: Words) -> list[str]:
+    """Return where plain data has text that ``redacted`` would change: the keys on the way, sorted."""
+    change = _redactor(known, public)
+    return sorted({place for place, text in _texts(value) if change(text) != text})
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(value, str):
-        yield value
+        yield place, value
     elif isinstance(value, Mapping):
-        for each in value.values():
-            yield from _texts(each)
+        for key, each in value.items():
+            yield from _texts(each, f"{place}.{key}".lstrip("."))
     elif isinstance(value, list | tuple):
         for each in value:
-            yield from _texts(each)
+            yield from _texts(each, place)

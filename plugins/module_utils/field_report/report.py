@@ -4,22 +4,20 @@
 """A report from real hardware for an issue, without names, addresses and keys: versions, plan, state, verification,
 golden answers, and speed. Also without a plan, a model or a finished run: problems, failures and evidence of the nodes.
 
-Only the listed values are taken from each source. All texts are redacted after that. Keys are not redacted, so that a
-value with keys from a node or a file becomes a list.
+Only the listed values are taken from each source. All texts are reduced to public words and typed values after that.
+Keys are not, so that a value with keys from a node or a file becomes a list.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.common.arguments import options
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, failure, redact
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, excerpt, failure, redact
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan, PlannedNode
@@ -62,8 +60,6 @@ _GOLDEN = (
     "errors",
     "warnings",
 )
-#: The name in NAME=PATH, and in {"name": "NAME", ...}.
-_LORA = re.compile(r"^([\w.-]+)=|\"name\"\s*:\s*\"([^\"]+)\"")
 _BENCHMARK = (
     "date",
     "mode",
@@ -82,9 +78,9 @@ _BENCHMARK = (
 _PRIVATE = ("lora", "key", "token", "secret", "password", "header", "host", "name", "origin")
 
 
-#: The words that replace a node's own names.
-_WORDS = ("HOST", "SERIAL", "MAC", "USER", "MODEL", "NAME")
-_MOST_PROBLEMS, _MOST_LINES, _MOST_NAMES, _LONGEST_NAME = 20, 100, 300, 100
+#: Names that are words of messages, and so are not replaced in them.
+_COMMON = frozenset("gb10 root nvidia ubuntu nobody localhost vllm ray docker head worker all ungrouped".split())
+_MOST_PROBLEMS, _MOST_LINES = 20, 100
 
 
 @dataclass(frozen=True)
@@ -119,58 +115,22 @@ def names(
 
     ``plan`` is None without one.
     """
-    model = _model(plan, site)
-    own = _own_names(nodes)
-    known = {**own, **site.names, **dict.fromkeys(_models(plan, site), model), plan.user if plan else "": "USER"}
-    known |= {user: "USER" for node in nodes for user in _users(node["facts"])}
-    own_addresses = (plan.api.client, plan.api.server_name) if plan else ()
-    known |= dict.fromkeys([*hosts.values(), *own_addresses], "ADDRESS")
+    models = dict.fromkeys(_models(plan, site), _model(plan, site))
+    known = {**site.names, **models, plan.user if plan else "": "USER", **dict.fromkeys(hosts.values(), redact.ADDRESS)}
+    rails = {each.name: [rail.address for rail in each.rails] for each in (plan.nodes if plan else ())}
     for number, node in enumerate(nodes, 1):
         of_node = (node["name"], node["facts"].get("hostname") or "")
-        known |= {form: f"node{number}" for name in of_node for form in (name, name.partition(".")[0])}
-    known = dict.fromkeys(_domains(known), "DOMAIN") | known
-    return {name: new for name, new in known.items() if name and name.lower() not in redact.COMMON and name != new}
-
-
-def _own_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the names that the nodes' evidence has about themselves. A model of the catalog is no secret."""
-    hubs = [model.hub for model in catalog.known().values() if model.hub]
-    public = {form for hub in hubs for form in (hub, hub.replace("/", "--"), hub.rpartition("/")[2])} | set(
-        catalog.known()
-    )
-    found: dict[str, str] = {}
-    for node in nodes:
-        for word, own in _evidence(node, "private").items():
-            if word in _WORDS and isinstance(own, list):
-                given = [str(name) for name in own[:_MOST_NAMES]]
-                found |= {name: word for name in given if 3 <= len(name) <= _LONGEST_NAME and name not in public}
-    return found
+        forms = {form for name in of_node for form in (name, name.partition(".")[0])}
+        known |= dict.fromkeys([*forms, *rails.get(node["name"], ())], f"node{number}")
+    return {name: new for name, new in known.items() if name and name.lower() not in _COMMON and name != new}
 
 
 def _models(plan: Plan | None, site: Site) -> Iterator[str]:
-    """Yield the model's own names, and those of its adapters."""
+    """Yield the model's own names."""
     yield from (plan.model, plan.served_model_name) if plan else ()
     yield site.served
     if site.model not in catalog.known():
         yield site.model
-    given = options([*plan.serve.args, *plan.serve.user_args] if plan else ())
-    values = [value for option, values, _words in given if option == "--lora-modules" for value in values]
-    yield from (name for value in values for found in _LORA.findall(value) for name in found)
-
-
-def _domains(known: Iterable[str]) -> Iterator[str]:
-    """Yield the domains of host names, which other machines of the site can have. An address has its own pattern."""
-    for name in known:
-        domain = name.partition(".")[2]
-        if "." in domain and not name[0].isdigit():
-            yield domain
-
-
-def _users(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the users in a node's facts."""
-    for part in ("login_users", "rank_users", "lingering"):
-        yield from facts.get(part) or ()
-    yield from (process["user"] for process in facts.get("processes") or ())
 
 
 def _model(plan: Plan | None, site: Site = Site()) -> str:
@@ -190,10 +150,11 @@ def document(
     hosts: Mapping[str, str],
     records: Records,
     date: str,
+    public: redact.Words,
     site: Site = Site(),
 ) -> dict[str, Any]:
     """Return the report. ``plan``: None without one. ``nodes``: in their order, as for verify.report.report, with the
-    ``evidence`` of each. ``date``: the day.
+    ``evidence`` of each. ``date``: the day. ``public``: of io_words.public().
 
     Raises ValueError if identifying text is left.
     """
@@ -215,8 +176,8 @@ def document(
         "golden": _listed(records.golden, _GOLDEN),
         "benchmark": _listed(records.benchmark, _BENCHMARK),
     }
-    result = _bounded(redact.redacted(found, known))
-    if left := redact.leaks(result, known):
+    result = _bounded(redact.redacted(found, known, public))
+    if left := redact.leaks(result, known, public):
         raise ValueError(f"the report would contain identifying text ({', '.join(left)}), so it was not written")
     return result
 
@@ -318,7 +279,7 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "kernels": _kernels(part("kernels")),
         "choices": _choices(part("evidence").get("processes", ())),
         "gpu_probe": list(node.get("probe") or ()),
-        "error": part("error").get("text", ""),
+        "error": "; ".join(excerpt.known([part("error").get("text", "")])),
         "evidence": {item: _evidence(node, "evidence").get(item) for item in evidence.ITEMS},
     }
 

@@ -19,7 +19,8 @@ GIB = 1 << 30
 #: Bytes of available memory, and degrees of a GPU, at which a host is in danger. Sources: the default of
 #: vllm_serve_memory_floor; owners' alerts (docs/monitoring.md).
 _LOW, _HOT = 2 * GIB, 85
-#: Lines of the kernel in a report.
+#: What precedes a line of the kernel, and how many a report has.
+_KERNELS = ("kernel: ", "netconsole (not authenticated): ")
 _KERNEL = 12
 #: Seconds before the end over which values are compared.
 _SPANS = (10, 60)
@@ -43,9 +44,14 @@ def lines(found: Record) -> list[str]:
         when, last = found.samples[-1]
         result.append(f"last sample, {max(0.0, found.silent - when):.1f} s before: {values(last)}")
         result += _moved(found)
-    result += [f"kernel: {line}" for line in found.kernel[-_KERNEL:]]
-    result += [f"netconsole (not authenticated): {line}" for line in found.netconsole[-_KERNEL:]]
+    result += [f"{_KERNELS[0]}{line}" for line in found.kernel[-_KERNEL:]]
+    result += [f"{_KERNELS[1]}{line}" for line in found.netconsole[-_KERNEL:]]
     return [*result, f"next step: {'; '.join(steps(found))}"]
+
+
+def is_logged(line: str) -> bool:
+    """Return whether a line of lines() is one of the kernel."""
+    return line.startswith(_KERNELS)
 
 
 def short(found: Record, now: float) -> str:

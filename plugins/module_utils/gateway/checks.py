@@ -12,7 +12,7 @@ import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import KINDS, GatewaySettings, Model
@@ -20,7 +20,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:+-]{0,199}")
 _CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
-_PEM = re.compile(r"\s*(?:-----BEGIN CERTIFICATE-----[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----\s*)+")
 #: Seconds: the least and the most of each time.
 _TIMES: Mapping[str, tuple[int, int]] = {"silence_timeout": (1, 86400), "health_interval": (2, 3600)}
 
@@ -129,14 +128,14 @@ def _models(models: Sequence[Model]) -> Iterator[Problem]:
         yield from _url(f"{place}.url", model.url)
         yield from _refused(
             (
-                model.ca and not _PEM.fullmatch(model.ca),
+                model.ca and not tls.is_ca(model.ca),
                 f"{place}.ca",
                 "it is not one or more certificates in PEM",
                 "the text of the CA's certificate",
                 f"correct {place}.ca",
             ),
             (
-                _PEM.fullmatch(model.ca) and model.url.startswith("http:"),
+                tls.is_ca(model.ca) and model.url.startswith("http:"),
                 f"{place}.ca",
                 "it is set, but the URL has no TLS",
                 "an https URL with a CA",

@@ -71,7 +71,7 @@ def node(run: Run) -> dict[str, Any]:
     meminfo = io_file.read("/proc/meminfo")
     return {
         "services": services,
-        "ranks": health_status.ranks(io_reclaim.processes()),
+        "ranks": _ranks(any(service["load"] != "not-found" for service in services)),
         "available": node_parse.available_memory(meminfo),
         "total": node_parse.total_memory(meminfo),
         "uptime": now,
@@ -87,6 +87,17 @@ def node(run: Run) -> dict[str, Any]:
         "reboot": io_packages.reboot(),
         "updates": _updates(run),
     }
+
+
+def _ranks(ours: bool) -> list[dict[str, Any]]:
+    """Return {pid, name, bytes} of the ranks. ``ours``: see parse.is_rank()."""
+    return health_status.ranks(
+        [
+            process
+            for process in io_reclaim.processes()
+            if node_parse.is_rank(process["name"], io_file.read(f"/proc/{process['pid']}/cgroup"), ours)
+        ]
+    )
 
 
 def _updates(run: Run) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.log_line import ADDRESS, parts
 
 #: Start of a message -> its description, for each step of the start, in order. Each `{}` is a group of the match.
-_STEPS = (
+STEPS = (
     (r"gb10-gates wait: (.+)", "waiting for gates: {}"),
     (r"Ray counts all (\d+ nodes)", "Ray counts all {}"),
     (r".*\bversion (\d+\.\d+\S*)$", "vLLM {} starts"),
@@ -34,7 +34,8 @@ _STEPS = (
     (r"Starting vLLM server on", "API server starts"),
     (r"(?:INFO:\s+)?Application startup complete", "API server is up"),
 )
-_EXCEPTION = re.compile(
+#: The line of an exception: its class without its package, and its message.
+EXCEPTION = re.compile(
     r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|OutOfResources))(?:: (.*))?$"
 )
 #: An exception that Ray forwards from another node; its node's traceback follows.
@@ -95,7 +96,7 @@ def progress(lines: Sequence[str]) -> str:
     furthest, message = -1, ""
     for line in lines:
         level, _address, text = parts(line)
-        for index, (pattern, words) in enumerate(_STEPS):
+        for index, (pattern, words) in enumerate(STEPS):
             if index >= furthest and level != "WARNING" and (match := re.match(pattern, text)):
                 furthest, message = index, words.format(*(group or "" for group in match.groups())).rstrip()
     return message
@@ -112,7 +113,7 @@ def evidence(lines: Sequence[str]) -> tuple[str, list[str], list[str]]:
         return "", [], []
     details = []
     for _level, _address, text in map(parts, lines[index + 1 : index + 1 + _DETAILS]):
-        if _EXCEPTION.match(text) or text.startswith("Traceback "):
+        if EXCEPTION.match(text) or text.startswith("Traceback "):
             break
         details.append(text)
     messages = [(level, text) for level, _address, text in map(parts, lines[:index])]
@@ -131,7 +132,7 @@ def _first_error(lines: Sequence[str]) -> tuple[int, str]:
             return index, plain
         if _REMOTE.match(text) and (found := ADDRESS.search(text)):
             remote = found[1]
-        elif match := _EXCEPTION.match(text):
+        elif match := EXCEPTION.match(text):
             message = match[2] or ""
             if not _is_echo(match[1], message):
                 after = [after for _level, _address, after in texts[index + 1 :]]

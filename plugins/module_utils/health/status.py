@@ -55,7 +55,7 @@ def metrics(text: str) -> dict[str, float]:
 
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the ranks among {pid, name, bytes}: the workers, or the engine itself without workers."""
+    """Return the ranks among {pid, name, bytes} of parse.is_rank(): the workers, or the engine itself without them."""
     for prefix in node_parse.RANKS:
         if found := [dict(process) for process in processes if process["name"].startswith(prefix)]:
             return sorted(found, key=lambda process: process["pid"])

@@ -192,7 +192,7 @@ def start_argv(plan: Plan, owner: str = "") -> list[str]:
         f"--timeout={plan.restart.gate_timeout}",
     ]
     # A container's unit runs it as root, which must not write bytecode into the service user's folder (-B).
-    return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *started]
+    return ["/usr/bin/python3", "-I", "-B", RANK_PROGRAM, *place, "--", *started]
 
 
 def start_digest(plan: Plan) -> str:

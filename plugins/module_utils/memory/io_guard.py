@@ -88,8 +88,7 @@ def ranks(proc: str = "/proc") -> frozenset[int]:
 
 
 def _is_rank(folder: str) -> bool:
-    named = io_file.read(f"{folder}/comm").startswith(parse.RANKS)
-    return named and systemd.unit_of_cgroup(io_file.read(f"{folder}/cgroup")) in paths.UNITS
+    return parse.is_rank(io_file.read(f"{folder}/comm"), io_file.read(f"{folder}/cgroup"))
 
 
 def largest(proc: str = "/proc") -> guard.Process | None:

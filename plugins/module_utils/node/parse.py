@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import INPUTS_VARIABLE
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 GPU_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "uuid")
@@ -54,6 +54,9 @@ _SLOWED: Mapping[int, str] = {
 _LIMIT = re.compile(r"--lock-gpu-clocks=0,(\d{1,5})$", re.MULTILINE)
 #: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
 RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
+#: A container of root's engine, and services in which a user starts processes.
+_CONTAINER = re.compile(r"^\d+:[^:\n]*:/(?!user\.slice/)[^\n]*(?:docker|libpod|containerd)", re.MULTILINE)
+_OF_USER = re.compile(r"user@|cron|atd\.")
 #: nvidia-smi's output for a value that the GPU does not have, unlike a value that it could not read.
 _NOT_APPLICABLE = ("[N/A]", "N/A", "[Not Supported]")
 
@@ -202,6 +205,17 @@ def interface_facts(links: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, A
     }
 
 
+def is_rank(name: str, cgroup: str, ours: bool = True) -> bool:
+    """Return whether a process is a rank, by its name and /proc/PID/cgroup. A process chooses its name.
+
+    ``ours``: whether the node has this collection's services, whose processes alone are ranks there. Elsewhere root
+    must have started the rank, in a container or a service: a user's process could make root read other files.
+    """
+    unit = systemd.unit_of_cgroup(cgroup)
+    started = unit in paths.UNITS if ours else bool(_CONTAINER.search(cgroup) or (unit and not _OF_USER.match(unit)))
+    return started and name.startswith(RANKS)
+
+
 def service_facts(unit: str, shown: str) -> dict[str, Any]:
     """Convert `systemctl show` of SERVICE_PROPERTIES to the facts of one service; times are seconds since boot."""
     shown_properties = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
@@ -228,6 +242,6 @@ def inputs_of_environment(environ: str) -> str:
     """Return the digest of inputs in a /proc/PID/environ, or ""."""
     for entry in environ.split("\0"):
         name, _equals, value = entry.partition("=")
-        if name == INPUTS_VARIABLE:
+        if name == systemd.INPUTS_VARIABLE:
             return value
     return ""

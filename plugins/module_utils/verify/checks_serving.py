@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import RANKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import by_state, of_rule, of_state
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import RECORDED, Cluster, VerifiedNode
 
@@ -54,18 +56,23 @@ def _ranks(node: VerifiedNode) -> set[int]:
 
 
 def _stale_rank(cluster: Cluster) -> Iterator[Found]:
-    for node in cluster.read:
-        for process in node.facts.get("processes") or ():
-            if process["pid"] in _ranks(node) and _ours(node) and process["unit"] not in paths.UNITS:
-                yield node.name, f"{_described(process)} belongs to {process['unit'] or 'no unit'}"
+    for node, process in _outside(cluster):
+        if _ours(node) and process["name"].startswith(RANKS):
+            yield node.name, f"{_described(process)} belongs to {process['unit'] or 'no unit'}"
 
 
 def _large(cluster: Cluster) -> Iterator[Found]:
+    for node, process in _outside(cluster):
+        if not process["name"].startswith(RANKS if _ours(node) else _SERVING):
+            yield node.name, f"{_described(process)} of {process['unit'] or 'no unit'}"
+
+
+def _outside(cluster: Cluster) -> Iterator[tuple[VerifiedNode, dict[str, Any]]]:
+    """Yield each node with its listed processes that are neither a rank nor of the services."""
     for node in cluster.read:
         for process in node.facts.get("processes") or ():
-            foreign = not _ours(node) and process["name"].startswith(_SERVING)
-            if process["pid"] not in _ranks(node) and process["unit"] not in paths.UNITS and not foreign:
-                yield node.name, f"{_described(process)} of {process['unit'] or 'no unit'}"
+            if process["pid"] not in _ranks(node) and process["unit"] not in paths.UNITS:
+                yield node, process
 
 
 def _described(process: dict[str, object]) -> str:

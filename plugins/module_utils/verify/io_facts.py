@@ -31,6 +31,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_state as os_update_io_state
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
@@ -193,9 +194,9 @@ def _planned() -> dict[str, dict[str, Any]]:
 
 
 def _processes(ranks: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Yield {pid, name, bytes, unit, user} of the ranks, and of all other processes with much memory."""
+    """Yield {pid, name, bytes, unit, user} of the ranks, and of all others with much memory or a rank's name."""
     for process in io_reclaim.processes():
-        if process["pid"] in ranks or process["bytes"] >= _LARGE:
+        if process["pid"] in ranks or process["bytes"] >= _LARGE or process["name"].startswith(node_parse.RANKS):
             unit = systemd.unit_of_cgroup(io_file.read(f"/proc/{process['pid']}/cgroup"))
             yield {**process, "unit": unit, "user": _user(process["pid"])}
 

@@ -8,6 +8,8 @@ import errno
 import json
 import math
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -237,12 +239,15 @@ def test_the_timer_outlives_a_reboot_and_its_program_needs_no_other_file(host: H
     )
     assert "OnActiveSec=60\n" in timer and "WantedBy=timers.target" in timer
     module = "ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback"
-    assert f"PYTHONPATH={io_rollback.PROGRAM}\n" in service and f"-m {module}\n" in service
+    (start,) = re.findall("^ExecStart=(.*)$", service, re.MULTILINE)
+    # Isolated from the host's packages: -S takes those of this test's environment away.
+    python, *options, _code, code = shlex.split(start)
+    assert (python, options) == (sys.executable, ["-I", "-B"]) and "run_name='__main__'" in code
     modes = mode_of_service, mode_of_timer, mode(io_rollback.PENDING), mode(io_rollback.STATE)
     assert modes == (0o644, 0o644, 0o600, 0o700)
-    program = f"from {module.replace('.io_rollback', ' import io_rollback')} as io; print(io.__file__)"
-    environment = {"PYTHONPATH": io_rollback.PROGRAM}
-    answer = subprocess.check_output([sys.executable, "-S", "-c", program], env=environment, cwd="/", text=True)
+    only_imports = code.replace("'__main__'", "'imported'") + "; print(sys.modules['{}.common.io_file'].__file__)"
+    program = only_imports.format(module.removesuffix(".fabric.io_rollback"))
+    answer = subprocess.check_output([python, "-S", *options, "-c", program], env={}, cwd="/", text=True)
     assert answer.startswith(io_rollback.PROGRAM)
 
 

@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import failure, io_words
 
 TASK = "gb10.cluster.qsfp_netplan : Apply the network"
 KEY = "hf_" + "AbCd1234" * 4
+
+
+def recorded(text: str, playbook: str, date: str, failures: list[failure.Failure]) -> str:
+    return failure.recorded(text, playbook, date, failures, io_words.public())
 
 
 def of(text: str) -> dict[str, Any]:
@@ -20,15 +24,15 @@ def of(text: str) -> dict[str, Any]:
 
 
 def test_the_last_failure_of_each_playbook_is_kept_until_it_succeeds() -> None:
-    text = failure.recorded("", "site.yml", "1", [(["a", "b"], TASK, ["first"])])
-    text = failure.recorded(text, "verify.yml", "2", [(["a"], TASK, ["second"])])
-    text = failure.recorded(text, "site.yml", "3", [(["a"], TASK, ["third"])])
+    text = recorded("", "site.yml", "1", [(["a", "b"], TASK, ["first"])])
+    text = recorded(text, "verify.yml", "2", [(["a"], TASK, ["second"])])
+    text = recorded(text, "site.yml", "3", [(["a"], TASK, ["third"])])
     assert of(text) == {"site.yml": [["third"]], "verify.yml": [["second"]]}
-    assert of(failure.recorded(text, "site.yml", "4", [])) == {"verify.yml": [["second"]]}
+    assert of(recorded(text, "site.yml", "4", [])) == {"verify.yml": [["second"]]}
 
 
 def test_the_record_has_no_key_and_no_address() -> None:
-    text = failure.recorded(
+    text = recorded(
         "",
         "site.yml",
         "1",
@@ -36,14 +40,14 @@ def test_the_record_has_no_key_and_no_address() -> None:
     )
     assert not [word for word in ("AbCd", "192.168", "lisa") if word in text]
     (run,) = failure.of_nodes(text, ["spark1"])
-    assert run["failures"][0]["task"] == f"{TASK} KEY" and run["failures"][0]["hosts"] == ["spark1"]
+    assert run["failures"][0]["task"] == f"{TASK} REDACTED" and run["failures"][0]["hosts"] == ["spark1"]
     assert failure.of_nodes(text, ["spark2"]) == []
 
 
 def test_the_record_is_small() -> None:
     text = ""
     for number in range(6):
-        text = failure.recorded(
+        text = recorded(
             text, f"{number}.yml", "1", [([f"n{node}" for node in range(99)], "t " * 999, ["w " * 999] * 999)] * 99
         )
     assert len(text) < failure.MOST and len(failure.parse(text)) == 5
@@ -55,7 +59,7 @@ def test_the_record_is_small() -> None:
 )
 def test_another_file_is_no_record(text: str) -> None:
     assert failure.parse(text) == []
-    assert of(failure.recorded(text, "site.yml", "1", [(["a"], TASK, ["x"])])) == {"site.yml": [["x"]]}
+    assert of(recorded(text, "site.yml", "1", [(["a"], TASK, ["x"])])) == {"site.yml": [["x"]]}
 
 
 JSON: st.SearchStrategy[Any] = st.recursive(

@@ -14,7 +14,7 @@ from typed_plans import typed
 from verified_nodes import GIB, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import report
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import io_words, report
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verify_report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
@@ -45,7 +45,7 @@ def test_the_report_of_a_pair_is_the_recorded_one() -> None:
     nodes = [{**node, "probe": PROBE} for node in pair()]
     for node in nodes:
         node["facts"]["links"] = links
-    found = report.document(typed(plan), nodes, {}, report.Records(), "2026-11-22")
+    found = report.document(typed(plan), nodes, {}, report.Records(), "2026-11-22", io_words.public())
     assert (found["verification"]["findings"], found["verification"]["differences"]) == ([], [])
     assert found["verification"]["passed"] == [check.id for check in verify_report.CHECKS]
     assert_recorded(field_reports.FOLDER / "simulated_pair.json", json.dumps(found, indent=1, sort_keys=True) + "\n")

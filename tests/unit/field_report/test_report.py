@@ -15,6 +15,7 @@ from verified_nodes import Facts, pair
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import (
     evidence,
     failure,
+    io_words,
     measurement,
     redact,
     report,
@@ -49,20 +50,30 @@ PLANTED = (
     "/home/marie/.ssh/id_rsa",
     "enx48b02daabbcc",
     "sk-proj-" + "x" * 20,
+    # Without a form that a list of patterns could know.
+    "acme/secret-merger-llm",
+    "intranet.acme.ai",
+    "build.acme.xyz",
+    "db.prod.acme.consulting",
+    "buildbox",
+    "Bearer abcdefgh1234",
+    "Authorization: Basic YWxpY2U6aHVudGVyMg==",
+    "password is hunter2",
+    "sk_live_" + "abcdefgh",
+    "gsk_" + "abcdefgh",
+    "pplx-" + "abcdefgh",
+    "npm_" + "abcdefgh",
+    r"C:\Users\alison",
 )
+#: Of those with ordinary words, the part that must not stay.
+SECRETS = [*PLANTED, "abcdefgh1234", "YWxp", "hunter2", "alison", "merger"]
 #: Names without a form: of a node's own evidence, of the inventory, and of an adapter.
 NAMES = ("nas01", "1792923004567", "Acme Guest", "acme--secret-draft", "build-box", "acme-lora")
 ALL = " and ".join(PLANTED + NAMES)
-PRIVATE_NAMES = {
-    "HOST": ["nas01"],
-    "SERIAL": ["1792923004567"],
-    "NAME": ["Acme Guest"],
-    "MODEL": ["acme--secret-draft"],
-    "other": ["vllm"],
-}
+PUBLIC = io_words.public()
 PROBLEM = {"task": ALL, "text": f"{ALL}\n{ALL}"}
 SITE = report.Site([PROBLEM], names={"build-box": "HOST", "lisa": "USER", "acme-lora": "LORA"}, served="secret-project")
-FAILURES = failure.recorded("", "site.yml", "2026-11-22", [(PLANTED[:2], f"role : {ALL}", [ALL])])
+FAILURES = failure.recorded("", "site.yml", "2026-11-22", [(PLANTED[:2], f"role : {ALL}", [ALL])], PUBLIC)
 #: Facts that are free text, or that another program could choose, and those of them whose keys are so too.
 FREE = """
 error kernel boot product bios firmware packages files images cuda_libraries nccl nccl_installed environments gpu
@@ -71,8 +82,16 @@ firewalls rank_users ranks runtime disks processes evidence kernels lock
 KEYS = ("firmware", "packages", "cluster.env", "gb10-ray.service", "extensions", "unread")
 
 
-def document(plan: dict[str, Any], *rest: Any) -> dict[str, Any]:
-    return report.document(typed(plan) if plan else None, *rest)
+def document(
+    plan: dict[str, Any],
+    nodes: list[Facts],
+    hosts: dict[str, str],
+    records: report.Records,
+    known: report.Site | None = None,
+) -> dict[str, Any]:
+    return report.document(
+        typed(plan) if plan else None, nodes, hosts, records, "2026-11-22", PUBLIC, known or report.Site()
+    )
 
 
 def planted(value: Any, key: str = "") -> Any:
@@ -127,7 +146,7 @@ def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
     link = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}
     users = ["marie", "nvidia", "root"]
     for node, name in zip(nodes, PLANTED, strict=False):
-        of_node = {"evidence": items, "unread": {"apt": ALL}, "private": PRIVATE_NAMES}
+        of_node = {"evidence": items, "unread": {"apt": ALL}}
         node |= {"name": name, "probe": [probe], "evidence": of_node}
         node["facts"] |= {"hostname": "dgx-7f3.labs.acme.example", "login_users": users, "links": [link]}
     return found, nodes, {PLANTED[0]: "192.168.77.11", PLANTED[1]: "cluster.acme.example"}
@@ -167,9 +186,9 @@ def unplanned() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
 def test_no_planted_text_is_in_the_report(
     make: Callable[[], tuple[dict[str, Any], list[Facts], dict[str, str]]],
 ) -> None:
-    found = document(*make(), RECORDS, "2026-11-22", SITE)
+    found = document(*make(), RECORDS, SITE)
     text = json.dumps(found)
-    assert [each for each in (*PLANTED, *NAMES, "acme", "labs") if each.lower() in text.lower()] == []
+    assert [each for each in (*SECRETS, *NAMES, "acme", "labs") if each.lower() in text.lower()] == []
     ids = {each["id"] for each in found["verification"]["findings"]}
     assert "gpu-probe-failed" in ids and not ids & set(found["verification"]["passed"])
     if make is hostile:
@@ -177,7 +196,7 @@ def test_no_planted_text_is_in_the_report(
 
 
 def test_the_figures_are_in_the_report() -> None:
-    found = document(*site(), RECORDS, "2026-11-22")
+    found = document(*site(), RECORDS)
     head = found["nodes"][0]
     extension = {"name": "vllm/_C_stable_libtorch", "native": 0, "same_major": 85, "ptx": 6, "none": 20}
     shown = {
@@ -205,14 +224,14 @@ def test_the_figures_are_in_the_report() -> None:
     assert found["plan"]["findings"][0].startswith("NCCL_IB: node1 and node2 and ADDRESS and ")
     assert found["api"] == {"healthy": True, "answers": True, "answered_after": 0.2, "prefix_cache_hit_rate": None}
     redacted = ["--api-key", "REDACTED", "--hf-token=REDACTED", "--allowed-origins", "REDACTED", "--max-model-len=8192"]
-    assert found["args"][found["args"].index("--api-key") :][:8] == [*redacted, "--chat-template", "PATH"]
+    assert found["args"][found["args"].index("--api-key") :][:8] == [*redacted, "--chat-template", "/home/PATH"]
 
 
 def test_findings_and_differences_name_the_nodes_by_number() -> None:
     plan, nodes, hosts = site()
     nodes[1]["facts"]["interfaces"]["enp1s0f1np1"]["mtu"] = 1500
     nodes[1]["facts"]["packages"]["vllm"] = "0.31.0"
-    found = document(plan, nodes, hosts, report.Records(), "2026-11-22")["verification"]
+    found = document(plan, nodes, hosts, report.Records())["verification"]
     (mtu,) = (each for each in found["findings"] if each["id"] == "rail-mtu")
     assert (mtu["severity"], mtu["node"], mtu["expected"]) == ("error", "node2", "the MTU of the netplan file")
     assert mtu["found"] == "enp1s0f1np1 has MTU 1500, but /etc/netplan/60-gb10-qsfp.yaml sets 9000"
@@ -222,7 +241,7 @@ def test_findings_and_differences_name_the_nodes_by_number() -> None:
 
 def test_texts_of_the_checks_stay() -> None:
     for check in CHECKS:
-        assert redact.redacted(check.expected, {}) == check.expected
+        assert redact.redacted(check.expected, {}, PUBLIC) == check.expected
 
 
 @pytest.mark.parametrize(
@@ -237,13 +256,13 @@ def test_texts_of_the_checks_stay() -> None:
 def test_a_catalog_model_keeps_its_name(hub: str, drafts: list[dict[str, str]], name: str) -> None:
     plan, nodes, hosts = site()
     plan |= {"store": {"hub": hub, "revision": "1"}, "drafts": drafts}
-    assert document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == name
+    assert document(plan, nodes, hosts, report.Records())["model"] == name
 
 
 def test_a_report_with_left_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redact, "redacted", lambda value, _known: value)
+    monkeypatch.setattr(redact, "redacted", lambda value, _known, _public: value)
     with pytest.raises(ValueError, match="so it was not written") as error:
-        document(*site(), report.Records(), "2026-11-22")
+        document(*site(), report.Records())
     assert not any(planted in str(error.value) for planted in PLANTED)
 
 
@@ -251,7 +270,7 @@ def test_a_report_with_left_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     ("text", "reason"), [("[]", "it is not an object"), ("7", "it is not an object"), ("{", "Expecting property name")]
 )
 def test_another_file_is_reported(text: str, reason: str) -> None:
-    found = document(*site(), report.Records(text, text, text), "2026-11-22")
+    found = document(*site(), report.Records(text, text, text))
     assert reason in found["benchmark"]["unread"] and reason in found["golden"]["unread"]
     assert found["nccl"]["bandwidth"] == {}
 

@@ -563,7 +563,8 @@ def test_planted_markup_is_text() -> None:
 
 
 def test_keys_and_digests_are_not_in_the_page() -> None:
-    for key in (KEY, "sk-" + "x" * 20, "0123456789abcdef" * 2, "aB3" * 12):
+    forms = ("sk-", "sk_live_", "gsk_", "pplx-", "npm_", "Bearer ", "Basic ")
+    for key in (KEY, *(form + "x" * 20 for form in forms), "0123456789abcdef" * 2, "aB3" * 12):
         text = hostile(f" {key} ")
         assert key not in text and key[:20] not in text
     assert "hmac:" not in page(faulty())

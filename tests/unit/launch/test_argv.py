@@ -140,14 +140,15 @@ def test_ranks_meet_without_ray() -> None:
         *meet,
     ]
     started = launch_argv.start_argv(typed(worker))
-    assert started[:5] == [
+    assert started[:6] == [
         "/usr/bin/python3",
+        "-I",
         "-B",
         "/usr/local/lib/gb10-rank.py",
         "--address=10.110.0.1",
         "--port=29502",
     ]
-    assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch_argv.vllm_argv(typed(worker))]
+    assert started[6:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch_argv.vllm_argv(typed(worker))]
     assert launch_argv.start_digest(typed(worker)) == launch_argv.start_digest(typed(head)), "the same group"
     assert launch_argv.start_digest(typed(head))[:16] not in " ".join(started), "every user can read arguments"
 

@@ -290,3 +290,28 @@ CLOCK = _CLOCK % 2100
 )
 def test_the_state_of_the_gpu(printed: str, unit: str, expected: dict[str, Any]) -> None:
     assert node_parse.gpu_state(printed, unit) == expected
+
+
+SESSION = "0::/user.slice/user-1000.slice/session-3.scope"
+RANK_CGROUPS = {
+    "0::/system.slice/gb10-vllm.service": (True, True),
+    "0::/gb10.slice/gb10-ray.slice/docker-0a1b.scope": (True, True),
+    "0::/system.slice/docker-0a1b.scope": (False, True),
+    "4:pids:/docker/0a1b\n0::/docker/0a1b": (False, True),
+    "0::/machine.slice/libpod-0a1b.scope/container": (False, True),
+    "0::/system.slice/other-tool.service": (False, True),
+    "0::/": (False, False),
+    SESSION: (False, False),
+    "0::/system.slice/cron.service": (False, False),
+    "0::/user.slice/user-1000.slice/user@1000.service/app.slice/docker-0a1b.scope": (False, False),
+    "0::/user.slice/user-1000.slice/user@1000.service/gb10-vllm.service": (False, False),
+    "0::/user.slice/user-1000.slice/user@1000.service/gb10.slice/gb10-vllm.slice/x.scope": (False, False),
+}
+
+
+@pytest.mark.parametrize("cgroup", RANK_CGROUPS)
+@pytest.mark.parametrize("name", node_parse.RANKS)
+def test_a_rank_is_known_by_its_unit(name: str, cgroup: str) -> None:
+    found = tuple(node_parse.is_rank(f"{name}X", cgroup, ours) for ours in (True, False))
+    assert found == RANK_CGROUPS[cgroup]
+    assert not node_parse.is_rank("python3", cgroup, False)

@@ -368,6 +368,17 @@ def test_locks_name_no_host_of_a_registry() -> None:
     assert [(path, line) for path in locks for line in re.findall(r".*://.*", read(path))] == []
 
 
+def test_every_installation_of_tools_has_hashes() -> None:
+    installs = [
+        line
+        for path in ("Makefile", *files(".ci/*", ".github/workflows/*"))
+        for line in re.findall(r"^.*\bpip install\b.*$", read(path), re.MULTILINE)
+        if "--require-hashes" not in line
+    ]
+    # The target compat says why.
+    assert [line.split()[-1] for line in installs] == ["build/compat/requirements.in"]
+
+
 @pytest.mark.parametrize(
     ("name", "package"), [("Node", "cluster"), ("Settings", "cluster"), ("Plan", "plan"), ("Rail", "plan")]
 )

@@ -32,6 +32,29 @@ def test_a_role_or_playbook_uses_each_filter(name: str) -> None:
     assert any(re.search(rf"gb10\.cluster\.{name}\b", read(path)) for path in paths if not path.endswith(".lock"))
 
 
+PEM = "-----BEGIN CERTIFICATE-----\nMIIB+/=\n-----END CERTIFICATE-----\n"
+
+
+def test_a_ca_of_a_node_is_certificates_and_nothing_else() -> None:
+    assert FILTERS["certificates"](PEM * 3) == PEM * 3
+    key = PEM.replace("CERTIFICATE", "PRIVATE KEY")
+    for text in ("", "ca", PEM + "x: 1\n", key, PEM + key, PEM * 20000):
+        with pytest.raises(ValueError, match=r"is not one or more certificates in PEM\. Fix: ") as error:
+            FILTERS["certificates"](text)
+        assert "MIIB" not in str(error.value)
+
+
+def test_every_ca_that_a_role_reads_is_checked() -> None:
+    """The gateway's are inputs of its plan, which checks them."""
+    reads = [path for path in files("roles/*/tasks/*.yml") if re.search(r"src: .*'ca' \| gb10", read(path))]
+    assert reads == [
+        f"roles/{name}.yml"
+        for name in ("gateway/tasks/clusters", "monitoring/tasks/controller", "monitoring/tasks/server_ca")
+    ]
+    for path in reads[1:]:
+        assert re.findall(r"b64decode(.{0,28})", read(path)) == [" | gb10.cluster.certificates"]
+
+
 #: Prints the modules of the core before and after the call of a filter.
 LOADED = """
 import sys, filters

@@ -96,6 +96,33 @@ def test_no_unit_gives_a_variable_of_the_ranks_to_root(units: dict[str, str]) ->
     assert of_root > len(VARIANTS) * 4
 
 
+def test_python_of_every_unit_is_isolated(units: dict[str, str]) -> None:
+    """Without -I, Python would take PYTHON* variables, the folder of its program, and the user's own packages."""
+    starts = [
+        (name, found[0])
+        for name, text in units.items()
+        for line in values(text, r"Exec\w+")
+        for found in re.finditer(r"\S*/python[\d.]* \S+", line)
+    ]
+    assert len(starts) > len(units) // 2
+    assert [start for start in starts if not start[1].endswith(" -I")] == []
+
+
+#: Files whose Python is not isolated: NVIDIA's checker imports its neighbors, which only root can write.
+NOT_ISOLATED = {"os_update/io_state.py"}
+
+
+def test_python_of_every_other_command_is_isolated() -> None:
+    """Of transient units and commands of modules, which no plan shows."""
+    found = {
+        "/".join(path.parts[-2:])
+        for path in (ROOT / "plugins").rglob("*.py")
+        for start in re.findall(r"[=+\"']/usr/bin/python3\b(?!:)[\"', ]+(\S+)", path.read_text(encoding="utf-8"))
+        if not start.startswith(("-I", '"-I"'))
+    }
+    assert found == NOT_ISOLATED
+
+
 def test_no_unit_names_a_variable_of_a_user_or_its_value(units: dict[str, str]) -> None:
     """Of a native rank too: the gates load the variables in the process that becomes the rank."""
     for name, text in units.items():

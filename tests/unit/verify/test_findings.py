@@ -151,10 +151,7 @@ def faults(kind: str) -> dict[str, tuple[Changes, set[str], str]]:
             "spark2: python3 (pid 99, 30.0 GiB) of session-3.scope",
         ),
         "a rank of a former start": (
-            {
-                "1/processes/+": process(99, "VLLM::Worker_TP", "", 30 * GIB),
-                "1/ranks/+": {"pid": 99, "name": "VLLM::Worker_TP", "bytes": 30 * GIB},
-            },
+            {"1/processes/+": process(99, "VLLM::Worker_TP", "", 30 * GIB)},
             {"rank-stale"},
             "spark2: VLLM::Worker_TP (pid 99, 30.0 GiB) belongs to no unit",
         ),

@@ -23,6 +23,7 @@ from run_module import program, run_module
 from verified_nodes import pair
 
 from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info, cluster_verify_probe
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, groups
@@ -267,3 +268,15 @@ def test_the_variables_of_a_parent_replace_those_of_a_changed_title() -> None:
 def test_only_a_head_queries_its_api(host: str, tls: bool | str, head: bool, found: tuple[str, str, str]) -> None:
     given = cluster_verify_info.of_api({"host": host, "port": "8000", "name": "", "tls": tls}, head, "10.0.0.5")
     assert (given["url"], given["server_name"], given["endpoint"]) == found
+
+
+def test_a_process_with_the_name_of_a_rank_is_listed_and_no_rank() -> None:
+    """Otherwise its user could choose files that root reads."""
+    script = "open('/proc/self/comm', 'w').write('VLLM::Worker_TP'); print(1, flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        ranks = [rank["pid"] for rank in io_status._ranks(True)]
+        listed = [each["pid"] for each in io_facts._processes(ranks)]
+        process.kill()
+    assert process.pid not in ranks and process.pid in listed

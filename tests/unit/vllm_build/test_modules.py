@@ -105,8 +105,8 @@ def test_a_build_is_started_once(head: Path) -> None:
     answer, words = build(head), started(head)
     assert (answer["changed"], answer["jobs"], answer["log"]) == (True, 19, f"{head}/store/build.log")
     assert words[:2] == ["--unit=gb10-vllm-build.service", f"--description=Build of vLLM {NAME}"]
-    assert words[-6:] == [
-        *("/usr/bin/python3", "/opt/gb10/build/io_run.py", f"--name={NAME}", f"--source={head}/store/tree"),
+    assert words[-8:] == [
+        *("/usr/bin/python3", "-I", "-B", "/opt/gb10/build/io_run.py", f"--name={NAME}", f"--source={head}/store/tree"),
         *("--state=/var/lib/gb10-vllm-build", "--python=/opt/gb10/build/environment/bin/python"),
     ]
     variables = {"--setenv=TORCH_CUDA_ARCH_LIST=12.1a", f"--setenv=CUDA_HOME={head}/cuda", "--setenv=MAX_JOBS=19"}
