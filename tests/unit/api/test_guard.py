@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, limits
 
 KEY = "sk-" + "0123456789abcdef" * 2
 COUNT = io_guard.OPEN_REQUESTS.encode()
@@ -165,7 +165,7 @@ def test_one_model_is_an_entry_of_the_list(name: str, status: int) -> None:
 
 
 def test_a_large_body_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "MOST_BODY", 3)
+    monkeypatch.setattr(limits, "MOST_BODY", 3)
     assert asked("/v1/completions", {**BEARER, "content-length": "4"}, [])[1] == 413
     api, status, _headers, body = asked("/v1/completions", BEARER, sent(b"ab", b"cd"))
     assert (api.bodies, status, body["error"]["code"]) == ([], 413, "request_too_large")
@@ -174,7 +174,7 @@ def test_a_large_body_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_half_sent_body_ends_and_is_no_open_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "BODY_SILENCE", 0.05)
     half = sent(b"{", b"}")[:1]
     api, status, _headers, body = asked("/v1/messages", BEARER, half)
     assert (api.bodies, status, body["error"]["type"]) == ([], 408, "invalid_request_error")
@@ -212,7 +212,7 @@ class Held:
 
 
 def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "MOST_OF_ALL", 5)
+    monkeypatch.setattr(io_guard, "_OF_CLIENT", 10)
 
     async def scenario() -> list[int]:
         held = Held()
