@@ -129,8 +129,11 @@ class Guard:
 
     def _share(self, scope: dict[str, Any], most: int | None) -> limits.Share:
         """Return the memory of a body, which counts for the client's address."""
-        address = (scope.get("client") or ("",))[0]
-        return limits.Share(self._budget, limits.source(address) if address else "", most)
+        client = (scope.get("client") or ("",))[0]
+        # A proxy may name anything.
+        with contextlib.suppress(ValueError):
+            client = limits.source(client)
+        return limits.Share(self._budget, client, most)
 
     def _replayed(self, parts: list[dict[str, Any]], receive: Any, large: bool) -> Any:
         async def replayed() -> Any:

@@ -72,6 +72,25 @@ def test_the_server_gets_each_field_of_the_client() -> None:
     assert isinstance(found, Accepted) and found.body == b'{"model":"small","user":2}'
 
 
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("é你😀".encode(), "é你😀".encode()),
+        (rb"\ud83d\ude00\u4f60\u0000", "😀你\\u0000".encode()),
+        (rb"\ud83d", rb"\ud83d"),
+        (b"\xed\xa0\xbd\xed\xb8\x80", rb"\ud83d\ude00"),
+        (rb"\\ud83d\\\ude00", rb"\\ud83d\\\ude00"),
+    ],
+)
+def test_a_text_needs_as_many_bytes_as_before(given: bytes, sent: bytes) -> None:
+    """A half of a character has no bytes in UTF-8, and stays an escape. Both halves are the character again."""
+    found = requests.accept(
+        GATEWAY, requests.ROUTES[CHAT], requests.parsed(b'{"model":"small","user":"%b"}' % given), ALL, Servers()
+    )
+    assert isinstance(found, Accepted) and found.body == b'{"model":"small","user":"%b"}' % sent
+    assert json.loads(found.body) == json.loads(found.body.decode())
+
+
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
 @pytest.mark.parametrize(
     ("options", "usage", "always"),

@@ -391,6 +391,8 @@ def test_a_receiver_that_asks_for_nothing_is_let_go(chain: Chain, monkeypatch: p
 def test_a_sender_answers_only_so_many_at_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest one without a request goes, so that silent ones stop nobody, and one with a request stays."""
     monkeypatch.setattr(io_relay, "_CONNECTIONS", 3)
+    monkeypatch.setattr(io_relay, "_REQUEST", 60)
+    monkeypatch.setattr(io_relay.Sender, "timeout", 60)
     head = chain.head()
     with contextlib.ExitStack() as stack:
         receiver = stack.enter_context(asked(chain, f"/{head.store.digest}/2/0"))
