@@ -221,7 +221,7 @@ class Server(http.server.ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Handle the request in a thread. Beyond the limit, the oldest connection without a request ends."""
         with self._lock:
-            superfluous = self._sources.open(request, client_address[0])
+            superfluous: Any = self._sources.open(request, client_address[0])
         if superfluous is request:
             self.shutdown_request(request)
             return
