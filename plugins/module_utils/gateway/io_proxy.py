@@ -230,8 +230,9 @@ class Gateway:
     async def _renamed(self, body: bytes, model: str) -> bytes:
         """Return a body for another model."""
         async with self._reading if len(body) > _LARGE else contextlib.nullcontext():
+            given = json.loads(body)
             await asyncio.sleep(0)
-            return requests.encoded(json.loads(body), model)
+            return requests.encoded(given, model)
 
     async def _ask(
         self, request: Any, route: requests.Route, found: requests.Accepted, record: Record

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
@@ -157,7 +156,7 @@ def vllm(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     files += [{"path": launch_argv.RANK_PROGRAM, "program": "launch/io_rank.py"}] * grouped
     files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray.py"}] * by_ray
     files += _gates(plan, settings)
-    folders = dict.fromkeys(os.path.dirname(path) for path in (*access.GUARD_FILES, _KEPT_BACK["path"]))
+    folders = dict.fromkeys(path.rpartition("/")[0] for path in (*access.GUARD_FILES, _KEPT_BACK["path"]))
     directories = tuple(folders) if keyed else ()
     return Service(paths.VLLM_UNIT, text, inputs, files, directories)
 
