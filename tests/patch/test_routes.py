@@ -36,7 +36,7 @@ def routes(version: str) -> Iterator[str]:
 
 
 def public(path: str) -> bool:
-    return path in io_guard.PUBLIC or path in io_guard.OPEN or path.startswith(io_guard._NAMED)
+    return path in io_guard.OPEN or io_guard._public(path)
 
 
 def test_each_route_is_for_clients_or_for_the_head(version: str) -> None:

@@ -100,7 +100,7 @@ class Guard:
             await _refuse("server_stops", scope, send)
         elif without_key:
             await self._app(scope, _no_body(receive), self._with_count(send))
-        elif not (path.rstrip("/") in PUBLIC or path.startswith(_NAMED) or _own(scope)):
+        elif not (_public(path) or _own(scope)):
             await _refuse("unknown_url", scope, send)
         else:
             # vLLM asks for the key again, and only in this header.
@@ -228,6 +228,11 @@ def _path(scope: dict[str, Any]) -> str:
     """Return the path that vLLM's routes see: without the prefix of --root-path."""
     path, root = scope.get("path", ""), scope.get("root_path", "")
     return str(path.removeprefix(root) if path.startswith(f"{root}/") else path)
+
+
+def _public(path: str) -> bool:
+    """Return whether clients have a path. Behind a slash at its end, vLLM redirects to the path without it."""
+    return path.rstrip("/") in PUBLIC or path.startswith(_NAMED)
 
 
 def _own(scope: dict[str, Any]) -> bool:

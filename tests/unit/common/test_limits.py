@@ -7,7 +7,6 @@ import pytest
 from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 from ansible_collections.gb10.cluster.plugins.module_utils.common.limits import Budget, Share, Sources
 
-
 MIB = 1 << 20
 
 
