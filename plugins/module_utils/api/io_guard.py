@@ -52,8 +52,6 @@ _FORMS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 _PROXIED = {b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via"}
 #: The memory of the bodies of all open requests of one address, and of all. vLLM keeps a body until its request ends.
 _OF_CLIENT, _OF_ALL = 512 << 20, 1 << 30
-#: The memory of a body that vLLM reads alone.
-_LARGE = 512 << 10
 #: A file in vLLM's folder of settings: the seconds for which the server takes no new requests, since root wrote it. One
 #: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
@@ -124,7 +122,7 @@ class Guard:
             await (
                 _refuse(parts, scope, send)
                 if isinstance(parts, str)
-                else self._forward(scope, self._replayed(parts, receive, share.memory > _LARGE), send)
+                else self._forward(scope, self._replayed(parts, receive, share.memory > limits.MOST_TOGETHER), send)
             )
 
     def _share(self, scope: dict[str, Any], most: int | None) -> limits.Share:
@@ -140,7 +138,7 @@ class Guard:
             if large and len(parts) == 1:
                 # vLLM parses at once after the last part: one body at a time, so that it answers others between them.
                 async with self._reading:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(limits.PAUSE)
                     return parts.pop()
             return parts.pop(0) if parts else await receive()
 

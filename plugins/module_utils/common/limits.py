@@ -32,6 +32,8 @@ OF_TOKENS = frozenset(
 BODY_SILENCE, BODY_SECONDS = 20.0, 300.0
 #: Bytes and headers of a request's head, and seconds for it. An idle connection ends after the same time.
 MOST_HEAD, MOST_HEADERS, HEAD_SECONDS = 32 << 10, 64, 20.0
+#: Bytes of memory of a body that is read alone, and the seconds before it, in which a new connection has its answer.
+MOST_TOGETHER, PAUSE = 512 << 10, 0.005
 #: Open connections of one source address, and of all.
 MOST_OF_SOURCE, MOST_CONNECTIONS = 512, 4096
 #: Status, code and text of the refusals of a body.

@@ -42,8 +42,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests impo
 
 #: Seconds to connect to a server, and until a kept connection to it ends: vLLM closes one after five.
 _CONNECT_SECONDS, _KEPT_SECONDS = 5.0, 3.0
-#: Bytes of a plain answer that is read whole; of a body that is sent in parts; of a body's memory that is read alone.
-_WHOLE, _PARTS, _LARGE = 256 << 10, 1 << 20, 512 << 10
+#: Bytes of a plain answer that is read whole, and of a body that is sent in parts.
+_WHOLE, _PARTS = 256 << 10, 1 << 20
 #: Bytes that may wait for a slow client, before writing waits for it: asyncio's own limit.
 _WAITING = 64 << 10
 _OK, _LEFT = 200, 499
@@ -194,7 +194,7 @@ class Gateway:
     ) -> Any:
         """Forward a request to a model."""
         parts = await _body(request, share)
-        found = await self._accepted(parts, route, client, share.memory > _LARGE)
+        found = await self._accepted(parts, route, client, share.memory > limits.MOST_TOGETHER)
         if isinstance(found, Refusal):
             raise RefusedError(found)
         record.model = found.model
@@ -217,22 +217,34 @@ class Gateway:
     async def _accepted(
         self, parts: list[bytes], route: requests.Route, client: clients.Client | None, large: bool
     ) -> requests.Accepted | Refusal:
-        """Read the body. Large ones one at a time and in steps, so that the requests of others go on between them."""
-        async with self._reading if large else contextlib.nullcontext():
-            await asyncio.sleep(0)
+        """Read the body."""
+        async with self._turn(large) as pause:
             body = b"".join(parts)
             parts.clear()
             given = requests.parsed(body)
             del body
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause)
             return requests.accept(self.state.gateway, route, given, client, self.state.servers())
 
     async def _renamed(self, body: bytes, model: str) -> bytes:
         """Return a body for another model."""
-        async with self._reading if len(body) > _LARGE else contextlib.nullcontext():
+        async with self._turn(2 * len(body) > limits.MOST_TOGETHER) as pause:
             given = json.loads(body)
-            await asyncio.sleep(0)
+            await asyncio.sleep(pause)
             return requests.encoded(given, model)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, large: bool) -> AsyncIterator[float]:
+        """Yield the seconds between two steps.
+
+        Large bodies have their turn one at a time, so that the requests of others go on between their steps.
+        """
+        if not large:
+            yield 0
+            return
+        async with self._reading:
+            await asyncio.sleep(limits.PAUSE)
+            yield limits.PAUSE
 
     async def _ask(
         self, request: Any, route: requests.Route, found: requests.Accepted, record: Record
