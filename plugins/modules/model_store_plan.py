@@ -109,8 +109,8 @@ receivers:
   type: list
   elements: str
 link:
-  description: The part of this node in the copy from node to node, C(upstream), C(upstream_address) and C(listen);
-    empty without a part.
+  description: The part of this node in the copy from node to node, C(upstream), C(upstream_address), C(listen) and
+    C(receiver); empty without a part.
   returned: success
   type: dict
 report:

@@ -27,6 +27,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from gateway import proxy
 from repository import ROOT
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+
 HERE = ROOT / "tests/clients"
 PACKAGES = ROOT / ".venv-clients"
 PYTHON = PACKAGES / "bin/python"
@@ -104,7 +106,8 @@ class Door:
     """A server for clients. ``url`` is without /v1. ``engine``: the URL of vLLM's metrics, "" if unknown.
 
     ``known``: its answers are known. ``ca``: the file of a private CA that clients trust, "" for none. ``counts``
-    returns the gateway's counts of the key, by name.
+    returns the gateway's counts of the key, by name. ``keys``: those of several clients. ``pid``: of the process, 0 if
+    unknown.
     """
 
     name: str
@@ -116,6 +119,16 @@ class Door:
     ca: str = ""
     counts: Callable[[], dict[str, int]] = dict
     programs: dict[str, Program] = field(default_factory=dict)
+    keys: tuple[str, ...] = field(default=(), repr=False)
+    pid: int = 0
+
+    def memory(self) -> int:
+        """Return the most memory of the process since reset_memory(), in MiB."""
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) // 1024
+
+    def reset_memory(self) -> None:
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5", encoding="ascii")
 
     def environment(self, client: str = "") -> dict[str, str]:
         """Return the variables that a client reads. For a server of yours, the runner's own ones have its CA."""
@@ -183,7 +196,10 @@ def opened(url: str, headers: Mapping[str, str] | None = None, method: str = "GE
 @contextmanager
 def guard(folder: Path, origin: str, secured: Tls | None = None) -> Iterator[Door]:
     """Run the imitated vLLM with the guard."""
-    shutil.copyfile(ROOT / "plugins/module_utils/api/io_guard.py", folder / "io_guard.py")
+    for path, program in access.GUARD_FILES.items():
+        copy = folder / os.path.relpath(path, access.GUARD_FOLDER)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / "plugins/module_utils" / program, copy)
     port = proxy.free_port()
     url = f"{'https' if secured else 'http'}://127.0.0.1:{port}"
     door = Door("guard", url, KEY, MODEL, url, ca=secured.ca if secured else "")
@@ -195,6 +211,7 @@ def guard(folder: Path, origin: str, secured: Tls | None = None) -> Iterator[Doo
         subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process,
     ):
         try:
+            door.pid = process.pid
             _await(process, door, folder / "engine.log")
             with door.clients():
                 yield door
@@ -225,5 +242,6 @@ def gateway(folder: Path, origin: str, behind: Door, secured: Tls | None = None)
         proxy.started(planned, keys, folder, secured and secured.pair, behind.ca) as started,
         Door("gateway", started.url, started.add("alice"), behind.model, behind.engine, ca=behind.ca).clients() as door,
     ):
+        door.keys, door.pid = (door.key, started.add("bob")), started.pid
         door.counts = lambda: dict(started.report()["usage"].get("alice", {}).get("models", {}).get(behind.model, {}))
         yield door

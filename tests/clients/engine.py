@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import uvicorn
-from io_guard import Guard  # type: ignore[import-not-found]  # A copy of the file, as on the head.
+from gb10_api_guard import Guard  # type: ignore[import-not-found]  # A copy of the files, as on the head.
 from starlette.applications import Starlette
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request

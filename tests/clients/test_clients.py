@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
+import urllib.error
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from clients.doors import PROGRAMS, Door
+from clients.doors import PROGRAMS, Door, opened
 from clients.raw import Browser
 
 CLIENTS = (*PROGRAMS, "curl", "browser")
@@ -180,3 +182,19 @@ def test_a_page_of_another_origin_sees_nothing(door: Door, browsers: list[Browse
     other = browsers[1]
     assert not door.allows(other.origin)
     assert door.raw(other).ask("plain")["error"] == "TypeError"
+
+
+@pytest.mark.doors("guard")
+@pytest.mark.parametrize(
+    ("headers", "here"),
+    [({}, True), *(({"X-Forwarded-For": address}, False) for address in ("127.0.0.1", "::1", "192.168.1.9", "x"))],
+)
+def test_only_the_head_itself_reaches_other_paths(door: Door, headers: dict[str, str], here: bool) -> None:
+    """The server trusts this header of 127.0.0.1, and takes the client's address from it."""
+    if not door.known:
+        pytest.skip("only for servers of these tests")
+    with pytest.raises(urllib.error.HTTPError) as error:
+        opened(f"{door.url}/pause", {"Authorization": f"Bearer {door.key}", **headers}, "POST")
+    assert error.value.status == 404
+    answer = json.loads(error.value.read())
+    assert answer == {"detail": "Not Found"} if here else answer["error"]["code"] == "unknown_url"

@@ -22,7 +22,7 @@ from fake_backend import USAGE, Backend, serve
 from gateway import proxy as running
 from gateway.proxy import QUICK, Answer, Proxy
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits
+from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 CHAT, PAGE = "/v1/chat/completions", "https://chat.example.com"

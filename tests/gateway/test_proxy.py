@@ -18,7 +18,8 @@ from fake_backend import Backend, serve
 from gateway import proxy as running
 from gateway.proxy import OPERATOR, QUICK, Proxy
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits, requests
+from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import requests
 
 #: A model of each cluster: one with TLS and a key, one without; the third is a fallback of the second's kind.
 BIG, SMALL = "org/big-model", "small"

@@ -6,53 +6,72 @@
 
 vLLM itself requires its key only below /v1 and for a few more paths. In every release from 0.13.0 to 0.33.0,
 POST /invocations returns a completion for the same body without a key; /pause and /tokenize are open too.
-It takes the key from the headers of both APIs, and limits bodies, which vLLM reads without one.
+It takes the key from the headers of both APIs. Clients have the paths of PUBLIC; the head itself has all.
+It limits bodies, and messages of websockets, which vLLM reads without a limit.
 Root can close it for new requests before a stop, while open ones go on (draining).
 It also counts the requests without a complete response, for the watchdog: the engine reports a request after its first
 step, so that the metrics of an engine that hangs before this step are those of an idle one.
-The role vllm_serve copies this file to the head. It imports only the standard library.
+The role vllm_serve copies this file and its import to the head. Both need only the standard library.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import json
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 
 #: These reveal nothing about the requests and responses of other clients.
 OPEN = frozenset({"/health", "/ping", "/metrics"})
 #: A header of the responses from these paths: the number of requests to other paths without a complete response. A
 #: server of several processes gives the number of one of them.
 OPEN_REQUESTS = "x-gb10-open-requests"
-#: Maximum bytes of a body, and the seconds for it. A request with images has some megabytes.
-MOST_BODY, BODY_SECONDS = 64 << 20, 300.0
-#: Maximum bytes of the bodies of all open requests. vLLM keeps a body until its request ends.
-MOST_OF_ALL = 512 << 20
+#: Paths for clients: those of vLLM 0.13.0 to 0.33.0 that answer a request and change nothing for others. Source: its
+#: routes, in vllm/entrypoints. The others stop the engine, read its state, or load weights and adapters.
+PUBLIC = frozenset(
+    """
+    /classify /cohere/v2/chat /cohere/v2/chat/render /detokenize /generative_scoring /inference/v1/generate /load
+    /openapi.json /pooling /rerank /score /tokenize /tokenizer_info /v1/audio/transcriptions /v1/audio/translations
+    /v1/chat/completions /v1/chat/completions/batch /v1/chat/completions/derender /v1/chat/completions/render
+    /v1/completions /v1/completions/derender /v1/completions/render /v1/decisions /v1/embeddings /v1/messages
+    /v1/messages/count_tokens /v1/messages/render /v1/models /v1/realtime /v1/rerank /v1/responses /v1/responses/render
+    /v1/score /v1/systemone /v2/embed /v2/rerank /version
+    """.split()
+)
+#: Beginnings of paths with a name.
+_NAMED = ("/v1/models/", "/v1/responses/")
+#: Paths that take a form with a file. Only its fields are limited, by vLLM's own library.
+_FORMS = ("/v1/audio/transcriptions", "/v1/audio/translations")
+#: Headers of a proxy. uvicorn takes the client's address from the first one, if it trusts the sender.
+_PROXIED = {b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via"}
+#: The memory of the bodies of all open requests of one address, and of all. vLLM keeps a body until its request ends.
+_OF_CLIENT, _OF_ALL = 512 << 20, 1 << 30
 #: A file in vLLM's folder of settings: the seconds for which the server takes no new requests, since root wrote it. One
 #: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
 _METRICS, _MODELS = "/metrics", "/v1/models"
-#: Type of error in Anthropic's API, and code in OpenAI's.
-_ERRORS: Mapping[int, tuple[str, str, str]] = {
-    401: ("authentication_error", "invalid_api_key", "The API key is missing or wrong."),
-    404: ("not_found_error", "model_not_found", "The server has no model of this name."),
-    408: (
-        "invalid_request_error",
-        "request_timeout",
-        f"The rest of the request did not arrive within {BODY_SECONDS:g} s.",
-    ),
-    413: ("request_too_large", "request_too_large", f"The request is larger than {MOST_BODY >> 20} MiB."),
-    503: (
-        "overloaded_error",
-        "server_overloaded",
-        f"The open requests have more than {MOST_OF_ALL >> 20} MiB. Try again later.",
-    ),
+#: Status and text of each refusal, by its code in OpenAI's API.
+_REFUSALS: Mapping[str, tuple[int, str]] = {
+    **limits.REFUSALS,
+    "invalid_api_key": (401, "The API key is missing or wrong."),
+    "model_not_found": (404, "The server has no model of this name."),
+    "unknown_url": (404, "The API has no such path for clients. Other paths of vLLM are only for the head itself."),
+    "unsupported_encoding": (415, "This path takes only multipart/form-data."),
+    "server_stops": (503, "The server stops soon and takes no new requests. Try again later."),
 }
-_DRAINS = ("overloaded_error", "server_stops", "The server stops soon and takes no new requests. Try again later.")
+#: Types of error in Anthropic's API.
+_TYPES: Mapping[int, str] = {
+    401: "authentication_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    503: "overloaded_error",
+}
 
 
 class Guard:
@@ -62,56 +81,93 @@ class Guard:
         self._app = app
         self._key = os.environ["VLLM_API_KEY"].encode()
         self._drain = Drain(os.path.join(os.environ["VLLM_CONFIG_ROOT"], DRAIN))
-        self._requests = self._held = 0
+        self._requests = 0
+        self._budget = limits.Budget(_OF_CLIENT, _OF_ALL, 0)
+        self._reading = asyncio.Lock()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Forward a request, or refuse it."""
-        kind = scope["type"]
-        without_key = kind == "http" and scope["path"] in OPEN
+        kind, path = scope["type"], _path(scope)
+        without_key = kind == "http" and path in OPEN
         # Browsers send OPTIONS without a key, to find out whether they may send one.
         if kind not in ("http", "websocket") or scope.get("method") == "OPTIONS":
             await self._app(scope, receive, send)
         elif not (without_key or self._allowed(scope)):
-            await (
-                send({"type": "websocket.close", "code": 1008}) if kind == "websocket" else _refuse(401, scope, send)
-            )
-        elif self._drain.now() and kind == "http" and scope["path"] != _METRICS:
-            await _refuse(503, scope, send, _DRAINS)
+            await _refuse("invalid_api_key", scope, send)
+        elif self._drain.now() and kind == "http" and path != _METRICS:
+            await _refuse("server_stops", scope, send)
         elif without_key:
-            await self._app(scope, receive, self._with_count(send))
+            await self._app(scope, _no_body(receive), self._with_count(send))
+        elif not (_public(path) or _own(scope)):
+            await _refuse("unknown_url", scope, send)
         else:
             # vLLM asks for the key again, and only in this header.
             headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
             scope = {**scope, "headers": [*headers, (b"authorization", b"Bearer " + self._key)]}
-            await (self._app(scope, receive, send) if kind == "websocket" else self._http(scope, receive, send))
+            await (self._websocket if kind == "websocket" else self._http)(scope, receive, send)
 
     async def _http(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        if scope["method"] == "GET" and scope["path"].startswith(f"{_MODELS}/"):
+        path = _path(scope)
+        if scope["method"] == "GET" and path.startswith(f"{_MODELS}/"):
             await self._model(scope, receive, send)
             return
-        size = 0
-
-        def hold(more: int) -> int:
-            nonlocal size
-            size += more
-            self._held += more
-            return 413 if size > MOST_BODY else 503 if self._held > MOST_OF_ALL else 0
-
-        try:
-            parts = await _body(scope, receive, hold) if scope["method"] == "POST" else []
+        form = path in _FORMS
+        if form and not dict(reversed(scope["headers"])).get(b"content-type", b"").lower().startswith(
+            b"multipart/form-data"
+        ):
+            await _refuse("unsupported_encoding", scope, send)
+            return
+        with contextlib.closing(self._share(scope, None if form else limits.most(path))) as share:
+            parts = await _body(scope, receive, share)
             await (
-                _refuse(parts, scope, send) if isinstance(parts, int) else self._forward(scope, parts, receive, send)
+                _refuse(parts, scope, send)
+                if isinstance(parts, str)
+                else self._forward(scope, self._replayed(parts, receive, share.memory > limits.MOST_TOGETHER), send)
             )
-        finally:
-            self._held -= size
 
-    async def _forward(self, scope: dict[str, Any], parts: list[dict[str, Any]], receive: Any, send: Any) -> None:
+    def _share(self, scope: dict[str, Any], most: int | None) -> limits.Share:
+        """Return the memory of a body, which counts for the client's address."""
+        client = (scope.get("client") or ("",))[0]
+        # A proxy may name anything.
+        with contextlib.suppress(ValueError):
+            client = limits.source(client)
+        return limits.Share(self._budget, client, most)
+
+    def _replayed(self, parts: list[dict[str, Any]], receive: Any, large: bool) -> Any:
         async def replayed() -> Any:
+            if large and len(parts) == 1:
+                # vLLM parses at once after the last part: one body at a time, so that it answers others between them.
+                async with self._reading:
+                    await asyncio.sleep(limits.PAUSE)
+                    return parts.pop()
             return parts.pop(0) if parts else await receive()
 
+        return replayed
+
+    async def _websocket(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Forward a websocket, and close it after a message beyond the limits."""
+        share = self._share(scope, limits.MOST_MARKS)
+
+        async def checked() -> Any:
+            nonlocal share
+            share.close()
+            share = self._share(scope, limits.MOST_MARKS)
+            message = await receive()
+            data = message.get("text") or message.get("bytes") or b""
+            if not share.add(data.encode("utf-8", "replace") if isinstance(data, str) else data):
+                return message
+            await send({"type": "websocket.close", "code": 1009})
+            return {"type": "websocket.disconnect", "code": 1009}
+
+        try:
+            await self._app(scope, checked, send)
+        finally:
+            share.close()
+
+    async def _forward(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         self._requests += 1
         try:
-            await self._app(scope, replayed, send)
+            await self._app(scope, receive, send)
         finally:
             self._requests -= 1
 
@@ -124,9 +180,9 @@ class Guard:
 
         await self._app({**scope, "path": _MODELS, "raw_path": _MODELS.encode()}, receive, keep)
         listed = json.loads(b"".join(message.get("body", b"") for message in sent))
-        name = scope["path"].removeprefix(f"{_MODELS}/")
+        name = _path(scope).removeprefix(f"{_MODELS}/")
         entry = next((entry for entry in listed.get("data", ()) if entry["id"] == name), None)
-        await (_answer(200, entry, scope, send) if entry else _refuse(404, scope, send))
+        await (_answer(200, entry, scope, send) if entry else _refuse("model_not_found", scope, send))
 
     def _with_count(self, send: Any) -> Any:
         async def forward(message: dict[str, Any]) -> None:
@@ -166,23 +222,47 @@ class Drain:
             return 0, 0.0
 
 
-async def _body(scope: dict[str, Any], receive: Any, hold: Callable[[int], int]) -> list[dict[str, Any]] | int:
-    """Return the messages with the whole body, or the status of the refusal."""
+def _path(scope: dict[str, Any]) -> str:
+    """Return the path that vLLM's routes see: without the prefix of --root-path."""
+    path, root = scope.get("path", ""), scope.get("root_path", "")
+    return str(path.removeprefix(root) if path.startswith(f"{root}/") else path)
+
+
+def _public(path: str) -> bool:
+    """Return whether clients have a path. Behind a slash at its end, vLLM redirects to the path without it."""
+    return path.rstrip("/") in PUBLIC or path.startswith(_NAMED)
+
+
+def _own(scope: dict[str, Any]) -> bool:
+    """Return whether the head itself sent a request: its address is the server's, and no proxy was between."""
+    client, server = scope.get("client"), scope.get("server")
+    return bool(client and server and client[0] == server[0]) and _PROXIED.isdisjoint(dict(scope["headers"]))
+
+
+def _no_body(receive: Any) -> Any:
+    """Return what receives an empty body, because these paths read none, and later the end of the connection."""
+    empty = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def received() -> Any:
+        return empty.pop() if empty else await receive()
+
+    return received
+
+
+async def _body(scope: dict[str, Any], receive: Any, share: limits.Share) -> list[dict[str, Any]] | str:
+    """Return the messages with the whole body, or the code of the refusal."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
-    if length.isdigit() and int(length) > MOST_BODY:
-        return 413
-    try:
-        return await asyncio.wait_for(_received(receive, hold), BODY_SECONDS)
-    except asyncio.TimeoutError:  # noqa: UP041  # Python 3.10 has two of them.
-        return 408
-
-
-async def _received(receive: Any, hold: Callable[[int], int]) -> list[dict[str, Any]] | int:
+    if length.isdigit() and int(length) > limits.MOST_BODY:
+        return limits.LARGE
     parts: list[dict[str, Any]] = []
+    end = time.monotonic() + limits.BODY_SECONDS
     while not parts or parts[-1].get("more_body", False):
-        parts.append(await receive())
-        if status := hold(len(parts[-1].get("body", b""))):
-            return status
+        try:
+            parts.append(await asyncio.wait_for(receive(), min(limits.BODY_SILENCE, end - time.monotonic())))
+        except asyncio.TimeoutError:  # noqa: UP041  # Python 3.10 has two of them.
+            return limits.SLOW
+        if code := share.add(parts[-1].get("body", b"")):
+            return code
     return parts
 
 
@@ -192,10 +272,14 @@ def _origins(scope: dict[str, Any]) -> Collection[str]:
     return next((entry.kwargs["allow_origins"] for entry in entries if "allow_origins" in entry.kwargs), ())
 
 
-async def _refuse(status: int, scope: dict[str, Any], send: Any, error: tuple[str, str, str] | None = None) -> None:
+async def _refuse(code: str, scope: dict[str, Any], send: Any) -> None:
     """Answer with an error in the form of the API that the path belongs to."""
-    kind, code, message = error or _ERRORS[status]
-    if scope["path"].startswith("/v1/messages"):
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1008})
+        return
+    status, message = _REFUSALS[code]
+    if _path(scope).startswith("/v1/messages"):
+        kind = _TYPES.get(status, "invalid_request_error")
         body: dict[str, Any] = {"type": "error", "error": {"type": kind, "message": message}}
     else:
         body = {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}

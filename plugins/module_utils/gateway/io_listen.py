@@ -16,8 +16,8 @@ from asyncio import sslproto
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_journal
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_state, limits, requests
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_journal, limits
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_state, requests
 
 aiohttp: Any = None
 web: Any = None

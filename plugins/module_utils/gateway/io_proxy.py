@@ -27,9 +27,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, limits
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_journal import say
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, io_state, limits, requests
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, io_state, requests
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_listen import (
     JSON,
     SERVER,
@@ -43,8 +43,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests impo
 
 #: Seconds to connect to a server, and until a kept connection to it ends: vLLM closes one after five.
 _CONNECT_SECONDS, _KEPT_SECONDS = 5.0, 3.0
-#: Bytes of a plain answer that is read whole; of a body that is sent in parts; of a body that is read alone.
-_WHOLE, _PARTS, _LARGE = 256 << 10, 1 << 20, 256 << 10
+#: Bytes of a plain answer that is read whole, and of a body that is sent in parts.
+_WHOLE, _PARTS = 256 << 10, 1 << 20
 #: Bytes that may wait for a slow client, before writing waits for it: asyncio's own limit.
 _WAITING = 64 << 10
 _OK, _LEFT = 200, 499
@@ -148,7 +148,7 @@ class Gateway:
             raise RefusedError(requests.UNKNOWN_ROUTE)
         began, record = time.monotonic(), Record(name, path)
         try:
-            with contextlib.closing(limits.Share(self.budget, name)) as share:
+            with contextlib.closing(limits.Share(self.budget, name, limits.most(route.path))) as share:
                 return await self._model(request, route, client, record, share, shared)
         except RefusedError as error:
             record.status, record.model = error.refusal.status, record.model or error.refusal.model
@@ -195,15 +195,7 @@ class Gateway:
     ) -> Any:
         """Forward a request to a model."""
         parts = await _body(request, share)
-        if share.size > _LARGE:
-            # One at a time and in two steps, so that the requests of others go on between them.
-            async with self._reading:
-                parts[:] = [b"".join(parts)]
-                await asyncio.sleep(0)
-                found = requests.accept(self.state.gateway, route, parts[0], client, self.state.servers())
-        else:
-            found = requests.accept(self.state.gateway, route, b"".join(parts), client, self.state.servers())
-        del parts
+        found = await self._accepted(parts, route, client, share.memory > limits.MOST_TOGETHER)
         if isinstance(found, Refusal):
             raise RefusedError(found)
         record.model = found.model
@@ -223,6 +215,38 @@ class Gateway:
             answer.close()
             self.state.busy[entry.id] -= 1
 
+    async def _accepted(
+        self, parts: list[bytes], route: requests.Route, client: clients.Client | None, large: bool
+    ) -> requests.Accepted | Refusal:
+        """Read the body."""
+        async with self._turn(large) as pause:
+            body = b"".join(parts)
+            parts.clear()
+            given = requests.parsed(body)
+            del body
+            await asyncio.sleep(pause)
+            return requests.accept(self.state.gateway, route, given, client, self.state.servers())
+
+    async def _renamed(self, body: bytes, model: str) -> bytes:
+        """Return a body for another model."""
+        async with self._turn(2 * len(body) > limits.MOST_TOGETHER) as pause:
+            given = json.loads(body)
+            await asyncio.sleep(pause)
+            return requests.encoded(given, model)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, large: bool) -> AsyncIterator[float]:
+        """Yield the seconds between two steps.
+
+        Large bodies have their turn one at a time, so that the requests of others go on between their steps.
+        """
+        if not large:
+            yield 0
+            return
+        async with self._reading:
+            await asyncio.sleep(limits.PAUSE)
+            yield limits.PAUSE
+
     async def _ask(
         self, request: Any, route: requests.Route, found: requests.Accepted, record: Record
     ) -> tuple[Any, Entry]:
@@ -236,7 +260,7 @@ class Gateway:
             if received and target.model != model:
                 break
             if target.model != model:
-                found.body, model = requests.encoded(json.loads(found.body), target.model), target.model
+                found.body, model = await self._renamed(found.body, target.model), target.model
             last = received or [other.model for other in found.targets[index + 1 : index + 2]] != [model]
             entry, answer = self.state.entries[target.id], None
             self.state.busy[entry.id] += 1
@@ -334,7 +358,7 @@ async def _body(request: Any, share: limits.Share) -> list[bytes]:
     """Return the parts of the body. Raises RefusedError beyond a limit, before the rest is read."""
     length = request.content_length
     if length is not None and length > limits.MOST_BODY:
-        raise RefusedError(requests.TOO_LARGE)
+        raise RefusedError(requests.of_body(limits.LARGE))
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise RefusedError(requests.ENCODED)
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
@@ -342,34 +366,28 @@ async def _body(request: Any, share: limits.Share) -> list[bytes]:
     content = request.content
     if content.is_eof():
         # Most requests arrive at once.
-        whole = content.read_nowait()
-        _allow(len(whole), limits.marks(whole), share)
-        return [whole]
-    parts, size, marks = list[bytes](), 0, 0
+        parts = [content.read_nowait()]
+        _count(parts[0], share)
+        return parts
+    parts = []
     loop = asyncio.get_running_loop()
     end = loop.time() + limits.BODY_SECONDS
     try:
         async with asyncio.timeout_at(min(end, loop.time() + limits.BODY_SILENCE)) as limit:
             while data := await content.readany():
                 parts.append(data)
-                size += len(data)
-                marks += limits.marks(data)
-                _allow(size, marks, share)
+                _count(data, share)
                 limit.reschedule(min(end, loop.time() + limits.BODY_SILENCE))
     except TimeoutError as error:
-        raise RefusedError(requests.TOO_SLOW) from error
+        raise RefusedError(requests.of_body(limits.SLOW)) from error
     except PayloadError as error:
         raise RefusedError(requests.NOT_HTTP) from error
     return parts
 
 
-def _allow(size: int, marks: int, share: limits.Share) -> None:
-    if size > limits.MOST_BODY:
-        raise RefusedError(requests.TOO_LARGE)
-    if marks > limits.MOST_MARKS:
-        raise RefusedError(requests.TOO_MANY_PARTS)
-    if not share.grow(size):
-        raise RefusedError(requests.FULL)
+def _count(data: bytes, share: limits.Share) -> None:
+    if code := share.add(data):
+        raise RefusedError(requests.of_body(code))
 
 
 def _sent(body: bytes) -> Any:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.gateway import limits
+from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.clients import Client
 
 
@@ -40,8 +40,9 @@ _ANTHROPIC = "/messages"
 #: The paths whose streams have usage only on request.
 _ON_REQUEST = (ROUTES["/chat/completions"].path, ROUTES["/completions"].path)
 _DOES = {"generate": "generates text", "embed": "makes embeddings", "rerank": "ranks texts"}
-#: json.dumps() would create one for each request.
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
+#: json.dumps() would create one for each request. An escape of each character beyond ASCII would need up to 3 times the
+#: bytes.
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _NAMES = re.compile(r"[A-Za-z0-9_-]+(?:\s*,\s*[A-Za-z0-9_-]+)*")
 
 
@@ -112,16 +113,8 @@ def _wrong(status: int, code: str, message: str) -> Refusal:
 
 UNKNOWN_KEY = _wrong(401, "invalid_api_key", "The API key is missing, unknown or revoked.")
 UNKNOWN_ROUTE = _wrong(404, "unknown_url", "The gateway does not have this path or method.")
-TOO_LARGE = _wrong(413, "request_too_large", f"The request is larger than {limits.MOST_BODY >> 20} MiB.")
-TOO_MANY_PARTS = _wrong(
-    413, "request_too_complex", f"The JSON has more than {limits.MOST_MARKS} of the characters , : [ and {{."
-)
-TOO_SLOW = _wrong(408, "request_timeout", f"The rest of the request did not arrive within {limits.BODY_SILENCE:g} s.")
 ENCODED = _wrong(415, "unsupported_encoding", "The gateway takes no compressed bodies.")
 NOT_HTTP = _wrong(400, "invalid_request", "The request is not valid HTTP, or its head is too large.")
-FULL = Refusal(
-    503, "server_error", "too_many_bodies", "The large requests in progress need all of the gateway's memory.", 5
-)
 BROKEN = Refusal(502, "server_error", "answer_incomplete", "The model's server ended its answer early.")
 FORBIDDEN = Refusal(403, "permission_error", "forbidden", "This key may not read the report.")
 FAILED = Refusal(500, "server_error", "internal_error", "The gateway failed. Its log has the reason.")
@@ -138,9 +131,16 @@ def allowed(models: Iterable[str], client: Client | None) -> list[str]:
     return [name for name in models if client is None or client.may(name)]
 
 
-def accept(gateway: Gateway, route: Route, body: bytes, client: Client | None, servers: Servers) -> Accepted | Refusal:
-    """Return the request for a model's servers, or the refusal. ``client``: None for the operator."""
-    given = _parsed(body)
+def of_body(code: str) -> Refusal:
+    """Return the refusal of a body by the code of `limits`."""
+    status, message = limits.REFUSALS[code]
+    return _wrong(status, code, message) if status < 500 else Refusal(status, "server_error", code, message, 5)
+
+
+def accept(
+    gateway: Gateway, route: Route, given: dict[str, Any] | Refusal, client: Client | None, servers: Servers
+) -> Accepted | Refusal:
+    """Return the request of parsed() for a model's servers, or the refusal. ``client``: None for the operator."""
     if isinstance(given, Refusal):
         return given
     model, names = given["model"], allowed(gateway.models, client)
@@ -208,11 +208,12 @@ def _encoded(given: dict[str, Any], route: Route, targets: Sequence[Target]) -> 
 
 
 def encoded(given: Mapping[str, Any], model: str) -> bytes:
-    """Return a body for a model."""
-    return _ENCODER.encode(given if given["model"] == model else {**given, "model": model}).encode()
+    """Return a body for a model. Half of a character, which UTF-8 does not have, stays an escape."""
+    text = _ENCODER.encode(given if given["model"] == model else {**given, "model": model})
+    return text.encode("utf-8", "backslashreplace")
 
 
-def _parsed(body: bytes) -> dict[str, Any] | Refusal:
+def parsed(body: bytes) -> dict[str, Any] | Refusal:
     """Return a body with a model."""
     try:
         given = json.loads(body)

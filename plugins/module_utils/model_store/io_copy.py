@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in _TEXTS:
         parser.add_argument(f"--{name}", default="")
     parser.add_argument("--exclude", action="append", default=[], help="a pattern of files to exclude")
+    parser.add_argument("--receiver", action="append", default=[], help="an address of the next node")
     parser.add_argument("--port", type=int)
     parser.add_argument("--streams", type=int, default=4, help="number of parallel files")
     parser.add_argument("--verify", action="store_true", help="read every file again")

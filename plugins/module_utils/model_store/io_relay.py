@@ -25,17 +25,18 @@ import http
 import http.client
 import http.server
 import os
+import select
 import signal
 import socket
-import struct
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.limits import Sources
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Part, Status
@@ -46,8 +47,8 @@ _CONNECT, _RETRY, _PATIENCE = 10, 1, 60
 _IDLE = 3600
 #: Consecutive responses without data.
 _EMPTY = 100
-#: Seconds: for a request, and for a receiver to accept some bytes. Parallel connections: a receiver has one per stream.
-_REQUEST, _TAKE, _CONNECTIONS = 30, 600, 64
+#: Seconds: for a request, and for a receiver to accept 8 MiB. Parallel connections: a receiver has one per stream.
+_REQUEST, _TAKE, _CONNECTIONS = 10, 600, 64
 #: A node without power closes no connections, so probe after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _SEND = 8 << 20
@@ -104,7 +105,10 @@ class Store:
             io_files.say(f"{file.name} has wrong content and is fetched again")
 
     def send(self, file: File, start: int, to: socket.socket) -> None:
-        """Send a file's bytes as they arrive; end early if they are damaged or the transfer failed."""
+        """Send a file's bytes as they arrive to a socket that does not block.
+
+        Ends early if they are damaged, the transfer failed, or the receiver takes them too slowly.
+        """
         with self.changed:
             beginning = file.beginning
             if self._sendable(file, start, beginning) <= start:
@@ -120,9 +124,18 @@ class Store:
                     have = self._sendable(file, start, beginning)
                 if have <= start:
                     return
-                # 0 bytes: the partial file was just emptied.
-                while start < have and (count := os.sendfile(to.fileno(), descriptor, start, min(have - start, _SEND))):
-                    start += count
+                until, block = time.monotonic() + _TAKE, start + _SEND
+                while start < have:
+                    if not select.select([], [to], [], max(0.0, until - time.monotonic()))[1]:
+                        return
+                    with contextlib.suppress(BlockingIOError):
+                        count = os.sendfile(to.fileno(), descriptor, start, min(have - start, _SEND))
+                        if not count:
+                            # The partial file was just emptied.
+                            break
+                        start += count
+                    if start >= block:
+                        until, block = time.monotonic() + _TAKE, start + _SEND
 
     def _sendable(self, file: File, start: int, beginning: int) -> int:
         """Wait for bytes of a file after the start, and return its available bytes; 0 after a restart or a failure."""
@@ -130,15 +143,32 @@ class Store:
         return 0 if file.beginning != beginning or self.reason else file.have
 
 
+def hang_up(connection: socket.socket) -> None:
+    """End a connection that another thread reads."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+
+
 class Sender(http.server.BaseHTTPRequestHandler):
     """Serves the next node. Python limits a request to 64 KiB per line and 100 headers."""
 
     server: Server
-    #: Timeout of the request; setup() applies it to the connection.
+    #: Timeout of each read and write; setup() applies it to the connection.
     timeout = _REQUEST
+
+    def handle(self) -> None:
+        """Handle the connection. One without a request ends, however slowly it sends."""
+        self._limit = threading.Timer(_REQUEST, hang_up, (self.connection,))
+        self._limit.daemon = True
+        self._limit.start()
+        try:
+            super().handle()
+        finally:
+            self._limit.cancel()
 
     def do_GET(self) -> None:
         """Send a file of the manifest."""
+        self._limit.cancel()
         store = self.server.store
         found = model_store_plan.request(self.path, store.digest, [file.size for file in store.files])
         if found is None:
@@ -146,9 +176,7 @@ class Sender(http.server.BaseHTTPRequestHandler):
             return
         number, start, verified = found
         file = store.files[number]
-        # Waiting for bytes may take long, but a receiver that accepts none times out. sendfile needs a blocking socket.
-        self.connection.settimeout(None)
-        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _TAKE, 0))
+        self.server.works(self.connection)
         if verified:
             with store.changed:
                 store.changed.wait_for(lambda: file.verified or store.reason)
@@ -161,8 +189,8 @@ class Sender(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         try:
             store.send(file, start, self.connection)
-        except (BrokenPipeError, ConnectionResetError, BlockingIOError):
-            return  # the client disconnected or will retry; BlockingIOError: it accepted no bytes for too long
+        except (BrokenPipeError, ConnectionResetError):
+            return  # the client disconnected or will retry
 
     def _say(self, status: int, text: str) -> None:
         body = text.encode()
@@ -176,27 +204,43 @@ class Sender(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Sends the store's files on one address."""
+    """Sends the store's files on one address to the ``receivers``, or to any node without them."""
 
     daemon_threads = True
 
-    def __init__(self, address: str, port: int, store: Store) -> None:
+    def __init__(self, address: str, port: int, store: Store, receivers: Collection[str] = ()) -> None:
         super().__init__((address, port), Sender)
-        self.store, self._room = store, threading.BoundedSemaphore(_CONNECTIONS)
+        self.store, self._receivers = store, receivers
+        self._sources: Sources[Any] = Sources(_CONNECTIONS, _CONNECTIONS)
+        self._lock = threading.Lock()
+
+    def verify_request(self, _request: Any, client_address: Any) -> bool:
+        """Return whether the address is one of a receiver."""
+        return not self._receivers or client_address[0] in self._receivers
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Handle the request in a thread, unless there are too many connections."""
-        if self._room.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        """Handle the request in a thread. Beyond the limit, the oldest connection without a request ends."""
+        with self._lock:
+            superfluous: Any = self._sources.open(request, client_address[0])
+        if superfluous is request:
             self.shutdown_request(request)
+            return
+        if superfluous is not None:
+            hang_up(superfluous)
+        super().process_request(request, client_address)
+
+    def works(self, request: Any) -> None:
+        """Note that a connection has a request."""
+        with self._lock:
+            self._sources.work(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Free the connection slot after the request."""
+        """Make room for another connection after the request."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._room.release()
+            with self._lock:
+                self._sources.close(request)
 
 
 class Receiver:
@@ -328,7 +372,7 @@ def run(options: argparse.Namespace) -> int:
     os.makedirs(options.folder, mode=0o755, exist_ok=True)
     if options.listen:
         try:
-            server = Server(options.listen, options.port, store)
+            server = Server(options.listen, options.port, store, options.receiver)
         except OSError as error:
             status.end(f"cannot listen on {options.listen}:{options.port}: {error.strerror} (model_store_port)")
             return 1

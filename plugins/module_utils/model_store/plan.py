@@ -77,7 +77,8 @@ def folder(root: str, hub: str, revision: str) -> str:
 
 
 def chain(nodes: Sequence[PlannedNode], receivers: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return by node {upstream, upstream_address, listen}: sender, sender's address, and address to send on.
+    """Return by node {upstream, upstream_address, listen, receiver}: sender, sender's address, address to send on, and
+    the receiver's addresses with commas.
 
     Missing values are "". The head is first and sends to the first receiver. Each receiver sends to the next one in the
     plan's order, in a ring the cabled neighbor. ``nodes``: the plan's nodes with their peers' addresses by rail.
@@ -85,13 +86,15 @@ def chain(nodes: Sequence[PlannedNode], receivers: Iterable[str]) -> dict[str, d
     wanted = set(receivers)
     members = [node for index, node in enumerate(nodes) if index == 0 or node.name in wanted]
     links: dict[str, dict[str, str]] = {
-        node.name: {"upstream": "", "upstream_address": "", "listen": ""} for node in members
+        node.name: dict.fromkeys(("upstream", "upstream_address", "listen", "receiver"), "") for node in members
     }
     for sender, receiver in itertools.pairwise(members):
         cabled = (rail.peers.get(sender.name, "") for rail in receiver.rails)
         address = next((found for found in cabled if found), sender.address)
         links[receiver.name] |= {"upstream": sender.name, "upstream_address": address}
-        links[sender.name]["listen"] = address
+        # Which one its connection has is the decision of its kernel.
+        own = [receiver.address, *(rail.address.partition("/")[0] for rail in receiver.rails)]
+        links[sender.name] |= {"listen": address, "receiver": ",".join(dict.fromkeys(filter(None, own)))}
     return links if len(members) > 1 else {}
 
 

@@ -104,6 +104,7 @@ def relay_argv(store: Store, settings: CopySettings, link: Mapping[str, str], he
         *(f"--folder={store.folder}", f"--manifest={FILES['manifest']}", f"--status={FILES['status']}"),
         *(f"--port={settings.port}", f"--listen={link['listen']}", f"--upstream={link['upstream']}"),
         *(f"--upstream-address={link['upstream_address']}", f"--streams={settings.max_connections}"),
+        *(f"--receiver={address}" for address in filter(None, link["receiver"].split(","))),
         *(["--verify"] if settings.verify and not head else []),
     ]
 

@@ -151,11 +151,13 @@ def vllm(plan: Plan, settings: ServiceSettings, learned: Learned) -> Service:
     ]
     # The guard, because vLLM checks the key only for paths below /v1; and the program that waits for Ray's nodes, or
     # starts and stops the ranks together.
-    files = [{"path": f"{access.GUARD_FOLDER}/gb10_api_guard.py", "program": "api/io_guard.py"}, _KEPT_BACK] * keyed
+    guard = [{"path": path, "program": program} for path, program in access.GUARD_FILES.items()]
+    files = [*guard, _KEPT_BACK] * keyed
     files += [{"path": launch_argv.RANK_PROGRAM, "program": "launch/io_rank.py"}] * grouped
     files += [{"path": _WAIT_PROGRAM, "program": "launch/io_ray"}] * by_ray
     files += _gates(plan, settings)
-    directories = (access.GUARD_FOLDER, access.CONFIG_FOLDER) if keyed else ()
+    folders = dict.fromkeys(path.rpartition("/")[0] for path in (*access.GUARD_FILES, _KEPT_BACK["path"]))
+    directories = tuple(folders) if keyed else ()
     return Service(paths.VLLM_UNIT, text, inputs, files, directories)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, limits
 
 KEY = "sk-" + "0123456789abcdef" * 2
 COUNT = io_guard.OPEN_REQUESTS.encode()
@@ -155,6 +155,133 @@ def test_a_page_of_an_allowed_origin_reads_the_refusal(
     )
 
 
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/pause", "/resume", "/sleep", "/wake_up", "/collective_rpc", "/update_weights", "/v1/load_lora_adapter"),
+        *("/reset_prefix_cache", "/server_info", "/start_profile", "/invocations", "/abort_requests", "/v1/unknown"),
+        *(
+            "/",
+            "//v1/models",
+            "/v1/chat/completions/../pause",
+            "/docs",
+            "/metrics/x",
+            "/api/pause",
+            "/health/",
+            "/V1/models",
+        ),
+    ],
+)
+def test_only_the_head_itself_has_other_paths(path: str, kind: str) -> None:
+    """uvicorn takes the address of a client from X-Forwarded-For, if it trusts the sender: by default 127.0.0.1."""
+    here, scope = ("127.0.0.1", 8000), {"type": kind, "root_path": "/api"}
+    for client, more in (
+        (("192.168.1.9", 5), {}),
+        (None, {}),
+        *((("127.0.0.1", 5), {name: "127.0.0.1"}) for name in ("x-forwarded-for", "forwarded", "x-real-ip", "via")),
+    ):
+        api, status, _headers, body = asked(path, {**BEARER, **more}, client=client, server=here, **scope)
+        assert api.bodies == []
+        assert (status, body["error"]["code"]) == (404, "unknown_url") if kind == "http" else body["code"] == 1008
+    for address in ("127.0.0.1", "::1", "192.168.1.11"):
+        own = {"client": (address, 5), "server": (address, 8000)}
+        assert asked(path, BEARER, **own, **scope)[1] == 200
+        assert asked(path, {}, **own, **scope)[0].bodies == []
+
+
+@pytest.mark.parametrize("root", ["", "/api"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("/v1/chat/completions", "/v1/messages/count_tokens", "/v1/embeddings", "/rerank", "/score", "/tokenize"),
+        *("/v1/responses/resp_1/cancel", "/version", "/v1/completions/"),
+    ],
+)
+def test_clients_have_the_paths_of_the_api(path: str, root: str) -> None:
+    found = asked(root + path, BEARER, client=("192.168.1.9", 5), server=("192.168.1.11", 8000), root_path=root)
+    assert found[1] == 200
+
+
+def test_a_path_for_files_takes_forms_only() -> None:
+    path, form = "/v1/audio/transcriptions", {"content-type": "Multipart/form-data; boundary=x"}
+    file = sent(b"\0," + b",[{:" * limits.MOST_MARKS)
+    assert asked(path, {**BEARER, **form}, file)[1] == 200
+    for given in ({}, {"content-type": "application/x-www-form-urlencoded"}, {"content-type": "application/json"}):
+        assert asked(path, {**BEARER, **given}, [])[1] == 415
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "GET"])
+def test_the_body_of_each_method_is_limited(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "MOST_BODY", 3)
+    assert asked("/v1/models", BEARER, sent(b"ab", b"cd"), method=method)[1] == 413
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_body_that_nobody_reads_is_not_awaited(method: str) -> None:
+    """Without a key, a request whose body never arrives would wait for ever."""
+    assert asked("/metrics", {"content-length": "9"}, [], method=method)[1] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"[" + b"[]," * limits.MOST_MARKS, 413, "request_too_complex"),
+        ('{"a": 1}'.encode("utf-16"), 400, "invalid_json"),
+        (b'"' + "😀".encode() * (9 << 20), 413, "request_too_large"),
+    ],
+)
+def test_a_body_that_would_grow_does_not_reach_vllm(body: bytes, status: int, code: str) -> None:
+    api, found, _headers, answer = asked("/v1/chat/completions", BEARER, sent(body))
+    assert (api.bodies, found, answer["error"]["code"]) == ([], status, code)
+    tokens = b"[" + b"1," * (limits.MOST_TOKENS - 1)
+    assert asked("/v1/embeddings", BEARER, sent(tokens))[1] == 200
+
+
+@pytest.mark.parametrize("kind", ["text", "bytes"])
+def test_a_message_of_a_websocket_is_limited(kind: str) -> None:
+    got: list[Any] = []
+
+    async def api(_scope: dict[str, Any], receive: Any, _send: Any) -> None:
+        while not got or got[-1]["type"] != "websocket.disconnect":
+            got.append(await receive())
+
+    async def scenario() -> list[dict[str, Any]]:
+        guard, answers = io_guard.Guard(api), list[dict[str, Any]]()
+        words = ["[]", "[" + "[]," * limits.MOST_MARKS, "[]"]
+        waiting = [{"type": "websocket.receive", kind: word if kind == "text" else word.encode()} for word in words]
+
+        async def receive() -> dict[str, Any]:
+            return waiting.pop(0)
+
+        async def send(message: dict[str, Any]) -> None:
+            answers.append(message)
+
+        given = [(name.encode(), value.encode()) for name, value in BEARER.items()]
+        scope = {"type": "websocket", "path": "/v1/realtime", "headers": given, "client": ("unknown", 1)}
+        await guard(scope, receive, send)
+        assert guard._budget.held == {}
+        return answers
+
+    assert asyncio.run(scenario()) == [{"type": "websocket.close", "code": 1009}]
+    assert [message["type"] for message in got] == ["websocket.receive", "websocket.disconnect"]
+
+
+def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_guard, "_OF_CLIENT", 10)
+    monkeypatch.setattr(io_guard, "_OF_ALL", 24)
+
+    async def scenario() -> list[int]:
+        held = Held()
+        waiting = [held.begin(b"abc", address) for address in ("10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", "10.0.0.3")]
+        await asyncio.sleep(0.05)
+        held.may_end.set()
+        await asyncio.wait(waiting)
+        return [message["status"] for message in held.sent if "status" in message]
+
+    assert asyncio.run(scenario()) == [503, 200, 200, 200]
+
+
 @pytest.mark.parametrize(("name", "status"), [("org/model", 200), ("other", 404)])
 def test_one_model_is_an_entry_of_the_list(name: str, status: int) -> None:
     _api, found, _headers, body = asked(f"/v1/models/{name}", BEARER, method="GET")
@@ -165,7 +292,7 @@ def test_one_model_is_an_entry_of_the_list(name: str, status: int) -> None:
 
 
 def test_a_large_body_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "MOST_BODY", 3)
+    monkeypatch.setattr(limits, "MOST_BODY", 3)
     assert asked("/v1/completions", {**BEARER, "content-length": "4"}, [])[1] == 413
     api, status, _headers, body = asked("/v1/completions", BEARER, sent(b"ab", b"cd"))
     assert (api.bodies, status, body["error"]["code"]) == ([], 413, "request_too_large")
@@ -174,7 +301,7 @@ def test_a_large_body_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_half_sent_body_ends_and_is_no_open_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "BODY_SILENCE", 0.05)
     half = sent(b"{", b"}")[:1]
     api, status, _headers, body = asked("/v1/messages", BEARER, half)
     assert (api.bodies, status, body["error"]["type"]) == ([], 408, "invalid_request_error")
@@ -194,7 +321,7 @@ class Held:
                 raise self.failure
         await send({"type": "http.response.start", "status": 200})
 
-    async def ask(self, path: str, body: bytes) -> None:
+    async def ask(self, path: str, body: bytes, address: str = "10.0.0.1") -> None:
         """Send a request. Without a body, it never arrives."""
 
         async def receive() -> dict[str, Any]:
@@ -205,14 +332,15 @@ class Held:
             self.sent.append(message)
 
         headers = [(name.encode(), value.encode()) for name, value in BEARER.items()]
-        await self.guard({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, note)
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "client": (address, 5)}
+        await self.guard(scope, receive, note)
 
-    def begin(self, body: bytes) -> asyncio.Task[None]:
-        return asyncio.create_task(self.ask("/v1/completions", body))
+    def begin(self, body: bytes, address: str = "10.0.0.1") -> asyncio.Task[None]:
+        return asyncio.create_task(self.ask("/v1/completions", body, address))
 
 
 def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_guard, "MOST_OF_ALL", 5)
+    monkeypatch.setattr(io_guard, "_OF_CLIENT", 10)
 
     async def scenario() -> list[int]:
         held = Held()

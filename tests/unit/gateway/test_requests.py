@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import requests
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.clients import Client
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests import Accepted, Gateway, Refusal, Servers
@@ -24,7 +25,8 @@ CHAT = "/v1/chat/completions"
 def accept(
     body: Any, client: Client | None = ALL, servers: Servers | None = None, path: str = CHAT, gateway: Gateway = GATEWAY
 ) -> Accepted | Refusal:
-    return requests.accept(gateway, requests.ROUTES[path], json.dumps(body).encode(), client, servers or Servers())
+    given = requests.parsed(json.dumps(body).encode())
+    return requests.accept(gateway, requests.ROUTES[path], given, client, servers or Servers())
 
 
 def accepted(body: Any, *arguments: Any) -> Accepted:
@@ -66,8 +68,27 @@ def test_the_server_gets_each_field_of_the_client() -> None:
     assert json.loads(accepted(given).body) == given
     # A server cannot read another one of two fields with the same name.
     twice = b'{"model": "big", "user": 1, "user": 2, "model": "small"}'
-    found = requests.accept(GATEWAY, requests.ROUTES[CHAT], twice, SMALL, Servers())
+    found = requests.accept(GATEWAY, requests.ROUTES[CHAT], requests.parsed(twice), SMALL, Servers())
     assert isinstance(found, Accepted) and found.body == b'{"model":"small","user":2}'
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("é你😀".encode(), "é你😀".encode()),
+        (rb"\ud83d\ude00\u4f60\u0000", "😀你\\u0000".encode()),
+        (rb"\ud83d", rb"\ud83d"),
+        (b"\xed\xa0\xbd\xed\xb8\x80", rb"\ud83d\ude00"),
+        (rb"\\ud83d\\\ude00", rb"\\ud83d\\\ude00"),
+    ],
+)
+def test_a_text_needs_as_many_bytes_as_before(given: bytes, sent: bytes) -> None:
+    """A half of a character has no bytes in UTF-8, and stays an escape. Both halves are the character again."""
+    found = requests.accept(
+        GATEWAY, requests.ROUTES[CHAT], requests.parsed(b'{"model":"small","user":"%b"}' % given), ALL, Servers()
+    )
+    assert isinstance(found, Accepted) and found.body == b'{"model":"small","user":"%b"}' % sent
+    assert json.loads(found.body) == json.loads(found.body.decode())
 
 
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
@@ -113,7 +134,7 @@ def test_other_requests_stay_as_they_are(path: str, stream: bool) -> None:
     ],
 )
 def test_a_body_that_is_not_a_request(body: bytes, code: str) -> None:
-    found = requests.accept(GATEWAY, requests.ROUTES[CHAT], body, ALL, Servers())
+    found = requests.accept(GATEWAY, requests.ROUTES[CHAT], requests.parsed(body), ALL, Servers())
     assert isinstance(found, Refusal) and (found.status, found.code) == (400, code)
 
 
@@ -213,7 +234,7 @@ def test_refusals_have_the_format_of_their_api() -> None:
         # The official clients repeat a 504 twice, unless this header says no.
         (requests.silent("big", 600), {"x-should-retry": "false"}),
         (requests.UNKNOWN_KEY, {"WWW-Authenticate": "Bearer"}),
-        (requests.FULL, {"Retry-After": "5"}),
+        (requests.of_body(limits.FULL), {"Retry-After": "5"}),
         (requests.BROKEN, {}),
     ],
 )

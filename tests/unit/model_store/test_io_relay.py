@@ -123,23 +123,30 @@ class Chain:
         self.relays.append(Relay(self, number, *options, file_limit=file_limit))
         return self.relays[-1]
 
-    def head(self) -> Head:
-        self.servers.append(Head(plant(self.folder / "head"), self.folder / "status.json", self.port))
+    def head(self, *receivers: str) -> Head:
+        self.servers.append(Head(plant(self.folder / "head"), self.folder / "status.json", self.port, receivers))
         return self.servers[-1]
+
+
+class Noting(io_relay.Sender):
+    """Notes the requests of a head."""
+
+    server: Head
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path.partition(self.server.store.digest)[2])
+        super().do_GET()
 
 
 class Head(io_relay.Server):
     """A sender without any bytes until the test calls have()."""
 
-    def __init__(self, folder: Path, status: Path, port: int) -> None:
+    def __init__(self, folder: Path, status: Path, port: int, receivers: tuple[str, ...]) -> None:
         store = io_relay.Store(str(folder), MANIFEST, Status(str(status), 0))
-        super().__init__("127.0.0.1", port, store)
+        super().__init__("127.0.0.1", port, store, receivers)
+        self.RequestHandlerClass = Noting
         self.asked: list[str] = []
         threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def finish_request(self, request: Any, client_address: Any) -> None:
-        self.asked.append(request.recv(200, socket.MSG_PEEK).split()[1].decode().partition(self.store.digest)[2])
-        super().finish_request(request, client_address)
 
     def have(self, bytes_of_large: int) -> None:
         """Make this many bytes of the large file available, and all other files."""
@@ -382,21 +389,59 @@ def test_a_receiver_that_asks_for_nothing_is_let_go(chain: Chain, monkeypatch: p
 
 
 def test_a_sender_answers_only_so_many_at_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_relay, "_CONNECTIONS", 2)
+    """The oldest one without a request goes, so that silent ones stop nobody, and one with a request stays."""
+    monkeypatch.setattr(io_relay, "_CONNECTIONS", 3)
+    monkeypatch.setattr(io_relay, "_REQUEST", 60)
+    monkeypatch.setattr(io_relay.Sender, "timeout", 60)
     head = chain.head()
-    waiting = [socket.create_connection(("127.0.0.1", chain.port), timeout=10) for _number in range(3)]
-    assert waiting[2].recv(1) == b""
-    for connection in waiting:
-        connection.close()
+    with contextlib.ExitStack() as stack:
+        receiver = stack.enter_context(asked(chain, f"/{head.store.digest}/2/0"))
+        assert b" 200 " in receiver.recv(1000)
+        silent = [stack.enter_context(asked(chain)) for _number in range(5)]
+        assert [connection.recv(1) for connection in silent[:3]] == [b""] * 3
+        assert b" 200 " in stack.enter_context(asked(chain, f"/{head.store.digest}/0/0")).recv(1000)
+        head.have(len(FILES[LARGE]))
+        assert receiver.recv(1)
+    assert soon(lambda: not head._sources._of, 10)
 
-    def served() -> bool:
-        with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
-            connection.sendall(f"GET /{head.store.digest}/0/0 HTTP/1.0\r\n\r\n".encode())
-            with contextlib.suppress(ConnectionResetError):
-                return b" 200 " in connection.recv(1000)
-        return False
 
-    assert soon(served, 10)
+def asked(chain: Chain, path: str = "", source: str = "127.0.0.1") -> socket.socket:
+    """Return a connection from a source, with a request for a path."""
+    connection = socket.create_connection(("127.0.0.1", chain.port), 10, (source, 0))
+    connection.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode() if path else b"")
+    return connection
+
+
+def test_a_request_that_arrives_byte_by_byte_ends(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_relay, "_REQUEST", 0.5)
+    chain.head()
+    began = time.monotonic()
+    with asked(chain) as connection, contextlib.suppress(ConnectionError):
+        while time.monotonic() - began < 5:
+            connection.sendall(b"x")
+            time.sleep(0.05)
+    assert time.monotonic() - began < 3
+
+
+def test_a_receiver_that_takes_bytes_too_slowly_is_let_go(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_relay, "_TAKE", 0.5)
+    head = chain.head()
+    head.have(len(FILES[LARGE]))
+    with asked(chain, f"/{head.store.digest}/2/0") as connection:
+        taken = 0
+        for _number in range(20):
+            taken += len(connection.recv(1 << 12))
+            time.sleep(0.1)
+        while data := connection.recv(1 << 20):
+            taken += len(data)
+    assert taken < len(FILES[LARGE])
+
+
+def test_other_nodes_than_the_receiver_get_nothing(chain: Chain) -> None:
+    head = chain.head("127.0.0.2", "127.0.0.3")
+    for source, answer in (("127.0.0.3", b"HTTP"), ("127.0.0.1", b"")):
+        with asked(chain, f"/{head.store.digest}/0/0", source) as client, contextlib.suppress(ConnectionResetError):
+            assert client.recv(4) == answer
 
 
 def test_a_link_in_the_models_folder_is_neither_sent_nor_written_through(tmp_path: Path, chain: Chain) -> None:
@@ -455,7 +500,7 @@ def test_an_unexpected_error_is_told_to_the_next_node(chain: Chain, monkeypatch:
     options = argparse.Namespace(
         manifest=str(chain.manifest), status=str(chain.folder / "status.json"), folder=str(chain.folder / "model")
     )
-    vars(options).update(upstream="", listen="127.0.0.1", port=chain.port, streams=1, verify=False)
+    vars(options).update(upstream="", listen="127.0.0.1", receiver=[], port=chain.port, streams=1, verify=False)
     assert io_relay.run(options) == 0
     assert answers == [(503, b"the program failed; see its log: KeyError: 'planted'")]
     assert json.loads((chain.folder / "status.json").read_text(encoding="utf-8"))["state"] == "failed"

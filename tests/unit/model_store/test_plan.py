@@ -195,18 +195,38 @@ def nodes(count: int, **settings: Any) -> Sequence[PlannedNode]:
 def test_each_node_sends_to_the_next() -> None:
     chain = model_store.chain(nodes(4, gb10_fabric_topology="switch"), ["spark2", "spark3", "spark4"])
     assert chain == {
-        "spark1": {"upstream": "", "upstream_address": "", "listen": "10.110.0.1"},
-        "spark2": {"upstream": "spark1", "upstream_address": "10.110.0.1", "listen": "10.110.0.2"},
-        "spark3": {"upstream": "spark2", "upstream_address": "10.110.0.2", "listen": "10.110.0.3"},
-        "spark4": {"upstream": "spark3", "upstream_address": "10.110.0.3", "listen": ""},
+        "spark1": {
+            "upstream": "",
+            "upstream_address": "",
+            "listen": "10.110.0.1",
+            "receiver": "10.110.0.2,10.110.1.2",
+        },
+        "spark2": {
+            "upstream": "spark1",
+            "upstream_address": "10.110.0.1",
+            "listen": "10.110.0.2",
+            "receiver": "10.110.0.3,10.110.1.3",
+        },
+        "spark3": {
+            "upstream": "spark2",
+            "upstream_address": "10.110.0.2",
+            "listen": "10.110.0.3",
+            "receiver": "10.110.0.4,10.110.1.4",
+        },
+        "spark4": {"upstream": "spark3", "upstream_address": "10.110.0.3", "listen": "", "receiver": ""},
     }
 
 
 def test_who_has_the_model_is_left_out() -> None:
     address = "10.110.0.1"
     assert model_store.chain(nodes(4, gb10_fabric_topology="switch"), ["spark4"]) == {
-        "spark1": {"upstream": "", "upstream_address": "", "listen": address},
-        "spark4": {"upstream": "spark1", "upstream_address": address, "listen": ""},
+        "spark1": {
+            "upstream": "",
+            "upstream_address": "",
+            "listen": address,
+            "receiver": "10.110.0.4,10.110.1.4",
+        },
+        "spark4": {"upstream": "spark1", "upstream_address": address, "listen": "", "receiver": ""},
     }
     assert model_store.chain(nodes(2), []) == {}
 
@@ -218,6 +238,8 @@ def test_in_a_ring_the_copy_goes_over_the_cables() -> None:
         address = chain[receiver.name]["upstream_address"]
         assert chain[sender.name]["listen"] == address
         assert any(rail.address.split("/")[0] == address and receiver.name in rail.peers for rail in sender.rails)
+        cabled = next(rail for rail in receiver.rails if rail.peers.get(sender.name) == address)
+        assert cabled.address.split("/")[0] in chain[sender.name]["receiver"].split(",")
 
 
 def test_without_rails_the_cluster_s_addresses_are_used() -> None:
@@ -420,7 +442,7 @@ def test_the_unit_of_the_copy_between_nodes(head: bool) -> None:
         *("python3", *PROGRAM, "relay", "--folder=/opt/gb10/models/m", "--manifest=/run/gb10-model/manifest.json"),
         *("--status=/run/gb10-model/status.json", "--port=8472", f"--listen={listen}", f"--upstream={upstream}"),
         *(f"--upstream-address={of_upstream}", "--streams=4"),
-        *([] if head else ["--verify"]),
+        *(["--receiver=10.110.0.2", "--receiver=10.110.1.2"] if head else ["--verify"]),
     ]
 
 

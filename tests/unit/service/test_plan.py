@@ -68,13 +68,18 @@ def test_the_files_of_a_unit_are_written_with_it() -> None:
         {"path": "/etc/systemd/system/gb10-vllm.service", "content": service["unit"]["text"]},
     ]
     assert [each["path"] for each in service["files"]] == [
+        "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/limits.py",
         "/usr/local/lib/gb10/gb10_api_guard.py",
         "/etc/gb10/vllm/ray_non_carry_over_env_vars.json",
         "/usr/local/lib/gb10-wait-for-ray.py",
         "/etc/gb10/gates.json",
         "/usr/local/lib/gb10-gates",
     ]
-    assert service["directories"] == ["/usr/local/lib/gb10", "/etc/gb10/vllm"]
+    assert service["directories"] == [
+        "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common",
+        "/usr/local/lib/gb10",
+        "/etc/gb10/vllm",
+    ]
 
 
 def test_settings_of_another_type_are_refused() -> None:
