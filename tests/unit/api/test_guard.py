@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -236,6 +237,46 @@ def test_a_body_that_would_grow_does_not_reach_vllm(body: bytes, status: int, co
     assert (api.bodies, found, answer["error"]["code"]) == ([], status, code)
     tokens = b"[" + b"1," * (limits.MOST_TOKENS - 1)
     assert asked("/v1/embeddings", BEARER, sent(tokens))[1] == 200
+
+
+class ResponsesRequest:
+    """vLLM's class of a body: all entries have a type. It notes how many it read."""
+
+    read: list[int]
+
+    @classmethod
+    def model_validate(cls, body: dict[str, Any]) -> None:
+        cls.read.append(len(body["input"]))
+        if not all("type" in entry for entry in body["input"]):
+            raise ValueError
+
+
+@pytest.mark.parametrize(
+    ("entries", "status", "read"),
+    [
+        pytest.param([{"type": "x"}] * 20, 200, [], id="few: vLLM verifies them alone"),
+        pytest.param([{}] * 90, 200, [], id="few wrong ones: vLLM names the error"),
+        pytest.param([{"type": "x"}] * 120, 200, [50, 50, 20], id="right"),
+        pytest.param([{}] * 9999, 400, [100], id="wrong: the rest is not read"),
+        pytest.param([*[{"type": "x"}] * 60, {}], 400, [50, 11], id="wrong at the end"),
+        pytest.param([{"type": "x", "content": [0] * 6000}], 413, [], id="an entry with too many values"),
+        pytest.param("text", 200, [], id="no list"),
+    ],
+)
+def test_wrong_entries_do_not_reach_vllm(
+    monkeypatch: pytest.MonkeyPatch, entries: Any, status: int, read: list[int]
+) -> None:
+    ResponsesRequest.read = []
+    monkeypatch.setitem(sys.modules, "vllm.entrypoints.test", SimpleNamespace(ResponsesRequest=ResponsesRequest))
+    body = json.dumps({"model": "m", "input": entries}).encode()
+    api, found, _headers, answer = asked("/v1/responses", BEARER, sent(body[:9], body[9:]))
+    assert (found, ResponsesRequest.read) == (status, read), answer
+    assert api.bodies == ([body] if status == 200 else [])
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 40_000, b"[]", b"{}"], ids=["cut off", "deep", "a list", "empty"])
+def test_another_body_of_responses_is_vllms(body: bytes) -> None:
+    assert asked("/v1/responses", BEARER, sent(body))[0].bodies == [body]
 
 
 @pytest.mark.parametrize("kind", ["text", "bytes"])
