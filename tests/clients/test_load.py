@@ -89,6 +89,22 @@ def test_large_bodies_leave_memory_and_time_for_others(door: Door, name: str, cl
     assert statuses <= {200, 413, 503} and (200 in statuses) is accepted
 
 
+@pytest.mark.doors("guard")
+@pytest.mark.parametrize("part", [b"a" * MIB, b"a:\r\n" * (MIB // 4)], ids=["one header", "many headers"])
+def test_a_head_without_an_end_is_closed(door: Door, part: bytes) -> None:
+    """uvicorn's parser in C takes it without a limit: 48 MiB became 1.5 GB, without a key."""
+    if not door.pid:
+        pytest.skip("only for servers of these tests")
+    door.reset_memory()
+    before = door.memory()
+    place = urllib.parse.urlsplit(door.url)
+    with socket.create_connection((str(place.hostname), place.port or 0), 10) as client, pytest.raises(ConnectionError):
+        client.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\nx: ")
+        for _mib in range(48):
+            client.sendall(part)
+    assert (alive(door) < QUICK, door.memory() - before < 50) == (True, True)
+
+
 #: The guard in front of the class that vLLM gives to FastAPI for this path, with OpenAI's own types of entries.
 RESPONSES = """
 import asyncio, json, os, resource, sys, time, types

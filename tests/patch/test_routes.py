@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from patch import sources
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies
 
 #: Routes that stop or change the server, read its state or its environment, repeat another route, or are no API.
 OTHERS = frozenset(
@@ -57,8 +58,8 @@ def test_the_body_of_responses_has_the_list_that_the_guard_verifies(version: str
         node
         for file in (sources.tree(version) / "entrypoints").rglob("*.py")
         for kind in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(kind, ast.ClassDef) and kind.name == io_guard._BODY
+        if isinstance(kind, ast.ClassDef) and kind.name == bodies.BODY
         for node in kind.body
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == io_guard._ENTRIES
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == bodies.ENTRIES[0]
     ]
     assert [ast.unparse(field.annotation).startswith("str | list[") for field in fields] == [True]

@@ -21,12 +21,11 @@ import contextlib
 import hmac
 import json
 import os
-import sys
 import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits
 
 #: These reveal nothing about the requests and responses of other clients.
 OPEN = frozenset({"/health", "/ping", "/metrics"})
@@ -49,16 +48,12 @@ PUBLIC = frozenset(
 _NAMED = ("/v1/models/", "/v1/responses/")
 #: Paths that take a form with a file. Only its fields are limited, by vLLM's own library.
 _FORMS = ("/v1/audio/transcriptions", "/v1/audio/translations")
-#: Paths whose entries vLLM parses into one of 30 types. Each wrong entry has 1 MB of errors, and takes 2 ms.
-_OF_TYPES = ("/v1/responses", "/v1/responses/render")
-#: The class of their bodies, and the list in it. Source: vLLM 0.13.0 to 0.33.0, vllm/entrypoints.
-_BODY, _ENTRIES = "ResponsesRequest", "input"
-#: Values of the entries that are verified at once, and the most of one entry.
-_AT_ONCE, _MOST_OF_ENTRY = 100, 5_000
 #: Headers of a proxy. uvicorn takes the client's address from the first one, if it trusts the sender.
 _PROXIED = {b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via"}
 #: The memory of the bodies of all open requests of one address, and of all. vLLM keeps a body until its request ends.
 _OF_CLIENT, _OF_ALL = 512 << 20, 1 << 30
+#: Maximum bytes of a websocket's message: some seconds of sound.
+_MOST_MESSAGE = 4 << 20
 #: A file in vLLM's folder of settings: the seconds for which the server takes no new requests, since root wrote it. One
 #: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
@@ -70,7 +65,7 @@ _REFUSALS: Mapping[str, tuple[int, str]] = {
     "model_not_found": (404, "The server has no model of this name."),
     "unknown_url": (404, "The API has no such path for clients. Other paths of vLLM are only for the head itself."),
     "unsupported_encoding": (415, "This path takes only multipart/form-data."),
-    "invalid_input": (400, "An entry of input is not valid."),
+    bodies.WRONG: (400, "Entries of a list in the request are not valid."),
     "server_stops": (503, "The server stops soon and takes no new requests. Try again later."),
 }
 #: Types of error in Anthropic's API.
@@ -126,13 +121,13 @@ class Guard:
             await _refuse("unsupported_encoding", scope, send)
             return
         with contextlib.closing(self._share(scope, None if form else limits.most(path))) as share:
-            parts = await _body(scope, receive, share)
-            if path in _OF_TYPES and not isinstance(parts, str):
-                parts = _wrong_entry(b"".join(part.get("body", b"") for part in parts)) or parts
+            body = await _body(scope, receive, share)
+            if isinstance(body, bytes) and not form:
+                body = bodies.refusal(path, body) or body
             await (
-                _refuse(parts, scope, send)
-                if isinstance(parts, str)
-                else self._forward(scope, self._replayed(parts, receive, share.memory > limits.MOST_TOGETHER), send)
+                _refuse(body, scope, send)
+                if isinstance(body, str)
+                else self._forward(scope, self._replayed(body, receive, share.memory > limits.MOST_TOGETHER), send)
             )
 
     def _share(self, scope: dict[str, Any], most: int | None) -> limits.Share:
@@ -143,14 +138,16 @@ class Guard:
             client = limits.source(client)
         return limits.Share(self._budget, client, most)
 
-    def _replayed(self, parts: list[dict[str, Any]], receive: Any, large: bool) -> Any:
+    def _replayed(self, body: bytes, receive: Any, large: bool) -> Any:
+        """Return what receives a body in one message, and later the end of the connection."""
+        waiting = [{"type": "http.request", "body": body, "more_body": False}]
+
         async def replayed() -> Any:
-            if large and len(parts) == 1:
-                # vLLM parses at once after the last part: one body at a time, so that it answers others between them.
+            if large and waiting:
+                # vLLM parses it at once: one body at a time, so that it answers others between them.
                 async with self._reading:
                     await asyncio.sleep(limits.PAUSE)
-                    return parts.pop()
-            return parts.pop(0) if parts else await receive()
+            return waiting.pop() if waiting else await receive()
 
         return replayed
 
@@ -259,63 +256,26 @@ def _no_body(receive: Any) -> Any:
     return received
 
 
-async def _body(scope: dict[str, Any], receive: Any, share: limits.Share) -> list[dict[str, Any]] | str:
-    """Return the messages with the whole body, or the code of the refusal."""
+async def _body(scope: dict[str, Any], receive: Any, share: limits.Share) -> bytes | str:
+    """Return the whole body, or the code of the refusal."""
     length = dict(scope["headers"]).get(b"content-length", b"0")
     if length.isdigit() and int(length) > limits.MOST_BODY:
         return limits.LARGE
-    parts: list[dict[str, Any]] = []
-    end = time.monotonic() + limits.BODY_SECONDS
-    while not parts or parts[-1].get("more_body", False):
+    # It may arrive in a million parts.
+    body, more, end = bytearray(), True, time.monotonic() + limits.BODY_SECONDS
+    while more:
         try:
-            parts.append(await asyncio.wait_for(receive(), min(limits.BODY_SILENCE, end - time.monotonic())))
+            part = await asyncio.wait_for(receive(), min(limits.BODY_SILENCE, end - time.monotonic()))
         except asyncio.TimeoutError:  # noqa: UP041  # Python 3.10 has two of them.
             return limits.SLOW
-        if code := share.add(parts[-1].get("body", b"")):
+        if part["type"] != "http.request":
+            # The client has left.
+            return limits.SLOW
+        data, more = part.get("body", b""), part.get("more_body", False)
+        if code := share.add(data):
             return code
-    return parts
-
-
-def _wrong_entry(data: bytes) -> str:
-    """Return the code of a refusal if the body has a wrong entry, "" if vLLM may parse it as a whole.
-
-    vLLM's own class verifies some entries at once, and no further ones after the first that is wrong.
-    """
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return ""
-    entries = found.get(_ENTRIES) if isinstance(found, dict) else None
-    loaded = (module for name, module in list(sys.modules.items()) if name.startswith("vllm.entrypoints."))
-    kind = next((getattr(module, _BODY) for module in loaded if hasattr(module, _BODY)), None)
-    if not isinstance(entries, list) or kind is None:
-        return ""
-    window: list[Any] = []
-    size = 0
-    for index, entry in enumerate(entries, 1):
-        more = _values(entry)
-        if more > _MOST_OF_ENTRY:
-            return limits.COMPLEX
-        window.append(entry)
-        size += more
-        # A body of one window is vLLM's alone.
-        if size >= _AT_ONCE or (index == len(entries) > len(window)):
-            try:
-                kind.model_validate({**found, _ENTRIES: window})
-            except ValueError:
-                return "invalid_input"
-            window, size = [], 0
-    return ""
-
-
-def _values(entry: Any) -> int:
-    """Return the number of values in a JSON value, itself included."""
-    waiting, count = [entry], 0
-    while waiting:
-        value = waiting.pop()
-        count += 1
-        waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return count
+        body += data
+    return bytes(body)
 
 
 def _origins(scope: dict[str, Any]) -> Collection[str]:
@@ -346,3 +306,36 @@ async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send
         headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+
+
+def limit_connections() -> None:
+    """Limit what uvicorn takes before a request reaches this guard: its parser in C has no limit for a request's head.
+
+    vLLM imports this file before uvicorn chooses its protocol. Source: uvicorn, config.py and protocols/http.
+    """
+    try:
+        from uvicorn.protocols.http import auto, h11_impl  # type: ignore[import-not-found]  # noqa: PLC0415
+    except ImportError:
+        # Only the server has it.
+        return
+
+    class Limited(h11_impl.H11Protocol):  # type: ignore[misc]  # The development tools have no uvicorn.
+        def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
+            config.h11_max_incomplete_event_size = limits.MOST_HEAD
+            # Messages wait in a queue before anybody reads them, and 16 KB can become 16 MiB.
+            config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
+            super().__init__(config, *arguments, **options)
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.loop.call_later(limits.HEAD_SECONDS, self._end_silent)
+
+        def _end_silent(self) -> None:
+            # A websocket has another protocol.
+            if self.cycle is None and self.transport.get_protocol() is self:
+                self.transport.close()
+
+    auto.AutoHTTPProtocol = Limited
+
+
+limit_connections()

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import ipaddress
+import re
 from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
     COMPLEX: (
         413,
         "The JSON has too many of the characters , : [ { outside of strings. "
-        f"At most {MOST_MARKS}, or {MOST_TOKENS} in a path for tokens.",
+        f"At most {MOST_MARKS}, or {MOST_TOKENS} in a path for tokens. Or a number has more than 100 digits.",
     ),
     ENCODING: (400, "The JSON is not UTF-8."),
     SLOW: (408, f"The rest of the request did not arrive within {BODY_SILENCE:g} s."),
@@ -63,6 +64,9 @@ _MARKS = (b",", b":", b"[", b"{")
 #: Bytes that begin a character of four bytes, and those at the beginning of UTF-16 and UTF-32.
 _LONG, _FOREIGN = bytes(range(0xF0, 0x100)), {0, 0xFE, 0xFF}
 _OF_MARK = 100
+#: Maximum digits of a number: an integer of 64 bits has 20, and a sum of money as a fraction 60.
+_DIGITS = 100
+_NUMBER = re.compile(rb"[0-9]{%d}" % (_DIGITS + 1))
 Link = TypeVar("Link", bound=Hashable)
 
 
@@ -107,7 +111,9 @@ class Share:
     width: int = 1
     held: int = 0
     _inside: bool = False
+    long: bool = False
     _rest: bytes = b""
+    _digits: bytes = b""
 
     @property
     def memory(self) -> int:
@@ -123,7 +129,7 @@ class Share:
         self.size += len(data)
         if self.size > MOST_BODY or self.memory > MOST_MEMORY:
             return LARGE
-        if self.most is not None and self.marks > self.most:
+        if self.most is not None and (self.marks > self.most or self.long):
             return COMPLEX
         if self.memory <= self.budget.free:
             return ""
@@ -146,9 +152,13 @@ class Share:
             self.width = max(self.width, 2)
         data = data.replace(b'\\"', b"")
         parts = data.split(b'"')
-        outside = b"".join(parts[self._inside :: 2])
+        outside = b" ".join(parts[self._inside :: 2])
         self._inside ^= len(parts) % 2 == 0
         self.marks += sum(map(outside.count, _MARKS))
+        # Python needs the square of the digits of a number, which may arrive in parts.
+        outside = self._digits + outside
+        self.long = self.long or bool(_NUMBER.search(outside))
+        self._digits = outside[len(outside.rstrip(b"0123456789")) :][-_DIGITS:]
 
     def close(self) -> None:
         """Release all bytes. A second time does nothing."""

@@ -52,8 +52,10 @@ def ssh_ports(listeners: Iterable[Mapping[str, Any]], sockets: str, config: str)
     found = {
         entry["port"]
         for entry in _reachable(listeners)
-        # A login's processes are in a scope, so they have no unit here.
-        if _SSH_UNIT.fullmatch(entry["unit"]) or (entry["process"] in _SSH_SERVERS and entry["unit"])
+        # A login's processes are in a scope, so they have no unit here. A process chooses its name, and any user has
+        # services in user@.service.
+        if _SSH_UNIT.fullmatch(entry["unit"])
+        or (entry["process"] in _SSH_SERVERS and entry["unit"] and not entry["unit"].startswith("user@"))
     }
     of_sockets = {port for block in sockets.split("\n\n") for port in _socket_ports(block)}
     of_config = {port for port in map(_port, re.findall(r"^listenaddress (\S+)$", config, re.MULTILINE)) if port}

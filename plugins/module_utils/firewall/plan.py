@@ -184,14 +184,15 @@ def _serving(access: Access) -> list[str]:
     """Return the chain that lets nobody but the given users serve on the ranks' ports.
 
     Any local user may listen on a free port, and clients and nodes send the API's key and Ray's token to whoever
-    answers there. Without the SYN-ACK there is no connection. One with a SYN cookie belongs to no user, and goes too.
+    answers there. Without a SYN or SYN-ACK of the port there is no connection: two that connect to each other at the
+    same time need a SYN of each. A SYN cookie belongs to no user, and goes too.
     """
     if not access.served_ports or not access.serving_users:
         return []
     ports, users = ", ".join(access.served_ports), ", ".join(map(str, access.serving_users))
     lines = [
         "type filter hook output priority filter; policy accept;",
-        "tcp flags & (syn | ack) != syn | ack accept",
+        "tcp flags & syn != syn accept",
         f"tcp sport {{ {ports} }} meta skuid {{ {users} }} accept",
         f"tcp sport {{ {ports} }} counter drop",
     ]

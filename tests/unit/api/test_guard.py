@@ -246,8 +246,10 @@ class ResponsesRequest:
 
     @classmethod
     def model_validate(cls, body: dict[str, Any]) -> None:
-        cls.read.append(len(body["input"]))
-        if not all("type" in entry for entry in body["input"]):
+        assert body.keys() <= {"model", "input", "tools"}, "each other field would be verified again"
+        entries = body.get("tools", body["input"])
+        cls.read.append(len(entries))
+        if not all("type" in entry for entry in entries):
             raise ValueError
 
 
@@ -266,12 +268,54 @@ class ResponsesRequest:
 def test_wrong_entries_do_not_reach_vllm(
     monkeypatch: pytest.MonkeyPatch, entries: Any, status: int, read: list[int]
 ) -> None:
-    ResponsesRequest.read = []
     monkeypatch.setitem(sys.modules, "vllm.entrypoints.test", SimpleNamespace(ResponsesRequest=ResponsesRequest))
-    body = json.dumps({"model": "m", "input": entries}).encode()
-    api, found, _headers, answer = asked("/v1/responses", BEARER, sent(body[:9], body[9:]))
-    assert (found, ResponsesRequest.read) == (status, read), answer
-    assert api.bodies == ([body] if status == 200 else [])
+    for given in ({"input": entries, "stream": True}, {"input": "x", "tools": entries}):
+        ResponsesRequest.read = []
+        body = json.dumps({"model": "m", **given}).encode()
+        api, found, _headers, answer = asked("/v1/responses", BEARER, sent(body[:9], body[9:]))
+        assert (found, ResponsesRequest.read) == (status, read), answer
+        assert api.bodies == ([body] if status == 200 else [])
+
+
+CALL = {"role": "assistant", "tool_calls": [{"id": "a", "type": "function", "function": {"name": "f"}}]}
+IMAGE = {"role": "user", "content": ["text", {"image_url": "data:"}, {"type": "text", "text": "x"}]}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/chat/completions", {"messages": [CALL, IMAGE, {"role": "tool", "content": "x"}] * 900}, 200),
+        ("/v1/chat/completions", {"messages": [0] * 9000}, 400),
+        ("/v1/chat/completions", {"messages": [{}] * 9000}, 400),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [{}] * 9000}]}, 400),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": [0] * 9000}]}, 400),
+        ("/v1/chat/completions", {"messages": [0] * 9}, 200),
+        ("/v1/completions", {"prompt": list(range(9000)), "stop": ["a"] * 9}, 200),
+        ("/v1/completions", {"prompt": [[1, 2]] * 9000}, 200),
+        ("/v1/completions", {"prompt": ["a"] * 9000}, 200),
+        ("/v1/completions", {"prompt": [None] * 9000}, 400),
+        ("/v1/completions", {"prompt": [1, "a"] * 9000}, 400),
+        ("/v1/completions", {"prompt": [["a"]] * 9000}, 400),
+        ("/v1/completions", {"prompt": [True] * 9000}, 400),
+        ("/v1/completions", {"prompt": "a", "stop_token_ids": ["a"] * 9000}, 400),
+        ("/v1/embeddings", {"input": ["a"] * 9000}, 200),
+        ("/v1/embeddings", {"messages": [IMAGE] * 900}, 200),
+        ("/detokenize", {"tokens": list(range(9000))}, 200),
+        ("/detokenize", {"tokens": ["a"] * 9000}, 400),
+    ],
+)
+def test_long_lists_have_entries_of_their_kind(path: str, body: dict[str, Any], status: int) -> None:
+    """vLLM itself answers to short lists."""
+    assert asked(path, BEARER, sent(json.dumps(body).encode()))[1] == status
+
+
+def test_a_body_in_single_bytes_reaches_vllm_as_one() -> None:
+    body = json.dumps({"prompt": "x" * 30_000}).encode()
+    began = time.monotonic()
+    messages = [{"type": "http.request", "body": body[at : at + 1], "more_body": True} for at in range(len(body))]
+    api = asked("/v1/completions", BEARER, [*messages, {"type": "http.request", "body": b""}])[0]
+    assert api.bodies == [body]
+    assert time.monotonic() - began < 5
 
 
 @pytest.mark.parametrize("body", [b"{", b"[" * 40_000, b"[]", b"{}"], ids=["cut off", "deep", "a list", "empty"])

@@ -37,6 +37,22 @@ def test_marks_begin_an_element_outside_of_strings(body: bytes, marks: int, step
     assert added(body, step)[1].marks == marks
 
 
+@pytest.mark.parametrize("step", [1, 7, 100, 1 << 16])
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"[" + b"9" * 101 + b"]", limits.COMPLEX),
+        (b'{"a": -1' + b"0" * 4299 + b"}", limits.COMPLEX),
+        (b"[" + b"9" * 100 + b"," + b"1" * 100 + b"]", ""),
+        (b'["' + b"9" * 5000 + b'", 1, "x", 2]', ""),
+    ],
+    ids=["long", "longest", "not that long", "digits in a text"],
+)
+def test_a_number_has_a_limit_of_digits(body: bytes, code: str, step: int) -> None:
+    """Python parses and prints it in the square of its digits: 60 MiB of them took 7 s."""
+    assert added(body, step)[0] == code
+
+
 def test_structure_is_limited_and_text_is_not() -> None:
     assert limits.most("/v1/completions") == limits.MOST_TOKENS and limits.most("/v1/responses") == limits.MOST_MARKS
     assert added(b"[" + b"[]," * 7_000_000)[0] == limits.COMPLEX

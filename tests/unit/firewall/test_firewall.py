@@ -106,10 +106,16 @@ with socket.create_server((sys.argv[2], int(sys.argv[3])), family=family) as ser
     print("listens", flush=True)
     server.accept()
 """
+#: A user's own connection from the port, such as for a TCP handshake of two ends that both connect.
+CONNECT = """
+import encodings.idna, os, socket, sys
+os.setgid(int(sys.argv[1])); os.setuid(int(sys.argv[1]))
+socket.create_connection(("127.0.0.1", 9001), 0.5, ("127.0.0.1", 20010))
+"""
 TRY = """
 import pathlib, socket, subprocess, sys
 pathlib.Path("/proc/sys/net/ipv4/tcp_syncookies").write_text(sys.argv[1])
-for uid, host, port in (entry.split("/") for entry in sys.argv[3:]):
+for uid, host, port in (entry.split("/") for entry in sys.argv[4:]):
     argv = [sys.executable, "-c", sys.argv[2], uid, host, port]
     with subprocess.Popen(argv, stdout=subprocess.PIPE) as listener:
         listener.stdout.readline()
@@ -119,6 +125,10 @@ for uid, host, port in (entry.split("/") for entry in sys.argv[3:]):
         except TimeoutError:
             print(uid, port, "silent")
         listener.kill()
+with socket.create_server(("127.0.0.1", 9001)):
+    for uid in ("65534", "997"):
+        done = subprocess.run([sys.executable, "-c", sys.argv[3], uid], capture_output=True)
+        print(uid, "connects" if not done.returncode else "is cut off")
 """
 
 
@@ -131,10 +141,11 @@ def test_no_other_user_serves_on_a_port_of_the_ranks(tmp_path: Path, cookies: st
     places = ["65534/127.0.0.1/8000", "65534/127.0.0.1/20005", "65534/::1/8000", "65534/127.0.0.1/9000"]
     places += ["997/127.0.0.1/8000", "0/127.0.0.1/20005"] if cookies == "1" else []
     script = f'ip link set lo up && nft -f {tmp_path}/rules && exec "$@"'
-    argv = ["unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", TRY, cookies, SERVE, *places]
+    argv = ["unshare", "--net", "sh", "-c", script, "sh", sys.executable, "-c", TRY, cookies, SERVE, CONNECT, *places]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     silent, served = "65534 8000 silent\n65534 20005 silent\n65534 8000 silent\n", "65534 9000 served\n"
-    assert done.stdout == silent + served + ("997 8000 served\n0 20005 served\n" if cookies == "1" else ""), done.stderr
+    served += "997 8000 served\n0 20005 served\n" if cookies == "1" else ""
+    assert done.stdout == f"{silent}{served}65534 is cut off\n997 connects\n", done.stderr
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ CONNECTED: Mapping[str, str] = {
     "module_utils/common/io_local.py": "one deadline for each answer",
     "module_utils/flight_recorder/io_node.py": "reads once; metrics through io_local",
     "module_utils/flight_recorder/io_recorder.py": "datagrams",
-    "module_utils/gateway/io_listen.py": "limits of gateway/limits.py",
+    "module_utils/gateway/io_listen.py": "limits of common/limits.py",
     "module_utils/gateway/io_proxy.py": "limits for clients; an answer of a model may stream for hours",
     "module_utils/health/io_client.py": "TLS handshake, whose limit is one for the whole; requests through io_local",
     "module_utils/launch/io_peer.py": "connects only",
