@@ -39,7 +39,7 @@ def refusal(path: str, data: bytes) -> str:
         return ""
     if path in _OF_TYPES:
         return next(filter(None, (_wrong_entry(found, name) for name in ENTRIES)), "")
-    return WRONG if _mixed(found, path in limits.OF_TOKENS) else ""
+    return WRONG if _no_messages(found) or (path in limits.OF_TOKENS and _long_mixed(found)) else ""
 
 
 def _wrong_entry(found: dict[str, Any], name: str) -> str:
@@ -68,21 +68,21 @@ def _wrong_entry(found: dict[str, Any], name: str) -> str:
     return ""
 
 
-def _mixed(found: dict[str, Any], tokens: bool) -> bool:
-    """Return whether a long list has entries that no request of its path has.
+def _long_mixed(found: dict[str, Any]) -> bool:
+    """Return whether a path for tokens has a long list with other entries."""
+    lists = {name: value for name, value in found.items() if isinstance(value, list) and name != "messages"}
+    return any(_values(value) > _LONG and not _of_tokens(name, value) for name, value in lists.items())
 
-    Messages and their parts are objects, parts also texts.
-    """
-    lists = {name: value for name, value in found.items() if tokens and isinstance(value, list) and name != "messages"}
-    if any(_values(value) > _LONG and not _of_tokens(name, value) for name, value in lists.items()):
-        return True
+
+def _no_messages(found: dict[str, Any]) -> bool:
+    """Return whether many messages are no objects with a role, or many of their parts are neither objects nor texts."""
     messages = found.get("messages")
     if not isinstance(messages, list):
         return False
     contents = (entry.get("content") for entry in messages if isinstance(entry, dict))
     parts = [part for content in contents if isinstance(content, list) for part in content]
     wrong = sum(not (isinstance(entry, dict) and isinstance(entry.get("role"), str)) for entry in messages)
-    return wrong + sum(not (isinstance(part, str) or (isinstance(part, dict) and part)) for part in parts) > _AT_ONCE
+    return wrong + sum(part == {} or not isinstance(part, (str, dict)) for part in parts) > _AT_ONCE
 
 
 def _of_tokens(name: str, values: list[Any]) -> bool:
