@@ -81,8 +81,9 @@ def _no_messages(found: dict[str, Any]) -> bool:
         return False
     contents = (entry.get("content") for entry in messages if isinstance(entry, dict))
     parts = [part for content in contents if isinstance(content, list) for part in content]
-    wrong = sum(not (isinstance(entry, dict) and isinstance(entry.get("role"), str)) for entry in messages)
-    return wrong + sum(part == {} or not isinstance(part, (str, dict)) for part in parts) > _AT_ONCE
+    wrong: int = sum(not (isinstance(entry, dict) and isinstance(entry.get("role"), str)) for entry in messages)
+    wrong += sum(not isinstance(part, (str, dict)) or not (part or isinstance(part, str)) for part in parts)
+    return wrong > _AT_ONCE
 
 
 def _of_tokens(name: str, values: list[Any]) -> bool:

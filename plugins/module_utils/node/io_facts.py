@@ -123,12 +123,17 @@ def _token_digest(path: str) -> str:
 
 
 def _keys_mark() -> str:
-    """Return the mark of both files of keys that only root can read, "" unless they have the same."""
-    files = (paths.WATCHDOG_KEY, paths.RECORDER_KEYS)
+    """Return the mark of the files of keys that only root can read, "" unless they have the same.
+
+    A node without a flight recorder needs no keys of it.
+    """
+    recorder = any(map(os.path.lexists, (paths.RECORDER_KEYS, f"{paths.UNIT_FOLDER}/{paths.RECORDER_UNIT}")))
+    files = (paths.WATCHDOG_KEY, paths.RECORDER_KEYS)[: 1 + recorder]
     if any(io_file.owned(path) != (stat.S_IFREG | 0o600, 0, 0) for path in files):
         return ""
-    first, second = (io_file.read(path).rstrip("\n").rpartition("\n")[2] for path in files)
-    return first if first == second and paths.GENERATED_TOKEN.fullmatch(first) else ""
+    marks = {io_file.read(path).rstrip("\n").rpartition("\n")[2] for path in files}
+    mark = marks.pop()
+    return mark if not marks and paths.GENERATED_TOKEN.fullmatch(mark) else ""
 
 
 def _digest(text: str) -> str:
