@@ -13,7 +13,8 @@ version_added: 0.1.0
 description:
   - Reads versions, memory and clocks of the GPU, the files and profiles of the network, what a compilation of kernels
     needs, and the state of apt and systemd.
-  - Of the logs, only known lines leave the node: steps of a start, symptoms, and exceptions. The others are counted.
+  - Only known lines of the logs leave the node. They are steps of a start, symptoms, and exceptions. The others are
+    counted.
   - Each item is read alone. RV(unread) has the reason for one that could not be read.
   - A node that cannot be read is a result too. The action plugin returns the reason as C(evidence) in RV(unread).
 options:

@@ -312,14 +312,24 @@ REPLACED: Mapping[str, str] = {
     ),
 }
 
-#: The values of the variables below: no path and no address.
-NO_PATH = re.compile(r"[^/\\~]*")
+#: The values of the variables below: words and numbers, which no shell and no build file reads as more.
+WORDS = re.compile(r"[\w.,:=+@^ \[\]{}\"-]*", re.ASCII)
+#: Variables with a form of their own. FlashInfer writes its list into the commands of a build, debug logs have clients'
+#: texts, and TORCH_LOGS imports modules.
+FORMS: Mapping[str, re.Pattern[str]] = {
+    **dict.fromkeys(
+        ("FLASHINFER_CUDA_ARCH_LIST", "TORCH_CUDA_ARCH_LIST"),
+        re.compile(r"\d{1,2}\.\d[af]?(\+PTX)?([ ;,]\d{1,2}\.\d[af]?(\+PTX)?)*", re.ASCII),
+    ),
+    "CUTE_DSL_ARCH": re.compile(r"sm_\d{2,3}[af]?", re.ASCII),
+    "VLLM_LOGGING_LEVEL": re.compile(r"INFO|WARNING|ERROR|CRITICAL", re.IGNORECASE),
+}
 #: Variables of vLLM and its libraries that only choose kernels, sizes and levels of logs.
 VARIABLES: Mapping[str, str] = {
     "kernels and compilation": """
         B12X_POLICY_MODE CUDA_DEVICE_MAX_CONNECTIONS CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING
-        CUDA_VISIBLE_DEVICES CUTE_DSL_ARCH FLASHINFER_CUDA_ARCH_LIST INSTANTTENSOR_BACKEND
-        TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS TORCH_CUDA_ARCH_LIST VLLM_ALL2ALL_BACKEND VLLM_ATTENTION_BACKEND
+        CUDA_VISIBLE_DEVICES INSTANTTENSOR_BACKEND
+        TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS VLLM_ALL2ALL_BACKEND VLLM_ATTENTION_BACKEND
         VLLM_COMPILE_CACHE_SAVE_FORMAT VLLM_CUSTOM_ALLREDUCE_ALGO VLLM_DISABLED_KERNELS
         VLLM_FLASHINFER_ALLREDUCE_BACKEND VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS VLLM_FLASHINFER_MOE_BACKEND
         VLLM_FLOAT32_MATMUL_PRECISION VLLM_GDN_DECODE_KERNEL VLLM_GLM53_ONLINE_MXFP8 VLLM_GLM53_ONLINE_NVFP4
@@ -332,7 +342,7 @@ VARIABLES: Mapping[str, str] = {
         VLLM_WORKER_MULTIPROC_METHOD
         """,
     "NCCL": "NCCL_ALGO NCCL_DEBUG NCCL_DEBUG_SUBSYS NCCL_P2P_LEVEL NCCL_PROTO",
-    "logs": "VLLM_LOGGING_COLOR VLLM_LOGGING_LEVEL TORCH_LOGS",
+    "logs": "VLLM_LOGGING_COLOR",
     "media": "VLLM_VIDEO_LOADER_BACKEND",
 }
 #: The values of the variables below: a number, a size or a switch, which names no file, host or module.

@@ -89,8 +89,10 @@ def effect(name: str, values: Sequence[str]) -> tuple[str, Effect] | None:
 
 def settable(name: str, value: str) -> bool:
     """Return whether a recipe may set a variable to this value."""
+    if name in allowed.FORMS:
+        return bool(allowed.FORMS[name].fullmatch(value))
     if name in _TEXTS:
-        return bool(allowed.NO_PATH.fullmatch(value))
+        return bool(allowed.WORDS.fullmatch(value))
     return bool(allowed.SWITCH.fullmatch(value)) and any(fnmatch.fnmatchcase(name, each) for each in _SWITCHES)
 
 

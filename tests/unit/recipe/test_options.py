@@ -231,8 +231,23 @@ def test_every_name_has_one_decision() -> None:
     assert {name.replace("--no-", "--") for name in options.KNOWN} <= known
 
 
+#: Values that a shell or the file of a build reads as commands. FlashInfer writes its list into build.ninja.
+COMMANDS = """
+FLASHINFER_CUDA_ARCH_LIST=12.1a;id>x TORCH_CUDA_ARCH_LIST=12.1$x CUTE_DSL_ARCH=sm_121;x VLLM_ATTENTION_BACKEND=a;b
+VLLM_ATTENTION_BACKEND=$x VLLM_ATTENTION_BACKEND=`x` VLLM_TARGET_DEVICE=a|b
+""".split()
+
+
+@pytest.mark.parametrize("variable", COMMANDS)
+def test_a_value_with_a_command_is_refused(variable: str) -> None:
+    plan, problems = used(eugr("", variable))
+    name = variable.partition("=")[0]
+    assert ([problem.path for problem in problems], plan.environment) == ([f"gb10_recipe.env.{name}"], {})
+
+
 #: Variables that name files, hosts or code with this value, or switch on more than kernels.
 UNSAFE = """
+TORCH_LOGS=+a.b VLLM_LOGGING_LEVEL=DEBUG
 FLASHINFER_LOGDEST=/srv/x FLASHINFER_LOGDEST=1 FLASHINFER_WORKSPACE_BASE=/srv B12X_CACHE=/srv B12X_CACHE=folder B12X_HOST=attacker
 INSTANTTENSOR_X=attacker.example VLLM_TRITON_CACHE=evil.mod VLLM_USE_FLASHINFER_X=/srv NCCL_DEBUG=/srv NCCL_MAX_X=a
 PYTORCH_CUDA_ALLOC_CONF=/srv VLLM_NEW_OPTION=1 VLLM_USE_RUST_FRONTEND=1 VLLM_USE_PRECOMPILED=1 VLLM_DEBUG_LOG_API_SERVER_RESPONSE=1
