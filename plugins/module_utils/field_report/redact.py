@@ -43,6 +43,11 @@ _PART = (
     r"|deb\d{1,2}u\d{1,3}|g[0-9a-f]{7,12})"
 )
 _RELEASE = rf"v?(?:\d:)?\d{{1,8}}(?:[.+~_-]{_PART}){{1,8}}"
+#: An address inside of a word, or a number of more digits than a release has.
+_IDENTIFIES = re.compile(
+    r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])"
+    r"|^(?:[.:_-]*\d){16,}[.:_-]*$"
+)
 #: What may precede another word: the node of a problem, and the number of a release that somebody built.
 _BEGIN = re.compile(r"(node\d{1,3}\.|\d{1,3}(?:\.\d{1,5}){1,2}[-+])(.+)")
 #: The forms of values that identify no site: numbers, times, releases, PCI addresses, codes, the kernel's names of
@@ -125,7 +130,8 @@ def _is_address(word: str) -> bool:
 def _bare_word(word: str, public: Words) -> str:
     if _is_address(word):
         return ADDRESS
-    if word.casefold() in public or _TYPED.fullmatch(word):
+    # A range of addresses has the form of a release, and so has an account number.
+    if word.casefold() in public or (_TYPED.fullmatch(word) and not _IDENTIFIES.search(word)):
         return word
     if word.startswith("/"):
         return installed(word) or _path(word, public)

@@ -236,8 +236,8 @@ def _entries(lines: Sequence[str]) -> list[tuple[float, str]]:
 
 
 def of_start(invocation: str) -> list[str]:
-    """Match the output of one start of a unit, and systemd's messages about it."""
-    return [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
+    """Match the output of one start of a unit, and systemd's messages about it. Any user can write INVOCATION_ID."""
+    return [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}", "_PID=1"]
 
 
 def of_unit(unit: str) -> list[str]:
@@ -245,8 +245,11 @@ def of_unit(unit: str) -> list[str]:
     return ["--boot", f"--unit={unit}"]
 
 
-def _message(value: str | list[int] | None) -> str:
-    # journald returns a message with control characters, such as colors, as a list of bytes.
+def _message(value: str | list[Any] | None) -> str:
+    # journald returns a message with control characters, such as colors, as a list of bytes, and several messages of
+    # one entry as a list of both.
+    if isinstance(value, list) and value and not isinstance(value[0], int):
+        value = value[0]
     return bytes(value).decode("utf-8", "replace") if isinstance(value, list) else value or ""
 
 

@@ -17,6 +17,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 
 STAMP, LIBRARY = "stamp.json", "lib/libnccl.so.2"
+_LIBRARY = re.compile(r"lib/libnccl\.so\.\d+(\.\d+){2,3}")
 
 
 def stamp(store: str, name: str) -> dict[str, Any] | None:
@@ -60,9 +62,13 @@ def fill(folder: str, library: str, content: Mapping[str, Any]) -> None:
     name = os.path.basename(library)
     shutil.copyfile(library, f"{folder}/lib/{name}")
     os.chmod(f"{folder}/lib/{name}", 0o755)
+    _link(folder, name)
+    io_file.write_file(f"{folder}/{STAMP}", json.dumps(content, indent=2, sort_keys=True) + "\n", 0o644)
+
+
+def _link(folder: str, name: str) -> None:
     os.symlink(name, f"{folder}/{LIBRARY}")
     os.symlink("libnccl.so.2", f"{folder}/lib/libnccl.so")
-    io_file.write_file(f"{folder}/{STAMP}", json.dumps(content, indent=2, sort_keys=True) + "\n", 0o644)
 
 
 def pack(store: str, name: str, path: str) -> str:
@@ -82,16 +88,34 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def unpack(path: str, sha256: str, folder: str) -> None:
-    """Unpack a packed build into a folder of part(). Raises ProblemsError if the file has another SHA-256."""
+    """Unpack a packed build into a folder of part(). Raises ProblemsError for another SHA-256, and for other content.
+
+    The SHA-256 comes from the head too, so the archive may have any content: only a library and its stamp are read.
+    """
     with open(path, "rb") as file:
         content = file.read()
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise ProblemsError([Problem("artifact", f"{path} has sha256 {found}", sha256, "send the file again")])
-    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-        # The hash verifies that pack() made this file. Newer Pythons warn without a filter; Debian 12's has none.
-        archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
-        archive.extractall(folder)
+    files: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            for entry in archive:
+                # The links and folders are made here, and other entries have no use.
+                if entry.isreg() and (entry.name == STAMP or _LIBRARY.fullmatch(entry.name)):
+                    opened = archive.extractfile(entry)
+                    files[entry.name] = opened.read() if opened else b""
+    except tarfile.TarError as error:
+        raise ProblemsError(
+            [Problem("artifact", f"{path}: {error}", "a packed build", "send the file again")]
+        ) from error
+    if len(files) != len((STAMP, LIBRARY)) or STAMP not in files:
+        found = f"{path} has {', '.join(sorted(files)) or 'no such files'}"
+        raise ProblemsError([Problem("artifact", found, f"{STAMP} and one library", "send the file again")])
+    name = next(name for name in files if name != STAMP)
+    io_file.write_file(f"{folder}/{name}", files[name], 0o755)
+    _link(folder, os.path.basename(name))
+    io_file.write_file(f"{folder}/{STAMP}", files[STAMP], 0o644)
 
 
 def names(store: str) -> list[str]:

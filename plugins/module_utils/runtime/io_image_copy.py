@@ -91,8 +91,7 @@ def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -
                 place = _look(engine, container, image, reference, python)
                 check_room("dest", dest, place.size, "copy", "free disk space, or choose another dest")
                 for source, relative in image_copy.layout(place):
-                    os.makedirs(os.path.dirname(f"{part}/{relative}"), exist_ok=True)
-                    engine.copy(container, source, f"{part}/{relative}")
+                    _copy(engine, container, source, f"{part}/{relative}")
             os.mkdir(f"{part}/{image_copy.CONFIG}")
             _own(part)
             copy = Copy(image.id, reference, place.package, place.triton)
@@ -104,6 +103,21 @@ def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -
         finally:
             shutil.rmtree(part, ignore_errors=True)  # exists only after a failure
     return copy
+
+
+def _copy(engine: Engine, container: str, source: str, target: str) -> None:
+    """Copy a path of the image, which names it. Raises ProblemsError for a link, and for a target that exists.
+
+    An engine copies a link as it is, and follows one on this host.
+    """
+    os.makedirs(os.path.dirname(target), exist_ok=True)
+    fix = "use an image whose packages are folders of their own"
+    if os.path.lexists(target):
+        raise refused("image", f"{source} would be copied over another path", "a path of its own", fix)
+    engine.copy(container, source, target)
+    if os.path.islink(target):
+        os.unlink(target)
+        raise refused("image", f"{source} is a link", "a folder or a file", fix)
 
 
 def _look(engine: Engine, container: str, image: Image, reference: str, python: str) -> image_copy.Found:

@@ -204,3 +204,12 @@ def test_a_problem_keeps_its_node_and_its_variable() -> None:
     shown = redact.redacted(text, {"spark-lisa": "node1"}, PUBLIC)
     assert shown == "node1.gb10_api_port: 'many'. Expected: a port. node1.REDACTED"
     assert redact.leaks(shown, {"spark-lisa": "node1"}, PUBLIC) == []
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["10.0.0.5-10.0.0.9", "203.0.113.7_24", "v203.0.113.7", "1:203.0.113.7", "203.0.113.7x", "4111-1111-1111-1111"],
+)
+def test_an_address_in_the_form_of_a_release_is_none(word: str) -> None:
+    found = redact._bare_word(word, frozenset())
+    assert "203" not in found and "10.0" not in found and "4111" not in found

@@ -195,3 +195,10 @@ def test_journal_fails() -> None:
         io_client.journal(
             lambda _argv: (1, "", "No journal files were found.\n"), io_client.of_unit("gb10-vllm.service"), 1
         )
+
+
+def test_a_message_of_systemd_is_systemds() -> None:
+    """Any user can write INVOCATION_ID, and a datagram with two messages is a list of them."""
+    assert io_client.of_start("0f3c")[-2:] == ["INVOCATION_ID=0f3c", "_PID=1"]
+    lines = [entry(1, ["first", "second"]), entry(2, [list(b"third"), "x"]), entry(3, [])]
+    assert [text for _when, text in io_client._entries(lines)] == ["first", "third", ""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from json_values import nested
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_engine
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_engine, io_image_copy
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer as vllm_release_answer
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
@@ -107,3 +108,22 @@ def test_arguments_of_anything(key: str, part: str, value: Any) -> None:
 def test_what_a_program_in_it_says_is_shown_on_one_line(said: str) -> None:
     shown = io_engine.last(said)
     assert shown and shown.isprintable() and len(shown) <= 5000
+
+
+class Links:
+    """An engine whose image has a link in place of a package's folder."""
+
+    def copy(self, _container: str, _source: str, target: str) -> None:
+        """Copy the link as it is."""
+        Path(target).symlink_to("/etc")
+
+
+def test_a_link_of_an_image_is_not_copied_and_no_target_is_followed(tmp_path: Path) -> None:
+    target = tmp_path / "part/site-packages/vllm"
+    with pytest.raises(ProblemsError, match="is a link"):
+        io_image_copy._copy(Links(), "c", "/a/vllm", str(target))  # type: ignore[arg-type]
+    assert not target.is_symlink()
+    target.symlink_to(tmp_path / "outside")
+    with pytest.raises(ProblemsError, match="would be copied over another path"):
+        io_image_copy._copy(Links(), "c", "/b/vllm", str(target))  # type: ignore[arg-type]
+    assert not (tmp_path / "outside").exists()

@@ -1,0 +1,70 @@
+"""A packed build of NCCL from a head that may be hostile: its SHA-256 comes from the head too."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store
+
+LIBRARY = "lib/libnccl.so.2.30.7"
+
+
+def packed(path: Path, entries: Sequence[tuple[str, str]]) -> str:
+    """Write an archive with files, or links to what begins with ->, and return its SHA-256."""
+    with tarfile.open(path, "w") as archive:
+        for name, content in entries:
+            entry = tarfile.TarInfo(name)
+            entry.mode = 0o4755
+            if content.startswith("->"):
+                entry.type, entry.linkname = tarfile.SYMTYPE, content[2:]
+            entry.size = 0 if entry.linkname else len(content)
+            archive.addfile(entry, io.BytesIO(content.encode()))
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def unpacked(tmp_path: Path, entries: Sequence[tuple[str, str]]) -> Path:
+    folder = tmp_path / "store/part"
+    (folder / "lib").mkdir(parents=True)
+    io_store.unpack(str(tmp_path / "a.tar"), packed(tmp_path / "a.tar", entries), str(folder))
+    return folder
+
+
+def test_only_the_library_and_its_stamp_are_written(tmp_path: Path) -> None:
+    outside = f"{tmp_path}/outside"
+    hostile = [
+        ("../../PLANTED", "x"),
+        (f"{tmp_path}/PLANTED", "x"),
+        ("lib/up", f"->{tmp_path}"),
+        ("lib/up/PLANTED", "x"),
+        ("lib/libnccl.so.2", f"->{outside}"),
+        ("lib/other", "x"),
+    ]
+    folder = unpacked(tmp_path, [*hostile, (LIBRARY, "library"), ("stamp.json", "{}")])
+    found = {str(path.relative_to(folder)) for path in folder.rglob("*")}
+    assert found == {"lib", LIBRARY, "lib/libnccl.so.2", "lib/libnccl.so", "stamp.json"}
+    assert str((folder / "lib/libnccl.so.2").readlink()) == "libnccl.so.2.30.7"
+    assert (folder / "lib/libnccl.so").read_text() == "library"
+    assert (folder / LIBRARY).stat().st_mode & 0o7777 == 0o755
+    assert not list(tmp_path.rglob("PLANTED"))
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [(LIBRARY, "x")],
+        [("stamp.json", "{}")],
+        [(LIBRARY, "->/etc/passwd"), ("stamp.json", "{}")],
+        [(LIBRARY, "x"), ("lib/libnccl.so.2.9.9", "x"), ("stamp.json", "{}")],
+    ],
+    ids=["no stamp", "no library", "a link", "two libraries"],
+)
+def test_another_content_is_refused(tmp_path: Path, entries: Sequence[tuple[str, str]]) -> None:
+    with pytest.raises(ProblemsError, match=r"stamp\.json and one library"):
+        unpacked(tmp_path, entries)
