@@ -61,7 +61,7 @@ def _wrong_entry(found: dict[str, Any], name: str) -> str:
         if size >= _AT_ONCE or (index == len(entries) > len(window)):
             try:
                 # Without the other fields, which each window would verify again.
-                kind.model_validate({"model": found.get("model"), "input": "", name: window})
+                kind.model_validate({"model": found.get("model"), "input": "x", name: window})
             except ValueError:
                 return WRONG
             window, size = [], 0
