@@ -13,6 +13,7 @@ version_added: 0.1.0
 description:
   - Without O(file), takes the wheel of the finished build on this host, and verifies that it has code for each GPU.
   - With O(file), takes a wheel that another host sent, and verifies its hash.
+  - Refuses a wheel with files outside of vLLM's package, such as a C(.pth), or with another program than C(vllm).
   - Removes the oldest builds, but none of O(used) and not that of O(runtime).
 options:
   store:
@@ -92,13 +93,13 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store, parse, wheel
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_pack, io_store, parse, wheel
 
 
 def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
     """Add a wheel that another host built.
 
-    Raises ProblemsError for a wrong stamp or if the hash is not the stamp's, OSError.
+    Raises ProblemsError for a wrong stamp, another hash than the stamp's, and other files than vLLM's; OSError.
     """
     stored = parse.build(stamp)
     if stored is None:
@@ -114,7 +115,12 @@ def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
         raise ProblemsError([Problem("file", f"{path} has sha256 {found}", stored.sha256, "send the file again")])
     with io_store.part(store, name) as folder:
         with open(path, "rb") as file:
-            io_store.copy(file.fileno(), f"{folder}/{stored.wheel}")
+            packed = io_pack.pack(file.fileno(), f"{folder}/{stored.wheel}")
+        if packed != stored.sha256:
+            expected = "a wheel in the form that this module writes"
+            raise ProblemsError(
+                [Problem("file", "its form is another one", expected, "remove the build on the head, and run again")]
+            )
         io_file.write_file(
             f"{folder}/{io_store.STAMP}", json.dumps(stamp, indent=2, sort_keys=True) + "\n", io_file.READABLE
         )

@@ -1,4 +1,4 @@
-"""Small wheels of vLLM with GPU code, as a build leaves them."""
+"""Small wheels of vLLM with GPU code, as a build leaves them, and in the form of the store."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 from gpu_libraries import code, elf, fat
 
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_pack
+
 WHEEL = "vllm-0.33.0+gb10.01234567-cp38-abi3-linux_aarch64.whl"
+INFORMATION = "vllm-0.33.0.dist-info"
 
 
 def extension(*architectures: str) -> bytes:
@@ -23,10 +26,20 @@ def write_wheel(path: Path, *architectures: str, files: dict[str, bytes] | None 
         "vllm/__init__.py": b"",
         "vllm/_C.abi3.so": extension(*architectures),
         "vllm/cumem_allocator.abi3.so": extension(),
-        "vllm-0.33.0.dist-info/METADATA": b"Name: vllm\n",
+        f"{INFORMATION}/METADATA": b"Name: vllm\n",
+        f"{INFORMATION}/RECORD": b"",
         **(files or {}),
     }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in contents.items():
             archive.writestr(name, content)
+    return path
+
+
+def packed_wheel(path: Path, *architectures: str, files: dict[str, bytes] | None = None) -> Path:
+    """Write a wheel like write_wheel(), as a store has it, and return its path."""
+    built = write_wheel(path.with_suffix(".built"), *architectures, files=files)
+    with built.open("rb") as file:
+        io_pack.pack(file.fileno(), str(path))
+    built.unlink()
     return path

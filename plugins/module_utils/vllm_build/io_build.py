@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import available_memory
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import cmake, io_store, parse, wheel
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import cmake, io_pack, io_store, parse, wheel
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import CCACHE, PROGRAMS, STATE, UNIT, Host
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.progress import Progress, progress
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Status
@@ -161,7 +161,8 @@ def status() -> Status:
 def add(store: str, name: str, gpus: Sequence[ComputeCapability], stamp: Mapping[str, Any]) -> dict[str, Any]:
     """Add the finished wheel to the store, and return its stamp.
 
-    Raises ProblemsError if the wheel is missing or damaged, or has no code for these GPUs; OSError.
+    Raises ProblemsError if the wheel is missing or damaged, has other files than vLLM's, or no code for these GPUs;
+    OSError.
     """
     built = status()
     if (built.name, built.state) != (name, "finished") or not built.wheel:
@@ -170,7 +171,7 @@ def add(store: str, name: str, gpus: Sequence[ComputeCapability], stamp: Mapping
         path = f"{folder}/{built.wheel}"
         try:
             with io_beneath.Folder(STATE).open(f"dist/{built.wheel}") as found:
-                io_store.copy(found, path)
+                sha256 = io_pack.pack(found, path)
         except io_beneath.OutsideError as error:
             found_text = f"dist/{built.wheel} {error}"
             raise ProblemsError([Problem("wheel", found_text, "a regular file", "run the build again")]) from error
@@ -181,7 +182,7 @@ def add(store: str, name: str, gpus: Sequence[ComputeCapability], stamp: Mapping
             **stamp,
             "name": name,
             "wheel": built.wheel,
-            "sha256": io_file.sha256(path),
+            "sha256": sha256,
             "extensions": wheel.contents(extensions),
             "coverage": wheel.lines(extensions, gpus),
             "seconds": built.seconds,

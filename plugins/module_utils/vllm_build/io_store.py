@@ -28,8 +28,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import par
 
 STAMP = "stamp.json"
 _MOST_STAMP = 1 << 20
-#: The largest extension that is read, and the largest wheel.
-_MOST_EXTENSION, MOST_WHEEL = 4 << 30, 8 << 30
+#: The largest extension that is read, in bytes.
+_MOST_EXTENSION = 4 << 30
 
 
 def stamps(store: str) -> list[dict[str, Any]]:
@@ -59,20 +59,6 @@ def part(store: str, name: str) -> Iterator[str]:
         yield temporary
 
 
-def copy(descriptor: int, path: str) -> None:
-    """Copy a file into the store, and sync it. Raises ProblemsError for a file that is too large, OSError."""
-    size = os.fstat(descriptor).st_size
-    if size > MOST_WHEEL:
-        raise ProblemsError(
-            [Problem("wheel", f"it has {size} bytes", f"at most {MOST_WHEEL}", "build fewer architectures")]
-        )
-    with os.fdopen(os.dup(descriptor), "rb") as source, open(path, "wb") as target:
-        shutil.copyfileobj(source, target, 1 << 20)
-        target.flush()
-        os.fsync(target.fileno())
-    os.chmod(path, io_file.READABLE)
-
-
 def extensions(wheel: str, folder: str) -> dict[str, list[fat_binary.FatBinary]]:
     """Return {name: programs} of the wheel's extensions, which are unpacked one at a time below ``folder``.
 
@@ -81,8 +67,6 @@ def extensions(wheel: str, folder: str) -> dict[str, list[fat_binary.FatBinary]]
     found = {}
     try:
         with zipfile.ZipFile(wheel) as archive:
-            if damaged := archive.testzip():
-                raise _damaged(wheel, f"{damaged} has another checksum")
             for member in archive.infolist():
                 if member.filename.endswith(".so"):
                     found[coverage.name(member.filename)] = _programs(archive, member, f"{folder}/.extension")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 AUTO, TRUE, FALSE = WANTED = ("auto", "true", "false")
 #: A wheel's file name, which becomes part of a path and of a Containerfile.
-WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,250}\.whl")
+WHEEL = re.compile(r"vllm-[A-Za-z0-9._+-]{1,245}\.whl")
 #: Statistics of ccache that io_run.py writes: results that were not compiled again, and compilations.
 HITS, MISSES = ("direct_cache_hit", "preprocessed_cache_hit"), ("cache_miss",)
 

@@ -61,6 +61,11 @@ def test_every_node_runs_the_one_wheel_that_was_built(cluster: Cluster, head: Ho
         assert re.fullmatch(r"0\.32\.0\+gb10\.[0-9a-f]{8}\.cpu", version(host))
         spinloop = host.check_output("ls /opt/gb10/runtime/current/lib/python3*/site-packages/vllm/spinloop*.so")
         assert spinloop.count("\n") == 0
+        # Root's uv has installed nothing else of the wheel.
+        record = host.check_output("cat /opt/gb10/runtime/current/lib/python3*/site-packages/vllm-*.dist-info/RECORD")
+        places = {line.split("/")[0] for line in record.splitlines() if not line.startswith("../")}
+        assert {place.split("-")[0] for place in places} == {"vllm"}
+        assert [line.split(",")[0] for line in record.splitlines() if line.startswith("../")] == ["../../../bin/vllm"]
     cluster.site("--tags", "vllm_serve").assert_ok()
 
 

@@ -306,20 +306,30 @@ def test_each_node_needs_only_its_own_wheel() -> None:
     assert choose([nodes[0], replace(nodes[1], stored=nodes[0].stored)], separate=True).state == "missing"
 
 
-STAMP = {"name": "n", "wheel": "w.whl", "sha256": SHA, "seconds": 3, "jobs": 7}
+STAMP = {"name": "n", "wheel": "vllm-w.whl", "sha256": SHA, "seconds": 3, "jobs": 7}
 
 
 def test_a_stamp_is_a_build() -> None:
-    assert parse.build({**STAMP, "other": 1}) == Stored("n", "w.whl", SHA, 3.0, 7)
+    assert parse.build({**STAMP, "other": 1}) == Stored("n", "vllm-w.whl", SHA, 3.0, 7)
     for unknown in (None, "7", [7], -1, True, float("inf"), float("nan"), 10**400):
-        assert parse.build({**STAMP, "seconds": unknown, "jobs": unknown}) == Stored("n", "w.whl", SHA)
+        assert parse.build({**STAMP, "seconds": unknown, "jobs": unknown}) == Stored("n", "vllm-w.whl", SHA)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
         *({"name": name} for name in (None, "../n", "n" * 129)),
-        *({"wheel": wheel} for wheel in ("../w.whl", "/w.whl", "w.whl\nRUN x", "w\u0660.whl", ["w.whl"])),
+        *(
+            {"wheel": wheel}
+            for wheel in (
+                "../vllm-w.whl",
+                "/w.whl",
+                "uv-1.whl",
+                "vllm-w.whl\nRUN x",
+                "vllm-w\u0660.whl",
+                ["vllm-w.whl"],
+            )
+        ),
         *({"sha256": digest} for digest in (SHA.upper(), SHA[1:], None)),
     ],
 )

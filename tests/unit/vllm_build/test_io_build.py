@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from built_wheels import WHEEL, write_wheel
+from built_wheels import WHEEL, packed_wheel, write_wheel
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
@@ -361,8 +361,9 @@ def stored(state: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_finished_wheel_is_added(state: Path) -> None:
-    content = write_wheel(state / "dist" / WHEEL, "121a", "90a").read_bytes()
+def test_a_finished_wheel_is_added(state: Path, tmp_path: Path) -> None:
+    write_wheel(state / "dist" / WHEEL, "121a", "90a")
+    content = packed_wheel(tmp_path / WHEEL, "121a", "90a").read_bytes()
     finish(state)
     stamp = add(state, GB10)
     assert stored(state) == [f"{NAME}/stamp.json", f"{NAME}/{WHEEL}"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import stat
-import zipfile
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -100,19 +99,6 @@ def test_an_interrupted_removal_leaves_no_build(tmp_path: Path, monkeypatch: pyt
     assert there(tmp_path) == []
 
 
-def test_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.write_bytes(b"x" * 3_000_000)
-    source.chmod(0o600)
-    with source.open("rb") as file:
-        io_store.copy(file.fileno(), str(target))
-        assert (target.read_bytes(), stat.S_IMODE(target.stat().st_mode)) == (source.read_bytes(), 0o644)
-        monkeypatch.setattr(io_store, "MOST_WHEEL", 2_999_999)
-        with pytest.raises(ProblemsError, match="it has 3000000 bytes"):
-            io_store.copy(file.fileno(), str(tmp_path / "other"))
-    assert not (tmp_path / "other").exists()
-
-
 def test_the_extensions_of_a_wheel(tmp_path: Path) -> None:
     """No member leaves the folder, whatever its name."""
     files = {
@@ -135,35 +121,11 @@ def test_the_extensions_of_a_wheel(tmp_path: Path) -> None:
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["in", f"in/{WHEEL}"]
 
 
-def broken(wheel: Path, how: str) -> bytes:
-    """Return the content of a wheel with this damage."""
-    content = bytearray(wheel.read_bytes())
-    with zipfile.ZipFile(wheel) as archive:
-        member = archive.getinfo("vllm/_C.abi3.so")
-    data = member.header_offset + 30 + len(member.filename)
-    entry = content.rindex(b"PK\x01\x02", 0, content.index(b"vllm/_C.abi3.so", data))
-    if how == "stream":
-        content[data : data + 8] = b"\xff" * 8
-    elif how == "checksum":
-        # In the local header and in the directory at the end.
-        return bytes(content).replace(member.CRC.to_bytes(4, "little"), (member.CRC ^ 1).to_bytes(4, "little"))
-    elif how == "method":
-        content[entry + 10] = 99
-    elif how == "encrypted":
-        content[entry + 8] |= 1
-        content[member.header_offset + 6] |= 1
-    return {"truncated": content[: len(content) // 2], "empty": b"", "text": b"no zip file"}.get(how, content)
-
-
-@pytest.mark.parametrize("how", ["truncated", "empty", "text", "stream", "checksum", "method", "encrypted"])
-def test_a_damaged_wheel_is_refused(tmp_path: Path, how: str) -> None:
-    wheel = write_wheel(tmp_path / WHEEL, "121a")
-    wheel.write_bytes(broken(wheel, how))
-    with pytest.raises(ProblemsError) as raised:
+def test_a_damaged_wheel_is_refused(tmp_path: Path) -> None:
+    wheel = tmp_path / WHEEL
+    wheel.write_bytes(b"no zip file")
+    with pytest.raises(ProblemsError, match=f"wheel: {re.escape(WHEEL)}: "):
         io_store.extensions(str(wheel), str(tmp_path))
-    (problem,) = raised.value.problems
-    assert (problem.path, problem.fix, WHEEL in problem.found) == ("wheel", "run the build again", True)
-    assert not (tmp_path / ".extension").exists()
 
 
 def test_a_damaged_extension_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from unittest import mock
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from built_wheels import WHEEL, write_wheel
+from built_wheels import WHEEL, packed_wheel, write_wheel
 from repository import load_yaml, read
 from run_module import program, run_module
 
@@ -218,7 +218,7 @@ def stamp_of(path: Path, name: str = NAME, **changes: Any) -> dict[str, Any]:
 
 def received(head: Path, name: str = NAME, check: bool = False, **changes: Any) -> dict[str, Any]:
     """Run vllm_build_wheel with a file that another host sent; None leaves an argument out."""
-    path = write_wheel(head / "transfer" / WHEEL, "121a")
+    path = packed_wheel(head / "transfer" / WHEEL, "121a")
     arguments = {"name": name, "stamp": stamp_of(path, name), "file": str(path), **changes}
     return call(head, "vllm_build_wheel", arguments, check)
 
@@ -257,16 +257,24 @@ def test_a_wheel_is_received_once(head: Path) -> None:
 def test_another_file_than_that_of_the_stamp_is_refused(
     head: Path, stamp: dict[str, Any], changes: dict[str, Any], found: str
 ) -> None:
-    path = write_wheel(head / "transfer" / WHEEL, "121a")
+    path = packed_wheel(head / "transfer" / WHEEL, "121a")
     assert found in received(head, stamp=stamp_of(path, **stamp), **changes)["msg"]
     assert builds(head) == []
+
+
+def test_a_wheel_in_another_form_is_refused(head: Path) -> None:
+    """Its hash is that of the stamp, but other readers of archives may find other files in it."""
+    path = write_wheel(head / "transfer" / WHEEL, "121a")
+    refused = call(head, "vllm_build_wheel", {"name": NAME, "stamp": stamp_of(path), "file": str(path)})["msg"]
+    assert "file: its form is another one" in refused
+    assert (builds(head), list((head / "store" / "wheels").iterdir())) == ([], [])
 
 
 def test_the_oldest_builds_are_removed_unless_they_are_used(head: Path) -> None:
     names = [f"0.33.0-{number}" for number in range(4)]
     for age, name in enumerate(names[:3]):
         # A wheel of another build has another hash.
-        path = write_wheel(head / "transfer" / WHEEL, "121a", files={"vllm/build": name.encode()})
+        path = packed_wheel(head / "transfer" / WHEEL, "121a", files={"vllm/build": name.encode()})
         assert call(head, "vllm_build_wheel", {"name": name, "stamp": stamp_of(path, name), "file": str(path)})[
             "changed"
         ]
