@@ -9,6 +9,7 @@ A recipe is untrusted: it has few values, and no aliases, tags or documents.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import nvidia_catalog
 #: The longest recipe of eugr/spark-vllm-docker has 9 kB.
 _CHARACTERS = 65536
 _NODES, _DEPTH = 1000, 6
+#: Python refuses to print an integer of 4300 digits, which it reads from hexadecimal ones.
+_NUMBER = re.compile(r"[-+]?0?[0-9xobA-Fa-f_.:]{100,}", re.ASCII)
 _FIX = "correct the file; docs/recipes.md describes it"
 
 
@@ -89,6 +92,8 @@ def _refused(text: str) -> str:
             return f"{line}: a tag"
         if documents > 1:
             return f"{line}: a second document"
+        if _NUMBER.fullmatch(getattr(event, "value", "")):
+            return f"{line}: a number of {len(event.value)} characters"
         if nodes > _NODES or depth > _DEPTH:
             return f"{line}: more than {_NODES} values, or more than {_DEPTH} levels"
     return ""

@@ -21,6 +21,15 @@ NOT_INSTALLED, TIMED_OUT = 127, 124
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 
 
+def within(argv: Sequence[str], part: str, most: int, seconds: int) -> list[str]:
+    """Return a command whose output is the first or last ``most`` bytes of another one's, within ``seconds``.
+
+    ``part``: "head" or "tail". A service user can write gigabytes into a journal. The status is 124 after the time, and
+    otherwise that of ``part``.
+    """
+    return ["timeout", str(seconds), "sh", "-c", f'"$@" | {part} --bytes={most}', "sh", *argv]
+
+
 def runner(module: Any) -> Run:
     """Return a Run that uses an AnsibleModule's run_command; the status is 127 if the command is not installed."""
 

@@ -34,7 +34,7 @@ def servers(tables: Iterable[str], server: tuple[str, int], client: tuple[str, i
     inodes = {
         inode
         for text in texts
-        for local, remote, state, inode in _rows(text)
+        for local, remote, state, inode in _rows(text, server[1])
         if (inode or state == _ESTABLISHED) and (_shown(*local), _shown(*remote)) == ends
     }
     if inodes != {0}:
@@ -45,11 +45,14 @@ def servers(tables: Iterable[str], server: tuple[str, int], client: tuple[str, i
     return {entry["inode"] for entry in found if _place(entry["address"], entry["port"]) in places}
 
 
-def _rows(table: str) -> Iterator[tuple[list[str], list[str], str, int]]:
-    """Yield ([address, port], [remote address, remote port], state, inode) of each socket, in the kernel's digits."""
+def _rows(table: str, port: int | None = None) -> Iterator[tuple[list[str], list[str], str, int]]:
+    """Yield ([address, port], [remote address, remote port], state, inode) of each socket, in the kernel's digits.
+
+    ``port``: only sockets with this local one. Any user of a host can add a million rows.
+    """
+    digits = "" if port is None else f":{port:04X} "
     for line in table.splitlines()[1:]:
-        fields = line.split()
-        if len(fields) > 9:
+        if digits in line and len(fields := line.split()) > 9:
             yield fields[1].split(":"), fields[2].split(":"), fields[3], int(fields[9])
 
 

@@ -93,10 +93,11 @@ def engine_file(variables: Mapping[str, str]) -> str:
 def unit_of_cgroup(text: str) -> str:
     """Return the systemd service in a /proc/PID/cgroup, or "". A gb10 slice counts as its container's service.
 
-    The outermost service counts: a user names those inside of user@1000.service.
+    The outermost service counts: a user names those inside of user@1000.service. One inside of a scope is that of a
+    container or a session.
     """
     units = re.findall(
-        r"^\d+:[^:\n]*:(?:/(?![^/\n]+\.service(?:/|$))[^/\n]+)*/([^/\n]+\.service)(?=/|$)", text, re.MULTILINE
+        r"^\d+:[^:\n]*:(?:/(?![^/\n]+\.(?:service|scope)(?:/|$))[^/\n]+)*/([^/\n]+\.service)(?=/|$)", text, re.MULTILINE
     )
     slices = re.findall(r"^\d+:[^:\n]*:/(?:gb10\.slice/)?(gb10-[^/\n]+)\.slice/", text, re.MULTILINE)
     return str(units[-1]) if units else f"{slices[-1]}.service" if slices else ""

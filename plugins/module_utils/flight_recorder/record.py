@@ -119,9 +119,11 @@ def parse(content: str) -> Record:
         try:
             entry = bounded_json.load(line, 4 * schema.MOST)
             kind, when, said = str(entry["kind"]), float(entry["time"]), str(entry["text"])
+            if not 0 <= when < _MOST_TIME:
+                continue
             if kind == messages.SAMPLE:
                 samples.append((when, schema.parse(said.encode())))
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, OverflowError):
             continue
         if kind in lines:
             lines[kind].append(foreign.line(said))

@@ -17,7 +17,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_local
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_local import Secret
 from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
@@ -35,7 +35,8 @@ _REDIRECTS = 300
 READY = "Application startup complete"
 #: Without --all, journalctl omits every message over 4096 bytes.
 _JOURNAL = ("journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE")
-_JOURNAL_SECONDS = 10
+#: Seconds, and bytes: 500 lines have less than 1 MB.
+_JOURNAL_SECONDS, _MOST_JOURNAL = 10, 16 << 20
 _TOKENS = ("vllm:generation_tokens_total", "vllm:prompt_tokens_total")
 
 
@@ -206,14 +207,18 @@ def tokens(server: Server) -> float | None:
 
 
 def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, str]]:
-    """Return the last `lines` matching messages as (seconds since boot, text). Raises ValueError if journalctl fails.
+    """Return the last `lines` matching messages as (seconds since boot, text), of at most _MOST_JOURNAL bytes as JSON.
+
+    Raises ValueError if journalctl fails.
 
     `matches` are journalctl matches, from of_start() or of_unit().
     """
-    status, stdout, stderr = run([*_JOURNAL, f"--lines={lines}", *matches])
-    if status != 0:
+    argv = [*_JOURNAL, f"--lines={lines}", *matches]
+    _status, stdout, stderr = run(io_command.within(argv, "tail", _MOST_JOURNAL, _JOURNAL_SECONDS))
+    if stderr.strip() and not stdout:
         raise ValueError(f"journalctl {' '.join(matches)} failed: {stderr.strip()}")
-    return _entries(stdout.splitlines())
+    # A line that is cut at its begin is no object.
+    return _entries([line for line in stdout.splitlines() if line.startswith("{")])
 
 
 def journal_begin(run: Run, matches: Sequence[str], most: int) -> tuple[list[tuple[float, str]], bool]:
@@ -222,8 +227,7 @@ def journal_begin(run: Run, matches: Sequence[str], most: int) -> tuple[list[tup
     They have at most ``most`` bytes as JSON, and are read within _JOURNAL_SECONDS. Raises ValueError if journalctl
     fails.
     """
-    script = f'"$@" | head --bytes={most}'
-    status, stdout, stderr = run(["timeout", str(_JOURNAL_SECONDS), "sh", "-c", script, "sh", *_JOURNAL, *matches])
+    status, stdout, stderr = run(io_command.within([*_JOURNAL, *matches], "head", most, _JOURNAL_SECONDS))
     if stderr.strip() and not stdout:
         raise ValueError(f"journalctl {' '.join(matches)} failed: {stderr.strip()}")
     complete, _newline, _rest = stdout.rpartition("\n")

@@ -21,12 +21,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_local, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import foreign, io_local, paths
 
 _REQUEST_SECONDS = 10
 _PAUSE_SECONDS = 1
 #: Maximum bytes read of a response. Each of at most 1000 rows has less than 4 KB.
 _MOST = 8 * 1024**2
+#: Maximum characters of an error, which may have texts of Ray and of other nodes.
+_MOST_ERROR = 4096
 #: Ray's HTTP status for a missing or wrong token.
 _REFUSED = (401, 403)
 #: The units whose processes receive the token.
@@ -110,7 +112,11 @@ def wait(expected: Mapping[str, str], gpus: int, port: int, token_path: str, tim
     while True:
         try:
             rows = listing("nodes", port, token_path)
-            if not (sentences := missing(rows, expected, gpus)):
+            try:
+                sentences = missing(rows, expected, gpus)
+            except (KeyError, TypeError, AttributeError) as error:
+                raise RayError(f"Ray's list of nodes has another form: {error!r}") from error
+            if not sentences:
                 require_token(port)
                 return rows
             reported = "; ".join(sentences)
@@ -137,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         wait(expected, options.gpus, options.port, os.environ["RAY_AUTH_TOKEN_PATH"], options.timeout)
     except RayError as error:
-        sys.stderr.write(f"Ray is not complete {error}\n")
+        sys.stderr.write(f"Ray is not complete {foreign.line(str(error), _MOST_ERROR)}\n")
         return 1
     sys.stdout.write(f"Ray counts all {len(expected)} nodes\n")
     return 0

@@ -83,7 +83,7 @@ PLAIN: Mapping[str, str] = {
     "memory and sizes": """
         --api-server-count --block-size --cpu-offload-gb --cpu-offload-params --cudagraph-capture-sizes
         --enable-cumem-allocator --enable-shm-tensor-arena --enable-sleep-mode --gpu-memory-utilization
-        --h11-max-header-count --h11-max-incomplete-event-size --kv-cache-memory-bytes --kv-offloading-backend
+        --h11-max-header-count --h11-max-incomplete-event-size --kv-cache-memory-bytes
         --kv-offloading-size --max-cpu-loras --max-cudagraph-capture-size --max-log-len --max-logprobs
         --max-lora-cls-labels --max-lora-rank --max-loras --max-parallel-loading-workers --mm-ipc-gpu-memory-gb
         --mm-processor-cache-gb --mm-processor-cache-type --mm-shm-cache-max-object-size-mb --num-gpu-blocks-override
@@ -96,7 +96,7 @@ PLAIN: Mapping[str, str] = {
         --mxfp4-backend --mxfp4-layers --prefill-compute-share
         """,
     "kernels and backends": """
-        --all2all-backend --attention-backend --disable-cascade-attn --disable-custom-all-reduce
+        --attention-backend --disable-cascade-attn --disable-custom-all-reduce
         --disable-nccl-for-dp-synchronization --disable-sliding-window --enable-bf16x3-router-gemm
         --enable-flash-late-interaction --enable-flashinfer-autotune --enable-hc-sp --enable-nccl-comm-suspend
         --enforce-eager --gdn-prefill-backend --jit-monitor-mode --jit-monitor-verbose --kda-decode-backend
@@ -156,8 +156,8 @@ PLAIN: Mapping[str, str] = {
         --aggregate-engine-logging --cudagraph-metrics --custom-histogram-buckets --disable-fastapi-docs
         --disable-log-requests --disable-log-stats --disable-uvicorn-access-log --enable-layerwise-nvtx-tracing
         --enable-logging-iteration-details --enable-mfu-metrics --enable-offline-docs --enable-server-load-tracking
-        --fail-on-environ-validation --kv-cache-metrics --kv-cache-metrics-sample --log-error-stack --log-level
-        --show-hidden-metrics-for-version --uvicorn-log-level
+        --fail-on-environ-validation --kv-cache-metrics --kv-cache-metrics-sample --log-error-stack
+        --show-hidden-metrics-for-version
         """,
 }
 #: Options with objects of any plain members: of the model's or of a processor's configuration.
@@ -241,6 +241,12 @@ VALUES: Mapping[str, tuple[re.Pattern[str], Effect]] = {
     # A template itself, or its name in the image's working folder, where a mod puts it.
     "--chat-template": (re.compile(r"[\w.-]*|.*\{[{%].*", re.ASCII | re.DOTALL), READS),
     "--generation-config": (re.compile(r"auto|vllm|"), READS),
+    # Backends of libraries that open ports and reach other hosts.
+    "--all2all-backend": (re.compile(rf"(?!nixl){PLAIN_VALUE.pattern}", re.ASCII), _CONNECTOR),
+    "--kv-offloading-backend": (re.compile(r"native|"), _CONNECTOR),
+    # Levels below info write texts of the API's clients.
+    "--uvicorn-log-level": (re.compile(r"critical|error|warning|info|"), _LOGS),
+    "--log-level": (re.compile(r"critical|error|warning|info|", re.IGNORECASE), _LOGS),
     "--spec-method": (_METHOD, CODE),
     "--spec-model": (_HUB, READS),
     "backend": (PLAIN_VALUE, CODE),

@@ -43,7 +43,7 @@ def tokens(text: str) -> int:
     """
     if text in ("auto", "-1"):
         return 0
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text, re.ASCII)
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,15})?)([kmgKMG]?)", text, re.ASCII)
     if not found:
         raise ValueError(text)
     return int(float(found[1]) * _UNITS[found[2]])

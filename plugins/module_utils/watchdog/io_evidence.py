@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_node, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Process
@@ -104,10 +104,16 @@ def _output(argv: Sequence[str]) -> str:
     try:
         # A service has no module with run_command.
         done = subprocess.run(  # pylint: disable=ansible-bad-function
-            [program, *argv[1:]], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+            io_command.within([program, *argv[1:]], "tail", _MOST, _SECONDS),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return f"{argv[0]} failed: {error}"
+    if done.returncode == io_command.TIMED_OUT:
+        return f"{argv[0]} failed: no end after {_SECONDS} s"
     return done.stdout + done.stderr
 
 

@@ -111,6 +111,9 @@ def test_servers_of_a_connection(address: str, port: int, inodes: set[int]) -> N
             "gb10-vllm.service",
             id="the last slice",
         ),
+        pytest.param(
+            "0::/system.slice/docker-1.scope/system.slice/gb10-vllm.service\n", "", id="a unit of a container's systemd"
+        ),
         pytest.param("0::/\n", "", id="root"),
         pytest.param("", "", id="gone"),
     ],

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+from run_module import program
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, probe
 
@@ -184,10 +188,26 @@ def test_journal() -> None:
     entries = io_client.journal(run, io_client.of_start("0f3c"), 500)
     assert entries == [(12.5, "starts"), (13.0, "\x1b[36m(Worker)\x1b[0m loads"), (14.0, ""), (15.0, ""), (40.0, UP)]
     ((program, *arguments),) = asked
-    assert program == "journalctl"
+    assert (program, "journalctl" in arguments) == ("timeout", True)
     assert {"--lines=500", "--output=json", "_SYSTEMD_INVOCATION_ID=0f3c", "+", "INVOCATION_ID=0f3c"} <= set(arguments)
     assert io_client.ready_after(entries, 10.04) == 30.0
     assert io_client.ready_after(entries[:2], 10.0) is None
+
+
+def test_journal_has_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank can write a message of any size."""
+    path = program(tmp_path, "journalctl", f"head -c 3000000 /dev/zero | tr '\\0' x; echo; echo '{entry(1, 'last')}'")
+    monkeypatch.setenv("PATH", f"{path}:{os.defpath}")
+    monkeypatch.setattr(io_client, "_MOST_JOURNAL", 1000)
+    read = []
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        read.append(len(done.stdout))
+        return done.returncode, done.stdout, done.stderr
+
+    assert io_client.journal(run, [], 10) == [(1.0, "last")]
+    assert read == [1000]
 
 
 def test_journal_fails() -> None:

@@ -85,6 +85,10 @@ NAMED: dict[str, str] = {
     "--speculative_config.draft_load_config.download_dir /srv": f"its download_dir {UNLISTED}",
     "--kv-transfer-config {}": "runs a connector of the image or the model",
     "--attention-backend evil.mod.Backend": UNLISTED,
+    "--all2all-backend nixl_ep": "runs a connector of the image or the model",
+    "--kv-offloading-backend lmcache": "runs a connector of the image or the model",
+    "--uvicorn-log-level trace": JOURNAL,
+    "--log-level debug": JOURNAL,
     "--tool-call-parser /srv/p.py": UNLISTED,
     "--chat-template /etc/passwd": READS,
     "--chat-template=../../etc/passwd": READS,
@@ -196,6 +200,7 @@ SILENT = r"""
 --structured-outputs-config.backend xgrammar --allowed-media-domains '*' --seed -1
 --gpu-memory-utilization-gb 100 --mxfp4-layers moe,qkv --gdn-decode-kernel b12x --prefill-compute-share auto
 --engram-config '{"cpu_offload":false,"table_memory":"disk"}' --kv-cache-memory-bytes 0.5g
+--all2all-backend deepep_low_latency --kv-offloading-backend native --uvicorn-log-level warning
 --media-io-kwargs '{"video": {"fps": 2, "num_frames": 256}}' --disable-access-log-for-endpoints /health,/metrics
 """
 

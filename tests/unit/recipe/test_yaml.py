@@ -23,6 +23,8 @@ REFUSED = {
     "invalid YAML": ("a: [1", "line 1: "),
     "a control character": ("a: \x00", "special characters are not allowed"),
     "an impossible date": ("a: 2026-13-45", "ValueError"),
+    "a hexadecimal number": ("a: 0x" + "f" * 5000, "line 1: a number of 5002 characters"),
+    "a number": ("a: " + "9" * 4000, "line 1: a number of 4000 characters"),
     "a mapping as key": ("{a: 1}: 2", "unhashable"),
 }
 
