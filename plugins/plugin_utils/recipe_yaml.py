@@ -92,7 +92,7 @@ def _refused(text: str) -> str:
             return f"{line}: a tag"
         if documents > 1:
             return f"{line}: a second document"
-        if _NUMBER.fullmatch(getattr(event, "value", "")):
+        if isinstance(event, yaml.ScalarEvent) and _NUMBER.fullmatch(event.value):
             return f"{line}: a number of {len(event.value)} characters"
         if nodes > _NODES or depth > _DEPTH:
             return f"{line}: more than {_NODES} values, or more than {_DEPTH} levels"

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
+import jinja2.nativetypes
 import pytest
 from ansible.errors import AnsibleFilterError
 from cluster_nodes import cluster_plan, spark
 from filters import FILTERS
-from repository import files, read
+from repository import files, load_yaml, read
 from typed_plans import fact
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions
@@ -167,3 +169,22 @@ def test_an_unknown_role_and_another_form_are_a_problem(recorded: Any) -> None:
 def test_an_unknown_key_is_dropped() -> None:
     given = {"vllm_patch": {**PATCH, "argv": ["x"]}}
     assert additions.of_node("spark2", given, RUNTIME, ROOT) == ({"vllm_patch": PATCH}, [])
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"{ROOT}/build/wheels/0.33.0-0123456789ab/vllm-0.33.0+gb10.01234567.cpu-cp311-cp311-linux_x86_64.whl",
+        "/home/nvidia/My wheels/torch-2.14.0-cp312-cp312-linux_aarch64.whl",
+        "https://example.org/wheels/torch-2.14.0+cu130-1-cp312-cp312-linux_aarch64.whl",
+    ],
+)
+def test_the_wheels_of_a_node_are_recorded_by_name(place: str) -> None:
+    """With the role's own expression, wherever the inventory has a wheel."""
+    expression = load_yaml(read("roles/vllm_runtime/vars/main.yml"))["_vllm_runtime_own"].strip()
+    environment = jinja2.nativetypes.NativeEnvironment()
+    environment.filters |= {"basename": os.path.basename, "zip": zip}
+    node = {"wheels": [{"wheel": place, "sha256": SHA256}]}
+    recorded = environment.from_string(expression).render(gb10_plan={"node": node}, dict=dict)
+    assert recorded == {place.rpartition("/")[2]: SHA256}
+    assert additions.check("a", "vllm_runtime", {**NOTHING, "files": recorded}, ROOT) == []
