@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Collection, Iterable
 
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import redact
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log
+from ansible_collections.gb10.cluster.plugins.module_utils.health import failures, log
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.log_line import parts
 
@@ -68,7 +68,7 @@ def _shown(text: str) -> str:
     for pattern, shown, words in _STEPS:
         if match := pattern.match(text):
             return _reduced(shown.format(*(group or "" for group in match.groups())), words)
-    return _reduced(f"{text.partition(': ')[0]}: {redact.GONE}", _CLASSES) if log.EXCEPTION.match(text) else ""
+    return _reduced(f"{text.partition(': ')[0]}: {redact.GONE}", _CLASSES) if failures.EXCEPTION.match(text) else ""
 
 
 def _reduced(text: str, words: Collection[str]) -> str:

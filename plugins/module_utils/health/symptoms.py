@@ -8,41 +8,132 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import LOG, PAGES, Check, Finding
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log as health_log
+from ansible_collections.gb10.cluster.plugins.module_utils.health import failures
+from ansible_collections.gb10.cluster.plugins.module_utils.health.failures import Failure, Line
+from ansible_collections.gb10.cluster.plugins.module_utils.health.kinds import KINDS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 
-#: Maximum characters of an error in a message.
-_SHOWN = 500
+#: Maximum characters of an error in a message, and of one that followed from it.
+_SHOWN, _SHOWN_LATER = 500, 120
+#: The consequences that are shown after a cause.
+_LATER = [each for each in CONSEQUENCES if each.id in ("gloo-timeout", "nccl-timeout", "peer-closed", "rank-died")]
 #: Restarts of a service that count as repeated, and the seconds within which the last one happened.
 _RESTARTS, _RECENT = 3, 600
 #: Available parts of the memory below which it is exhausted, or held although nothing is served.
 _EXHAUSTED, _HELD = 0.02, 0.5
 
 
-def diagnose(lines: Sequence[str]) -> tuple[str, Check[str] | None]:
-    """Return the first error in the log lines of a start, "" without one, and its symptom, None if it is unknown."""
-    error, details, others = health_log.evidence(lines)
-    near = [error, *details] if error else others
-    for symptoms, texts in ((CAUSES, list(dict.fromkeys([*near, *others]))), (CONSEQUENCES, near)):
+@dataclass(frozen=True)
+class Diagnosis:
+    """The cause of a failed start. ``error``: the first error, "" without one; ``symptom``: None if it is unknown.
+
+    ``place``: of an unknown error, "" without one. ``later``: an error that followed from it, "" without one.
+    """
+
+    error: str
+    symptom: Check[str] | None = None
+    place: str = ""
+    later: str = ""
+
+
+def diagnose(lines: Sequence[str]) -> Diagnosis:
+    """Return the cause in the log lines of a start.
+
+    A failure of its own, known or not, precedes those that follow from others, such as a closed connection.
+    """
+    log = failures.read(lines)
+    found = failures.failures(log)
+    own = [failure for failure in found if not failure.echo]
+    following: list[tuple[Failure, Check[str]]] = []
+    for failure in own:
+        symptom, text = _first(CAUSES, failure)
+        consequence, _text = _first(CONSEQUENCES, failure)
+        if not symptom:
+            # Another process may have said why a call failed. An unknown error has only its own messages.
+            symptom = _said_before(log, failure, everyone=consequence is not None)
+        if consequence and not symptom:
+            following.append((failure, consequence))
+        # A process that fails because of another one may fail again at its end.
+        elif symptom or not any(failure.process and failure.process == each.process for each, _symptom in following):
+            return _diagnosis(log, failure, symptom, text)
+    if following:
+        failure, consequence = following[0]
+        return Diagnosis(failure.shown(), consequence)
+    return _without_exception(log, found)
+
+
+def _first(symptoms: Sequence[Check[str]], failure: Failure) -> tuple[Check[str] | None, str]:
+    """Return the symptom of the innermost error that has one, with that error; (None, "") without one."""
+    for text in failure.texts():
         for symptom in symptoms:
-            for text in texts:
-                if re.search(symptom.pattern, text):
-                    return error or text, symptom
-    return error, None
+            if re.search(symptom.pattern, text):
+                return symptom, text
+    return None, ""
+
+
+def _said_before(log: Sequence[Line], failure: Failure, everyone: bool) -> Check[str] | None:
+    before = [
+        line.text
+        for line in log[: failure.index]
+        if line.text
+        and not line.harmless
+        and (everyone or line.process in ("", failure.process))
+        # A failure of its own. Ray's text about a lost rank also lists what may have killed it.
+        and not failures.is_failure(line.text)
+    ]
+    return _of_texts(CAUSES, before)
+
+
+def _of_texts(symptoms: Sequence[Check[str]], texts: Sequence[str]) -> Check[str] | None:
+    return next((each for each in symptoms if any(re.search(each.pattern, text) for text in texts)), None)
+
+
+def _diagnosis(log: Sequence[Line], failure: Failure, symptom: Check[str] | None, text: str) -> Diagnosis:
+    later = (line.text for line in log[failure.index + 1 :] if not line.harmless and line.text not in failure.texts())
+    followed = next((line for line in later if _of_texts(_LATER, [line])), "")
+    place = next((error.place for error in failure.chain if error.place), "")
+    return Diagnosis(failure.shown(text), symptom, place, followed)
+
+
+def _without_exception(log: Sequence[Line], found: Sequence[Failure]) -> Diagnosis:
+    """Return the cause of a log whose exceptions only report another one, or which has none."""
+    said = [line.text for line in log if line.text and not line.harmless]
+    if found:
+        symptom = _of_texts(CAUSES, said) or _of_texts(CONSEQUENCES, [found[0].shown(), *found[0].details])
+        return Diagnosis(found[0].shown(), symptom)
+    if end := failures.killed(log):
+        return Diagnosis(end, _of_texts(CAUSES, said) or _of_texts(CONSEQUENCES, [end]))
+    if failures.failed(log):
+        for symptom in (*CAUSES, *CONSEQUENCES):
+            if text := next((text for text in said if re.search(symptom.pattern, text)), ""):
+                return Diagnosis(text, symptom)
+    return Diagnosis("")
 
 
 def explain(lines: Sequence[str]) -> str:
     """Return the first error in the log lines with its cause, fix and page, "" if the log has no error."""
-    error, symptom = diagnose(lines)
-    if not error:
+    found = diagnose(lines)
+    if not found.error:
         return ""
-    shown = error if len(error) <= _SHOWN else f"{error[:_SHOWN]}..."
-    return shown + (symptom.advice() if symptom else f" (unknown cause; see {PAGES[LOG]})")
+    text = _short(found.error)
+    if found.later:
+        text += f" (followed by: {_short(found.later, _SHOWN_LATER)})"
+    if found.symptom:
+        return text + found.symptom.advice()
+    kind = next((each for each in KINDS if each.matches(found.place, found.error)), None)
+    place = f", at {found.place}" if found.place else ""
+    next_step = f": {kind.name}; next step: {kind.fix}" if kind else ""
+    return f"{text} (unknown cause{place}{next_step}; see {PAGES[LOG]})"
+
+
+def _short(text: str, most: int = _SHOWN) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def states(nodes: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -35,6 +35,20 @@ _consequence = partial(Check[str], LOG, topic="Consequences of another error")
 
 _MEMORY_ERRORS = (
     _memory(
+        "loading-killed",
+        shows="RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+        why=(
+            "no process reported an error: memory ran out while the weights were loaded; vLLM before 0.24 counts "
+            "unified memory wrongly"
+        ),
+        fix=(
+            "reboot the node if its memory stays held, use vLLM 0.24 or newer, and raise gb10_memory_reserve; "
+            "journalctl -k shows a killed process"
+        ),
+        source="mudler/LocalAI#10722; vllm-project/vllm#45179",
+        pattern=r"Failed core proc\(s\): \{\}",
+    ),
+    _memory(
         "memory-not-free",
         shows=(
             "ValueError: Free memory on device cuda:0 (101.52/121.69 GiB) on startup is less than desired GPU memory "
@@ -167,6 +181,21 @@ _MEMORY_ERRORS = (
 )
 
 _NETWORK_ERRORS = (
+    _network(
+        "autotune-cache",
+        shows=(
+            "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer "
+            "[10.110.0.2]:41022 @ vllm/model_executor/warmup/kernel_warmup.py in flashinfer_autotune"
+        ),
+        why="FlashInfer's autotune cache of an earlier start hits on one rank only, so the ranks wait for each other",
+        fix=(
+            "remove .cache/vllm/flashinfer_autotune_cache in the service user's home on all nodes, and run site.yml; "
+            "--no-enable-flashinfer-autotune avoids it"
+        ),
+        source="vllm-project/vllm#57423; getainode/ainode#136; sawaichi9527 (2026-09-20)",
+        pattern=r"(?:Timed out waiting|pair closure|Connection closed by peer|Broken pipe).{0,300} @ "
+        r"vllm/\S{0,80} in flashinfer_autotune",
+    ),
     _network(
         "rdma-pinned-memory",
         shows="ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
@@ -377,20 +406,6 @@ _NETWORK_ERRORS = (
         pattern=r"connect to .{0,80}(?:returned|failed :) (?:Connection refused|No route to host|Connection timed out)",
         rules=("host-ip", "socket-interface"),
     ),
-    _network(
-        "nccl-timeout",
-        shows=(
-            "[rank0]:[E1121 00:34:35.375 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation "
-            "timeout: "
-            "WorkNCCL(SeqNum=912, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.\n"
-            "TimeoutError: RPC call to sample_tokens timed out."
-        ),
-        why="a rank hung or died while the others waited; NCCL before 2.29.3, built by an old GCC, can hang on ARM",
-        fix=f"{_SAME_NCCL} (2.29.3 or newer); read the log of every node for a rank that ended first",
-        source="vllm-project/vllm#52504, #42354, #51921; vllm-dgx-spark (NCCL timeouts)",
-        pattern=r"Watchdog caught collective operation timeout|RPC call to .{0,60} timed out",
-        rules=("nccl-arm-hang", "breakable-cudagraph", "idle-stall", "nccl-ib-hca-unset"),
-    ),
 )
 
 _KERNEL_ERRORS = (
@@ -469,6 +484,28 @@ _KERNEL_ERRORS = (
         fix="run site.yml --tags vllm_patch (patch moe_config), or choose another --attention-backend or --moe-backend",
         source="vllm-project/vllm#32704; NVIDIA/cutlass#3144; flashinfer-ai/flashinfer#3568",
         pattern=r"out of resources?: shared memory",
+    ),
+    _kernels(
+        "triton-load",
+        shows="RuntimeError: Triton Error [CUDA]: operation not permitted",
+        why=("the driver refused to load a kernel that was compiled late, in a process that had run for hours or days"),
+        fix=(
+            "run site.yml, which restarts all ranks; requests of the kinds that your clients send, after each start, "
+            "load the kernels early"
+        ),
+        source="vllm-project/vllm#52877 (driver 580.159.03); bjk110/SPARK_Qwen3.8#19; ajclark/dgx-spark (2026-09-07)",
+        pattern=r"Triton Error \[CUDA\]: operation not permitted",
+    ),
+    _kernels(
+        "deep-gemm-header",
+        shows=(
+            "RuntimeError: Assertion error (/build/deepgemm/csrc/jit/include_parser.hpp:69): Failed to open: "
+            "/v/deep_gemm/include/deep_gemm/impls/sm121_fp8_mqa_logits.cuh"
+        ),
+        why="DeepGEMM compiles kernels for this GPU's name, and has none for sm_121",
+        fix="set VLLM_USE_DEEP_GEMM: '0' in gb10_extra_env, or use an image whose DeepGEMM has code for sm_120",
+        source="spark-arena/sparkrun#220",
+        pattern=r"Failed to open: .{0,200}deep_gemm.{0,120}sm1[12]\d_",
     ),
     _kernels(
         "mxfp4-checkpoint",
@@ -889,6 +926,17 @@ _MODEL_ERRORS = (
         pattern=r"No such file or directory: /.{1,300}\.safetensors",
     ),
     _model(
+        "weights-names",
+        shows=(
+            "AttributeError: Layer mtp.layers.48.mlp.experts has no parameter 'w2_weight_scale_inv'\n"
+            "ValueError: There is no module or parameter named 'mtp.layers.0.shared_head' in Qwen3NextForCausalLM"
+        ),
+        why="the checkpoint has tensors under names that this vLLM does not know: its quantization or layout is newer",
+        fix="use the image or the vLLM release that the model's page names, or an older checkpoint of the model",
+        source="tonyd2wild/Qwen3.8-Flash-Next-NVFP4-2x-DGX-Spark#2, #3 (FP8_PB_WO)",
+        pattern=r"has no parameter '\w{1,80}'|There is no module or parameter named",
+    ),
+    _model(
         "weights-shape",
         shows="AssertionError: Attempted to load weight (torch.Size([64])) into parameter (torch.Size([128]))",
         why=(
@@ -903,6 +951,27 @@ _MODEL_ERRORS = (
 )
 
 _ARGUMENT_ERRORS = (
+    _arguments(
+        "chat-template-missing",
+        shows=(
+            "ValueError: The supplied chat template string (fixed.jinja) appears path-like, but doesn't exist!. "
+            "Tried: fixed.jinja"
+        ),
+        why="--chat-template names a file that is not in the working folder of the server",
+        fix="give --chat-template an absolute path; a recipe's mod writes its file into the image's working folder",
+        source="eugr/spark-vllm-docker, recipes qwen3.5 and qwen3.6; vLLM 0.33, entrypoints/chat_utils.py",
+        tested=SOURCE,
+        pattern=r"chat template string .{0,200}appears path-like",
+    ),
+    _arguments(
+        "block-size-none",
+        shows="ValueError: No common block size for 64. ",
+        why="the attention backends of the model's layers support no block size that divides the KV cache's",
+        fix="set --block-size 128 (or 256) in gb10_vllm_extra_args, or remove --attention-backend",
+        source="tonyd2wild, DeepSeek-V4.1 (boot 4, 2026-09-10); vLLM 0.33, v1/worker/utils.py",
+        tested=SOURCE,
+        pattern=r"No common block size for \d",
+    ),
     _arguments(
         "argument-unknown",
         shows="vllm serve: error: unrecognized arguments: --swap-space 4",
@@ -1136,6 +1205,38 @@ CAUSES: tuple[Check[str], ...] = (
 
 #: Then the errors that only follow from another. Only the first error itself is compared with them.
 CONSEQUENCES: tuple[Check[str], ...] = (
+    _consequence(
+        "gloo-timeout",
+        shows=(
+            "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 1800000ms "
+            "for recv operation to complete\n"
+            "RuntimeError: Application timeout caused pair closure"
+        ),
+        why=(
+            "another rank did not come to the same step; at the autotuning of a second start, FlashInfer's cache hits "
+            "on one rank only"
+        ),
+        fix=(
+            "read the log of the other nodes first; if the last step is FlashInfer's autotune, remove "
+            ".cache/vllm/flashinfer_autotune_cache in the service user's home on all nodes, and run site.yml"
+        ),
+        source="vllm-project/vllm#57423; PyTorch 2.13, libtorch_cpu.so (message)",
+        pattern=r"Timed out waiting \d{1,9}ms for \w{1,8} operation|[Aa]pplication timeout caused pair closure",
+    ),
+    _consequence(
+        "nccl-timeout",
+        shows=(
+            "[rank0]:[E1121 00:34:35.375 ProcessGroupNCCL.cpp:629] [Rank 0] Watchdog caught collective operation "
+            "timeout: "
+            "WorkNCCL(SeqNum=912, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.\n"
+            "TimeoutError: RPC call to sample_tokens timed out."
+        ),
+        why="a rank hung or died while the others waited; NCCL before 2.29.3, built by an old GCC, can hang on ARM",
+        fix=f"{_SAME_NCCL} (2.29.3 or newer); read the log of every node for a rank that ended first",
+        source="vllm-project/vllm#52504, #42354, #51921; vllm-dgx-spark (NCCL timeouts)",
+        pattern=r"Watchdog caught collective operation timeout|RPC call to .{0,60} timed out",
+        rules=("nccl-arm-hang", "breakable-cudagraph", "idle-stall", "nccl-ib-hca-unset"),
+    ),
     _consequence(
         "rank-died",
         shows=(

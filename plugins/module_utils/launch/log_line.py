@@ -18,7 +18,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 ADDRESS = re.compile(r"\bip=([\d.]{1,15})")
 _PROCESS = re.compile(r"\((\w{1,60}) pid=(\d{1,10})\b[^()]*\)\s*$")
 #: NCCL writes past vLLM's prefix, with its own: host, pid and thread.
-_NCCL = re.compile(r"[\w.-]{1,64}:(\d{1,10}):\d{1,10} \[\d{1,3}\] NCCL ")
+_NCCL = re.compile(r"[\w.-]{1,64}:(\d{1,10}):\d{1,10} \[\d{1,3}\] (?:[\w./]{1,60}:\d{1,6} )?NCCL ")
 #: Maximum characters read of a line, because the log is untrusted and some patterns take quadratic time.
 _MOST = 4000
 

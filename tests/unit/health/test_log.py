@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health.log import evidence, progress
+from ansible_collections.gb10.cluster.plugins.module_utils.health.log import progress
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms import diagnose
 
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 
@@ -38,7 +39,7 @@ def test_progress_of_a_start() -> None:
 
 
 def test_a_success_has_no_cause() -> None:
-    assert evidence(recorded("ray_tp2_success"))[0] == ""
+    assert diagnose(recorded("ray_tp2_success")).error == ""
 
 
 @pytest.mark.parametrize(
@@ -80,15 +81,15 @@ def test_a_success_has_no_cause() -> None:
 )
 def test_cause_of_a_recorded_failure(name: str, cause: str, step: str) -> None:
     lines = recorded(name)
-    assert evidence(lines)[0].startswith(cause)
+    assert diagnose(lines).error.startswith(cause)
     assert progress(lines) == step
     # Pydantic prints the whole input after its reason.
-    assert "input_value" not in evidence(lines)[0]
+    assert "input_value" not in diagnose(lines).error
 
 
 def test_a_rank_that_died_is_told_also_without_rays_word_on_it() -> None:
     lines = [line for line in recorded("ray_tp2_worker_rank_killed") if "(raylet)" not in line]
-    assert evidence(lines)[0] == "RayWorkerProc rank=[1] died unexpectedly, shutting down executor."
+    assert diagnose(lines).error == "RayWorkerProc rank=[1] died unexpectedly, shutting down executor."
 
 
 ERROR = "(EngineCore pid=7) ERROR 11-21 00:12:38 [core.py:1512] "
@@ -173,7 +174,7 @@ DEAD = (
     ],
 )
 def test_root_cause(lines: list[str], cause: str) -> None:
-    assert evidence(lines)[0] == cause
+    assert diagnose(lines).error == cause
 
 
 @pytest.mark.parametrize(
