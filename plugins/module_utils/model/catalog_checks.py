@@ -6,12 +6,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment, similar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
@@ -203,7 +202,7 @@ def _values(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield unknown keys and invalid values."""
     for key, value in entry.items():
         if key not in _KEYS:
-            close = difflib.get_close_matches(str(key), _KEYS, n=1)
+            close = similar.close(str(key), _KEYS)
             fix = f"perhaps use {close[0]}" if close else f"use one of {', '.join(_KEYS)}"
             yield Problem(f"{path}.{key}", "unknown key", "a key of a model", fix)
         elif not _KEYS[key][0](value):
@@ -214,7 +213,7 @@ def _contradictions(path: str, entry: Mapping[str, Any], whole: Mapping[str, Any
     """Return the contradictions within the entry, or within its merge with the catalog (``whole``)."""
     problems = []
     if not known and not entry.get("hub") and not entry.get("path"):
-        close = difflib.get_close_matches(path.rpartition("gb10_models.")[2], MODELS, n=1)
+        close = similar.close(path.rpartition("gb10_models.")[2], MODELS)
         hint = f", or use {close[0]} from the catalog" if close else ""
         problems.append(
             Problem(

@@ -9,12 +9,12 @@ Sources of the format: version 1: eugr/spark-vllm-docker, recipes/README.md; ver
 
 from __future__ import annotations
 
-import difflib
 import posixpath
 import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia, words
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import IMAGE, VARIABLE, Recipe
@@ -181,7 +181,7 @@ def _unknown(data: Mapping[Any, Any], keys: Collection[str]) -> list[Problem]:
     problems = []
     for key in data:
         if key not in keys:
-            close = difflib.get_close_matches(str(key)[:100], keys, n=1)
+            close = similar.close(str(key)[:100], keys)
             fix = f"perhaps use {close[0]}" if close else f"remove it, or use one of {', '.join(keys)}"
             problems.append(_problem("", f"unknown key {str(key)[:100]!r}", "a key of a recipe", fix))
     return problems

@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 #: The first Ray with token authentication. Source: Ray documentation, "Ray security: token authentication".
@@ -196,7 +196,7 @@ def named(name: str) -> tuple[Stack, list[Problem]]:
     """Return the stack with a name, and the problems of the name."""
     if name in STACKS:
         return STACKS[name], []
-    close = difflib.get_close_matches(name, STACKS, n=1)
+    close = similar.close(name, STACKS)
     fix = f"use {close[0]}" if close else "correct gb10_stack"
     return _ALL[0], [Problem("gb10_stack", repr(name), f"one of {', '.join(STACKS)}", fix)]
 
@@ -222,6 +222,10 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
                 "set gb10_container_image",
             )
         )
+    # An explicit native runtime replaces an image of the same inventory.
+    if image and not runtime and stack.runtime != CONTAINER:
+        fix = "set gb10_runtime: container, or remove gb10_container_image"
+        problems.append(Problem("gb10_container_image", "it has no effect without a container", "gb10_runtime", fix))
     if not lock and (stack.runtime != CONTAINER or path):
         return stack, [*problems, _unlocked(name, path)]
     if lock and "vllm" not in locked(lock):

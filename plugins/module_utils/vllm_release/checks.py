@@ -15,9 +15,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as release_of
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table as vllm_release_table
@@ -197,7 +197,7 @@ def _unread(name: str, release: str, queried: Sequence[str] | None, path: str) -
     table = rows("VARIABLES")
     at, word = number(release), table.get(name, ("",))[0]
     there = queried if queried is not None else [other for other, row in table.items() if among(row[0], read(release))]
-    close = get_close_matches(name, there, n=1, cutoff=0.85)
+    close = similar.close(name, there, cutoff=0.85)
     found = history(word, name, at) if word and queried is None else f"vLLM {release} does not read {name}"
     fix = advice(name, word, at) or _write(close)
     # vLLM only logs a warning, and fails only with --fail-on-environ-validation: the variable would have no effect.
@@ -220,7 +220,7 @@ def unknown(name: str, release: str, there: Mapping[str, Option], queried: bool,
     else:
         found = f"vLLM {release} has no option {name}"
     # Below this, "--enable-" alone makes two names similar.
-    close = [] if word else begins[:1] or get_close_matches(name, names, n=1, cutoff=0.85)
+    close = [] if word else begins[:1] or similar.close(name, names, cutoff=0.85)
     fix = advice(name, word, at) or _write(close)
     return Problem(path, found, f"an option of `vllm serve` {release}", fix)
 
@@ -237,7 +237,7 @@ def unfit(option: Option, value: str, release: str, queried: bool, path: str) ->
         if word and not queried
         else f"{option.name} does not accept {value!r}"
     )
-    close = [] if word else get_close_matches(option.folded(value), option.choices, n=3, cutoff=0.6)
+    close = [] if word else similar.close(option.folded(value), option.choices, most=3)
     choices = " ".join(option.choices)
     fix = f"write {' or '.join(close)}" if close else f"choose a value that vLLM {release} accepts"
     return Problem(path, found, f"one of {choices}", fix)

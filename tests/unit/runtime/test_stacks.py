@@ -126,6 +126,8 @@ def test_a_container_needs_an_image_and_no_lock() -> None:
     assert (problems, lab.runtime, lab.image, lab.vllm) == ([], "container", image, "0.33.0")
     native, problems = resolve("lab", "vllm==0.33.0\n", "x.lock", "native", image)
     assert (problems, native.runtime, native.image) == ([], "native", "")
+    (ignored,) = resolve("lab", "vllm==0.33.0\n", "x.lock", "", image)[1]
+    assert (ignored.path, ignored.found) == ("gb10_container_image", "it has no effect without a container")
 
 
 def test_what_is_known_of_a_stacks_image_counts_for_no_other() -> None:
