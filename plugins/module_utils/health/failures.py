@@ -18,7 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch.log_line impor
 
 #: The line of an exception: its class without its package, and its message.
 EXCEPTION = re.compile(
-    r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|OutOfResources))(?:: (.*))?$"
+    r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exit|Interrupt|Timeout)|(?:[A-Z]\w*)?(?:Exception|OutOfResources))"
+    r"(?:: (.*))?$"
 )
 #: An exception that Ray forwards from another node; its node's traceback follows.
 _REMOTE = re.compile(r"^(?:[\w.]+\.)?RayTaskError\(\w+\): ")

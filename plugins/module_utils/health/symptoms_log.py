@@ -130,6 +130,14 @@ _MEMORY_ERRORS = (
         rules=("enforce-eager",),
     ),
     _memory(
+        "gpu-memory-unreadable",
+        shows="torch.AcceleratorError: CUDA error: out of memory @ torch/cuda/memory.py in mem_get_info",
+        why="the driver cannot even report its memory: an earlier process left it in a wrong state",
+        fix="reboot the node and update DGX OS (playbooks/os_update.yml); keep vllm_serve_drop_caches true",
+        source="NVIDIA/xr-ai#440",
+        pattern=r"out of memory.{0,200} @ torch/cuda/memory\.py in mem_get_info",
+    ),
+    _memory(
         "gpu-out-of-memory",
         shows=(
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 9.50 GiB. GPU 0 has a total capacity of "
@@ -490,22 +498,81 @@ _KERNEL_ERRORS = (
         shows="RuntimeError: Triton Error [CUDA]: operation not permitted",
         why=("the driver refused to load a kernel that was compiled late, in a process that had run for hours or days"),
         fix=(
-            "run site.yml, which restarts all ranks; requests of the kinds that your clients send, after each start, "
-            "load the kernels early"
+            "run site.yml, which restarts all ranks; in a container of your own, add --device=/dev/nvidia0, nvidiactl, "
+            "nvidia-uvm and nvidia-uvm-tools"
         ),
         source="vllm-project/vllm#52877 (driver 580.159.03); bjk110/SPARK_Qwen3.8#19; ajclark/dgx-spark (2026-09-07)",
         pattern=r"Triton Error \[CUDA\]: operation not permitted",
     ),
     _kernels(
-        "deep-gemm-header",
+        "deep-gemm-blocks",
+        shows=("RuntimeError: Assertion error (/d/csrc/apis/attention.hpp:262): block_kv == 32 or block_kv == 64"),
+        why="DeepGEMM's indexer takes only these block sizes of the KV cache",
+        fix="set --block-size 64 in gb10_vllm_extra_args, or VLLM_USE_DEEP_GEMM: '0' in gb10_extra_env",
+        source="NestuFNG/DeepSeek-V4.1-Flash-DGX-Spark-Ring, results/boot5",
+        pattern=r"block_kv == 32",
+    ),
+    _kernels(
+        "deep-gemm",
         shows=(
             "RuntimeError: Assertion error (/build/deepgemm/csrc/jit/include_parser.hpp:69): Failed to open: "
-            "/v/deep_gemm/include/deep_gemm/impls/sm121_fp8_mqa_logits.cuh"
+            "/v/deep_gemm/include/deep_gemm/impls/sm121_fp8_mqa_logits.cuh\n"
+            "RuntimeError: Assertion error (/opt/deepgemm/csrc/apis/../jit/compiler.hpp:147): runtime != nullptr\n"
+            "RuntimeError: CUDA driver error (/opt/DeepGEMM/csrc/apis/../jit/handle.hpp:141): 200 "
+            "(CUDA_ERROR_INVALID_IMAGE, device kernel image is invalid)\n"
+            "RuntimeError: Assertion error (/deepgemm-src/csrc/apis/hyperconnection.hpp:57): Unsupported architecture"
         ),
-        why="DeepGEMM compiles kernels for this GPU's name, and has none for sm_121",
-        fix="set VLLM_USE_DEEP_GEMM: '0' in gb10_extra_env, or use an image whose DeepGEMM has code for sm_120",
-        source="spark-arena/sparkrun#220",
-        pattern=r"Failed to open: .{0,200}deep_gemm.{0,120}sm1[12]\d_",
+        why="this DeepGEMM has no code for the GPU: no header for sm_121, or kernels of another architecture",
+        fix="set VLLM_USE_DEEP_GEMM: '0' in gb10_extra_env, or use an image whose DeepGEMM has code for sm_12x",
+        source=(
+            "spark-arena/sparkrun#220; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#119; vllm-project/vllm#41834, "
+            "#52732"
+        ),
+        pattern=r"(?:Assertion|CUDA driver) error \(.{0,200}(?:csrc/(?:apis|jit)|[Dd]eep_?[Gg][Ee][Mm][Mm])",
+    ),
+    _kernels(
+        "mamba-align",
+        shows=(
+            "AssertionError: In Mamba cache align mode, block_size (2096) must be <= max_num_batched_tokens (2048)."
+        ),
+        why="a block of the model's state is larger than one step's tokens",
+        fix="set --max-num-batched-tokens in gb10_vllm_extra_args to the first number of the message or more",
+        source="a report about Ornith-1 on a Spark (MvdB, 2026-09); vLLM 0.33, config/vllm.py",
+        tested=SOURCE,
+        pattern=r"In Mamba cache align mode, block_size",
+    ),
+    _kernels(
+        "attention-backend-unknown",
+        shows=(
+            "pydantic_core._pydantic_core.ValidationError: backend: Unknown attention backend: 'B12X_MLA_SPARSE'. "
+            "Valid options are: FLASH_ATTN, B12X"
+        ),
+        why="this vLLM does not have the backend under that name; a tag such as :latest may be a newer image",
+        fix="choose one of the message, or use the image that the recipe was written for, by its digest",
+        source="spark-arena/recipe-registry#23",
+        pattern=r"Unknown attention backend: '",
+    ),
+    _kernels(
+        "overlay-differs",
+        shows=(
+            "TypeError: FusedMoE.__init__() got an unexpected keyword argument 'reduce_results'\n"
+            "ImportError: vllm.vllm_flash_attn requires the CUDA flash attention extensions (_vllm_fa2_C)"
+        ),
+        why="files of two vLLM releases are mixed: by a mod, a mount over vLLM's package, or an incomplete build",
+        fix="remove the mod or the mount, or use the image that it was written for",
+        source="eugr/spark-vllm-docker#238, #272; jethac (2026-09)",
+        pattern=r"\(\) got an unexpected keyword argument '|requires the CUDA flash attention extensions",
+    ),
+    _kernels(
+        "gpu-assert",
+        shows="torch.AcceleratorError: CUDA error: device-side assert triggered",
+        why="a kernel found a wrong index or value; the frames of the exception are those of a later call",
+        fix=(
+            "set CUDA_LAUNCH_BLOCKING: '1' in gb10_extra_env for one start, which shows the call; remove speculative "
+            "decoding as a test"
+        ),
+        source="eugr/spark-vllm-docker#237",
+        pattern=r"device-side assert triggered",
     ),
     _kernels(
         "mxfp4-checkpoint",
@@ -602,6 +669,19 @@ _KERNEL_ERRORS = (
 )
 
 _DRIVER_ERRORS = (
+    _driver(
+        "gpu-permissions",
+        shows=(
+            "Failed to initialize NVML: Unknown Error\n"
+            "RuntimeError: CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx(handle)`\n"
+            "torch.AcceleratorError: CUDA error: cudaErrorNotPermitted"
+        ),
+        why=("the container has lost its GPU: docker update, or systemctl daemon-reload after --gpus without --device"),
+        fix="run site.yml, which starts the containers with the devices; do not run docker update on them",
+        source="dmytrogajewski/sy (a Spark, 2026-09-20); NVIDIA/nvidia-container-toolkit#48",
+        pattern=r"Failed to initialize NVML: Unknown Error|CUBLAS_STATUS_EXECUTION_FAILED|cudaErrorNotPermitted"
+        r"|CUDA error: operation not permitted",
+    ),
     _driver(
         "gpu-missing",
         shows=(

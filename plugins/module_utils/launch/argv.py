@@ -40,7 +40,13 @@ RANK_PROGRAM = "/usr/local/lib/gb10-rank.py"
 #: The names of the units and of their containers.
 RAY, VLLM = "gb10-ray", "gb10-vllm"
 ENGINES = ("docker", "podman")
-_GPUS: Mapping[str, Sequence[str]] = {"docker": ("--gpus=all",), "podman": ("--device=nvidia.com/gpu=all",)}
+#: Docker does not know the devices that NVIDIA's hook adds for --gpus. systemd removes their permissions at its next
+#: daemon-reload, and new CUDA contexts fail. Source: NVIDIA/nvidia-container-toolkit#48; dmytrogajewski/sy (a Spark).
+_DEVICES = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+_GPUS: Mapping[str, Sequence[str]] = {
+    "docker": ("--gpus=all", *(f"--device=/dev/{name}" for name in _DEVICES)),
+    "podman": ("--device=nvidia.com/gpu=all",),
+}
 #: Assign a container's processes to the unit: Podman's stay in the unit's cgroup, Docker's belong to its daemon.
 _CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
     "docker": lambda unit: [f"--cgroup-parent={unit}.slice"],

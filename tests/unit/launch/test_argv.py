@@ -187,6 +187,7 @@ def test_a_container_gets_what_it_needs_and_no_more() -> None:
         "--ulimit=stack=67108864:67108864",
         "--ulimit=nofile=1048576:1048576",
         "--gpus=all",
+        *(f"--device=/dev/{name}" for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")),
         "--device=/dev/infiniband",
         "--cgroup-parent=gb10-ray.slice",
         "--workdir=/var/lib/gb10",
@@ -240,12 +241,20 @@ def test_podman_has_its_own_words_for_gpus_and_cgroups() -> None:
     ("changes", "part"),
     [
         ({"stack": {"device": "cpu"}}, "--gpus"),
-        ({"node": {**INSIDE["node"], "infiniband": False}}, "--device"),
+        ({"stack": {"device": "cpu"}}, "/dev/nvidia"),
+        ({"node": {**INSIDE["node"], "infiniband": False}}, "--device=/dev/infiniband"),
         ({"executor": "mp"}, "--pid="),
         ({"executor": "mp"}, "source=/run/"),
         ({"model": "org/model"}, "org/model"),
     ],
-    ids=["no GPU", "no adapters", "no Ray, no shared processes", "no Ray, no token", "no model on disk"],
+    ids=[
+        "no GPU",
+        "no devices of a GPU",
+        "no adapters",
+        "no Ray, no shared processes",
+        "no Ray, no token",
+        "no model on disk",
+    ],
 )
 def test_a_container_gets_nothing_that_it_does_not_need(changes: dict[str, Any], part: str) -> None:
     assert part not in " ".join(contained(**changes))
