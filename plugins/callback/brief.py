@@ -42,6 +42,7 @@ requirements:
   - set as stdout_callback in ansible.cfg
 """
 
+import dataclasses
 import os
 import sys
 import textwrap
@@ -55,7 +56,7 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
-from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import cleaned, color
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import cleaned, color, typed
 
 #: The group of a cluster's nodes. Other hosts have no field report.
 _NODES = "gb10_cluster"
@@ -113,9 +114,14 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         # Ansible sets it before each event of a result, of an item and of a retry. A node wrote the texts.
         self.__texts = None
         if result is not None:
-            result.__dict__["result"] = cleaned(result.result)
-            names = ("warnings", "deprecations", "exception")
-            self.__texts = SimpleNamespace(**{name: cleaned(getattr(result, name)) for name in names})
+            result.__dict__["result"] = typed(cleaned(result.result))
+            # Ansible's class fails for another form, and then shows no error.
+            lists = {
+                name: [cleaned(each) for each in getattr(result, name) if dataclasses.is_dataclass(each)]
+                for name in ("warnings", "deprecations")
+            }
+            exception = result.exception if dataclasses.is_dataclass(result.exception) else None
+            self.__texts = SimpleNamespace(**lists, exception=cleaned(exception))
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         super().v2_playbook_on_start(playbook)
@@ -241,14 +247,14 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         lines = self._items.pop((result.host.get_name(), result.task._uuid), None) or list(_lines(result.result))
+        if not ignore_errors:
+            self._failed[result.host.get_name()] = (result.task.get_name(), lines)
         if self._quiet:
             # The end of the run has those that were not rescued.
             self._handle_warnings_and_exception(result)
         else:
             super().v2_runner_on_failed(result, ignore_errors)
         self._shown = (result.task._uuid, lines)
-        if not ignore_errors:
-            self._failed[result.host.get_name()] = (result.task.get_name(), lines)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         if not self._quiet:

@@ -68,6 +68,9 @@ def document(recipe: Mapping[str, str]) -> tuple[Any, list[Problem]]:
             fix = "set gb10_nvidia_recipes to a clone of NVIDIA/local-ai-inference-recipes, and use a name in it"
         return None, [Problem("gb10_recipe", recipe["problem"], expected, fix)]
     data, problems = load(recipe["text"], recipe["path"] or recipe["name"])
+    if isinstance(data, dict):
+        # A recipe cannot write what comes from beside its file.
+        data = {key: value for key, value in data.items() if key not in (nvidia.OTHERS, nvidia.PERFORMANCE)}
     if problems or not isinstance(data, dict) or "schema_version" not in data:
         return data, problems
     data = {**data, nvidia.OTHERS: recipe["others"]}

@@ -39,6 +39,10 @@ def printable(line: str) -> str:
     return _escaped(line.rstrip())
 
 
+#: Members of a difference that Ansible prints as numbers.
+_SIZES = ("src_larger", "dst_larger")
+
+
 def cleaned(value: Any, breaks: str = "\n\t") -> Any:
     """Return a result of a task with each of its texts like ``printable``, but with its line breaks and tabs.
 
@@ -55,6 +59,35 @@ def cleaned(value: Any, breaks: str = "\n\t") -> Any:
         indented = {name: text.replace("\n", "\n  ") for name, text in texts.items() if isinstance(text, str)}
         return dataclasses.replace(value, **texts | indented)
     return value
+
+
+def typed(result: Any) -> Any:
+    """Return the result of a task whose differences have the forms that Ansible prints.
+
+    The lines of a prepared difference are indented, so that no node begins a line.
+    """
+    if not isinstance(result, Mapping):
+        return result
+    typed_items = {"results": [typed(each) for each in result["results"]]} if _is_list(result.get("results")) else {}
+    if not result.get("diff"):
+        return {**result, **typed_items}
+    given = result["diff"] if _is_list(result["diff"]) else [result["diff"]]
+    return {**result, **typed_items, "diff": [_diff(each) for each in given if isinstance(each, Mapping)]}
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _diff(given: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {
+        name: value if isinstance(value, str | Mapping) or value is None else str(value)
+        for name, value in given.items()
+        if name not in _SIZES
+    }
+    if isinstance(prepared := texts.get("prepared"), str):
+        texts["prepared"] = prepared.replace("\n", "\n  ")
+    return texts | {name: given[name] for name in _SIZES if isinstance(given.get(name), int)}
 
 
 def _escaped(text: str, kept: str = "") -> str:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from patch import sources
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies
 
 #: Routes that stop or change the server, read its state or its environment, repeat another route, or are no API.
 OTHERS = frozenset(
@@ -50,16 +49,3 @@ def test_each_path_for_clients_is_a_route() -> None:
     found = {path for version in sources.TWO for path in routes(version)}
     assert found >= io_guard.PUBLIC - _OF_FASTAPI
     assert not any(map(public, OTHERS))
-
-
-def test_the_body_of_responses_has_the_list_that_the_guard_verifies(version: str) -> None:
-    """The class of vLLM by its name, in a module of the server, with a list of entries."""
-    fields = [
-        node
-        for file in (sources.tree(version) / "entrypoints").rglob("*.py")
-        for kind in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(kind, ast.ClassDef) and kind.name == bodies.BODY
-        for node in kind.body
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == bodies.ENTRIES[0]
-    ]
-    assert [ast.unparse(field.annotation).startswith("str | list[") for field in fields] == [True]

@@ -4,31 +4,39 @@
 
 """Wrong entries in the lists of a body, found before vLLM parses it.
 
-vLLM keeps the errors of all wrong entries of a list, which need much more memory and time than right ones.
+vLLM keeps the errors of all wrong entries, and each can be of 30 types: 2,000 wrong ones (51 KB) had 472,001 errors and
+took 2 GiB. So its own types verify the lists in parts, and the first wrong part ends the request.
 """
 
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 
 #: The code of the refusal.
 WRONG = "invalid_input"
-#: The class of the bodies for responses, whose entries have one of 30 types, and its lists. Each wrong entry has up to
-#: 1 MB of errors, and takes 2 ms. Source: vLLM 0.13.0 to 0.33.0, vllm/entrypoints.
-_OF_TYPES = ("/v1/responses", "/v1/responses/render")
-BODY, ENTRIES = "ResponsesRequest", ("input", "tools")
-#: Values of the entries that are verified at once, and the most of one entry.
-_AT_ONCE, _MOST_OF_ENTRY = 100, 5_000
-#: In paths for tokens, only these lists are longer: of integers; or of integers, of texts or of lists of integers.
-_LONG, _TOKENS, _PROMPTS = 1_000, ("tokens", "token_ids"), ("prompt", "input")
+#: Values that are verified at once. A body with no more of them is vLLM's alone.
+_AT_ONCE = 100
+#: The most values of an entry without a list to divide, such as a tool, and of a body that is not even valid with short
+#: lists.
+_MOST_OF_ENTRY, _MOST_UNKNOWN = 5_000, 1_000
+#: The most characters of a text that is verified with each part.
+_TEXT = 100
+#: Lists that are long in paths for tokens: of integers, of texts, or of lists of integers.
+_TOKENS = ("input", "prompt", "prompt_token_ids", "token_ids", "tokens")
+_MOST_TOKEN = 1 << 31
+#: Verifies a body as vLLM's route does. Raises any error.
+Verify = Callable[[Mapping[str, Any]], object]
 
 
-def refusal(path: str, data: bytes) -> str:
-    """Return the code of the refusal of a path's body, "" if vLLM may parse it as a whole."""
+def refusal(path: str, data: bytes, verify: Verify | None) -> str:
+    """Return the code of the refusal of a path's body, "" if vLLM may parse it as a whole.
+
+    ``verify``: None for a path whose body has no type.
+    """
     if len(data) < 2 * _AT_ONCE:
         return ""
     try:
@@ -37,63 +45,108 @@ def refusal(path: str, data: bytes) -> str:
         return ""
     if not isinstance(found, dict):
         return ""
-    if path in _OF_TYPES:
-        return next(filter(None, (_wrong_entry(found, name) for name in ENTRIES)), "")
-    return WRONG if _no_messages(found) or (path in limits.OF_TOKENS and _long_mixed(found)) else ""
-
-
-def _wrong_entry(found: dict[str, Any], name: str) -> str:
-    """Let vLLM's own class verify some entries of a list at once, and no further ones after the first that is wrong."""
-    entries = found.get(name)
-    loaded = (module for key, module in list(sys.modules.items()) if key.startswith("vllm.entrypoints."))
-    kind = next((getattr(module, BODY) for module in loaded if hasattr(module, BODY)), None)
-    if not isinstance(entries, list) or kind is None:
+    tokens = {name for name in _TOKENS if _are_tokens(found.get(name))} if path in limits.OF_TOKENS else set()
+    others = {name: value for name, value in found.items() if name not in tokens}
+    size = _values(others)
+    if size > limits.MOST_MARKS:
+        return limits.COMPLEX
+    if verify is None or size <= _AT_ONCE:
         return ""
+    return _wrong_part(others, {name: found[name][:1] for name in tokens}, verify, size)
+
+
+def _wrong_part(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify, size: int) -> str:
+    """Verify the lists of a body in parts, beside its short values and the first part of each other list."""
+    lists = {name: value for name, value in found.items() if isinstance(value, list) and value}
+    try:
+        first = {name: next(_windows(value)) for name, value in lists.items()}
+        bases = ({**short, **tokens, **first} for short in _short(found))
+        base = next((each for each in bases if _valid(verify, each)), None)
+        if base is None:
+            return WRONG if size > _MOST_UNKNOWN else ""
+        parts = ((name, window) for name, value in lists.items() for window in _windows(value))
+        return "" if all(_valid(verify, {**base, name: window}) for name, window in parts) else WRONG
+    except _TooLargeError:
+        return limits.COMPLEX
+
+
+def _short(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the texts and numbers of a body, and then its short objects, too.
+
+    An object may name an entry of a list, such as a tool, and an option may need an object.
+    """
+    short = {name: value[:_TEXT] for name, value in found.items() if isinstance(value, str)}
+    short |= {name: value for name, value in found.items() if not isinstance(value, str | list | dict)}
+    yield short
+    objects = {name: value for name, value in found.items() if isinstance(value, dict)}
+    yield short | {name: value for name, value in objects.items() if _values(value) <= _AT_ONCE}
+
+
+class _TooLargeError(Exception):
+    """An entry cannot be divided."""
+
+
+def _valid(verify: Verify, body: Mapping[str, Any]) -> bool:
+    try:
+        verify(body)
+    # vLLM's own checks raise errors that are no ValueError.
+    except Exception:  # noqa: BLE001  # pylint: disable=broad-exception-caught
+        return False
+    return True
+
+
+def _windows(values: list[Any]) -> Iterator[list[Any]]:
+    """Yield the entries of a list, about _AT_ONCE values together. Raises _TooLargeError."""
     window: list[Any] = []
     size = 0
-    for index, entry in enumerate(entries, 1):
-        more = _values(entry)
-        if more > _MOST_OF_ENTRY:
-            return limits.COMPLEX
-        window.append(entry)
-        size += more
-        # A body of one window is vLLM's alone.
-        if size >= _AT_ONCE or (index == len(entries) > len(window)):
-            try:
-                # Without the other fields, which each window would verify again.
-                kind.model_validate({"model": found.get("model"), "input": "x", name: window})
-            except ValueError:
-                return WRONG
-            window, size = [], 0
-    return ""
+    for entry in values:
+        for piece, more in _pieces(entry):
+            if window and size + more > _AT_ONCE:
+                yield window
+                window, size = [], 0
+            window.append(piece)
+            size += more
+    if window:
+        yield window
 
 
-def _long_mixed(found: dict[str, Any]) -> bool:
-    """Return whether a path for tokens has a long list with other entries."""
-    lists = {name: value for name, value in found.items() if isinstance(value, list) and name != "messages"}
-    return any(_values(value) > _LONG and not _of_tokens(name, value) for name, value in lists.items())
+def _pieces(entry: Any) -> Iterator[tuple[Any, int]]:
+    """Yield an entry and its number of values; with a long list inside, once for each part of the list."""
+    size = _values(entry)
+    if size <= _AT_ONCE:
+        yield entry, size
+    elif isinstance(entry, list):
+        yield from ((window, _values(window)) for window in _windows(entry))
+    else:
+        sizes = {name: _values(value) for name, value in entry.items()}
+        largest = max(sizes, key=lambda name: sizes[name])
+        if isinstance(entry[largest], list):
+            rest = {name: value for name, value in entry.items() if name != largest}
+            if size - sizes[largest] > _MOST_OF_ENTRY:
+                raise _TooLargeError
+            yield from (
+                ({**rest, largest: window}, size - sizes[largest] + _values(window))
+                for window in _windows(entry[largest])
+            )
+        elif size > _MOST_OF_ENTRY:
+            raise _TooLargeError
+        else:
+            yield entry, size
 
 
-def _no_messages(found: dict[str, Any]) -> bool:
-    """Return whether many messages are no objects with a role, or many of their parts are neither objects nor texts."""
-    messages = found.get("messages")
-    if not isinstance(messages, list):
+def _are_tokens(value: Any) -> bool:
+    """Return whether a list has only tokens, only texts, or only lists of tokens."""
+    if not isinstance(value, list):
         return False
-    contents = (entry.get("content") for entry in messages if isinstance(entry, dict))
-    parts = [part for content in contents if isinstance(content, list) for part in content]
-    wrong: int = sum(not (isinstance(entry, dict) and isinstance(entry.get("role"), str)) for entry in messages)
-    wrong += sum(not isinstance(part, (str, dict)) or not (part or isinstance(part, str)) for part in parts)
-    return wrong > _AT_ONCE
+    return _all(value, str) or _are_numbers(value) or (_all(value, list) and all(map(_are_numbers, value)))
 
 
-def _of_tokens(name: str, values: list[Any]) -> bool:
-    if name in (*_TOKENS, *_PROMPTS) and _all(values, int):
-        return True
-    several = _all(values, str) or (_all(values, list) and all(_all(each, int) for each in values))
-    return name in _PROMPTS and several
+def _are_numbers(values: list[Any]) -> bool:
+    return not values or (_all(values, int) and min(values) >= 0 and max(values) < _MOST_TOKEN)
 
 
 def _all(values: list[Any], kind: type) -> bool:
+    # A boolean is an integer of another type.
     return {type(value) for value in values} <= {kind}
 
 

@@ -96,8 +96,6 @@ def unit_of_cgroup(text: str) -> str:
     The outermost service counts: a user names those inside of user@1000.service. One inside of a scope is that of a
     container or a session.
     """
-    units = re.findall(
-        r"^\d+:[^:\n]*:(?:/(?![^/\n]+\.(?:service|scope)(?:/|$))[^/\n]+)*/([^/\n]+\.service)(?=/|$)", text, re.MULTILINE
-    )
+    units = re.findall(r"^\d+:[^:\n]*:(?:/[^/\n]+\.slice)*/([^/\n]+\.service)(?=/|$)", text, re.MULTILINE)
     slices = re.findall(r"^\d+:[^:\n]*:/(?:gb10\.slice/)?(gb10-[^/\n]+)\.slice/", text, re.MULTILINE)
     return str(units[-1]) if units else f"{slices[-1]}.service" if slices else ""

@@ -45,7 +45,7 @@ _PART = (
 _RELEASE = rf"v?(?:\d:)?\d{{1,8}}(?:[.+~_-]{_PART}){{1,8}}"
 #: An address inside of a word, or a number of more digits than a release has.
 _IDENTIFIES = re.compile(
-    r"(?<![\d.])(?:(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?![\d.])"
+    r"(?<!\d)(?:0{0,2}(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}0{0,2}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?!\d)"
     r"|^(?:[.:_-]*\d){16,}[.:_-]*$"
 )
 #: What may precede another word: the node of a problem, and the number of a release that somebody built.

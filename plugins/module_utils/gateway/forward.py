@@ -122,7 +122,8 @@ class Completions:
         lines = []
         dropped = False
         for line in data.split(b"\n"):
-            found = _USAGE.search(line)
+            # A line of vLLM has some kilobytes, and the search takes longer than the answer of others may wait.
+            found = _USAGE.search(line) if len(line) <= _MOST_EVENT else None
             if not found:
                 # The empty line after a dropped one belongs to it.
                 lines += [line] if line or not dropped else []

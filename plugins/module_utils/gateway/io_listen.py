@@ -51,10 +51,12 @@ class Connection(_Handler):  # type: ignore[misc]  # The development tools have 
 
     def data_received(self, data: bytes) -> None:
         """Read data, and close a connection whose head is too large."""
+        # The library keeps later requests until the answer to the present one ends.
+        later = self._current_request is not None and self._current_request.content.is_eof()
         super().data_received(data)
         # The library waits for a head, and this was not the end of one.
         waits = self._waiter is not None and not self._messages
-        self._head = self._head + len(data) if waits else 0
+        self._head = self._head + len(data) if waits or later else 0
         if self._head > limits.MOST_HEAD:
             self.force_close()
 

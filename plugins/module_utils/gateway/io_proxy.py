@@ -47,7 +47,7 @@ _CONNECT_SECONDS, _KEPT_SECONDS = 5.0, 3.0
 _WHOLE, _PARTS = 256 << 10, 1 << 20
 #: Bytes that may wait for a slow client, before writing waits for it: asyncio's own limit.
 _WAITING = 64 << 10
-_OK, _LEFT = 200, 499
+_OK, _LEFT, _REDIRECTS, _ERRORS = 200, 499, 300, 400
 
 
 class RefusedError(Exception):
@@ -298,6 +298,9 @@ class Gateway:
         self, request: Any, reader: forward.Answer, answer: Any, record: Record, shared: dict[str, str]
     ) -> Any:
         """Pass an answer to the client. A client that reads slowly holds back the server."""
+        if answer.status < _OK or _REDIRECTS <= answer.status < _ERRORS:
+            # After a 101, the connection would be no HTTP any more.
+            raise RefusedError(self._ended(ValueError(f"HTTP {answer.status}"), record))
         headers = forward.response_headers(answer.headers) | shared
         if answer.content_length is not None and answer.content_length <= _WHOLE:
             try:

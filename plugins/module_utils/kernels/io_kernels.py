@@ -129,7 +129,8 @@ def pack(folder: str, name: str, path: str) -> str:
 
 def unpack(folder: str, name: str, path: str, jobs: int) -> dict[str, str]:
     """Store the modules of another node's tar file, and return the SHA-256 of each. Raises ProblemsError, OSError."""
-    with tarfile.open(path, "r") as archive:
+    # Without compression, whose headers could need any memory.
+    with tarfile.open(path, "r:") as archive:
         return _keep(folder, name, _received(archive), jobs)
 
 

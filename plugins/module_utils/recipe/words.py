@@ -25,6 +25,8 @@ _OPEN = re.compile(r'"(?:[^"\\$`]|\\.)*', re.DOTALL)
 _QUOTES = {"'": "single", '"': "double"}
 #: Maximum characters of a filled command.
 _MOST = 1 << 16
+#: The most words of a command. Published ones have some dozens.
+_MOST_WORDS = 500
 _FIELD = re.compile(r"\{\{|\}\}|\{(\w+)\}|[{}]", re.ASCII)
 
 
@@ -84,6 +86,8 @@ def split(text: str) -> list[str]:
                 raise _error(text, match.start())
             word += _ESCAPED.sub(lambda each: each[1].strip("\n"), found) if kind == "double" else found
             within = True
+        if len(words) > _MOST_WORDS:
+            raise CommandError(text.count("\n", 0, at) + 1, f"more than {_MOST_WORDS} words", "shorten the command")
     return [*words, *([word] if within else [])]
 
 

@@ -180,8 +180,10 @@ def _changes(place: str, old: Any, new: Any) -> Iterator[str]:
     if f" {_FILES} /etc/" in place:
         yield f"{place.replace(f' {_FILES} ', ': ')}: {'changed' if old and new else 'added' if new else 'removed'}"
     elif isinstance(old, list) and isinstance(new, list):
-        yield from (f"{place}: - {_cut(entry)}" for entry in old if entry not in new)
-        yield from (f"{place}: + {_cut(entry)}" for entry in new if entry not in old)
+        # As texts: an entry may be an object. A node's record may have any number of them.
+        before, after = ({*map(str, entries)} for entries in (old, new))
+        yield from (f"{place}: - {_cut(entry)}" for entry in old if str(entry) not in after)
+        yield from (f"{place}: + {_cut(entry)}" for entry in new if str(entry) not in before)
         if sorted(map(str, old)) == sorted(map(str, new)):
             yield f"{place}: another order"
     else:

@@ -9,6 +9,7 @@ Source: Tool Interface Standard, "Executable and Linking Format", and its 64-bit
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ _SYMBOL, _DYNAMIC = struct.Struct("<IBBHQQ"), struct.Struct("<QQ")
 _NEEDED, _SONAME, _RPATH, _RUNPATH = 1, 14, 15, 29
 #: The maximum length of a text in .dynstr, a list of folders.
 _LONGEST = 4096
+#: The maximum entries of .dynamic that are read. A library has some dozens.
+_MOST_DYNAMIC = 4096
 _XINDEX = 0xFFFF
 #: e_machine, as in uname.
 _MACHINES = {62: "x86_64", 183: "aarch64"}
@@ -91,7 +94,7 @@ def dynamic(data: memoryview, path: str) -> Dynamic:
     """Return the file's entries for the dynamic linker, if it has any. Raises ProblemsError as sections() does."""
     entries, texts = _entries(data, path, b".dynamic", _DYNAMIC)
     values: dict[int, list[str]] = {}
-    for tag, value in entries:
+    for tag, value in itertools.islice(entries, _MOST_DYNAMIC):
         if tag in (_NEEDED, _SONAME, _RPATH, _RUNPATH) and texts.start + value < texts.end:
             start = texts.start + value
             text = bytes(data[start : min(start + _LONGEST, texts.end)]).partition(b"\0")[0]

@@ -14,6 +14,7 @@ size of the rest as u64). Its entries follow, each with a header and the code, w
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,6 +31,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.elf import Se
 #: Code that the driver loads (False), and input of a device link (True).
 SECTIONS = {b".nv_fatbin": False, b"__nv_relfatbin": True}
 _MAGIC = 0xBA55ED50
+#: The most fat binaries of a file. vLLM's largest extension has some thousands.
+_MOST = 200_000
 _HEADER = struct.Struct("<IHHQ")
 #: Kind, its version, size of header and of payload, compressed size, offset of options, ISA version, architecture,
 #: name, flags.
@@ -80,12 +83,16 @@ def read(data: memoryview, path: str) -> list[FatBinary]:
     ``data`` may be a mapped file: only headers are read. Raises ProblemsError at ``path`` if the file is not a complete
     ELF file for 64-bit little-endian machines, or its GPU code has another layout.
     """
-    return [
+    found = [
         FatBinary(SECTIONS[section.name], codes)
         for section in sections(data, path)
         if section.name in SECTIONS
-        for codes in _fat_binaries(data[section.start : section.end], section, path)
+        for codes in itertools.islice(_fat_binaries(data[section.start : section.end], section, path), _MOST + 1)
     ]
+    # Sections may overlap, so that a small file has many.
+    if len(found) > _MOST:
+        raise wrong(path, f"{len(found)} fat binaries")
+    return found
 
 
 def loaded(fat_binaries: Sequence[FatBinary]) -> list[FatBinary]:

@@ -30,6 +30,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import whe
 #: The largest wheel, packed and unpacked, in bytes; the most files; the largest text that is parsed.
 _MOST_WHEEL, _MOST_FILES, _MOST_TEXT = 8 << 30, 100_000, 1 << 20
 _PART = 1 << 20
+#: The largest list of files, and the end of an archive that has its size. Source: PKWARE, APPNOTE 4.3.16.
+_MOST_LIST, _END = 32 << 20, (1 << 16) + 22
 #: zipfile raises RuntimeError for an encrypted member, NotImplementedError for an unknown method, and ValueError for an
 #: offset of another form.
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError)
@@ -41,7 +43,7 @@ def pack(descriptor: int, path: str) -> str:
     Raises ProblemsError for a damaged wheel and one with files that vLLM does not have, OSError.
     """
     try:
-        with open(descriptor, "rb", closefd=False) as source, zipfile.ZipFile(source) as archive:
+        with open(descriptor, "rb", closefd=False) as source, zipfile.ZipFile(_listed(source)) as archive:
             found = [member for member in archive.infolist() if not member.is_dir()]
             if refused := _problems(found):
                 raise ProblemsError(refused)
@@ -56,6 +58,20 @@ def pack(descriptor: int, path: str) -> str:
         ) from error
     os.chmod(path, io_file.READABLE)
     return io_file.sha256(path)
+
+
+def _listed(source: IO[bytes]) -> IO[bytes]:
+    """Return an archive whose list of files is short enough to be read. Raises ProblemsError, OSError."""
+    source.seek(max(0, source.seek(0, os.SEEK_END) - _END))
+    end = source.read()
+    at = end.rfind(b"PK\x05\x06")
+    # The size of the list, without the entry's own.
+    size = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
+    if size > _MOST_LIST:
+        raise ProblemsError(
+            [Problem("wheel", f"a list of files with {size} bytes", f"at most {_MOST_LIST}", "build it again")]
+        )
+    return source
 
 
 def _problems(found: Sequence[zipfile.ZipInfo]) -> list[Problem]:

@@ -3,6 +3,7 @@ return."""
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -63,9 +64,9 @@ def test_every_node_runs_the_one_wheel_that_was_built(cluster: Cluster, head: Ho
         assert spinloop.count("\n") == 0
         # Root's uv has installed nothing else of the wheel.
         record = host.check_output("cat /opt/gb10/runtime/current/lib/python3*/site-packages/vllm-*.dist-info/RECORD")
-        places = {line.split("/")[0] for line in record.splitlines() if not line.startswith("../")}
-        assert {place.split("-")[0] for place in places} == {"vllm"}
-        assert [line.split(",")[0] for line in record.splitlines() if line.startswith("../")] == ["../../../bin/vllm"]
+        names = [row[0] for row in csv.reader(record.splitlines())]
+        assert {re.split("[/-]", name)[0] for name in names} == {"..", "vllm"}
+        assert [name for name in names if name.startswith("../")] == ["../../../bin/vllm"]
     cluster.site("--tags", "vllm_serve").assert_ok()
 
 

@@ -114,6 +114,10 @@ def test_servers_of_a_connection(address: str, port: int, inodes: set[int]) -> N
         pytest.param(
             "0::/system.slice/docker-1.scope/system.slice/gb10-vllm.service\n", "", id="a unit of a container's systemd"
         ),
+        *(
+            pytest.param(f"0::/{path}/system.slice/gb10-vllm.service\n", "", id=path)
+            for path in ("lxc.payload.c1", "docker/0123", "lxc/100/ns", "kubepods/burstable/pod1/2")
+        ),
         pytest.param("0::/\n", "", id="root"),
         pytest.param("", "", id="gone"),
     ],

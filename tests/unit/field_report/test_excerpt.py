@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -42,6 +43,13 @@ def test_a_line_of_a_symptom_has_only_the_words_of_the_symptom(line: str) -> Non
         assert not [part for part in PARTS if part in found], found
     (shown,) = excerpt.known([line])
     assert shown.split(": ")[0] in {symptom.id for symptom in SYMPTOMS}
+
+
+def test_numbers_beside_a_symptom_are_dropped_unless_they_have_a_unit() -> None:
+    line = "card 4111 1111 1111 1111, 12/27, pin 9876: CUDA out of memory. Tried to allocate 20.00 GiB, 9 times"
+    (shown,) = excerpt.known([line])
+    assert not set(re.findall(r"\d+", shown)) & {"4111", "1111", "12", "27", "9876", "9"}, shown
+    assert "20.00 GiB" in shown
 
 
 @pytest.mark.parametrize("leak", LEAKS)

@@ -208,7 +208,19 @@ def test_a_problem_keeps_its_node_and_its_variable() -> None:
 
 @pytest.mark.parametrize(
     "word",
-    ["10.0.0.5-10.0.0.9", "203.0.113.7_24", "v203.0.113.7", "1:203.0.113.7", "203.0.113.7x", "4111-1111-1111-1111"],
+    [
+        "10.0.0.5-10.0.0.9",
+        "203.0.113.7_24",
+        "v203.0.113.7",
+        "1:203.0.113.7",
+        "203.0.113.7x",
+        "4111-1111-1111-1111",
+        "203.0.113.7.8000",
+        "8000.203.0.113.7",
+        "203.000.113.007-rc1",
+        "v203.0.113.7.1",
+        "203.0.113.7.nvidia",
+    ],
 )
 def test_an_address_in_the_form_of_a_release_is_none(word: str) -> None:
     found = redact._bare_word(word, frozenset())

@@ -78,6 +78,15 @@ def test_another_node_stores_the_same_modules(store: str, tmp_path: Path) -> Non
     assert io_kernels.stored(other, "0123") is None, "a missing module is compiled again"
 
 
+@pytest.mark.parametrize("form", ["gz", "xz", "bz2"])
+def test_a_compressed_archive_is_refused(form: str, tmp_path: Path) -> None:
+    """A header of a few bytes could become gigabytes."""
+    with tarfile.open(tmp_path / "kernels.tar", f"w:{form}") as tar:
+        tar.addfile(tarfile.TarInfo("a.so"))
+    with pytest.raises(tarfile.ReadError):
+        io_kernels.unpack(str(tmp_path / "store"), "0123", str(tmp_path / "kernels.tar"), 2)
+
+
 @pytest.mark.parametrize("name", ["../evil.so", "/etc/evil.so", "a b.so"])
 def test_an_archive_with_other_names_is_refused(name: str, tmp_path: Path) -> None:
     archive = tmp_path / "kernels.tar"

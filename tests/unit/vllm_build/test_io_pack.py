@@ -134,6 +134,14 @@ def test_another_program_is_refused(tmp_path: Path, text: str) -> None:
     assert "entry_points.txt" in problem.found
 
 
+def test_a_long_list_of_files_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_pack, "_MOST_LIST", 300)
+    assert (
+        "a list of files with"
+        in refused(with_files(tmp_path, **{f"vllm/{number}": b"" for number in range(9)}))[0].found
+    )
+
+
 def test_a_wheel_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = with_files(tmp_path, **{"vllm/zeros": bytes(1_000_000)})
     monkeypatch.setattr(io_pack, "_MOST_WHEEL", 900_000)

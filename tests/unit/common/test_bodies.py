@@ -1,0 +1,123 @@
+"""Bodies that vLLM's types would refuse with any number of errors. tests/gpu and the clients' tests have real types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+
+
+class Type:
+    """The type of a chat's body: messages have a role, tools a name, and a chosen tool is one of the list."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def __call__(self, body: Mapping[str, Any]) -> None:
+        self.seen.append(len(json.dumps(body)))
+        for message in body.get("messages", ()):
+            parts = message["content"] if isinstance(message.get("content"), list) else []
+            if "role" not in message or any("type" not in part for part in parts):
+                raise ValueError(message)
+        if any("name" not in tool for tool in body.get("tools", ())):
+            # As vLLM's own errors, it is no ValueError.
+            raise ArithmeticError
+        if not isinstance(body.get("model", ""), str):
+            raise ValueError(body["model"])
+        if body.get("stream_options") and not body.get("stream"):
+            raise ValueError("stream")
+        choice = body.get("tool_choice")
+        if isinstance(choice, dict) and choice["name"] not in [tool["name"] for tool in body["tools"]]:
+            raise ValueError(choice)
+        if body.get("mode") and not body.get("options"):
+            raise ValueError("options")
+
+
+def refused(path: str, body: Any) -> tuple[str, Type]:
+    kind = Type()
+    return bodies.refusal(path, json.dumps(body).encode(), kind), kind
+
+
+RIGHT = {"role": "user", "content": "x"}
+PART = {"type": "text", "text": "x"}
+TOOLS = [{"name": f"t{number}"} for number in range(90)]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        pytest.param({"messages": [RIGHT] * 9000}, "", id="right"),
+        pytest.param({"messages": [{}] * 20}, "", id="a few wrong ones: vLLM names the error"),
+        pytest.param({"messages": [{}] * 9000}, bodies.WRONG, id="wrong"),
+        pytest.param({"messages": [*[RIGHT] * 9000, {}]}, bodies.WRONG, id="the last one is wrong"),
+        pytest.param({"messages": [{"role": "user", "content": [PART] * 5000}]}, "", id="many parts"),
+        pytest.param(
+            {"messages": [{"role": "user", "content": [*[PART] * 5000, {}]}]}, bodies.WRONG, id="a wrong part"
+        ),
+        pytest.param({"messages": [RIGHT], "tools": TOOLS}, "", id="tools"),
+        pytest.param({"messages": [RIGHT], "tools": [*TOOLS, {}]}, bodies.WRONG, id="another error than ValueError"),
+        pytest.param(
+            {"messages": [RIGHT] * 99, "tools": TOOLS, "tool_choice": {"name": "t80"}}, "", id="a chosen tool"
+        ),
+        pytest.param({"messages": [RIGHT] * 99, "stream": True, "stream_options": {"a": 1}}, "", id="options"),
+        pytest.param(
+            {"messages": [RIGHT] * 99, "mode": 1, "options": {"a": 1}}, "", id="an option that needs an object"
+        ),
+        pytest.param({"messages": [RIGHT] * 99, "model": 7}, "", id="wrong elsewhere, and short"),
+        pytest.param({"messages": [RIGHT] * 999, "model": 7}, bodies.WRONG, id="wrong elsewhere, and long"),
+        pytest.param(
+            {"messages": [{**RIGHT, "x": dict.fromkeys(map(str, range(6000)))}]}, limits.COMPLEX, id="no list"
+        ),
+        pytest.param({"messages": [[RIGHT]] * 9000}, bodies.WRONG, id="another form"),
+        pytest.param(["x"] * 500, "", id="a list"),
+        pytest.param({"prompt": "x" * 5000}, "", id="a text"),
+    ],
+)
+def test_a_wrong_part_ends_a_chat(body: Any, code: str) -> None:
+    found, kind = refused(CHAT, body)
+    assert (found, max(kind.seen, default=0) < 9000) == (code, True), "more than a part was verified at once"
+
+
+def test_a_part_has_about_a_hundred_values() -> None:
+    assert refused(CHAT, {"messages": [RIGHT] * 100, "user": "u" * 5000})[1].seen == [
+        len(json.dumps({"user": "u" * 100, "messages": [RIGHT] * number})) for number in (33, 33, 33, 33, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({"prompt": list(range(99_000))}, ""),
+        ({"prompt": [[1, 2]] * 50_000}, ""),
+        ({"prompt": ["x"] * 99_000}, ""),
+        ({"prompt": []}, ""),
+        ({"prompt": [-1] * 99_000}, limits.COMPLEX),
+        ({"prompt": [1 << 31] * 99_000}, limits.COMPLEX),
+        ({"prompt": [True] * 99_000}, limits.COMPLEX),
+        ({"prompt": [1, "x"] * 50_000}, limits.COMPLEX),
+        ({"prompt": [[1, "x"]] * 50_000}, limits.COMPLEX),
+        ({"prompt": "x", "stop_token_ids": [1] * 99_000}, limits.COMPLEX),
+        ({"prompt": "x", "vllm_xargs": {"a": [{}] * 99_000}}, limits.COMPLEX),
+        ({"prompt": [1] * 99_000, "messages": [{}] * 2000}, bodies.WRONG),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_only_tokens_are_many(body: Any, code: str) -> None:
+    assert refused(COMPLETIONS, body)[0] == code
+    if code != bodies.WRONG:
+        assert bodies.refusal(COMPLETIONS, json.dumps(body).encode(), None) == code
+
+
+def test_tokens_are_many_only_in_their_paths() -> None:
+    assert refused(CHAT, {"prompt": list(range(99_000))})[0] == limits.COMPLEX
+
+
+@pytest.mark.parametrize("body", [b"{" * 300, b"[" * 40_000, b"1" * 5000], ids=["cut off", "deep", "a number"])
+def test_what_is_no_json_is_vllms(body: bytes) -> None:
+    assert bodies.refusal(CHAT, body, Type()) == ""
