@@ -105,7 +105,7 @@ def test_a_head_without_an_end_is_closed(door: Door, part: bytes) -> None:
     assert (alive(door) < QUICK, door.memory() - before < 50) == (True, True)
 
 
-#: The guard in front of the class that vLLM gives to FastAPI for this path, with OpenAI's own types of entries.
+#: The guard in front of a type like that of vLLM's route, with OpenAI's own types of entries. FastAPI is a stand-in.
 RESPONSES = """
 import asyncio, json, os, resource, sys, time, types
 sys.path.insert(0, sys.argv[1])
@@ -116,7 +116,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 class ResponsesRequest(BaseModel):
     model: str
     input: str | list[ResponseInputItemParam | ResponseOutputItem]
-sys.modules["vllm.entrypoints.test"] = types.SimpleNamespace(ResponsesRequest=ResponsesRequest)
+field = types.SimpleNamespace(field_info=types.SimpleNamespace(annotation=ResponsesRequest))
+app = types.SimpleNamespace(routes=[types.SimpleNamespace(path="/v1/responses", body_field=field)])
 async def api(scope, receive, send):
     ResponsesRequest.model_validate_json((await receive())["body"])
     await send({"type": "http.response.start", "status": 200})
@@ -127,6 +128,7 @@ async def status(entry, count):
     async def send(message):
         found.append(message.get("status"))
     scope = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": [(b"authorization", b"Bearer k")]}
+    scope["app"] = app
     began = time.monotonic()
     await io_guard.Guard(api)(scope, receive, send)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
@@ -143,9 +145,10 @@ asyncio.run(status(json.loads(sys.argv[2]), int(sys.argv[3])))
         ({"type": "x"}, 10_000, 400),
         (0, 40_000, 400),
         ({"type": "message", "role": "user", "content": [0] * 20}, 1000, 400),
-        ({"type": "message", "role": "user", "content": [0] * 40_000}, 1, 413),
+        ({"type": "message", "role": "user", "content": [0] * 40_000}, 1, 400),
+        ({"role": "user", "content": "x", "more": {str(number): 0 for number in range(6000)}}, 1, 413),
     ],
-    ids=["messages", "calls", "wrong entries", "numbers", "wrong parts", "one entry"],
+    ids=["messages", "calls", "wrong entries", "numbers", "wrong parts", "one entry", "an entry without lists"],
 )
 def test_wrong_entries_of_responses_end_the_verification(entry: object, count: int, status: int) -> None:
     """2,000 of the wrong entries, 28 KB, took 5 s and 2.4 GB in the class itself."""

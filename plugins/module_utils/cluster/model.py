@@ -128,7 +128,7 @@ def check_hub(model: Chosen, inputs: Inputs) -> list[Problem]:
             "correct gb10_model; for a gated or private model, accept its license on "
             f"https://huggingface.co/{hub.name}, and set model_store_hub_token to a token of that account, in a vault"
         )
-    if close := catalog.similar(hub.name, inputs.head.settings.models):
+    if close := catalog.like(hub.name, inputs.head.settings.models):
         fix = f"perhaps use {' or '.join(close)}; else {fix}"
     found = f"{hub.name} at {hub.revision} cannot be downloaded: {hub.trouble}"
     return [Problem("gb10_model", found, "a model that Hugging Face Hub gives to the head", fix)]
@@ -199,7 +199,7 @@ def _unread(model: Model, head: Node, found: ModelFiles | None) -> list[str]:
         why = f"Hugging Face Hub could not be queried for {hub.name} at {hub.revision}: {hub.trouble}"
     elif head.store_enabled and head.store_source and head.facts and not found:
         why = f"{head.name} has no {head.store_source}/config.json (model_store_source)"
-    elif not found and (close := catalog.similar(model.hub, head.settings.models)):
+    elif not found and (close := catalog.like(model.hub, head.settings.models)):
         why = f"{model.hub} was not read and is not in the catalog; perhaps use {' or '.join(close)}"
     else:
         return []

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import similar as similar_names
+from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks, drafts
 
@@ -151,7 +151,7 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
     if str(name).casefold() in names:
         return Model(name=name)
     hubs = {model.hub.rpartition("/")[2].casefold(): model.name for model in models if model.hub}
-    close = similar_names.close(str(name).casefold(), [*names, *hubs], most=4, cutoff=0.5)
+    close = similar.close(str(name).casefold(), [*names, *hubs], most=4, cutoff=0.5)
     close = list(dict.fromkeys((names | hubs)[each] for each in close))
     fix = "choose a model from docs/models.md, or add your own to gb10_models"
     fix = f"perhaps use {' or '.join(close)}" if close else fix
@@ -162,12 +162,12 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
 _ALIKE = 0.5
 
 
-def similar(hub: str, user_models: Mapping[str, Any] | None = None) -> list[str]:
+def like(hub: str, user_models: Mapping[str, Any] | None = None) -> list[str]:
     """Return the known Hub names that are like this unknown one."""
     hubs = {model.hub.rpartition("/")[2]: model.hub for model in known(user_models).values() if model.hub}
     if not hub or hub.casefold() in map(str.casefold, hubs.values()):
         return []
-    return [hubs[each] for each in similar_names.of_parts(hub.rpartition("/")[2], hubs, 2, _ALIKE)]
+    return [hubs[each] for each in similar.of_parts(hub.rpartition("/")[2], hubs, 2, _ALIKE)]
 
 
 def describe(model: Model) -> list[str]:

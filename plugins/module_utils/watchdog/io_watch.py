@@ -48,6 +48,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
 
 #: Seconds: without a report, after which a node is queried; stalled, after which NCCL RAS is queried.
 _MISSED, _SUSPICIOUS = 6.0, 5.0
+#: Sessions of a node whose numbers the head keeps.
+_SESSIONS = 1000
 #: Seconds that a witness may outlive a restart of the server, before its node restarts its own service. A rank of the
 #: executor mp ends within 30 s.
 _GRACE = 45.0
@@ -164,6 +166,8 @@ class Worker(WatchedNode):
     """A node other than the head: reports its witnesses, and ends a rank that outlives a restart of the server."""
 
     nonce: str = ""
+    #: The number of the last report that the head replied to.
+    answered: int = 0
     restarts: int | None = None
     #: When the head last replied that the API answers.
     served: float | None = None
@@ -193,7 +197,10 @@ class Worker(WatchedNode):
     def receive(self, data: bytes, _address: Any) -> bytes:
         """Handle a reply of the head."""
         reply = parse.content(data, self.key)
-        if reply and reply.get("to") == self.given["node"] and reply.get("sender") == self.session:
+        own = reply and reply.get("to") == self.given["node"] and reply.get("sender") == self.session
+        # A repeated reply has the number of an earlier report.
+        if reply and own and int(reply.get("number", 0)) > self.answered:
+            self.answered = int(reply["number"])
             self.nonce = str(reply.get("nonce"))
             self.served = time.monotonic() if reply.get("serves") is True else None
             restarts = int(reply.get("restarts", 0))
@@ -231,11 +238,13 @@ class Head(WatchedNode):
         if not peer or not report or report.get("to") != "head":
             return b""
         sender, number = str(report.get("sender")), int(report.get("number", 0))
-        if report.get("nonce") == self.session and (sender != peer.sender or number > peer.number):
-            peer.sender, peer.number, peer.heard = sender, number, time.monotonic()
+        if report.get("nonce") == self.session and number > peer.numbers.get(sender, 0):
+            # An earlier session of the node must not speak again.
+            peer.numbers = dict([*peer.numbers.items(), (sender, number)][-_SESSIONS:])
+            peer.heard = time.monotonic()
             peer.witnesses, peer.compiling = parse.witnesses(report.get("witnesses")), bool(report.get("compiling"))
             peer.failed = parse.units(report.get("failed"), self.given["units"])
-        reply = {"to": node, "nonce": self.session, "sender": sender, "restarts": self.restarts}
+        reply = {"to": node, "nonce": self.session, "sender": sender, "restarts": self.restarts, "number": number}
         reply["serves"] = self.serves
         return parse.message(reply, peer.key)
 

@@ -122,13 +122,12 @@ class Local:
 
 @dataclass
 class Peer:
-    """The head's view of another node: its last report, and the sender's numbers against repeated messages."""
+    """The head's view of another node: its last report. ``numbers``: the last of each sender, against repeated ones."""
 
     address: str
     key: str
     heard: float = 0.0
-    sender: str = ""
-    number: int = -1
+    numbers: dict[str, int] = field(default_factory=dict)
     witnesses: tuple[str, ...] = field(default=())
     compiling: bool = False
     failed: tuple[str, ...] = ()

@@ -291,7 +291,13 @@ def test_another_body_of_responses_is_vllms(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "bytes"])
-def test_a_message_of_a_websocket_is_limited(kind: str) -> None:
+@pytest.mark.parametrize(
+    "words", [["[]", "[" + "[]," * limits.MOST_MARKS, "[]"], ["[]", " " * 999, "[]"]], ids=["marks", "sum"]
+)
+def test_the_messages_of_a_websocket_are_limited(kind: str, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message, and all of them: vLLM keeps sound until it has read it."""
+    monkeypatch.setattr(io_guard, "_MOST_SOUND", 1 << 20 if len(words[1]) > 999 else 500)
+    monkeypatch.setattr(io_guard, "_SOUND_RATE", 0)
     got: list[Any] = []
 
     async def api(_scope: dict[str, Any], receive: Any, _send: Any) -> None:
@@ -300,7 +306,6 @@ def test_a_message_of_a_websocket_is_limited(kind: str) -> None:
 
     async def scenario() -> list[dict[str, Any]]:
         guard, answers = io_guard.Guard(api), list[dict[str, Any]]()
-        words = ["[]", "[" + "[]," * limits.MOST_MARKS, "[]"]
         waiting = [{"type": "websocket.receive", kind: word if kind == "text" else word.encode()} for word in words]
 
         async def receive() -> dict[str, Any]:

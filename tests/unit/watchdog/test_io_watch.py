@@ -375,6 +375,27 @@ def test_a_forged_or_repeated_report_is_ignored(cluster: Cluster) -> None:
     assert after({"sender": "b", "number": 1}) == ("rank process 7 ended",), "the worker's watchdog restarted"
 
 
+def test_messages_of_an_earlier_session_are_not_taken_again(cluster: Cluster) -> None:
+    head = io_watch.Head(cluster.given["head"], KEY)
+
+    def report(sender: str, number: int) -> str:
+        content = {"to": "head", "nonce": head.session, "sender": sender, "number": number}
+        content |= {"witnesses": [f"rank process {number} ended"]}
+        head.receive(parse.message(content, WORKER_KEY), None)
+        return head.peers["spark2"].witnesses[0]
+
+    assert report("a", 1) == "rank process 1 ended"
+    assert report("b", 2) == "rank process 2 ended", "the worker's watchdog restarted"
+    assert report("a", 1) == report("b", 2) == report("b", 1) == "rank process 2 ended"
+    worker = io_watch.Worker(cluster.given["worker"], WORKER_KEY)
+    reply = {"to": "spark2", "sender": worker.session, "nonce": "n", "serves": True, "restarts": 4}
+    worker.receive(parse.message({**reply, "number": 2}, WORKER_KEY), None)
+    served = worker.served
+    for number in (1, 2):
+        worker.receive(parse.message({**reply, "number": number, "restarts": 9, "serves": False}, WORKER_KEY), None)
+    assert (worker.served, worker.restarts, served is None) == (served, 4, False)
+
+
 def test_a_node_speaks_for_itself_only_and_writes_no_line(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
