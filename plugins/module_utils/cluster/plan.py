@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import WARNING
@@ -221,11 +222,15 @@ def _ranks(
     ]
 
 
-def _system(node: Node) -> dict[str, str]:
-    """Return the level of DGX OS, and the kernel of the next boot."""
+def _system(node: Node) -> dict[str, Any]:
+    """Return the level of DGX OS, the kernel of the next boot, and options of the running one."""
     system = node.facts.system if node.facts else None
     kernel = system.next_kernel if system else None
-    return {"level": system.level.stamp if system else "", "next_kernel": kernel.release if kernel else ""}
+    return {
+        "level": system.level.stamp if system else "",
+        "next_kernel": kernel.release if kernel else "",
+        "kernel_options": tuple(system.options) if system else (),
+    }
 
 
 def _tools(node: Node, runtime: Runtime) -> dict[str, str]:

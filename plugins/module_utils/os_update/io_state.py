@@ -67,6 +67,7 @@ def read(run: Run, simulate: bool = True) -> State:
         trial=parse.trial(_text(plan.BOOT_FILE)),
         versions=versions,
         firmware=offered(run) if simulate else (),
+        options=parse.options(_text("/proc/cmdline")),
         serves=any(_is(run, "is-enabled", unit) for unit in paths.UNITS),
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema import (
+    KERNEL_OPTIONS,
     Boot,
     Entry,
     Firmware,
@@ -51,7 +52,7 @@ _OTA = re.compile(r"[\w.+ -]{1,40}")
 _OPENED = re.compile(
     r"^\s*(menuentry|submenu) (['\"])(.*?)\2.*?(?:\$menuentry_id_option|--id) ['\"]?([^'\" ]+)['\"]?.*\{$"
 )
-_LINUX = re.compile(r"^\s*linux\S*\s+\S*/vmlinuz-(\S+)")
+_LINUX = re.compile(r"^\s*linux\S*\s+\S*/vmlinuz-(\S+)(.*)")
 _ASSIGNED = re.compile(r'^\s*set default="([^"]*)"', re.MULTILINE)
 
 
@@ -180,6 +181,9 @@ def missing(needed: Sequence[str], dependencies: str, builtin: str) -> tuple[str
 
 #: One menu on the way to an entry: its identifier, its title and its number.
 _Menu = tuple[str, str, int]
+_Found = tuple[tuple[_Menu, ...], str, tuple[str, ...]]
+#: Characters of an option.
+_LONGEST = 40
 
 
 def boot(config: str, environment: str, forgets: bool) -> Boot:
@@ -188,14 +192,20 @@ def boot(config: str, environment: str, forgets: bool) -> Boot:
     values = dict(line.split("=", 1) for line in environment.splitlines() if "=" in line)
     chosen = next((each for each in _ASSIGNED.findall(config) if each != "${next_entry}"), "0")
     default = values.get("saved_entry", "0") if chosen == "${saved_entry}" else chosen
-    shown = [
-        Entry(">".join(each[0] for each in path), kernel) for path, kernel in found if "recovery" not in path[-1][0]
-    ]
-    return Boot(tuple(shown), _kernel(found, default), _kernel(found, values.get("next_entry", "")), forgets)
+    shown = [each for each in found if "recovery" not in each[0][-1][0]]
+    entries = [Entry(">".join(each[0] for each in path), kernel) for path, kernel, _options in shown]
+    common = set.intersection(*(set(each) for _path, _kernel, each in shown)) if shown else set[str]()
+    once = _kernel(found, values.get("next_entry", ""))
+    return Boot(tuple(entries), _kernel(found, default), once, forgets, tuple(sorted(common)))
 
 
-def _entries(config: str) -> Iterator[tuple[tuple[_Menu, ...], str]]:
-    """Yield each entry with a kernel of Linux: its menus and itself, and the kernel."""
+def options(line: str) -> tuple[str, ...]:
+    """Return the options of KERNEL_OPTIONS on a kernel's command line."""
+    return tuple(word for word in line.split() if word.partition("=")[0] in KERNEL_OPTIONS and len(word) < _LONGEST)
+
+
+def _entries(config: str) -> Iterator[_Found]:
+    """Yield each entry with a kernel of Linux: its menus and itself, the kernel, and its options."""
     path: list[_Menu] = []
     counts = [0]
     for line in config.splitlines():
@@ -207,16 +217,16 @@ def _entries(config: str) -> Iterator[tuple[tuple[_Menu, ...], str]]:
             path.pop()
             counts.pop()
         elif path and (kernel := _LINUX.match(line)):
-            yield tuple(path), kernel[1]
+            yield tuple(path), kernel[1], options(kernel[2])
 
 
-def _kernel(entries: Sequence[tuple[tuple[_Menu, ...], str]], choice: str) -> str:
+def _kernel(entries: Sequence[_Found], choice: str) -> str:
     """Return the kernel of a choice: identifiers, titles or numbers, one for each menu, joined by ">"; "" for none.
 
     A choice of a menu is its first entry. Source: GRUB 2.06, normal/menu.c.
     """
     words = choice.split(">") if choice else []
-    for path, kernel in entries:
+    for path, kernel, _options in entries:
         known = [word in (each[0], each[1], str(each[2])) for word, each in zip(words, path, strict=False)]
         if known and len(known) == len(words) and all(known):
             return kernel

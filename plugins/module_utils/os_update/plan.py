@@ -54,6 +54,8 @@ _NEEDED = (
 _DRIVER_OF_KERNEL = re.compile(r"linux-modules-nvidia-(\d+)\S*?-(\d+\.\d+\.\d+-\d+-\S+)")
 #: Kernels that reportedly fail on a Spark: the start of the release, and the rule about it.
 _BAD = {"7.0.0-1019": "kernel-7-0-0-1019", "7.0.0-31-": "kernel-7-0-0-1019", "6.17.0-1008": "kernel-6-17-0-1008"}
+#: The option of the kernel's command line that settles a rule.
+_SETTLED = {"kernel-7-0-0-1019": "kho=off"}
 _SHOWN = 6
 _KINDS = (KERNEL, DRIVER, FIRMWARE)
 
@@ -160,7 +162,7 @@ def _kernels(state: State) -> Iterator[Objection]:
     new = max((_newest(state), new_kernel(state)), key=_numbers)
     if new == state.running:
         return
-    yield from _bad(new)
+    yield from _bad(new, state.boot.options)
     of_driver = {kernel for _branch, kernel in _of_kernels(state)}
     coming = {each[2] for package in state.packages or () if (each := _DRIVER_OF_KERNEL.fullmatch(package.name))}
     if state.running in of_driver and new not in of_driver | coming:
@@ -170,11 +172,15 @@ def _kernels(state: State) -> Iterator[Objection]:
         )
 
 
-def _bad(kernel: str) -> Iterator[Objection]:
-    if rule := next((rule for start, rule in _BAD.items() if kernel.startswith(start)), ""):
+def _bad(kernel: str, options: Sequence[str]) -> Iterator[Objection]:
+    rule = next((rule for start, rule in _BAD.items() if kernel.startswith(start)), "")
+    settled = _SETTLED.get(rule, "")
+    if rule and settled not in options:
+        line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {settled}"'
+        added = f"add {line} to /etc/default/grub.d/spark.cfg and run update-grub; or " if settled else ""
         yield Objection(
-            f"the new kernel {kernel} fails on a Spark (rule {rule})",
-            f"wait for a newer one; remove the kernel's packages if it is installed; {_PAGE}#{rule}",
+            f"the new kernel {kernel} fails on a Spark{f' without {settled}' if settled else ''} (rule {rule})",
+            f"{added}wait for a newer one; remove the kernel's packages if it is installed; {_PAGE}#{rule}",
         )
 
 
@@ -215,7 +221,7 @@ def next_boot(state: State) -> list[Objection]:
     kernel = state.kernels[0] if state.kernels else None
     if kernel is None or kernel.release == state.running:
         return []
-    if bad := list(_bad(kernel.release)):
+    if bad := list(_bad(kernel.release, state.boot.options)):
         return bad
     if kernel.missing is None:
         found = f"the modules of {kernel.release} cannot be read"

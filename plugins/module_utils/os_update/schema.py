@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 UNIT = "gb10-os-upgrade.service"
 #: Kinds of packages whose change needs a reboot or a check of NVIDIA's modules; "" for all others.
 KERNEL, DRIVER, FIRMWARE = "kernel", "driver", "firmware"
+#: The kernel's options that rules know. Others may name a site.
+KERNEL_OPTIONS = ("kho",)
 #: The start of the packages whose versions are read and compared. An older nvidia-firmware stays until apt removes it.
 COMPARED = ("linux-image-", "linux-modules-", "nvidia-driver-", "nvidia-kernel-")
 #: Packages of the driver. Others of NVIDIA, such as nvidia-container-toolkit, need no reboot.
@@ -87,13 +89,15 @@ class Boot:
     """The boot loader. ``default``: the kernel that starts without another choice, "" if unknown.
 
     ``once``: the kernel of the next boot alone, "" without one. ``forgets``: whether GRUB can remove that choice by
-    itself; it cannot write to RAID and LVM.
+    itself; it cannot write to RAID and LVM. ``options``: the options of KERNEL_OPTIONS that all entries have, so that a
+    new kernel gets them too.
     """
 
     entries: Sequence[Entry] = ()
     default: str = ""
     once: str = ""
     forgets: bool = False
+    options: Sequence[str] = ()
 
     @property
     def next(self) -> str:
@@ -121,8 +125,9 @@ class State:
     ``broken``: the packages that dpkg has not finished; ``held``: those that apt-mark holds. ``reboot``: the packages
     that wait for a reboot, also a driver of another version than the loaded one, None without a pending reboot.
     ``updaters``: what updates the node by itself. ``holder``: the process with dpkg's lock. ``versions``: the installed
-    packages of kernel and driver. ``serves``: whether its services start at boot. ``firmware``: what fwupd offers, ()
-    without it, None if it failed. ``with_firmware``: whether the update installs that, too.
+    packages of kernel and driver. ``options``: those of KERNEL_OPTIONS on its command line. ``serves``: whether its
+    services start at boot. ``firmware``: what fwupd offers, () without it, None if it failed. ``with_firmware``:
+    whether the update installs that, too.
     """
 
     running: str
@@ -140,6 +145,7 @@ class State:
     versions: Mapping[str, str] = field(default_factory=dict)
     firmware: Sequence[Firmware] | None = ()
     with_firmware: bool = False
+    options: Sequence[str] = ()
 
     @property
     def changes(self) -> bool:

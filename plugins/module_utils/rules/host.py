@@ -66,8 +66,15 @@ def _cma(view: View) -> list[Found]:
 
 
 def _bad_kernel(view: View) -> list[Found]:
-    seen, bad = dict(_cma(view)), view.fact("kernel", lambda kernel: kernel.startswith(_BAD_KERNELS))
-    return [(place, kernel) for place, kernel in bad if view.roce and place not in seen]
+    seen = dict(_cma(view))
+    return [
+        (f"nodes[{index}].kernel", node.kernel)
+        for index, node in view.nodes
+        if view.roce
+        and node.kernel.startswith(_BAD_KERNELS)
+        and "kho=off" not in node.kernel_options
+        and f"nodes[{index}].kernel" not in seen
+    ]
 
 
 def _monitor(view: View) -> list[Found]:
@@ -188,17 +195,16 @@ RULES = (
         "kernel-7-0-0-1019",
         WARNING,
         shows=(
-            "RoCE with kernel 7.0.0-1019 (DGX OS 7.6) or Ubuntu's 7.0.0-31, unless /proc/meminfo already shows it "
-            "(kernel-cma)"
+            "RoCE with kernel 7.0.0-1019 (DGX OS 7.6) or Ubuntu's 7.0.0-31 without kho=off, unless kernel-cma was found"
         ),
         detect=_bad_kernel,
-        why="unless it was booted with kho=off, NCCL cannot register memory: ibv_reg_mr_iova2 'Cannot allocate memory'",
+        why="with KHO, NCCL cannot register memory: ibv_reg_mr_iova2 'Cannot allocate memory'",
         fix="boot 6.17.0-1031 or -1032 (docs/updates.md#return), or add kho=off to the kernel's command line",
         source=(
             "NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; "
-            "eugr/spark-vllm-docker#389"
+            "eugr/spark-vllm-docker#389; christopherowen/dgx-spark-networking (2026-10: required with kho=off)"
         ),
-        evidence="2026-09-16",
+        evidence="2026-10-05",
         disputed=(
             "one pair served over RoCE on DGX OS 7.6 with 7.0.0-1019 (2026-09-25); its notes do not state whether KHO "
             "was off"

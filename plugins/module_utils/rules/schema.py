@@ -40,7 +40,7 @@ class RuleNode(memory_schema.MemoryNode):
     """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0.
 
     ``environment``: its variables; ``fabric``: the network's variables as planned, of which the user's may differ.
-    ``level``: of DGX OS; ``next_kernel``: of the next boot.
+    ``level``: of DGX OS; ``next_kernel``: of the next boot; ``kernel_options``: see os_update/schema.KERNEL_OPTIONS.
     """
 
     capability: str | None
@@ -52,6 +52,7 @@ class RuleNode(memory_schema.MemoryNode):
     fabric: Mapping[str, str]
     level: str = field(default="", kw_only=True)
     next_kernel: str = field(default="", kw_only=True)
+    kernel_options: Sequence[str] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,7 @@ def _rule_node(node: VerifiedNode) -> RuleNode:
         fabric={},
         level=(node.part("updates").get("level") or {}).get("stamp", ""),
         next_kernel=node.part("boot").get("kernel") or "",
+        kernel_options=tuple(node.part("boot").get("options") or ()),
     )
 
 

@@ -171,13 +171,14 @@ def _temperature() -> float | None:
 
 
 def _boot(run: Run) -> dict[str, Any]:
-    """Return {kernel, nvidia, missing} of the next boot: whether the kernel has NVIDIA's modules, None if unknown, and
-    the modules that run now and that it lacks."""
-    kernel = os_update_io_state.read(run, simulate=False).next_kernel
+    """Return {kernel, nvidia, missing, options}: of the next boot, whether the kernel has NVIDIA's modules, None if
+    unknown, and the modules that run now and that it lacks; and the known options of the running kernel."""
+    state = os_update_io_state.read(run, simulate=False)
+    kernel, options = state.next_kernel, list(state.options)
     if kernel is None:
-        return {"kernel": "", "nvidia": None, "missing": []}
+        return {"kernel": "", "nvidia": None, "missing": [], "options": options}
     nvidia = None if kernel.missing is None else "nvidia" not in kernel.missing
-    return {"kernel": kernel.release, "nvidia": nvidia, "missing": list(kernel.missing or ())}
+    return {"kernel": kernel.release, "nvidia": nvidia, "missing": list(kernel.missing or ()), "options": options}
 
 
 def _planned() -> dict[str, dict[str, Any]]:

@@ -90,6 +90,16 @@ def test_the_kernels_of_the_boot_loader(default: str, environment: str, expected
     assert found.next == (expected[1] or expected[0])
 
 
+def test_the_options_that_a_new_kernel_gets_are_those_of_all_entries() -> None:
+    assert parse.options("root=UUID=1 ro kho=off quiet kho=on kho") == ("kho=off", "kho=on", "kho")
+    lines = (CONFIG % "0").splitlines()
+    given = [line + (" ro kho=off panic=30" if "vmlinuz" in line else "") for line in lines]
+    assert parse.boot("\n".join(given), "", True).options == ("kho=off",)
+    first = next(index for index, line in enumerate(given) if "vmlinuz" in line)
+    given[first] = lines[first]
+    assert parse.boot("\n".join(given), "", True).options == (), "the first entry lacks it"
+
+
 def test_the_entries_have_no_recovery() -> None:
     assert parse.boot(CONFIG % "0", "", False) == Boot(
         (

@@ -125,7 +125,16 @@ def test_the_file_of_the_boot_loader_is_the_memory_of_the_update() -> None:
         (replace(BEFORE, boot=replace(CURRENT.boot, forgets=False)), ["GRUB cannot write to /boot"]),
         (
             replace(BEFORE, packages=(Package("linux-image-7.0.0-1019-nvidia", "", "1"),), versions={}),
-            ["the new kernel 7.0.0-1019-nvidia fails on a Spark (rule kernel-7-0-0-1019)"],
+            ["the new kernel 7.0.0-1019-nvidia fails on a Spark without kho=off (rule kernel-7-0-0-1019)"],
+        ),
+        (
+            replace(
+                BEFORE,
+                packages=(Package("linux-image-7.0.0-1019-nvidia", "", "1"),),
+                versions={},
+                boot=replace(BEFORE.boot, options=("kho=off",)),
+            ),
+            [],
         ),
         (replace(BEFORE, packages=PENDING[:1]), [f"no package has NVIDIA's modules for the new kernel {NEW}"]),
         # Without NVIDIA's packages for the running kernel, such as with DKMS, nothing is known about a new one.

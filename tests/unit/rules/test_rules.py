@@ -358,6 +358,8 @@ OTHERS: list[tuple[str, dict[str, Any], bool]] = [
     ("nccl-ib-hca-half", {"environment": {"NCCL_IB_HCA": "mlx5_0"}}, False),
     ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-1019-nvidia", "cma_free_bytes": 9 * GIB}}, False),
     ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-31-generic"}}, True),
+    ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-1019-nvidia", "kernel_options": ("kho=off",)}}, False),
+    ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-1019-nvidia", "kernel_options": ("kho=on",)}}, True),
     ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-30-generic"}}, False),
     ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-310-generic"}}, False),
     # 919 MiB were enough to fail on one pair.
@@ -849,6 +851,7 @@ def test_what_is_known_about_a_model_and_its_host(more: dict[str, int], moe: boo
         "cma_free_bytes": 9751552 * 1024,
         "level": "",
         "next_kernel": "",
+        "kernel_options": (),
         "cma_total_bytes": 0,
         "environment": {"A": "1"},
         "fabric": {"NCCL_IB_DISABLE": "0"},
