@@ -318,6 +318,10 @@ REPLACED: Mapping[str, str] = {
     ),
 }
 
+#: Options that name a file of the server, and the name of one in the image's working folder, where a mod puts it.
+FILES = frozenset("--chat-template --reasoning-parser-plugin --tool-parser-plugin".split())
+FILE = re.compile(r"(?:\./)?[\w-][\w.-]*(?:/[\w-][\w.-]*)*\.(?:jinja2?|py|txt)", re.ASCII)
+
 #: The values of the variables below: words and numbers, which no shell and no build file reads as more.
 WORDS = re.compile(r"[\w.,:=+@^ \[\]{}\"-]*", re.ASCII)
 #: Variables with a form of their own. FlashInfer writes its list into the commands of a build, debug logs have clients'

@@ -18,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.model import drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import allowed, options
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import NETWORK, VARIABLE, Recipe, Use
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers
 
 NATIVE = "native"
 IMAGES = "gb10_recipe_images"
@@ -67,7 +68,7 @@ def use(
     ``given``: the variables that the inventory sets; ``images``: gb10_recipe_images; ``extra``: the names in
     gb10_extra_env.
     """
-    command = _Command(given, nodes, recipe.command_path)
+    command = _Command(given, nodes, recipe.command_path, bool(recipe.mods))
     for name, values, found in arguments.options(recipe.args):
         command.add(options.whole(name), values, found)
     runtime, default, refused = _image(recipe, given, images)
@@ -87,8 +88,9 @@ def use(
         revision=command.revision,
         reasoning=command.reasoning,
         settings={name: value for name, value in settings.items() if name not in given},
-        args=tuple(command.args),
-        environment=environment,
+        # Another release than the image's would be checked.
+        args=() if refused else tuple(command.args),
+        environment={} if refused else environment,
         about=[about, *default, *recipe.about, *command.replaced, *replaced, *command.effects],
         args_path=recipe.command_path,
         environment_paths={name: recipe.variable_path(name) for name in environment},
@@ -109,8 +111,8 @@ def use(
 class _Command:
     """The options of a recipe's command: variables, replaced options, and arguments."""
 
-    def __init__(self, given: Collection[str], nodes: int, path: str) -> None:
-        self.given, self.nodes, self.path = given, nodes, path
+    def __init__(self, given: Collection[str], nodes: int, path: str, mods: bool) -> None:
+        self.given, self.nodes, self.path, self.mods = given, nodes, path, mods
         self.settings: dict[str, Any] = {}
         self.args: list[str] = []
         self.replaced: list[str] = []
@@ -134,11 +136,23 @@ class _Command:
         elif option == "--revision":
             self.revision = "".join(values)
         else:
-            self.args += found
+            self.args += self._absolute(option, values, found)
             # check_arguments() has its own messages about these.
             if option not in allowed.CHECKED:
                 self._judge(name, values, shown)
             self.reasoning = self.reasoning or name == "--reasoning-parser"
+
+    def _absolute(self, option: str, values: list[str], found: list[str]) -> list[str]:
+        """Return the words of an option with the path of a file that a mod writes into the image's working folder."""
+        name = values[0] if values else ""
+        if option not in allowed.FILES or not allowed.FILE.fullmatch(name):
+            return found
+        if not self.mods:
+            expected = "an absolute path in the image, or a mod that writes the file"
+            where = f"{_cut(found)}: a file of the image's working folder, in which the server does not start"
+            self._refuse(where, expected, "write its absolute path")
+        path = f"{layers.WORKSPACE}/{name.removeprefix('./')}"
+        return [f"{word[: -len(name)]}{path}" if word.endswith(name) else word for word in found]
 
     def _judge(self, name: str, values: list[str], shown: str) -> None:
         """Name what an option does besides serving, or refuse it."""

@@ -19,6 +19,8 @@ _TOKEN = re.compile(
     |(?P<special>[\n$`;|&<>()~'"])|(?P<plain>[^ \t\r\n\\'"\#$`;|&<>()~]+)""",
     re.DOTALL | re.VERBOSE,
 )
+#: Blanks and comments.
+_REST = re.compile(r"(?:\s|#[^\n]*)*")
 #: What a backslash escapes within double quotes. Source: POSIX, Shell Command Language, 2.2.3.
 _ESCAPED = re.compile(r'\\(["\\$`\n])')
 _OPEN = re.compile(r'"(?:[^"\\$`]|\\.)*', re.DOTALL)
@@ -78,17 +80,27 @@ def split(text: str) -> list[str]:
         kind, found, at = match.lastgroup, match[match.lastgroup or 0], match.end()
         if kind == "comment" and within:
             kind, found, at = "plain", "#", match.start() + 1
-        if kind in ("blank", "comment"):
+        if kind in ("blank", "comment") or (found == "\n" and _around(text, at, begun=bool(words or within))):
             words += [word] if within else []
             word, within = "", False
         elif (kind, found) != ("escaped", "\n"):
-            if kind == "special" and not (found == "~" and within):
-                raise _error(text, match.start())
-            word += _ESCAPED.sub(lambda each: each[1].strip("\n"), found) if kind == "double" else found
+            word += _part(kind or "", found, within, text, match.start())
             within = True
-        if len(words) > _MOST_WORDS:
-            raise CommandError(text.count("\n", 0, at) + 1, f"more than {_MOST_WORDS} words", "shorten the command")
-    return [*words, *([word] if within else [])]
+    words += [word] if within else []
+    if len(words) > _MOST_WORDS:
+        raise CommandError(1, f"{len(words)} words", f"write at most {_MOST_WORDS}")
+    return words
+
+
+def _part(kind: str, found: str, within: bool, text: str, at: int) -> str:
+    if kind == "special" and not (found == "~" and within):
+        raise _error(text, at)
+    return _ESCAPED.sub(lambda each: each[1].strip("\n"), found) if kind == "double" else found
+
+
+def _around(text: str, at: int, *, begun: bool) -> bool:
+    """Return whether the end of a line is before the command, or only comments follow."""
+    return text[at - 2 : at] != "\\\n" and (not begun or bool(_REST.fullmatch(text, at)))
 
 
 def _error(text: str, at: int) -> CommandError:

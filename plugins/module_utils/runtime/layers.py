@@ -23,6 +23,8 @@ VARIABLE = "gb10_image_layers"
 BUILT, BASE = "localhost/gb10-layers", "localhost/gb10-base"
 #: The folder inside the image; mods of eugr/spark-vllm-docker expect it.
 _INSIDE = "/workspace/mods"
+#: The link to the working folder of an image with a mod.
+WORKSPACE = "/opt/gb10-workspace"
 #: The folder of a wheel inside the image. A mount would not leave the file there, but older builders have none.
 _WHEELS = "/workspace/wheels"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
@@ -142,8 +144,9 @@ def _digest(data: Any) -> str:
 def _containerfile(start: str, layer: Layer, python: str) -> str:
     """Return the text of one build. Names are validated, and each command is a list, so no shell splits them.
 
-    A mod's run.sh starts in its own folder, with the image's working folder as WORKSPACE_DIR. The build runs as root
-    without looking at the image's users; the ranks run as another user.
+    A mod's run.sh starts in its own folder, with the image's working folder as WORKSPACE_DIR. Recipes name files there,
+    and the ranks start elsewhere, so a link has a known name. The build runs as root without looking at the image's
+    users; the ranks run as another user.
     """
     lines = [f"FROM {start}", "USER 0:0"]
     if layer.packages:
@@ -153,5 +156,5 @@ def _containerfile(start: str, layer: Layer, python: str) -> str:
         install = [python, *_PIP, *_REPLACE, f"{_WHEELS}/{layer.wheel.rpartition('/')[2]}"]
         return "\n".join([*lines, f"COPY {FOLDER} {_WHEELS}", f"RUN {json.dumps(install)}", ""])
     inside = f"{_INSIDE}/{layer.name}"
-    script = f'export WORKSPACE_DIR="$PWD"; cd {inside} && exec bash ./run.sh'
+    script = f'export WORKSPACE_DIR="$PWD"; ln -sfn "$PWD" {WORKSPACE} && cd {inside} && exec bash ./run.sh'
     return "\n".join([*lines, f"COPY {FOLDER} {inside}", f"RUN {json.dumps(['/bin/bash', '-c', script])}", ""])

@@ -275,7 +275,7 @@ def test_a_variable_of_published_recipes_is_kept(name: str) -> None:
         ["--trust-remote-code"],
         ["--middleware", "x.Y"],
         ["--tool-parser-plugin=/x.py"],
-        ["--reasoning_parser_plugin", "x.py"],
+        ["--reasoning_parser_plugin", "/x.py"],
         ["--worker-cls", "x.Y"],
         ["--worker-extension-cls", "x.Y"],
         ["--scheduler-cls", "x.Y"],

@@ -166,6 +166,25 @@ def test_what_the_inventory_decides_is_left_out(schema: Any, words: str, told: s
     assert any(told in line for line in plan.about)
 
 
+MODS = [
+    ("--chat-template fixed.jinja", "--chat-template /opt/gb10-workspace/fixed.jinja"),
+    ("--chat-template=./a/fixed.jinja2", "--chat-template=/opt/gb10-workspace/a/fixed.jinja2"),
+    ("--tool_parser_plugin my.py", "--tool_parser_plugin /opt/gb10-workspace/my.py"),
+    ("--chat-template /opt/x.jinja", "--chat-template /opt/x.jinja"),
+    ("--chat-template ../x.jinja", "--chat-template ../x.jinja"),
+    ("--chat-template '{{ messages }}'", "--chat-template '{{ messages }}'"),
+]
+
+
+@pytest.mark.parametrize(("words", "expected"), MODS)
+def test_a_file_that_a_mod_writes_has_its_place_in_the_image(words: str, expected: str) -> None:
+    """A recipe names it as the other project does, in whose containers the working folder is the image's."""
+    plan, problems = used({**eugr(words), "mods": ["mods/x"]})
+    assert (plan.args, problems) == (tuple(shlex.split(expected)), [])
+    refused = used(eugr(words))[1]
+    assert [problem.fix for problem in refused] == ["write its absolute path"] * (words != expected)
+
+
 def test_a_long_value_does_not_hide_what_an_option_does() -> None:
     plan, _problems = used(eugr(f"--middleware {'x' * 5000}"))
     assert plan.about[-1] == f"--middleware {'x' * 187}... {CODE}: trust it, or remove the option"
@@ -182,7 +201,6 @@ SILENT = r"""
 --no-enable-prefix-caching --no-scheduler-reserve-full-isl --no-trust-remote-code --no-enable-log-requests
 --no-async_scheduling
 --enable-auto-tool-choice --tool-call-parser qwen3_coder --reasoning-parser qwen3
---chat-template unsloth.jinja
 --chat-template '{% for m in messages %}{{ m.content }}{% endfor %}'
 --generation-config auto --override-generation-config '{"temperature":0.6,"top_p":0.95,"stop":["a.b/c"]}'
 --default-chat-template-kwargs.reasoning_effort=high --default-chat-template-kwargs '{"system": "a.b/c: d"}'

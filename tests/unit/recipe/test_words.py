@@ -26,6 +26,14 @@ COMMANDS = {
 }
 
 
+def test_comments_may_be_around_a_command() -> None:
+    assert split("# a\n\n  # b\nvllm serve a/b \\\n  --x 1  # c\n\n# d\n") == ["vllm", "serve", "a/b", "--x", "1"]
+    with pytest.raises(CommandError, match="second line"):
+        split("# a\nvllm serve a/b\n# c\nid")
+    with pytest.raises(CommandError, match="501 words"):
+        split("a " * 501)
+
+
 @pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
 def test_the_words_are_those_of_a_shell(command: str) -> None:
     # printf ends each word with a NUL byte; `set --` would take the assignment for a word, as this project does.
