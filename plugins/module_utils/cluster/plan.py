@@ -189,7 +189,11 @@ def _ranks(
     reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
         launch_argv.own_environment(
-            share.environment, _tools(node, runtime), inputs.head.settings.service_user, reference, extra
+            share.environment,
+            _tools(node, runtime, len(inputs.nodes)),
+            inputs.head.settings.service_user,
+            reference,
+            extra,
         )
         for node, share in zip(inputs.nodes, fabric.nodes, strict=False)
     ]
@@ -233,12 +237,14 @@ def _system(node: Node) -> dict[str, Any]:
     }
 
 
-def _tools(node: Node, runtime: Runtime) -> dict[str, str]:
-    """Return the variables of a Python environment's programs. Only a CUDA build compiles kernels."""
+def _tools(node: Node, runtime: Runtime, ranks: int) -> dict[str, str]:
+    """Return the variables of the ranks' programs and caches. Only a CUDA build compiles kernels."""
+    tuning = toolchain.tuning(runtime.stack.vllm, ranks, runtime.stack.device == stacks.CUDA)
     if not isinstance(runtime.planned, Environment):
-        return {}
+        return tuning
     toolkit = node.facts.toolkit if node.facts and runtime.stack.device == stacks.CUDA else None
-    return toolchain.environment(runtime.planned.path, (toolkit and toolkit.home) or "", toolchain.RANK_JOBS)
+    own = toolchain.environment(runtime.planned.path, (toolkit and toolkit.home) or "", toolchain.RANK_JOBS)
+    return own | tuning
 
 
 def _transport(ranks: Sequence[serve_schema.ServingNode]) -> str:

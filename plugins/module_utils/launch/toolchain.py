@@ -9,10 +9,15 @@ Units, queries of the runtime, the GPU probe and the compilation of kernels get 
 
 from __future__ import annotations
 
+import re
+
 #: systemd's PATH for units. Source: systemd.exec(5), "Environment Variables Set or Propagated by the Service Manager".
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: The largest memory of one compiler process, in GiB: 6.9 for FlashInfer 0.7.2 and 12.1, see docs/benchmarks.md.
 JOB_GIB = 7
+#: The first release of vLLM that tunes all ranks together, and the first in which their caches must match.
+SHARED, SYNCHRONIZED = (0, 27), (0, 32)
+AUTOTUNE_FOLDER = "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"
 #: Compilers next to a loaded model. They share the memory that the plan leaves to the host.
 RANK_JOBS = 2
 
@@ -27,6 +32,18 @@ def environment(runtime: str, cuda_home: str, jobs: int) -> dict[str, str]:
     folders = [f"{runtime}/bin", *([f"{cuda_home}/bin"] if cuda_home else []), SYSTEM_PATH]
     compiler = {"CUDA_HOME": cuda_home, "MAX_JOBS": str(jobs)} if cuda_home else {}
     return {"PATH": ":".join(folders), **compiler}
+
+
+def tuning(release: str, ranks: int, cuda: bool) -> dict[str, str]:
+    """Return the variable for a cache of FlashInfer's autotuning that does not survive a start, {} if it may.
+
+    vLLM 0.27 to 0.31 sends rank 0's cache to all ranks, which tune together. Its entries of experts have the rank in
+    their key, so that one rank skips a step for which the others wait. The unit's and the container's /tmp are new at
+    each start. Source: vllm-project/vllm#57423; vLLM 0.24 to 0.33, model_executor/warmup/kernel_warmup.py.
+    """
+    known = re.match(r"(\d+)\.(\d+)", release)
+    shared = known is None or SHARED <= (int(known[1]), int(known[2])) < SYNCHRONIZED
+    return {AUTOTUNE_FOLDER: "/tmp/gb10-flashinfer-autotune"} if cuda and ranks > 1 and shared else {}
 
 
 def jobs(available: int, cores: int) -> int:

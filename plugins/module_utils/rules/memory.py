@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     LINT,
@@ -94,7 +95,38 @@ def _autotune(view: View) -> list[Found]:
     return [(place, f"{kernel}, and {name} is not given") for place, kernel in found if not view.before(0, 16)]
 
 
+def _tuning_cache(view: View) -> list[Found]:
+    """Find a cache of FlashInfer's tuning that survives a start of several ranks."""
+    name = "--enable-flashinfer-autotune"
+    off = view.situation.arguments.get(name) is False
+    off = off or view.member("--kernel-config", "enable_flashinfer_autotune").lower() == "false"
+    if off or view.ranks == 1 or view.before(*toolchain.SHARED) or not view.before(*toolchain.SYNCHRONIZED):
+        return []
+    if view.situation.executor == "ray":
+        return [(f"gb10_vllm_extra_args.{name}", "not off, and Ray's processes outlive a start of the server")]
+    return view.variable(toolchain.AUTOTUNE_FOLDER, lambda value: value is None)
+
+
 RULES = (
+    rule(
+        "autotune-cache",
+        WARNING,
+        shows=(
+            "vLLM 0.27 to 0.31 on several nodes without `--no-enable-flashinfer-autotune`, with Ray, or without "
+            "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR, which the plan sets to a folder that is new at each start"
+        ),
+        detect=_tuning_cache,
+        why=(
+            "these releases load rank 0's cache on every rank, and its entries of experts hit on rank 0 alone. The "
+            "second start then hangs for half an hour: the others wait for it"
+        ),
+        fix=(
+            "set --no-enable-flashinfer-autotune, use vLLM 0.32 or newer, or gb10_distributed_executor_backend: mp; "
+            "remove .cache/vllm/flashinfer_autotune_cache once"
+        ),
+        source="vllm-project/vllm#57423; getainode/ainode#136; vLLM 0.24 to 0.33, warmup/kernel_warmup.py",
+        evidence="2026-09-17",
+    ),
     rule(
         "memory-utilization-ceiling",
         ERROR,

@@ -110,6 +110,7 @@ CASES: dict[str, Case] = {
         {"gb10_model": "gpt-oss-20b"}, second={"gpu": {**GPU, "driver_version": "580.142", "memory_bytes": 64 * 10**9}}
     ),
     "sleep-mode": Case(args("--enable-sleep-mode")),
+    "autotune-cache": Case(args("--enable-flashinfer-autotune"), lock=release("0.28.0")),
     "flashinfer-autotune": Case(args("--enable-flashinfer-autotune")),
     "expandable-segments-connector": Case({**EXPANDABLE, **args("--kv-offloading-size", "8")}),
     "swap-space": Case(lock=release("0.17.1")),

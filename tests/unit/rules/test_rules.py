@@ -139,6 +139,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "unequal-memory": ({"second": {"memory_bytes": 60 * GIB}}, {"second": {"memory_bytes": 119 * GIB}}),
     "sleep-mode": ({"arguments": {"--enable-sleep-mode": True}}, {"arguments": {"--enable-sleep-mode": False}}),
+    "autotune-cache": (
+        {"release": "0.28.0", "arguments": {"--enable-flashinfer-autotune": None}},
+        {"release": "0.32.0", "arguments": {"--enable-flashinfer-autotune": None}},
+    ),
     "flashinfer-autotune": (
         {"arguments": {"--enable-flashinfer-autotune": True}},
         {"arguments": {"--enable-flashinfer-autotune": None}},
@@ -448,6 +452,19 @@ OTHERS: list[tuple[str, dict[str, Any], bool]] = [
     ("driver-590", {"node": {"driver": "595.84"}}, False),
     ("kernel-differs", {"node": {"next_kernel": "6.17.0-1032"}, "second": {"next_kernel": "6.17.0-1031"}}, True),
     ("nccl-net-plugin", container("nvcr.io/nvidia/vllm:26.10-py3", executor="mp"), False),
+    *(
+        ("autotune-cache", {"release": release, "arguments": {"--enable-flashinfer-autotune": None}, **more}, found)
+        for release, more, found in (
+            ("0.26.0", {}, False),
+            ("0.27.0", {}, True),
+            ("0.31.0", {}, True),
+            ("", {}, False),
+            ("0.28.0", {"executor": "mp"}, True),
+            ("0.28.0", {"executor": "mp", "environment": {"VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR": "/tmp/x"}}, False),
+            ("0.28.0", {"arguments": {"--enable-flashinfer-autotune": None, **UNTUNED}}, False),
+            ("0.28.0", {"arguments": {"--enable-flashinfer-autotune": False}}, False),
+        )
+    ),
     ("flashinfer-autotune", {"arguments": {"--enable-flashinfer-autotune": None, **TUNED}}, True),
     ("flashinfer-autotune", {"arguments": {"--enable-flashinfer-autotune": None}, "node": KERNEL}, True),
     ("flashinfer-autotune", {"node": KERNEL}, False),
