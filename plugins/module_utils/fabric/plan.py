@@ -172,13 +172,21 @@ def _node(
     )
 
 
-def warnings(functions: str) -> list[str]:
-    """Return a sentence if the fabric uses one PCIe function of each port; "" is a fabric without ports."""
-    if functions in ("", "both"):
-        return []
-    return [
+def warnings(functions: str, shape: str, ports: Sequence[links.Ports]) -> list[str]:
+    """Return a sentence if the fabric uses one PCIe function of each port, and one about a ring's cables.
+
+    ``functions``: "" is a fabric without ports. ``ports``: gb10_fabric_ports of each node.
+    """
+    half = (
         f"gb10_fabric_functions: {functions} leaves out one PCIe function of each QSFP port, with half of its bandwidth"
-    ]
+    )
+    given = [each if isinstance(each, tuple) and len(each) == 2 else () for each in ports]
+    equal = [one for index, one in enumerate(given) if one and one[1:] == given[index - 1][:1]]
+    cables = (
+        "gb10_fabric_ports: a ring with cables between equal ports. One owner serves so (tonyd2wild, 2026-08-31); two "
+        "saw ibv_modify_qp fail with 110 (eugr/spark-vllm-docker#252), and port 0 to port 1 settled it"
+    )
+    return [half] * (functions not in ("", "both")) + [cables] * bool(shape == "ring" and equal)
 
 
 def explain(topology: str, mtu: int, why: str, nodes: Sequence[NodeFabric]) -> list[str]:

@@ -107,10 +107,18 @@ def _no_variables(_nodes: int) -> dict[str, str]:
     return {}
 
 
+#: The variables of a ring in which not every pair of nodes has a cable.
+SPARSE_RING: dict[str, str] = {"NCCL_ALGO": "Ring", "NCCL_RUNTIME_CONNECT": "1", "NCCL_CUMEM_ENABLE": "1"}
+
+
 def _ring_variables(nodes: int) -> dict[str, str]:
-    """Beyond three nodes, not every pair has a cable, so that NCCL needs its ring algorithm."""
+    """Beyond three nodes, not every pair has a cable: NCCL needs its ring algorithm, and must connect no other one.
+
+    Without cuMem it connects trees and PAT to the opposite node at its start, whatever NCCL_ALGO is. With it,
+    only the algorithm in use. Source: NCCL 2.22 to 2.30.7, src/init.cc, runtimeConn.
+    """
     result = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_NET_PLUGIN": "none", "NCCL_IB_MERGE_NICS": "0"}
-    return result | ({"NCCL_ALGO": "Ring"} if nodes > 3 else {})
+    return result | (SPARSE_RING if nodes > 3 else {})
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from functools import partial
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, INFO, WARNING, Found
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as version
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     LINT,
@@ -117,7 +118,7 @@ def _stages(view: View) -> list[Found]:
 def _ring(view: View) -> list[Found]:
     if view.situation.topology != "ring" or not view.roce:
         return []
-    wanted = _RING | ({"NCCL_ALGO": "Ring"} if view.ranks > _FULLY_CONNECTED_RING else {})
+    wanted = _RING | (topology.SPARSE_RING if view.ranks > _FULLY_CONNECTED_RING else {})
     return [found for name, right in wanted.items() for found in view.variable(name, partial(operator.ne, right))]
 
 
@@ -349,16 +350,19 @@ RULES = (
         WARNING,
         shows=(
             "a ring whose environment lacks subnet-aware routing, unmerged devices or, from 4 nodes on, the ring "
-            "algorithm"
+            "algorithm as the only one that NCCL connects"
         ),
         detect=_ring,
         why=(
             "not every pair of nodes in a ring has a cable; without these settings NCCL tries pairs without one: "
             "ibv_modify_qp fails with 110"
         ),
-        fix="keep the plan's values of the three variables",
-        source="NVIDIA/dgx-spark-playbooks, connect-three-sparks; eugr/spark-vllm-docker NETWORKING.md and #252",
-        evidence="2026-09",
+        fix="keep the plan's values of these variables",
+        source=(
+            "NVIDIA/dgx-spark-playbooks, connect-three-sparks; eugr/spark-vllm-docker NETWORKING.md and #252; "
+            "MiaAI-Lab/DeepSeek-v4.1#3, #19 and NCCL 2.30.7, src/init.cc (trees and PAT)"
+        ),
+        evidence="2026-10-03",
     ),
     rule(
         "ring-nccl",

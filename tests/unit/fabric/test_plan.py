@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import drift
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces as typed
@@ -184,7 +185,9 @@ def test_a_ring_joins_neighbors_port_0_to_port_1(count: int) -> None:
     assert links(shares) == expected
 
 
-@pytest.mark.parametrize(("count", "more"), [(3, {}), (4, {"NCCL_ALGO": "Ring"})])
+@pytest.mark.parametrize(
+    ("count", "more"), [(3, {}), (4, {"NCCL_ALGO": "Ring", "NCCL_RUNTIME_CONNECT": "1", "NCCL_CUMEM_ENABLE": "1"})]
+)
 def test_a_ring_calls_its_nodes_by_the_network_that_reaches_all(count: int, more: dict[str, str]) -> None:
     """From four nodes on, not every pair has a cable."""
     for number, share in enumerate(planned(sparks(count, (0, 1)), RING), 1):
@@ -356,3 +359,19 @@ def test_drift(interfaces: dict[str, dict[str, object]], expected: list[str]) ->
 )
 def test_the_transport_that_variables_select(variables: dict[str, str], expected: str) -> None:
     assert environment.transport(variables) == expected
+
+
+@pytest.mark.parametrize(
+    ("shape", "ports", "warned"),
+    [
+        ("ring", [(1, 0), (0, 1), (1, 0), (0, 1)], True),
+        ("ring", [(0, 1), (0, 1), (1, 0)], True),
+        ("ring", [(0, 1)] * 4, False),
+        ("ring", [(1, 0)] * 3, False),
+        ("ring", ["auto", None, (0,), (0, 1)], False),
+        ("switch", [(1, 0), (0, 1)], False),
+    ],
+)
+def test_cables_between_equal_ports_of_a_ring_are_a_warning(shape: str, ports: list[Ports], warned: bool) -> None:
+    found = fabric_plan.warnings("both", shape, ports)
+    assert [text.split(":")[0] for text in found] == ["gb10_fabric_ports"] * warned
