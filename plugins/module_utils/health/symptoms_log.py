@@ -240,13 +240,10 @@ _NETWORK_ERRORS = (
             "NCCL WARN Call to ibv_modify_qp failed with 110 Connection timed out, on dev rocep1s0f0:1, curr state "
             "INIT, next state RTR"
         ),
-        why=(
-            "two RDMA devices without a cable between them: the opposite node of a ring, to which NCCL connects its "
-            "trees, port 0 joined to port 0, or paths that cross rails"
-        ),
-        fix="in a ring of four or more, keep the plan's NCCL_RUNTIME_CONNECT and NCCL_CUMEM_ENABLE; else join port 0 "
-        "of each node to port 1 of the next, and run playbooks/discover.yml",
-        source="eugr/spark-vllm-docker#252; luxingcom (a ring of three); MiaAI-Lab/DeepSeek-v4.1#3, #19; NVIDIA/nccl#2013",
+        why=("no cable joins the two RDMA devices: opposite nodes of a ring, equal ports, or crossed rails"),
+        fix="in a ring of four or more, keep the plan's NCCL_RUNTIME_CONNECT and NCCL_CUMEM_ENABLE. Else join port 0 "
+        "of each node to port 1 of the next; run playbooks/discover.yml",
+        source="eugr/spark-vllm-docker#252; luxingcom (a ring of three); MiaAI-Lab/DeepSeek-v4.1#19; NVIDIA/nccl#2013",
         pattern=r"ibv_modify_qp failed with .{0,40}(?:Connection timed out|No route to host)",
         rules=("ring-environment", "nccl-cross-nic"),
     ),
