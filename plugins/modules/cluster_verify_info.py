@@ -121,6 +121,11 @@ boot:
   returned: success
   type: dict
   sample: {"kernel": "6.17.0-1031-nvidia", "nvidia": true}
+adapter:
+  description: What the kernel said about the ConnectX-7 since the boot, V(power) or V(failed); empty without a fault.
+  returned: success
+  type: list
+  elements: str
 product:
   description: The product of the firmware's tables, empty without one. RV(bios) is the version of the BIOS.
   returned: success

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import adapter
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder import record
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.record import Record
 from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.schema import Sample
@@ -101,7 +102,12 @@ def _steps(found: Record) -> Iterator[str]:
             yield f"the GPU's driver reported Xid {', '.join(xids)}: look it up in NVIDIA's list of Xid errors"
         if any((gpu.temperature or 0) >= _HOT for each in recent for gpu in each.gpus):
             yield "the GPU was hot: clear its air inlet, and set host_guard_gpu_clock: 2100"
-        if _PANIC.search(logged):
+        if adapter.FAILED in adapter.faults(logged):
+            yield (
+                "the network adapter failed in hardware: switch the node off, disconnect its power supply, "
+                "and ask NVIDIA's support if it returns (docs/verification.md#adapter-failed)"
+            )
+        elif _PANIC.search(logged):
             yield "the kernel failed: compare it with docs/rules.md, and set host_guard_panic: 10, so that it reboots"
 
 

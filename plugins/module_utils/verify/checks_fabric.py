@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import ERROR, RUNNING, WARNING, Check, Found
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import rdma
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import adapter, rdma
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
@@ -124,6 +124,18 @@ def _half(cluster: Cluster) -> Iterator[Found]:
         missing = sorted(_TWINS.keys() - there)
         if there and missing:
             yield node.name, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+
+
+def _adapter_power(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        if adapter.POWER in (node.facts.get("adapter") or ()):
+            yield node.name, "the kernel: PCIe slot power capability was not advertised"
+
+
+def _adapter_failed(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        if adapter.FAILED in (node.facts.get("adapter") or ()):
+            yield node.name, "the kernel: a fatal PCIe error since the boot"
 
 
 def _rdma(cluster: Cluster) -> Iterator[Found]:
@@ -262,6 +274,25 @@ CHECKS = (
         fix="switch the node off, disconnect its power supply for a minute, and start it",
         source="reports of lost devices after a warm reboot",
         detect=_half,
+    ),
+    _fabric(
+        "adapter-power",
+        WARNING,
+        expected="an adapter that was there at a cold boot",
+        why="after a hot-plug or a warm reboot its ports carried 13 Gb/s; the line never appears after a cold boot",
+        fix="switch the node off, disconnect its power supply for a minute, and start it",
+        source="ajclark/dgx-spark (2026-09-08); NVIDIA/dgx-spark-playbooks#108",
+        detect=_adapter_power,
+    ),
+    _fabric(
+        "adapter-failed",
+        ERROR,
+        expected="no fatal error of PCIe",
+        why="the network adapter failed in hardware; resets of it can hang the host",
+        fix="switch the node off, disconnect its power supply for a minute, and start it; if it returns, ask NVIDIA's "
+        "support",
+        source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#146",
+        detect=_adapter_failed,
     ),
     _fabric(
         "rdma-inactive",

@@ -20,11 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_local, paths, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, io_local, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import adapter, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client, io_status
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, io_overrides, io_ray
@@ -51,6 +51,8 @@ _ERRORS = (
     io_ray.RayError,
 )
 _MIB, _GIB = 1 << 20, 1 << 30
+#: Seconds to search the kernel's log of this boot.
+_KERNEL_SECONDS = 10
 #: Processes with less resident memory are not listed.
 _LARGE = _GIB
 #: Bounds of files, in bytes and numbers.
@@ -132,6 +134,7 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         "images": part("images", lambda: _images(run, status, ranks)),
         "disks": part("disks", lambda: _disks(["/", "/boot", "/var", request.install_dir])),
         "listeners": part("listeners", io_local.listeners),
+        "adapter": part("adapter", lambda: _adapter(run)),
         "firewalls": part("firewalls", lambda: _firewalls(run)),
         "remove_ipc": part("remove_ipc", lambda: _remove_ipc(run)),
         "login_users": node_io_facts.login_users(),
@@ -368,6 +371,13 @@ def _disks(folders: Sequence[str]) -> list[dict[str, Any]]:
             }
             disks.setdefault(os.stat(folder).st_dev, found)
     return list(disks.values())
+
+
+def _adapter(run: Run) -> list[str]:
+    """Return what the kernel said about the network adapter since the boot; see fabric/adapter.py."""
+    wanted = "|".join(adapter.PATTERNS.values())
+    argv = ["journalctl", "--dmesg", "--boot", "--no-pager", "--output=cat", f"--grep={wanted}"]
+    return adapter.faults(run(io_command.within(argv, "tail", _MIB, _KERNEL_SECONDS))[1])
 
 
 def _firewalls(run: Run) -> list[str]:

@@ -44,6 +44,18 @@ STEPS = {
         "memory ran out",
     ),
     "heat": (record.OFF, falling(END, [40.0], heat=88.0), "the GPU was hot"),
+    "adapter": (
+        record.FROZEN,
+        [
+            Entry(
+                END,
+                messages.KERNEL,
+                "pcieport 0002:00:00.0: AER: Multiple Uncorrectable (Fatal) error message received",
+            ),
+            Entry(END, record.NETCONSOLE, "watchdog: BUG: soft lockup - CPU#3 stuck for 26s!"),
+        ],
+        "the network adapter failed in hardware",
+    ),
     "nothing": (record.OFF, falling(END, [40.0]), "power supply"),
     "power": (record.POWER, falling(END, [40.0]), "power supply"),
     "no sample": (record.FROZEN, [], "power supply"),

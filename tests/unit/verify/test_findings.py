@@ -216,6 +216,8 @@ WRONG: list[tuple[Changes, set[str]]] = [
     ({"1/interfaces/enP2p1s0f0np0/pci/width": 2}, {"link-slow"}),
     ({"1/interfaces/enP2p1s0f0np0/driver": ""}, {"pcie-half-missing"}),
     ({"1/rdma/rocep1s0f1/state": "DOWN"}, {"rdma-inactive"}),
+    ({"1/adapter": ["power"]}, {"adapter-power"}),
+    ({"1/adapter": ["failed"]}, {"adapter-failed"}),
     ({f"1/interfaces/{RAIL}/hca": ""}, {"rdma-inactive"}),
     ({"1/infiniband": False}, {"rdma-inactive"}),
     ({"1/rdma/rocep1s0f1/gids": []}, {"gid-missing"}),
