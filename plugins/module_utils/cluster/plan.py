@@ -240,7 +240,8 @@ def _system(node: Node) -> dict[str, Any]:
 
 def _tools(node: Node, runtime: Runtime, ranks: int) -> dict[str, str]:
     """Return the variables of the ranks' programs and caches. Only a CUDA build compiles kernels."""
-    tuning = toolchain.tuning(runtime.stack.vllm, ranks, runtime.stack.device == stacks.CUDA)
+    release = "" if runtime.unread else runtime.stack.vllm
+    tuning = toolchain.tuning(release, ranks, runtime.stack.device == stacks.CUDA)
     if not isinstance(runtime.planned, Environment):
         return tuning
     toolkit = node.facts.toolkit if node.facts and runtime.stack.device == stacks.CUDA else None

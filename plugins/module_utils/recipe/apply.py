@@ -68,11 +68,13 @@ def use(
     ``given``: the variables that the inventory sets; ``images``: gb10_recipe_images; ``extra``: the names in
     gb10_extra_env.
     """
+    # An image of an unknown name may have any release, so that nothing is checked against another one.
     command = _Command(given, nodes, recipe.command_path, bool(recipe.mods))
     for name, values, found in arguments.options(recipe.args):
         command.add(options.whole(name), values, found)
     runtime, default, refused = _image(recipe, given, images)
-    environment, replaced, unsafe = _environment(recipe, extra)
+    variables, replaced, unsafe = _environment(recipe, extra)
+    environment = {} if refused else variables
     # The name that vLLM itself would use, and that the clients in a recipe's documentation use.
     served = {} if recipe.model.startswith("/") else {"gb10_served_model_name": recipe.model}
     settings = {
@@ -88,9 +90,8 @@ def use(
         revision=command.revision,
         reasoning=command.reasoning,
         settings={name: value for name, value in settings.items() if name not in given},
-        # Another release than the image's would be checked.
         args=() if refused else tuple(command.args),
-        environment={} if refused else environment,
+        environment=environment,
         about=[about, *default, *recipe.about, *command.replaced, *replaced, *command.effects],
         args_path=recipe.command_path,
         environment_paths={name: recipe.variable_path(name) for name in environment},

@@ -26,7 +26,14 @@ OWN = {
     *("--pipeline-parallel-size", "--gpu-memory-utilization", "--kv-cache-memory-bytes"),
 }
 #: What an unprivileged rank with a planned network has besides.
-OWN_VARIABLES = {"HF_HUB_OFFLINE", "VLLM_HOST_IP", "VLLM_NO_USAGE_STATS", "TRITON_CACHE_DIR", "TORCH_CUDA_ARCH_LIST"}
+OWN_VARIABLES = {
+    "HF_HUB_OFFLINE",
+    "VLLM_HOST_IP",
+    "VLLM_NO_USAGE_STATS",
+    "TRITON_CACHE_DIR",
+    "TORCH_CUDA_ARCH_LIST",
+    "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR",
+}
 TERMINAL = ("HF_TOKEN", "HEAD_IP", "MASTER_PORT", "NODE_RANK")
 DRAFTED = """\
 vllm serve nvidia/Qwen3.8-27B-NVFP4 \\
