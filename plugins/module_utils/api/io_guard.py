@@ -59,6 +59,10 @@ _MOST_MESSAGE, _MOST_SOUND, _SOUND_RATE = 4 << 20, 64 << 20, 256 << 10
 #: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
 _METRICS, _MODELS = "/metrics", "/v1/models"
+#: Bytes that are parsed at once. uvloop reads 250 KB, in which 40,000 chunks of one byte take 0.4 s.
+_PIECE = 8 << 10
+#: The header with which uvicorn closes the connection, so that it parses no rest of a body.
+_CLOSE = (b"connection", b"close")
 #: Status and text of each refusal, by its code in OpenAI's API.
 _REFUSALS: Mapping[str, tuple[int, str]] = {
     **limits.REFUSALS,
@@ -66,7 +70,7 @@ _REFUSALS: Mapping[str, tuple[int, str]] = {
     "model_not_found": (404, "The server has no model of this name."),
     "unknown_url": (404, "The API has no such path for clients. Other paths of vLLM are only for the head itself."),
     "unsupported_encoding": (415, "This path takes only multipart/form-data."),
-    bodies.WRONG: (400, "Entries of a list in the request are not valid."),
+    bodies.WRONG: (400, "The request is not valid, or an entry of a list in it is not."),
     "server_stops": (503, "The server stops soon and takes no new requests. Try again later."),
 }
 #: Types of error in Anthropic's API.
@@ -102,7 +106,7 @@ class Guard:
         elif self._drain.now() and kind == "http" and path != _METRICS:
             await _refuse("server_stops", scope, send)
         elif without_key:
-            await self._app(scope, _no_body(receive), self._with_count(send))
+            await self._app(scope, _no_body(receive), self._with_count(send, _has_body(scope)))
         elif not (_public(path) or _own(scope)):
             await _refuse("unknown_url", scope, send)
         else:
@@ -203,11 +207,11 @@ class Guard:
         entry = next((entry for entry in listed.get("data", ()) if entry["id"] == name), None)
         await (_answer(200, entry, scope, send) if entry else _refuse("model_not_found", scope, send))
 
-    def _with_count(self, send: Any) -> Any:
+    def _with_count(self, send: Any, close: bool) -> Any:
         async def forward(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 count = (OPEN_REQUESTS.encode(), str(self._requests).encode())
-                message = {**message, "headers": [*message.get("headers", ()), count]}
+                message = {**message, "headers": [*message.get("headers", ()), count, *([_CLOSE] if close else [])]}
             await send(message)
 
         return forward
@@ -270,6 +274,11 @@ def _own(scope: dict[str, Any]) -> bool:
     return bool(client and server and client[0] == server[0]) and _PROXIED.isdisjoint(dict(scope["headers"]))
 
 
+def _has_body(scope: dict[str, Any]) -> bool:
+    headers = dict(scope["headers"])
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
 def _no_body(receive: Any) -> Any:
     """Return what receives an empty body, because these paths read none, and later the end of the connection."""
     empty = [{"type": "http.request", "body": b"", "more_body": False}]
@@ -323,13 +332,70 @@ async def _refuse(code: str, scope: dict[str, Any], send: Any) -> None:
 
 
 async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send: Any) -> None:
-    headers = [(b"content-type", b"application/json")] + [(b"www-authenticate", b"Bearer")] * (status == 401)
+    headers = [(b"content-type", b"application/json")] + [(b"www-authenticate", b"Bearer"), _CLOSE] * (status == 401)
     origin, allowed = dict(scope["headers"]).get(b"origin", b""), _origins(scope)
     # Without these headers, a page sees no status and no text.
     if origin and ("*" in allowed or origin.decode("latin-1") in allowed):
         headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
+
+
+#: uvicorn's connection.
+_Protocol: Any = object
+
+
+class Limits(_Protocol):  # type: ignore[misc]  # Its class is known when the server starts.
+    """What uvicorn's connection takes before a request reaches the guard: sizes, times, and pieces of data."""
+
+    def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
+        config.h11_max_incomplete_event_size = limits.MOST_HEAD
+        # Messages wait in a queue before anybody reads them, and 16 KB can become 16 MiB.
+        config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
+        super().__init__(config, *arguments, **options)
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._waiting = bytearray()
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse in pieces, between which others are served and a refusal closes the connection."""
+        idle = not self._waiting
+        self._waiting += data
+        if idle:
+            self._parse()
+
+    def _parse(self) -> None:
+        if self.transport.is_closing():
+            return
+        piece = bytes(self._waiting[:_PIECE])
+        super().data_received(piece)
+        del self._waiting[: len(piece)]
+        protocol = self.transport.get_protocol()
+        if self._waiting and protocol is not self:
+            # It became a websocket.
+            protocol.data_received(bytes(self._waiting))
+            self._waiting.clear()
+        elif self._waiting:
+            self.transport.pause_reading()
+            self.loop.call_later(0, self._parse)
+        elif not self.flow.read_paused:
+            self.transport.resume_reading()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._head_timer.cancel()
+        self._wait_for_head()
+
+    def _wait_for_head(self) -> None:
+        self._head_timer = self.loop.call_later(limits.HEAD_SECONDS, self._end_silent)
+
+    def _end_silent(self) -> None:
+        waits = self.cycle is None or self.cycle.response_complete
+        # A websocket has another protocol.
+        if waits and self.transport.get_protocol() is self:
+            self.transport.close()
 
 
 def limit_connections() -> None:
@@ -343,32 +409,7 @@ def limit_connections() -> None:
         # Only the server has it.
         return
 
-    class Limited(h11_impl.H11Protocol):  # type: ignore[misc]  # The development tools have no uvicorn.
-        def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
-            config.h11_max_incomplete_event_size = limits.MOST_HEAD
-            # Messages wait in a queue before anybody reads them, and 16 KB can become 16 MiB.
-            config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
-            super().__init__(config, *arguments, **options)
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._wait_for_head()
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            self._head_timer.cancel()
-            self._wait_for_head()
-
-        def _wait_for_head(self) -> None:
-            self._head_timer = self.loop.call_later(limits.HEAD_SECONDS, self._end_silent)
-
-        def _end_silent(self) -> None:
-            waits = self.cycle is None or self.cycle.response_complete
-            # A websocket has another protocol.
-            if waits and self.transport.get_protocol() is self:
-                self.transport.close()
-
-    auto.AutoHTTPProtocol = Limited
+    auto.AutoHTTPProtocol = type("Limited", (Limits, h11_impl.H11Protocol), {})
 
 
 limit_connections()

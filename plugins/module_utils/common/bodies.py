@@ -19,10 +19,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 #: The code of the refusal.
 WRONG = "invalid_input"
 #: Values that are verified at once. A body with no more of them is vLLM's alone.
-_AT_ONCE = 100
-#: The most values of an entry without a list to divide, such as a tool, and of a body that is not even valid with short
-#: lists.
-_MOST_OF_ENTRY, _MOST_UNKNOWN = 5_000, 1_000
+_AT_ONCE = 20
+#: The most values of an entry without a list to divide, such as a tool; the most levels; the members of an object that
+#: are verified with each part.
+_MOST_OF_ENTRY, _MOST_LEVELS, _MEMBERS = 5_000, 32, 50
 #: The most characters of a text that is verified with each part.
 _TEXT = 100
 #: Lists that are long in paths for tokens: of integers, of texts, or of lists of integers.
@@ -37,6 +37,7 @@ def refusal(path: str, data: bytes, verify: Verify | None) -> str:
 
     ``verify``: None for a path whose body has no type.
     """
+    # The shortest value has two bytes with its comma.
     if len(data) < 2 * _AT_ONCE:
         return ""
     try:
@@ -48,14 +49,14 @@ def refusal(path: str, data: bytes, verify: Verify | None) -> str:
     tokens = {name for name in _TOKENS if _are_tokens(found.get(name))} if path in limits.OF_TOKENS else set()
     others = {name: value for name, value in found.items() if name not in tokens}
     size = _values(others)
-    if size > limits.MOST_MARKS:
+    if size > limits.MOST_MARKS or _deep(others):
         return limits.COMPLEX
     if verify is None or size <= _AT_ONCE:
         return ""
-    return _wrong_part(others, {name: found[name][:1] for name in tokens}, verify, size)
+    return _wrong_part(others, {name: found[name][:1] for name in tokens}, verify)
 
 
-def _wrong_part(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify, size: int) -> str:
+def _wrong_part(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify) -> str:
     """Verify the lists of a body in parts, beside its short values and the first part of each other list."""
     lists = {name: value for name, value in found.items() if isinstance(value, list) and value}
     try:
@@ -63,7 +64,8 @@ def _wrong_part(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Ver
         bases = ({**short, **tokens, **first} for short in _short(found))
         base = next((each for each in bases if _valid(verify, each)), None)
         if base is None:
-            return WRONG if size > _MOST_UNKNOWN else ""
+            # Something else is wrong, and vLLM would keep the errors of all entries as well.
+            return WRONG
         parts = ((name, window) for name, value in lists.items() for window in _windows(value))
         return "" if all(_valid(verify, {**base, name: window}) for name, window in parts) else WRONG
     except _TooLargeError:
@@ -71,15 +73,23 @@ def _wrong_part(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Ver
 
 
 def _short(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the texts and numbers of a body, and then its short objects, too.
+    """Yield the texts and numbers of a body, and then its objects, too.
 
     An object may name an entry of a list, such as a tool, and an option may need an object.
     """
     short = {name: value[:_TEXT] for name, value in found.items() if isinstance(value, str)}
     short |= {name: value for name, value in found.items() if not isinstance(value, str | list | dict)}
     yield short
-    objects = {name: value for name, value in found.items() if isinstance(value, dict)}
-    yield short | {name: value for name, value in objects.items() if _values(value) <= _AT_ONCE}
+    yield short | {name: _cut(value) for name, value in found.items() if isinstance(value, dict)}
+
+
+def _cut(value: Any) -> Any:
+    """Return a value with short texts, one entry of each list and some members of each object."""
+    if isinstance(value, dict):
+        return {name: _cut(each) for name, each in list(value.items())[:_MEMBERS]}
+    if isinstance(value, list):
+        return [_cut(each) for each in value[:1]]
+    return value[:_TEXT] if isinstance(value, str) else value
 
 
 class _TooLargeError(Exception):
@@ -148,6 +158,17 @@ def _are_numbers(values: list[Any]) -> bool:
 def _all(values: list[Any], kind: type) -> bool:
     # A boolean is an integer of another type.
     return {type(value) for value in values} <= {kind}
+
+
+def _deep(value: Any) -> bool:
+    """Return whether a value has more than _MOST_LEVELS levels. Each level is counted again."""
+    level = [value]
+    for _level in range(_MOST_LEVELS):
+        nested = [each for each in level if isinstance(each, dict | list)]
+        level = [inner for each in nested for inner in (each.values() if isinstance(each, dict) else each)]
+        if not level:
+            return False
+    return True
 
 
 def _values(entry: Any) -> int:

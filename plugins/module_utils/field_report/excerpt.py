@@ -25,7 +25,7 @@ _FRAMES = 4
 _FRAME = re.compile(r'\s*File "([^"]{1,300})", line (\d{1,6}), in <?(\w{1,80})')
 #: A line of a program or unit of this collection. The controller knows its words.
 _OWN = re.compile(r"gb10-[a-z-]{2,40}(?:\.service)?(?: \w{1,20})?: ")
-#: A number without a unit.
+#: A number without a unit: a prompt may have the words of a symptom, beside the number of a card.
 _BARE = re.compile(
     r"(?<![\w.])[\d][\d.,/:-]*(?![\w.,/:-])(?!\s{0,2}(?:[KMGT]i?B|Gb/s|%|ms|s|seconds|milliseconds|bytes|tokens|blocks)\b)"
 )
@@ -65,22 +65,14 @@ def known(lines: Iterable[str]) -> list[str]:
 def _shown(text: str) -> str:
     """Return a known message, "" for another one."""
     for name, pattern, _example, words in _SYMPTOMS:
-        if match := pattern.search(text):
-            return f"{name}: {_reduced(_measured(text, *match.span()), words)}"
+        if pattern.search(text):
+            return f"{name}: {_reduced(_BARE.sub(redact.GONE, text), words)}"
     if _OWN.match(text):
         return text
     for pattern, shown, words in _STEPS:
         if match := pattern.match(text):
             return _reduced(shown.format(*(group or "" for group in match.groups())), words)
     return _reduced(f"{text.partition(': ')[0]}: {redact.GONE}", _CLASSES) if failures.EXCEPTION.match(text) else ""
-
-
-def _measured(text: str, begin: int, end: int) -> str:
-    """Return a line without the numbers outside of the known message, except those with a unit.
-
-    A prompt or an answer may have the words of a symptom, beside the number of a card.
-    """
-    return _BARE.sub(redact.GONE, text[:begin]) + text[begin:end] + _BARE.sub(redact.GONE, text[end:])
 
 
 def _reduced(text: str, words: Collection[str]) -> str:

@@ -68,6 +68,8 @@ _TYPED = re.compile(
     rf"|{_FILE}(?::\d{{1,6}}(?::\w{{1,80}})?)?|{_PACKAGE}(?:\.\w{{1,40}}){{0,6}}\.[A-Z]\w{{1,60}}"
     rf"|{GONE}|{ADDRESS}|{PATH}"
 )
+#: The digits of a card or an account, in groups.
+_GROUPS = re.compile(r"\b\d{4}(?:[ -]\d{4}){2,4}\b|\b\d{8} \d{8}\b")
 Words = Collection[str]
 
 
@@ -98,6 +100,7 @@ def _redactor(known: Mapping[str, str], public: Words) -> Callable[[str], str]:
     def change(text: str) -> str:
         for name, new in names:
             text = name.sub(new, text)
+        text = _GROUPS.sub(GONE, text)
         return _GAPS.sub(GONE, _WORD.sub(lambda found: _word(found[0], kept), text))
 
     return change

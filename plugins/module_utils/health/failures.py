@@ -79,6 +79,8 @@ _JOINED = ("The above exception was the direct cause", "During handling of the a
 _IGNORED = "Exception ignored in"
 #: Maximum lines of an error's details: NCCL's and Triton's reasons follow their exception.
 _DETAILS = 5
+#: Lines after an exception in which its process tells more. Others write between them.
+_NEAR = 100
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,8 @@ def failures(log: Sequence[Line]) -> list[Failure]:
         if not (match or plain):
             _follow(state, line.text)
             continue
-        after = [each.text for each in log[index + 1 :] if (each.node, each.process) == (line.node, line.process)]
+        same = (each.text for each in log[index + 1 : index + _NEAR] if _process(each) == _process(line))
+        after = list(same)
         error = _error(match, state.place, after) if match and not plain else Error(plain)
         if not (state.joined and state.failure):
             state.failure = Failure(index, line.process, "" if plain else line.node or state.remote, [])
@@ -181,6 +184,10 @@ def failures(log: Sequence[Line]) -> list[Failure]:
         state.failure.details = list(_details(after))
         state.place, state.joined = "", False
     return found
+
+
+def _process(line: Line) -> tuple[str, str]:
+    return line.node, line.process
 
 
 def _follow(state: _State, text: str) -> None:

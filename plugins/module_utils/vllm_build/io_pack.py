@@ -31,7 +31,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import whe
 _MOST_WHEEL, _MOST_FILES, _MOST_TEXT = 8 << 30, 100_000, 1 << 20
 _PART = 1 << 20
 #: The largest list of files, and the end of an archive that has its size. Source: PKWARE, APPNOTE 4.3.16.
-_MOST_LIST, _END = 32 << 20, (1 << 16) + 22
+_MOST_LIST, _END = 32 << 20, (1 << 16) + 98
+#: The bytes of ZIP64's locator and record, which precede it.
+_LOCATOR, _RECORD = 20, 56
 #: zipfile raises RuntimeError for an encrypted member, NotImplementedError for an unknown method, and ValueError for an
 #: offset of another form.
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError)
@@ -67,6 +69,10 @@ def _listed(source: IO[bytes]) -> IO[bytes]:
     at = end.rfind(b"PK\x05\x06")
     # The size of the list, without the entry's own.
     size = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
+    if at >= _LOCATOR and end[at - _LOCATOR : at - _LOCATOR + 4] == b"PK\x06\x07":
+        # The record before the locator counts for zipfile.
+        record = at - _LOCATOR - _RECORD
+        size = max(size, int.from_bytes(end[record + 40 : record + 48], "little")) if record >= 0 else _MOST_LIST + 1
     if size > _MOST_LIST:
         raise ProblemsError(
             [Problem("wheel", f"a list of files with {size} bytes", f"at most {_MOST_LIST}", "build it again")]

@@ -11,6 +11,7 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
@@ -68,7 +69,7 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any], list[str]]] = {
         )
         for nccl, build, why in (
             ("2.27.5", True, "NCCL 2.27.5 is older than 2.29.3"),
-            ("2.29.7", False, "NCCL 2.29.7 is new enough by its release"),
+            ("2.29.7", False, f"NCCL 2.29.7 has the fix of 2.29.3 for ARM by its release. {choice.OPEN}"),
             ("", True, UNKNOWN),
         )
     },

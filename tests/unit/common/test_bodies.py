@@ -44,6 +44,13 @@ def refused(path: str, body: Any) -> tuple[str, Type]:
     return bodies.refusal(path, json.dumps(body).encode(), kind), kind
 
 
+def deep(levels: int) -> Any:
+    value: Any = [0] * 9000
+    for _level in range(levels):
+        value = [value]
+    return value
+
+
 RIGHT = {"role": "user", "content": "x"}
 PART = {"type": "text", "text": "x"}
 TOOLS = [{"name": f"t{number}"} for number in range(90)]
@@ -53,7 +60,7 @@ TOOLS = [{"name": f"t{number}"} for number in range(90)]
     ("body", "code"),
     [
         pytest.param({"messages": [RIGHT] * 9000}, "", id="right"),
-        pytest.param({"messages": [{}] * 20}, "", id="a few wrong ones: vLLM names the error"),
+        pytest.param({"messages": [{}] * 15}, "", id="a few wrong ones: vLLM names the error"),
         pytest.param({"messages": [{}] * 9000}, bodies.WRONG, id="wrong"),
         pytest.param({"messages": [*[RIGHT] * 9000, {}]}, bodies.WRONG, id="the last one is wrong"),
         pytest.param({"messages": [{"role": "user", "content": [PART] * 5000}]}, "", id="many parts"),
@@ -69,8 +76,15 @@ TOOLS = [{"name": f"t{number}"} for number in range(90)]
         pytest.param(
             {"messages": [RIGHT] * 99, "mode": 1, "options": {"a": 1}}, "", id="an option that needs an object"
         ),
-        pytest.param({"messages": [RIGHT] * 99, "model": 7}, "", id="wrong elsewhere, and short"),
-        pytest.param({"messages": [RIGHT] * 999, "model": 7}, bodies.WRONG, id="wrong elsewhere, and long"),
+        pytest.param({"messages": [RIGHT] * 5, "model": 7}, "", id="wrong elsewhere, and short"),
+        pytest.param({"messages": [RIGHT] * 99, "model": 7}, bodies.WRONG, id="wrong elsewhere, and long"),
+        pytest.param({"messages": [RIGHT], "q": deep(25)}, "", id="levels"),
+        pytest.param({"messages": [RIGHT], "q": deep(300)}, limits.COMPLEX, id="too many levels"),
+        pytest.param(
+            {"messages": [RIGHT] * 9, "mode": 1, "options": {str(number): 1 for number in range(999)}},
+            "",
+            id="an option that needs a large object",
+        ),
         pytest.param(
             {"messages": [{**RIGHT, "x": dict.fromkeys(map(str, range(6000)))}]}, limits.COMPLEX, id="no list"
         ),
@@ -84,9 +98,9 @@ def test_a_wrong_part_ends_a_chat(body: Any, code: str) -> None:
     assert (found, max(kind.seen, default=0) < 9000) == (code, True), "more than a part was verified at once"
 
 
-def test_a_part_has_about_a_hundred_values() -> None:
-    assert refused(CHAT, {"messages": [RIGHT] * 100, "user": "u" * 5000})[1].seen == [
-        len(json.dumps({"user": "u" * 100, "messages": [RIGHT] * number})) for number in (33, 33, 33, 33, 1)
+def test_a_part_has_about_twenty_values() -> None:
+    assert refused(CHAT, {"messages": [RIGHT] * 13, "user": "u" * 5000})[1].seen == [
+        len(json.dumps({"user": "u" * 100, "messages": [RIGHT] * number})) for number in (6, 6, 6, 1)
     ]
 
 

@@ -103,3 +103,11 @@ def test_the_time_is_no_square_of_the_length(part: str) -> None:
     begin = time.process_time()
     excerpt.known([part * (4000 // len(part))] * 20)
     assert time.process_time() - begin < 3.0
+
+
+def test_a_number_inside_of_a_symptom_is_dropped_too() -> None:
+    line = (
+        "ValueError: Free memory on device 4111 1111 1111 1111 cuda:0 (91.4/121.69 GiB) on startup is less than desired"
+    )
+    (shown,) = excerpt.known([line])
+    assert "4111" not in shown and "91.4/121.69 GiB" in shown

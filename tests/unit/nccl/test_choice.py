@@ -94,7 +94,7 @@ OLD = facts(version="2.28.9", gcc=["8.5.0"])
             [facts(), facts()],
             False,
             True,
-            "NCCL 2.30.7 of the runtime has no known hang on ARM, and has code for 12.1",
+            "NCCL 2.30.7 of the runtime has the fix of 2.29.3 for ARM, and has code for 12.1. Open in every release: ",
         ),
         ("auto", {}, [facts(), OLD], True, True, "spark2: NCCL 2.28.9 is older than 2.29.3"),
         ("auto", {}, [OLD, None], True, True, "spark1: NCCL 2.28.9"),

@@ -142,6 +142,17 @@ def test_a_long_list_of_files_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
     )
 
 
+def test_a_long_list_of_files_by_zip64_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other record may have any size."""
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1)
+    wheel = with_files(tmp_path, **{f"vllm/{number}": b"" for number in range(9)})
+    content = wheel.read_bytes()
+    at = content.rindex(b"PK\x05\x06")
+    wheel.write_bytes(content[: at + 12] + bytes(4) + content[at + 16 :])
+    monkeypatch.setattr(io_pack, "_MOST_LIST", 300)
+    assert "a list of files with" in refused(wheel)[0].found
+
+
 def test_a_wheel_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = with_files(tmp_path, **{"vllm/zeros": bytes(1_000_000)})
     monkeypatch.setattr(io_pack, "_MOST_WHEEL", 900_000)
