@@ -10,6 +10,9 @@ import difflib
 import re
 from collections.abc import Iterable
 
+#: A share that is less than the best one by more than this is no suggestion.
+_BEHIND = 0.2
+
 
 def close(name: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return at most ``most`` names for an unknown one: those that begin with it, else the most similar ones.
@@ -28,6 +31,7 @@ def of_parts(name: str, names: Iterable[str], most: int, least: float) -> list[s
     """
     wanted = _parts(name)
     shares = {each: _share(wanted, _parts(each)) for each in names if _parts(each)[:1] == wanted[:1]}
+    least = max([least, *(share - _BEHIND for share in shares.values())])
     best = sorted((each for each, share in shares.items() if share >= least), key=lambda each: (-shares[each], each))
     return best[:most]
 
@@ -37,4 +41,6 @@ def _parts(name: str) -> list[str]:
 
 
 def _share(one: list[str], other: list[str]) -> float:
-    return len({*one} & {*other}) / max(1, len({*one} | {*other}))
+    # "20" is the beginning of "20b".
+    equal = sum(any(each.startswith(part) or part.startswith(each) for each in other) for part in one)
+    return equal / max(1, len(one) + len(other) - equal)

@@ -24,7 +24,7 @@ BUILT, BASE = "localhost/gb10-layers", "localhost/gb10-base"
 #: The folder inside the image; mods of eugr/spark-vllm-docker expect it.
 _INSIDE = "/workspace/mods"
 #: The link to the working folder of an image with a mod.
-WORKSPACE = "/opt/gb10-workspace"
+WORKSPACE = "/workspace/working-folder"
 #: The folder of a wheel inside the image. A mount would not leave the file there, but older builders have none.
 _WHEELS = "/workspace/wheels"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)

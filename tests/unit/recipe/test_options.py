@@ -167,9 +167,9 @@ def test_what_the_inventory_decides_is_left_out(schema: Any, words: str, told: s
 
 
 MODS = [
-    ("--chat-template fixed.jinja", "--chat-template /opt/gb10-workspace/fixed.jinja"),
-    ("--chat-template=./a/fixed.jinja2", "--chat-template=/opt/gb10-workspace/a/fixed.jinja2"),
-    ("--tool_parser_plugin my.py", "--tool_parser_plugin /opt/gb10-workspace/my.py"),
+    ("--chat-template fixed.jinja", "--chat-template /workspace/working-folder/fixed.jinja"),
+    ("--chat-template=./a/fixed.jinja2", "--chat-template=/workspace/working-folder/a/fixed.jinja2"),
+    ("--tool_parser_plugin my.py", "--tool_parser_plugin /workspace/working-folder/my.py"),
     ("--chat-template /opt/x.jinja", "--chat-template /opt/x.jinja"),
     ("--chat-template ../x.jinja", "--chat-template ../x.jinja"),
     ("--chat-template '{{ messages }}'", "--chat-template '{{ messages }}'"),

@@ -23,7 +23,7 @@ def test_each_layer_is_one_build_on_the_one_before() -> None:
     assert (first.base, second.base, second.base_name) == (BASE, first.image, first.image)
     assert first.containerfile == (
         f"FROM {first.base_name}\nUSER 0:0\nCOPY layer /workspace/mods/fix\n"
-        'RUN ["/bin/bash", "-c", "export WORKSPACE_DIR=\\"$PWD\\"; ln -sfn \\"$PWD\\" /opt/gb10-workspace && cd /workspace/mods/fix && exec bash ./run.sh"]\n'
+        'RUN ["/bin/bash", "-c", "export WORKSPACE_DIR=\\"$PWD\\"; ln -sfn \\"$PWD\\" /workspace/working-folder && cd /workspace/mods/fix && exec bash ./run.sh"]\n'
     )
     assert second.containerfile == (
         f'FROM {first.image}\nUSER 0:0\nRUN ["python3", "-m", "pip", "install", "--no-cache-dir", '

@@ -144,8 +144,9 @@ def test_a_long_list_of_files_is_not_read(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_long_list_of_files_by_zip64_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other record may have any size."""
-    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 1)
-    wheel = with_files(tmp_path, **{f"vllm/{number}": b"" for number in range(9)})
+    with monkeypatch.context() as small:
+        small.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
+        wheel = with_files(tmp_path, **{f"vllm/{number}": b"" for number in range(9)})
     content = wheel.read_bytes()
     at = content.rindex(b"PK\x05\x06")
     wheel.write_bytes(content[: at + 12] + bytes(4) + content[at + 16 :])
