@@ -687,10 +687,10 @@ _DRIVER_ERRORS = (
         ),
         why="the NVIDIA driver is not loaded, often because a new kernel came without its linux-modules-nvidia package",
         fix=(
-            "run nvidia-smi on the node; install the modules of the running kernel (uname -r), or boot the previous "
-            "kernel"
+            "run nvidia-smi on the node. If it fails, install the modules of the running kernel (uname -r), or boot "
+            "the previous one. If it works, the container has no GPU: run site.yml"
         ),
-        source="eugr/spark-vllm-docker#392; vLLM 0.32, config/device.py",
+        source="eugr/spark-vllm-docker#392; AEON-7/vllm-ultimate-dgx-spark#5; vLLM 0.32, config/device.py",
         tested=SOURCE,
         pattern=r"Failed to infer device type|No CUDA GPUs are available|no CUDA-capable device"
         r"|couldn't communicate with the NVIDIA driver"
