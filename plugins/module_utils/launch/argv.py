@@ -43,10 +43,8 @@ ENGINES = ("docker", "podman")
 #: Docker does not know the devices that NVIDIA's hook adds for --gpus. systemd removes their permissions at its next
 #: daemon-reload, and new CUDA contexts fail. Source: NVIDIA/nvidia-container-toolkit#48; dmytrogajewski/sy (a Spark).
 _DEVICES = ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
-_GPUS: Mapping[str, Sequence[str]] = {
-    "docker": ("--gpus=all", *(f"--device=/dev/{name}" for name in _DEVICES)),
-    "podman": ("--device=nvidia.com/gpu=all",),
-}
+_LASTING: Mapping[str, Sequence[str]] = {"docker": [f"--device=/dev/{name}" for name in _DEVICES], "podman": ()}
+_GPUS: Mapping[str, Sequence[str]] = {"docker": ("--gpus=all",), "podman": ("--device=nvidia.com/gpu=all",)}
 #: Assign a container's processes to the unit: Podman's stay in the unit's cgroup, Docker's belong to its daemon.
 _CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
     "docker": lambda unit: [f"--cgroup-parent={unit}.slice"],
@@ -235,7 +233,7 @@ def contained(plan: Plan, unit: str, argv: Sequence[str], owner: str = "") -> li
         "--ulimit=memlock=-1:-1",
         "--ulimit=stack=67108864:67108864",
         "--ulimit=nofile=1048576:1048576",
-        *(_GPUS[engine] if plan.stack.device == stacks.CUDA else []),
+        *((*_GPUS[engine], *_LASTING[engine]) if plan.stack.device == stacks.CUDA else []),
         *(["--device=/dev/infiniband"] if plan.node.infiniband else []),
         *_CGROUP[engine](unit),
         f"--workdir={home_folder}",

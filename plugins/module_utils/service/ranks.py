@@ -233,10 +233,10 @@ def _restarts(plan: Plan) -> list[str]:
 
 def _limits(plan: Plan, *files: str) -> list[str]:
     """Return how a service ends, and what its processes may use."""
+    native = plan.runtime.kind == stacks.NATIVE
     modprobe = [
         "# Only root can create NVIDIA's device files, and after a boot the first use of the driver may need them.",
         "ExecStartPre=-+/usr/bin/nvidia-modprobe -c 0 -u",
-        *confinement.properties(plan.user, plan.writable),
     ]
     return [
         "KillMode=mixed",
@@ -247,5 +247,6 @@ def _limits(plan: Plan, *files: str) -> list[str]:
         *files,
         "LimitMEMLOCK=infinity",
         "TasksMax=infinity",
-        *(modprobe if plan.runtime.kind == stacks.NATIVE else []),
+        *(modprobe if native or plan.stack.device == stacks.CUDA else []),
+        *(confinement.properties(plan.user, plan.writable) if native else []),
     ]

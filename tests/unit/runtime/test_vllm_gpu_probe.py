@@ -159,10 +159,8 @@ def test_an_image_is_queried_without_a_gpu_and_network() -> None:
     assert answer["argv"][-2:] == ["--entrypoint=python3", "b" * 64]
     assert {"--network=none", "--pull=never", "--env=NVIDIA_VISIBLE_DEVICES=void"} <= set(answer["argv"])
     assert answer["releases_argv"] == [*answer["argv"], "-c", layers.RELEASES]
-    assert set(answer["gpu_argv"]) - set(answer["argv"]) == {
-        "--gpus=all",
-        *(f"--device=/dev/{name}" for name in ("nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")),
-    }
+    # After a boot, the devices may not exist yet.
+    assert set(answer["gpu_argv"]) - set(answer["argv"]) == {"--gpus=all"}
     for image in ("--privileged", "vllm:2", "sha256:" + "b" * 64, ""):
         assert query(image)["failed"] and "neither the ID of an image" in query(image)["msg"]
 
