@@ -133,7 +133,8 @@ def _wrong(role: _Role, addition: Mapping[str, Any], root: str) -> Iterator[tupl
         yield "runtime", addition["runtime"], "a text"
     yield from _wrong_environment(role, addition.get("environment"), root)
     flags = addition.get("flags")
-    if not isinstance(flags, list) or (flags and tuple(flags) not in role.flags):
+    words = [word for word in flags if isinstance(word, str)] if isinstance(flags, list) else None
+    if words is None or words != flags or (words and tuple(words) not in role.flags):
         yield "flags", flags, " or ".join(" ".join(words) for words in sorted(role.flags)) or "no arguments"
     yield from _wrong_files(role, addition.get("files"), root)
     yield from _wrong_mounts(role, addition.get("mounts", []), root)

@@ -69,7 +69,8 @@ _TYPED = re.compile(
     rf"|{GONE}|{ADDRESS}|{PATH}"
 )
 #: The digits of a card or an account, in groups.
-_GROUPS = re.compile(r"\b\d{4}(?:[ -]\d{4}){2,4}\b|\b\d{8} \d{8}\b")
+_GROUPS = re.compile(r"\b\d{4}(?:[\s,/+-]{1,2}\d{4}){2,4}\b|\b\d{8}\s\d{8}\b|\b\d{4}\s\d{6}\s\d{5}\b")
+_MOST_NUMBER = 10**15
 Words = Collection[str]
 
 
@@ -85,10 +86,9 @@ def _folders(path: str) -> list[str]:
 
 
 def redacted(value: Any, known: Mapping[str, str], public: Words) -> Any:
-    """Return plain data in which all text has only public words, typed values and replacements.
+    """Return plain data in which all text has only public words, typed values and replacements, also that of keys.
 
-    ``known``: the site's own names and their replacements. ``public``: of words(). Keys stay: a report has only those
-    of its own schema.
+    ``known``: the site's own names and their replacements. ``public``: of words(), which has the keys of a report.
     """
     return _each(value, _redactor(known, public))
 
@@ -110,8 +110,11 @@ def _each(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {key: _each(each, change) for key, each in value.items()}
-    return [_each(each, change) for each in value] if isinstance(value, list | tuple) else value
+        return {change(str(key)): _each(each, change) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(each, change) for each in value]
+    # The number of a card; no size in bytes has so many digits.
+    return GONE if isinstance(value, int) and abs(value) >= _MOST_NUMBER else value
 
 
 def _word(word: str, public: Words) -> str:
@@ -177,6 +180,7 @@ def _texts(value: Any, place: str = "") -> Iterator[tuple[str, str]]:
         yield place, value
     elif isinstance(value, Mapping):
         for key, each in value.items():
+            yield place, str(key)
             yield from _texts(each, f"{place}.{key}".lstrip("."))
     elif isinstance(value, list | tuple):
         for each in value:

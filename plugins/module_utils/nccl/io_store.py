@@ -15,6 +15,7 @@ import contextlib
 import glob
 import hashlib
 import io
+import itertools
 import json
 import os
 import re
@@ -27,6 +28,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 
 STAMP, LIBRARY = "stamp.json", "lib/libnccl.so.2"
+#: The largest packed build, in bytes, and its most entries. A library for all GPUs has 400 MB.
+_MOST_ARCHIVE, _MOST_ENTRIES = 1 << 30, 100
 _LIBRARY = re.compile(r"lib/libnccl\.so\.\d+(\.\d+){2,3}")
 
 
@@ -93,14 +96,19 @@ def unpack(path: str, sha256: str, folder: str) -> None:
     The SHA-256 comes from the head too, so the archive may have any content: only a library and its stamp are read.
     """
     with open(path, "rb") as file:
-        content = file.read()
+        content = file.read(_MOST_ARCHIVE + 1)
+    if len(content) > _MOST_ARCHIVE:
+        raise ProblemsError(
+            [Problem("artifact", f"{path} is larger", f"at most {_MOST_ARCHIVE} bytes", "build it again")]
+        )
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise ProblemsError([Problem("artifact", f"{path} has sha256 {found}", sha256, "send the file again")])
     files: dict[str, bytes] = {}
     try:
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            for entry in archive:
+        # Without compression: a kilobyte could become gigabytes.
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            for entry in itertools.islice(archive, _MOST_ENTRIES):
                 # The links and folders are made here, and other entries have no use.
                 if entry.isreg() and (entry.name == STAMP or _LIBRARY.fullmatch(entry.name)):
                     opened = archive.extractfile(entry)

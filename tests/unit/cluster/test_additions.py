@@ -100,6 +100,7 @@ def test_every_variable_and_flag_of_the_patches_is_accepted(addition: dict[str, 
 
 #: Role, changed key, value.
 HOSTILE: dict[str, tuple[str, str, Any]] = {
+    "flags that are lists": ("vllm_patch", "flags", [["--x"]]),
     "arguments of a server": (
         "vllm_patch",
         "flags",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -225,3 +226,21 @@ def test_a_problem_keeps_its_node_and_its_variable() -> None:
 def test_an_address_in_the_form_of_a_release_is_none(word: str) -> None:
     found = redact._bare_word(word, frozenset())
     assert "203" not in found and "10.0" not in found and "4111" not in found
+
+
+def test_keys_and_large_numbers_are_redacted_too() -> None:
+    planted = {
+        "evidence": {"hf_AbCd1234AbCd1234 password hunter2 at 10.1.2.3": 1},
+        "nodes": [4111111111111111, 128526000000],
+    }
+    shown = redact.redacted(planted, {}, PUBLIC)
+    assert "hunter2" not in str(shown) and "10.1.2.3" not in str(shown) and "4111" not in str(shown)
+    assert 128526000000 in shown["nodes"]
+    assert redact.leaks(planted, {}, PUBLIC) != [] and redact.leaks(shown, {}, PUBLIC) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["3782 822463 10005", "4111, 1111, 1111, 1111", "4111\t1111\t1111\t1111", "4111+1111+1111+1111"]
+)
+def test_the_number_of_a_card_is_replaced_in_any_groups(text: str) -> None:
+    assert not re.search(r"\d{4}", redact.redacted(text, {}, PUBLIC))

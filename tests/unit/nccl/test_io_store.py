@@ -68,3 +68,17 @@ def test_only_the_library_and_its_stamp_are_written(tmp_path: Path) -> None:
 def test_another_content_is_refused(tmp_path: Path, entries: Sequence[tuple[str, str]]) -> None:
     with pytest.raises(ProblemsError, match=r"stamp\.json and one library"):
         unpacked(tmp_path, entries)
+
+
+@pytest.mark.parametrize("form", ["gz", "bz2", "xz"])
+def test_a_compressed_or_large_archive_is_refused(tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """890 bytes took 2 GB."""
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, f"w:{form}") as archive:
+        archive.addfile(tarfile.TarInfo("x"))
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    with pytest.raises(ProblemsError, match="a packed build"):
+        io_store.unpack(str(path), digest, str(tmp_path))
+    monkeypatch.setattr(io_store, "_MOST_ARCHIVE", 10)
+    with pytest.raises(ProblemsError, match="at most 10 bytes"):
+        io_store.unpack(str(path), digest, str(tmp_path))
