@@ -28,6 +28,7 @@ _PATH = re.compile(r"(/(?!\.\.?(/|$))[\w.+@=-]+)+", re.ASCII)
 _NAME = re.compile(r"[^\x00-\x1f\x7f]+")
 #: A CUDA toolkit of a node or of an image. No other folder counts: a user's could be writable for the services.
 _TOOLKIT = re.compile(r"/usr/local/cuda(-\d+(\.\d+)?)?/bin/ptxas", re.ASCII)
+_LIBRARY = re.compile(r"libnccl\.so(\.\d+)*", re.ASCII)
 #: The reference or the ID of an image, or the name of a wheel.
 _IMAGE_OR_WHEEL = re.compile(r"[A-Za-z0-9]\w*([./:@+!-]+\w+)*", re.ASCII)
 #: The ends of the folders of an image that a copy of its vLLM replaces.
@@ -69,6 +70,11 @@ def _below(text: str, root: str) -> bool:
     return _path(text, root) and text.startswith(f"{root}/")
 
 
+def _nccl(text: str, root: str) -> bool:
+    """Return whether a path is a libnccl below the folder of the collection: a process loads no other file of ours."""
+    return _below(text, root) and bool(_LIBRARY.fullmatch(text.rpartition("/")[2]))
+
+
 def _toolkit(text: str, _root: str) -> bool:
     return bool(_TOOLKIT.fullmatch(text))
 
@@ -90,7 +96,7 @@ def _kernels(text: str, _root: str) -> bool:
 #: The roles that record overrides (tasks/overrides.yml of the role common).
 ROLES: Mapping[str, _Role] = {
     overrides.IMAGE_ROLE: _Role({}, _image_or_wheel),
-    "nccl_sm121_build": _Role({"LD_PRELOAD": _below}, _below),
+    "nccl_sm121_build": _Role({"LD_PRELOAD": _nccl}, _below),
     "vllm_patch": _Role(
         {
             "VLLM_DISABLED_KERNELS": _kernels,

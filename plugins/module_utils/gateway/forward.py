@@ -20,6 +20,8 @@ _RESPONSE = ("Content-Type", "Retry-After", "Cache-Control")
 FAILED, DENIED = (500, 502, 503, 504), 401
 #: Maximum bytes of an incomplete line of a stream, of a line that is read as JSON, and of each end of a long answer.
 _MOST_LINE, _MOST_EVENT, _END = 4 << 20, 1 << 20, 8 << 10
+#: Maximum tokens that are believed of a server, because the log and the counters get the number.
+_MOST_TOKENS = 1 << 40
 #: In JSON a text cannot contain these bytes: its quotation marks are escaped.
 _NAME = b'"usage"'
 _USAGE = re.compile(rb',\s*"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})')
@@ -57,8 +59,10 @@ def tokens_of(usage: Any) -> Tokens:
 
 
 def _first(usage: Mapping[str, Any], *names: str) -> int:
-    found = (usage.get(name) for name in names)
-    return next((value for value in found if isinstance(value, int) and not isinstance(value, bool) and value >= 0), 0)
+    for value in (usage.get(name) for name in names):
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS:
+            return value
+    return 0
 
 
 class Plain:

@@ -31,6 +31,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import elf
 SONAME = "libnccl.so.2"
 #: The folder of NVIDIA's wheel in an environment, and the suffix that nccl_select adds when a link replaces the file.
 _WHEEL, _KEPT = "lib/python3*/site-packages/nvidia/nccl/lib", ".gb10-original"
+#: Maximum bytes of a mapped library that is read. PyTorch's largest one has about 1 GB.
+_LARGEST = 4 << 30
 #: systemd's cgroups: unified, hybrid and legacy hierarchy.
 _CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")
 
@@ -211,8 +213,8 @@ def _look(pid: int, mapping: Mapping) -> _File:
         return _File(nccl=mapping.named)
     with file:
         try:
-            # Data files are mapped too, and may shrink meanwhile.
-            if file.read(len(elf.MAGIC)) != elf.MAGIC:
+            # Data files are mapped too, and may shrink meanwhile. A sparse file costs its owner nothing.
+            if os.fstat(file.fileno()).st_size > _LARGEST or file.read(len(elf.MAGIC)) != elf.MAGIC:
                 return _File()
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as data:
                 nccl, dynamic = nccl_library.is_one(data, mapping.path), elf.dynamic(data, mapping.path)

@@ -332,6 +332,8 @@ FORMS: Mapping[str, re.Pattern[str]] = {
         re.compile(r"\d{1,2}\.\d[af]?(\+PTX)?([ ;,]\d{1,2}\.\d[af]?(\+PTX)?)*", re.ASCII),
     ),
     "CUTE_DSL_ARCH": re.compile(r"sm_\d{2,3}[af]?", re.ASCII),
+    # One that only chooses kernels: as for --all2all-backend, some connect to other hosts.
+    "VLLM_ALL2ALL_BACKEND": re.compile(r"(?!nixl)\w*", re.ASCII),
     "VLLM_LOGGING_LEVEL": re.compile(r"INFO|WARNING|ERROR|CRITICAL", re.IGNORECASE),
 }
 #: Variables of vLLM and its libraries that only choose kernels, sizes and levels of logs.
@@ -339,7 +341,7 @@ VARIABLES: Mapping[str, str] = {
     "kernels and compilation": """
         B12X_POLICY_MODE CUDA_DEVICE_MAX_CONNECTIONS CUDA_DEVICE_ORDER CUDA_LAUNCH_BLOCKING CUDA_MODULE_LOADING
         CUDA_VISIBLE_DEVICES INSTANTTENSOR_BACKEND
-        TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS VLLM_ALL2ALL_BACKEND VLLM_ATTENTION_BACKEND
+        TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS VLLM_ATTENTION_BACKEND
         VLLM_COMPILE_CACHE_SAVE_FORMAT VLLM_CUSTOM_ALLREDUCE_ALGO VLLM_DISABLED_KERNELS
         VLLM_FLASHINFER_ALLREDUCE_BACKEND VLLM_FLASHINFER_AUTOTUNE_SKIP_OPS VLLM_FLASHINFER_MOE_BACKEND
         VLLM_FLOAT32_MATMUL_PRECISION VLLM_GDN_DECODE_KERNEL VLLM_GLM53_ONLINE_MXFP8 VLLM_GLM53_ONLINE_NVFP4

@@ -80,7 +80,10 @@ def effect(name: str, values: Sequence[str]) -> tuple[str, Effect] | None:
     listed = None if option in allowed.OBJECTS else _MEMBERS.get(option, ())
     for text in values:
         value = text if option in allowed.VALUES else _parsed(text)
-        for member in reversed(path.rstrip("+").split(".") if path else []):
+        members = path.rstrip("+").split(".") if path else []
+        if len(members) > _MOST_OPEN:
+            return "", allowed.UNLISTED
+        for member in reversed(members):
             value = _Pairs([(member, value)])
         for found_effect in _effects(option, value, listed):
             return found_effect

@@ -114,6 +114,7 @@ HOSTILE: dict[str, tuple[str, str, Any]] = {
     "a library": ("nccl_sm121_build", "environment", {"LD_PRELOAD": "/tmp/evil.so"}),
     "a library above": ("nccl_sm121_build", "environment", {"LD_PRELOAD": f"{ROOT}/../tmp/evil.so"}),
     "two libraries": ("nccl_sm121_build", "environment", {"LD_PRELOAD": f"{LIBRARY}:/tmp/evil.so"}),
+    "a file that is no libnccl": ("nccl_sm121_build", "environment", {"LD_PRELOAD": f"{ROOT}/models/a.so"}),
     "a variable of another role": ("vllm_runtime", "environment", {"LD_PRELOAD": LIBRARY}),
     "an unknown kernel": ("vllm_patch", "environment", {"VLLM_DISABLED_KERNELS": "CutlassFP8ScaledMMLinearKernel,X"}),
     "two lines": ("vllm_patch", "environment", {"TRITON_PTXAS_PATH": "/a\nLD_PRELOAD=/b"}),

@@ -44,6 +44,11 @@ def test_a_client_gets_the_usage_that_it_requested(size: int, asked: bool, alway
     assert reader.tokens == Tokens(7, 2)
 
 
+def test_a_number_that_no_answer_has_is_not_counted() -> None:
+    answer = b'{"usage":{"prompt_tokens":' + b"9" * 4300 + b',"completion_tokens":2}}'
+    assert forward.whole(answer) == Tokens(0, 2)
+
+
 def test_a_dropped_event_leaves_nothing() -> None:
     reader = Completions(usage=False, always=False)
     assert reader.feed(b"".join([*STREAM, LAST, DONE])) == b"".join([*PLAIN, DONE])

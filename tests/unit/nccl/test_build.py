@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 import shutil
@@ -431,6 +432,15 @@ def test_nccl_info_tells_what_is_required_and_not_so(tmp_path: Path) -> None:
     answer = run_module("nccl_info", {"path": str(installed(tmp_path / "x", "90")), "requires": requires})
     words = ("not all programs have code for sm_121", "its sha256 is ")
     assert [word in problem for word, problem in zip(words, answer["problems"], strict=True)] == [True, True]
+
+
+@pytest.mark.parametrize(("size", "read"), [(1 << 20, True), (5 << 30, False)])
+def test_a_sparse_file_of_a_process_is_not_read(tmp_path: Path, size: int, read: bool) -> None:
+    place = installed(tmp_path / "x", "90") / "lib/libnccl.so.2.30.7"
+    os.truncate(place, size)
+    with place.open("rb") as file, mmap.mmap(file.fileno(), 4096, access=mmap.ACCESS_READ):
+        (found,) = io_library.processes([os.getpid()], [])
+    assert (str(place) in [library.path for library in found.libraries]) is read
 
 
 def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:

@@ -190,6 +190,11 @@ def test_a_long_value_does_not_hide_what_an_option_does() -> None:
     assert plan.about[-1] == f"--middleware {'x' * 187}... {CODE}: trust it, or remove the option"
 
 
+def test_an_option_of_many_members_is_named() -> None:
+    plan, _problems = used(eugr(f"--structured-outputs-config.{'x.' * 30_000}x 1"))
+    assert plan.about[-1].startswith("--structured-outputs-config.x.x") and allowed.UNLISTED.text in plan.about[-1]
+
+
 #: Of published recipes, and further forms of the same options: the plan says nothing about them.
 SILENT = r"""
 --gpu-memory-utilization 0.85 --device_memory_utilization=.8 --block-size 256 --max-num-batched-tokens 8192
@@ -275,7 +280,7 @@ FLASHINFER_LOGDEST=/srv/x FLASHINFER_LOGDEST=1 FLASHINFER_WORKSPACE_BASE=/srv B1
 INSTANTTENSOR_X=attacker.example VLLM_TRITON_CACHE=evil.mod VLLM_USE_FLASHINFER_X=/srv NCCL_DEBUG=/srv NCCL_MAX_X=a
 PYTORCH_CUDA_ALLOC_CONF=/srv VLLM_NEW_OPTION=1 VLLM_USE_RUST_FRONTEND=1 VLLM_USE_PRECOMPILED=1 VLLM_DEBUG_LOG_API_SERVER_RESPONSE=1
 VLLM_KEEP_ALIVE_ON_ENGINE_DEATH=1 VLLM_ENABLE_RESPONSES_API_STORE=1 VLLM_MODEL_REDIRECT_PATH=x VLLM_RPC_BASE_PATH=x TORCH_SHOW=1
-TORCHINDUCTOR_CACHE_DIR=x NCCL_RAS_ADDR=1 NCCL_NEW=1 NCCL_HOSTID=x
+TORCHINDUCTOR_CACHE_DIR=x NCCL_RAS_ADDR=1 NCCL_NEW=1 NCCL_HOSTID=x VLLM_ALL2ALL_BACKEND=nixl_ep
 """.split()
 
 
@@ -290,7 +295,7 @@ def test_a_variable_or_value_that_is_not_listed_is_refused(schema: Any, variable
 
 SAFE = """
 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True VLLM_NVFP4_GEMM_BACKEND=flashinfer-cutlass CUTE_DSL_ARCH=sm_121a TORCH_CUDA_ARCH_LIST=12.1a
-VLLM_FLASHINFER_ALLREDUCE_BACKEND=trtllm VLLM_FLOAT32_MATMUL_PRECISION=high NCCL_DEBUG=INFO NCCL_ALGO=^Tree B12X_MOE_FORCE_A8=1
+VLLM_FLASHINFER_ALLREDUCE_BACKEND=trtllm VLLM_FLOAT32_MATMUL_PRECISION=high NCCL_DEBUG=INFO VLLM_ALL2ALL_BACKEND=naive NCCL_ALGO=^Tree B12X_MOE_FORCE_A8=1
 VLLM_USE_B12X_SPARSE_INDEXER=1 VLLM_TRITON_MLA_SPARSE_TOPK_CHUNK_SIZE=512 VLLM_DCP_QUERY_SPLIT=1 MALLOC_ARENA_MAX=2 MAX_JOBS=4
 VLLM_GLM53_ONLINE_NVFP4=shared,oproj,qkv INSTANTTENSOR_BACKEND=BUFFERED INSTANTTENSOR_IO_DEPTH=3 VLLM_QWEN3_8_FLASH_NEXT_OVERLAP=1
 VLLM_ENABLE_ROCE_ALLREDUCE=1 VLLM_ROCE_ALLREDUCE_MAX_SIZE=2MB B12X_POLICY_MODE=auto VLLM_MLA_NOPE_PAD_ROPE=1 VLLM_MXFP8_LM_HEAD=1
