@@ -68,6 +68,7 @@ class ActionModule(Decision):
             **sources.model(found["model"], values),
             "known_release": sources.known_release(read(settings["gb10_runtime_lock"])),
             "build": sources.build(values, head, inventory),
+            "nccl_patches": sources.patches_of_nccl(values["nccl_sm121_build_patches"], inventory),
             **secrets,
         }
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import of_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils import sources
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
@@ -30,20 +31,22 @@ class ActionModule(Decision):
             return self.module(arguments, variables)
         plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
         settings = load.chosen(of_plan.NcclSettings, inputs["settings"], "gb10_inputs.settings")
+        inventory = variables.get("inventory_dir") or ""
         if not built:
-            return _planned(plan, settings)
+            return _planned(plan, settings, sources.patches_of_nccl(settings.nccl_sm121_build_patches, inventory))
         of_head = self.of_nodes(variables, [plan.head.name], built, {})[plan.head.name]
         return {"changed": False, **of_plan.use(plan, settings, bool(arguments["wanted"]), of_head)}
 
 
-def _planned(plan: Plan, settings: of_plan.NcclSettings) -> dict[str, Any]:
-    """Return the module's options, or a failure for another source than the required one."""
+def _planned(plan: Plan, settings: of_plan.NcclSettings, files: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Return the module's options, or a failure for another source than the required one. ``files``: the patches."""
     sha256 = _sha256(settings.nccl_sm121_build_source) if settings.archive else ""
     if wrong := of_plan.wrong_archive(settings, sha256):
         return {"failed": True, "msg": wrong}
     try:
-        found: Mapping[str, Any] = of_plan.build(plan, settings, sha256)
-    except ProblemsError as error:
+        patches = [{"name": file["name"], "text": Path(file["path"]).read_text(encoding="utf-8")} for file in files]
+        found: Mapping[str, Any] = of_plan.build(plan, settings, sha256, patches)
+    except (ProblemsError, OSError, UnicodeError) as error:
         return {"failed": True, "msg": str(error)}
     return {"changed": False, "archive": settings.archive, **found}
 

@@ -60,6 +60,22 @@ options:
     description: Without O(source), whether the source will be fetched with git.
     type: bool
     default: false
+  patches:
+    description:
+      - Patches in git's format for a copy of O(source), in this order. Patches of this collection that do not fit the
+        release lead to a warning, and others to a failure.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: The name.
+        type: str
+        required: true
+      text:
+        description: The content.
+        type: str
+        required: true
   ccache:
     description: Whether to cache compiler output with C(ccache), which must be installed.
     type: bool
@@ -179,6 +195,12 @@ def main() -> None:
             "cuda_home": {"type": "path"},
             "functions": {"type": "str", "default": ""},
             "from_git": {"type": "bool", "default": False},
+            "patches": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {"name": {"type": "str", "required": True}, "text": {"type": "str", "required": True}},
+            },
             "ccache": {"type": "bool", "default": False},
             "pack": {"type": "path"},
         },
@@ -197,10 +219,11 @@ def main() -> None:
             refuse(nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], params["from_git"]))
             module.exit_json(changed=False, name="", stamp={}, jobs=0, sha256=None, packed_sha256=None, findings=[])
         source = nccl_io_build.source(run, params["source"], params["identity"], params["commit"])
-        plan = nccl_build.plan(source, gpus, toolkit, builder, params["functions"])
+        source, patches, unfit = nccl_io_build.patched(run, source, params["patches"], module.check_mode)
+        plan = nccl_build.plan(source, gpus, toolkit, builder, params["functions"], patches)
         there = nccl_io_store.stamp(store, plan.name)
         if there is None:
-            refuse(nccl_build.prerequisites(gpus, toolkit, builder, params["functions"]))
+            refuse(nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], bool(params["patches"])))
             if not module.check_mode:
                 made = nccl_io_build.make(run, plan, source, toolkit, store, params["ccache"])
                 nccl_io_build.add(plan, made, gpus, store)
@@ -219,7 +242,7 @@ def main() -> None:
         jobs=plan.jobs,
         sha256=stamp["sha256"] if stamp else None,
         packed_sha256=packed,
-        findings=[str(finding) for finding in plan.findings],
+        findings=[str(finding) for finding in (*plan.findings, *unfit)],
         diff={"before": "" if there is None else f"{plan.name}\n", "after": f"{plan.name}\n"},
     )
 

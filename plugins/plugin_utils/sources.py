@@ -16,13 +16,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.common.secret_environment import verdict
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import patches as nccl_patches
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import nvidia, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_layers, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks
 from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, nvidia_catalog, recipe_yaml
 
 _ROLES = Path(__file__).parents[2] / "roles"
-_LOCKS = _ROLES / "gb10" / "files"
+_LOCKS, _NCCL = _ROLES / "gb10" / "files", _ROLES / "nccl_sm121_build" / "files"
 _BUILD = ("source", "version", "commit", "checksum", "capabilities", "separate", "environment", "dependencies")
 #: Most names of recipes in a message.
 _NAMES = 10
@@ -143,6 +144,15 @@ def build(settings: Mapping[str, Any], head: bool, inventory: str) -> dict[str, 
     archives = [found["source"], *(each.get("archive", "") for each in given if isinstance(each, Mapping))]
     known = {} if enabled == "false" else zip(archives, digests(archives, inventory), strict=True)
     return {**result, "archives": {str(name): each["sha256"] for name, each in dict(known).items()}}
+
+
+def patches_of_nccl(given: Any, inventory: str) -> list[dict[str, str]]:
+    """Return {name, path, sha256} of the patches of NCCL; see nccl/patches.py. A wrong form is no patch."""
+    found = []
+    for entry in map(str, given if isinstance(given, list | tuple) else ()):
+        own = str(_NCCL / f"{entry}.patch") if entry in nccl_patches.KNOWN else ""
+        found.append({"name": entry if own else Path(entry).name, **digests([own or entry], inventory)[0]})
+    return found
 
 
 def pem(value: str, read: Read) -> str:

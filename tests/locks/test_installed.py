@@ -82,7 +82,7 @@ def test_what_is_decided_about_the_nccl_that_comes_along(stack: Stack, site: Pat
     pair, ring = BUILT[stack.vllm]
     assert bool(hang(library)) is pair
     for wanted, is_ring in ((pair, False), (ring, True)):
-        cluster = NcclInputs(cuda=True, container=False, ring=is_ring, release=stack.bundled_nccl)
+        cluster = NcclInputs(cuda=True, container=False, ring=is_ring, release=stack.bundled_nccl, patches=[])
         assert (
             choose("auto", cluster, [NcclNode(f"spark{number}", "12.1", library) for number in (1, 2)]).build is wanted
         )

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from nccl import source
+from repository import read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import functions as nccl_functions
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import Release
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_build
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import Release, Source
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +67,24 @@ def test_a_function_that_is_left_out_does_nothing(tree: Path) -> None:
 def test_the_version_is_a_string_in_the_library(tree: Path) -> None:
     text = (tree / "src/init.cc").read_text(encoding="utf-8")
     assert re.search(r'"NCCL version " STR\(NCCL_MAJOR\).*?"\+cuda" STR\(CUDA_MAJOR\)', text, re.DOTALL)
+
+
+def test_our_patch_fits_and_can_be_removed(tree: Path, tmp_path: Path) -> None:
+    def run(argv: Sequence[str]) -> tuple[int, str, str]:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    text = read("roles/nccl_sm121_build/files/arm-send-fence.patch")
+    copied = shutil.copytree(tree, tmp_path / "source")
+    release = Release.of_makefile((tree / "makefiles/version.mk").read_text(encoding="utf-8"), "makefiles/version.mk")
+    given = Source(str(copied), release, "sha256 1")
+    made, applied, unfit = io_build.patched(run, given, [{"name": "arm-send-fence", "text": text}], check=False)
+    assert (list(applied), unfit) == (["arm-send-fence"], [])
+    name = "src/transport/net_ib/p2p.cc"
+    isend = Path(made.path, name).read_text(encoding="utf-8").partition("ncclResult_t ncclIbIsend(")[2]
+    reads = [isend.index(words) for words in ("slots[0].idx != idx", "memory_order_acquire", "nreqs = slots[0].nreqs")]
+    assert reads == sorted(reads)
+    assert Path(copied, name).read_bytes() == (tree / name).read_bytes()
 
 
 def test_the_makefiles_take_what_the_plan_gives(tree: Path) -> None:

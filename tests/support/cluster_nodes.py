@@ -127,6 +127,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "settings": copy.deepcopy({**SETTINGS, "gb10_runtime_lock": "vllm.lock", "gb10_model": MODEL, **settings}),
         "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
         "build": dict(BUILD),
+        "nccl_patches": [{"name": "arm-send-fence", "path": "arm-send-fence.patch", "sha256": "a" * 64}],
         "queried": {},
         "refused": [],
         "key_problem": "",

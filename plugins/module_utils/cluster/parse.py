@@ -30,6 +30,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.patches import Patch
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as node_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import parse as os_update_parse
@@ -63,6 +64,7 @@ def parse(
          "variables": [str],                    # the names of all inventory variables of this node
          "refused": [{"name": str, "found": str, "expected": str}],   # values of other roles' variables, from the same
          "build": {"enabled": ..., ...},         # the role vllm_build's variables and files; see vllm_build/parse.py
+         "nccl_patches": [{"name": str, "path": str, "sha256": str}],   # see nccl/patches.py
          "queried": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
          "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
          "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},
@@ -151,6 +153,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         refused=(*(Refused(**found) for found in given["refused"]), *refused),
         nccl=settings["nccl_sm121_build_version"] or "stack",
         nccl_wanted=str(settings["nccl_sm121_build_enabled"]).lower(),
+        nccl_patches=tuple(Patch(**patch) for patch in given["nccl_patches"]),
         build=vllm_build_parse.request(given["build"]),
         options=options,
         environment_variables=variables,

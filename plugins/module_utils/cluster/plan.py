@@ -35,6 +35,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import patches
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import plan as os_update_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import (
     Api,
@@ -99,6 +100,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *inputs.problems,
         *fabric.problems,
         *runtime.problems,
+        *patches.check(inputs.head.nccl_patches),
         *packages.check(inputs.nodes),
         *node_checks.check_nodes(inputs, fabric, runtime.wheel_problems, model),
         *invalid,
@@ -266,6 +268,7 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> t
         container=stack.runtime == stacks.CONTAINER,
         ring=(fabric.topology, transport) == ("ring", "roce"),
         release=stack.bundled_nccl,
+        patches=[patch.name for patch in head.nccl_patches],
     )
     # The environment that a node may still have does not count for its containers.
     read = [node.facts.nccl if node.facts and not cluster.container else None for node in inputs.nodes]

@@ -15,6 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard.plan import HostState, Protection
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.patches import Patch
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.os_update import schema as os_update_schema
@@ -233,6 +234,7 @@ class Node:
     refused: tuple[Refused, ...]
     nccl: str
     nccl_wanted: str
+    nccl_patches: tuple[Patch, ...]
     build: Request
     options: Sequence[Mapping[str, Any]] | None
     environment_variables: Sequence[str] | None

@@ -1308,8 +1308,10 @@ CONSEQUENCES: tuple[Check[str], ...] = (
             "WorkNCCL(SeqNum=912, OpType=ALLREDUCE) ran for 600000 milliseconds before timing out.\n"
             "TimeoutError: RPC call to sample_tokens timed out."
         ),
-        why="a rank hung or died while the others waited; NCCL before 2.29.3, built by an old GCC, can hang on ARM",
-        fix=f"{_SAME_NCCL} (2.29.3 or newer); read the log of every node for a rank that ended first",
+        why="a rank hung or died while the others waited; NCCL before 2.29.3, built by an old GCC, can hang on ARM, "
+        "and every release has a fault before a send (NVIDIA/nccl#1983)",
+        fix="read the log of every node for a rank that ended first; if none ended, set nccl_sm121_build_enabled: "
+        "true, whose build corrects both, and run site.yml",
         source="vllm-project/vllm#52504, #42354, #51921; vllm-dgx-spark (NCCL timeouts)",
         pattern=r"Watchdog caught collective operation timeout|RPC call to .{0,60} timed out",
         rules=("nccl-arm-hang", "breakable-cudagraph", "idle-stall", "nccl-ib-hca-unset"),

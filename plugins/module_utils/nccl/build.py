@@ -136,9 +136,17 @@ def jobs(cores: int, memory: int) -> int:
 
 
 def plan(
-    source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = ""
+    source: Source,
+    gpus: Sequence[ComputeCapability],
+    toolkit: Toolkit,
+    builder: Builder,
+    functions: str = "",
+    patches: Mapping[str, str] | None = None,
 ) -> BuildPlan:
-    """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. prerequisites() checks the feasibility."""
+    """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. prerequisites() checks the feasibility.
+
+    ``patches``: the SHA-256 of each patch that the source has, by name.
+    """
     stamp = {
         "release": str(source.release),
         "source": source.identity,
@@ -146,6 +154,8 @@ def plan(
         "cuda": toolkit.release,
         "machine": builder.machine,
         "functions": functions,
+        # Without a patch the name of a build stays that of older releases of this collection.
+        **({"patches": dict(patches)} if patches else {}),
     }
     digest = hashlib.sha256(json.dumps(stamp, sort_keys=True).encode()).hexdigest()
     finding = source.release.finding("release")

@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import patches
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import NcclInputs
 
 AUTO, TRUE, FALSE = WANTED = ("auto", "true", "false")
@@ -119,9 +120,9 @@ def choose(wanted: str, cluster: NcclInputs, nodes: Sequence[NcclNode]) -> Choic
     read = [node for node in nodes if node.library is not None and cluster.cuda]
     found = tuple(f"{node.name}: {reason}" for node in read for reason in reasons(node, cluster.ring))
     if wanted != AUTO:
-        return Choice(
-            wanted == TRUE, final=True, why=(f"nccl_sm121_build_enabled: {wanted}", *(found if wanted == FALSE else ()))
-        )
+        reason = f"nccl_sm121_build_enabled: {wanted}"
+        more = patches.fixed(cluster.patches) if wanted == TRUE else found
+        return Choice(wanted == TRUE, final=True, why=(reason, *more))
     if not cluster.cuda:
         return Choice(build=False, final=True, why=("this build of vLLM uses no GPU",))
     if cluster.container:
@@ -130,33 +131,47 @@ def choose(wanted: str, cluster: NcclInputs, nodes: Sequence[NcclNode]) -> Choic
         )
     if not found and any(node.library is None for node in nodes):
         return _by_release(cluster, final=False, why="decided after installation, from the library itself")
-    return Choice(bool(found), final=True, why=found or (_good(nodes),))
+    why = (*found, *patches.fixed(cluster.patches)) if found else _good(nodes, cluster.patches)
+    return Choice(bool(found), final=True, why=why)
 
 
-#: A hang that a build does not change. Source: NVIDIA/nccl#2393 (open on 2026-09-06).
-OPEN = (
-    "Open in every release: a missing fence on ARM can hang all ranks (NVIDIA/nccl#2393); a build would not change it"
-)
+#: The last release whose source was read, and still has the faults of patches.KNOWN. On 2026-11-28 it was the newest.
+READ = (2, 32, 3)
 
 
-def _good(nodes: Sequence[NcclNode]) -> str:
+def known(release: Sequence[int] | None, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the known faults of a library that is not built, and what a build with these patches would change."""
+    where = "known in this release" if release is None or tuple(release) <= READ else f"known up to {_dotted(READ)}"
+    change = "nccl_sm121_build_enabled=true builds it with the patch {}"
+    without = "a build would not change it without the patch {} in nccl_sm121_build_patches"
+    return tuple(
+        f"{where}: {fault}. No report names a Spark. {(change if name in names else without).format(name)}"
+        for name, fault in patches.KNOWN.items()
+    )
+
+
+def _good(nodes: Sequence[NcclNode], names: Sequence[str]) -> tuple[str, ...]:
+    libraries = [node.library for node in nodes if node.library]
+    arm = [numbers(library["version"] or "") for library in libraries if library["machine"] == _ARM]
     releases = sorted({_named(node.library) for node in nodes if node.library})
     gpus = sorted({node.capability for node in nodes if node.capability})
     code = f"has code for {', '.join(gpus) or 'the GPUs'}"
-    return f"{' and '.join(releases)} of the runtime has the fix of 2.29.3 for ARM, and {code}. {OPEN}"
+    good = f"{' and '.join(releases)} of the runtime has the fix of 2.29.3 for ARM, and {code}"
+    return (good, *(known(min(filter(None, arm), default=None), names) if arm else ()))
 
 
 def _by_release(cluster: NcclInputs, final: bool, why: str) -> Choice:
     """Decide by the release in the lock or the image: build if it is unknown or too old."""
     release = numbers(cluster.release)
     if release is None:
-        return Choice(True, final, (why, "the NCCL release of the runtime is unknown"))
+        return Choice(True, final, (why, "the NCCL release of the runtime is unknown", *patches.fixed(cluster.patches)))
     old = [f"older than {_dotted(HANG_FIXED)}"] if release < HANG_FIXED else []
     old += [f"older than {_dotted(RING)}, which a ring requires"] if cluster.ring and release < RING else []
     if old:
-        return Choice(True, final, (why, f"NCCL {cluster.release} is {' and '.join(old)}"))
-    fixed = f"NCCL {cluster.release} has the fix of {_dotted(HANG_FIXED)} for ARM by its release. {OPEN}"
-    return Choice(False, final, (why, fixed))
+        reason = f"NCCL {cluster.release} is {' and '.join(old)}"
+        return Choice(True, final, (why, reason, *patches.fixed(cluster.patches)))
+    fixed = f"NCCL {cluster.release} has the fix of {_dotted(HANG_FIXED)} for ARM by its release"
+    return Choice(False, final, (why, fixed, *known(release, cluster.patches)))
 
 
 def _named(library: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ class NcclSettings:
     nccl_sm121_build_version: str | None
     nccl_sm121_build_commit: str
     nccl_sm121_build_checksum: str
+    nccl_sm121_build_patches: Sequence[str]
     nccl_sm121_build_capabilities: Sequence[str]
     nccl_sm121_build_cuda_home: str
     nccl_sm121_build_only_funcs: str
@@ -54,10 +55,11 @@ def wrong_archive(settings: NcclSettings, sha256: str) -> str:
     return str(Problem("nccl_sm121_build_source", found, wanted or "a tar file on the controller", fix))
 
 
-def build(plan: Plan, settings: NcclSettings, sha256: str) -> dict[str, Any]:
+def build(plan: Plan, settings: NcclSettings, sha256: str, patches: Sequence[Mapping[str, str]]) -> dict[str, Any]:
     """Return the module's options for the build, and for the check of its requirements: {options, requirements}.
 
-    ``sha256``: of the tar file. Raises ProblemsError for a tag without a known commit.
+    ``sha256``: of the tar file; ``patches``: {name, text} of each. Raises ProblemsError for a tag without a known
+    commit.
     """
     gpus = settings.nccl_sm121_build_capabilities or sorted({node.capability or "" for node in plan.nodes} - {""})
     cuda_home = settings.nccl_sm121_build_cuda_home
@@ -69,8 +71,9 @@ def build(plan: Plan, settings: NcclSettings, sha256: str) -> dict[str, Any]:
         "ccache": settings.nccl_sm121_build_ccache,
     }
     return {
-        "options": {**common, **_source(plan, settings, sha256)},
-        "requirements": {**common, "from_git": not settings.archive},
+        "options": {**common, **_source(plan, settings, sha256), "patches": list(patches)},
+        # git applies patches, too.
+        "requirements": {**common, "from_git": not settings.archive or bool(patches)},
     }
 
 

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 
-#: Source: the tags of github.com/NVIDIA/nccl, read on 2026-11-22.
+#: Source: the tags of github.com/NVIDIA/nccl, read on 2026-11-22. The commit of 2.32.3 is the one that two public
+#: repositories name, and its src/transport/net_ib/p2p.cc was read on 2026-11-28.
 COMMITS: Mapping[str, str] = {
     "v2.27.7-1": "593de54e52679b51428571c13271e2ea9f91b1b1",
     "v2.28.3-1": "f1308997d0420148b1be1c24d63f19d902ae589b",
@@ -23,6 +24,7 @@ COMMITS: Mapping[str, str] = {
     "v2.30.3-1": "6da422082f910a8dd230f7e42e26ece4dc37bccc",
     "v2.30.4-1": "1933fdd6360a8bfccaa0166bd71bce363d32e5b6",
     "v2.30.7-1": "73cf112295c33aee2b895f329f592f2a9b4b0f97",
+    "v2.32.3-1": "12df1a11afad322be5a204a2db890161cbf8131d",
 }
 
 

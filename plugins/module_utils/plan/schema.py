@@ -174,13 +174,14 @@ class NcclInputs:
     """Inputs of the choice of NCCL besides the libraries.
 
     ``cuda``: vLLM is a CUDA build; ``container``: ranks run in containers; ``ring``: the cables are a ring with RoCE;
-    ``release``: the NCCL release in the lock or the image, "" if it is unknown.
+    ``release``: the NCCL release in the lock or the image, "" if it is unknown; ``patches``: names of those of a build.
     """
 
     cuda: bool
     container: bool
     ring: bool
     release: str
+    patches: Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from gpu_libraries import libnccl
 from live_cluster import Cluster, on_all
+from repository import ROOT
 from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
 
@@ -58,6 +59,15 @@ def test_every_node_has_the_one_library_that_was_built_for_its_gpu(
     assert len(stamps) == 1
     stamp = json.loads(stamps.pop())
     assert (stamp["gencode"], stamp["sha256"]) == ("-gencode=arch=compute_121,code=sm_121", libraries[0]["sha256"])
+    text = (ROOT / "roles/nccl_sm121_build/files/arm-send-fence.patch").read_bytes()
+    assert stamp["patches"] == {"arm-send-fence": hashlib.sha256(text).hexdigest()}
+
+
+def test_the_source_stays_and_a_copy_has_the_patch(head: Host) -> None:
+    (plain, patched) = head.check_output(f"ls -d {STORE}/source/*").split()
+    assert patched.startswith(f"{plain}+")
+    fence = "grep -c memory_order_acquire {}/src/transport/net_ib/p2p.cc || true"
+    assert [head.check_output(fence.format(tree)) for tree in (plain, patched)] == ["0", "1"]
 
 
 def test_every_process_of_ray_has_it_mapped_and_no_other(read: Callable[..., dict[str, Any]]) -> None:
@@ -133,6 +143,10 @@ BAD = {
     "another file than was meant": ({"nccl_sm121_build_checksum": "0" * 64}, f"Expected: {'0' * 64}"),
     "no toolkit": ({"nccl_sm121_build_cuda_home": "/nonexistent"}, "cuda_home: /nonexistent/bin/nvcc not found"),
     "no GPU that nvcc knows": ({"nccl_sm121_build_capabilities": ["13.7"]}, "does not support sm_137"),
+    "a patch that is no file": (
+        {"nccl_sm121_build_patches": ["arm-send"]},
+        "a patch file on the controller, or one of",
+    ),
     "functions that are none": ({"nccl_sm121_build_only_funcs": "AllReduce; reboot"}, "functions"),
 }
 
@@ -143,6 +157,15 @@ def test_bad_input_changes_nothing(cluster: Cluster, head: Host, mistake: str) -
     before = head.check_output(f"ls -A {STORE}"), used(head)
     site(cluster, "--extra-vars", json.dumps(variables)).assert_failed(said)
     assert (head.check_output(f"ls -A {STORE}"), used(head)) == before
+
+
+def test_a_patch_that_does_not_fit_is_refused(cluster: Cluster, head: Host, tmp_path: Path) -> None:
+    own = tmp_path / "own.patch"
+    own.write_text("--- a/src/init.cc\n+++ b/src/init.cc\n@@ -1 +1 @@\n-none\n+other\n", encoding="utf-8")
+    given = json.dumps({"nccl_sm121_build_patches": ["arm-send-fence", str(own)]})
+    before = head.check_output(f"ls -A {STORE} {STORE}/source"), used(head)
+    site(cluster, "--extra-vars", given).assert_failed("nccl_sm121_build_patches[1]: own.patch does not apply")
+    assert (head.check_output(f"ls -A {STORE} {STORE}/source"), used(head)) == before
 
 
 def test_a_truncated_file_is_refused(cluster: Cluster, head: Host, tmp_path: Path) -> None:
@@ -236,6 +259,18 @@ def test_a_node_that_lost_it_gets_it_from_the_head_again(
     hashes = {host.check_output(f"sha256sum {STORE}/current/lib/libnccl.so.2").split()[0] for host in nodes.values()}
     assert len(hashes) == 1
     site(cluster).assert_unchanged()
+
+
+@pytest.mark.disruptive
+def test_without_patches_the_release_itself_is_built_and_used(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    first = {used(host) for host in nodes.values()}
+    site(cluster, "--extra-vars", '{"nccl_sm121_build_patches": []}').assert_ok()
+    (plain,) = {used(host) for host in nodes.values()}
+    stamps = {host.file(f"{STORE}/{plain}/stamp.json").content_string for host in nodes.values()}
+    assert (first != {plain}, ["patches" in json.loads(stamp) for stamp in stamps]) == (True, [False])
+    back = site(cluster).assert_ok()
+    assert "Build NCCL for the GPUs of the cluster when its inputs changed" not in back.changed_tasks()
+    assert {used(host) for host in nodes.values()} == first
 
 
 #: A stack for GPUs, so that auto has a decision to make. The lock keeps the lab's installed packages.

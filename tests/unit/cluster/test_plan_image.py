@@ -11,7 +11,6 @@ from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
@@ -53,7 +52,7 @@ def without_nccl(nodes: list[Node]) -> list[Node]:
 PLANS: dict[str, tuple[list[Node], dict[str, Any], list[str]]] = {
     "an image that was not read": (
         pair(),
-        {"nccl.build": True, "nccl.final": False, "nccl.why.-1": UNKNOWN, "nodes.0.packages": {}},
+        {"nccl.build": True, "nccl.final": False, "nccl.why.1": UNKNOWN, "nodes.0.packages": {}},
         [],
     ),
     **{
@@ -62,18 +61,18 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any], list[str]]] = {
             {
                 "nccl.build": build,
                 "nccl.final": nccl != "",
-                "nccl.why.-1": why,
+                "nccl.why.1": why,
                 "serve.nccl": "2.30.7" if build else nccl,
             },
             [],
         )
         for nccl, build, why in (
             ("2.27.5", True, "NCCL 2.27.5 is older than 2.29.3"),
-            ("2.29.7", False, f"NCCL 2.29.7 has the fix of 2.29.3 for ARM by its release. {choice.OPEN}"),
+            ("2.29.7", False, "NCCL 2.29.7 has the fix of 2.29.3 for ARM by its release"),
             ("", True, UNKNOWN),
         )
     },
-    "NCCL in another image": (queried(pair(), "2.29.7", "sha256:" + "3" * 64), {"nccl.why.-1": UNKNOWN}, []),
+    "NCCL in another image": (queried(pair(), "2.29.7", "sha256:" + "3" * 64), {"nccl.why.1": UNKNOWN}, []),
     "a query of an earlier release": (without_nccl(queried(pair(), "2.29.7")), {"runtime.options_of": ""}, []),
     **{
         tag: (

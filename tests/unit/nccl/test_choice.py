@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import (
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import NcclInputs
 
-CLUSTER = NcclInputs(cuda=True, container=False, ring=False, release="2.30.7")
+CLUSTER = NcclInputs(cuda=True, container=False, ring=False, release="2.30.7", patches=["arm-send-fence"])
 
 
 def facts(*architectures: str, machine: int = 183, **options: Any) -> dict[str, Any]:
@@ -94,7 +94,7 @@ OLD = facts(version="2.28.9", gcc=["8.5.0"])
             [facts(), facts()],
             False,
             True,
-            "NCCL 2.30.7 of the runtime has the fix of 2.29.3 for ARM, and has code for 12.1. Open in every release: ",
+            "NCCL 2.30.7 of the runtime has the fix of 2.29.3 for ARM, and has code for 12.1",
         ),
         ("auto", {}, [facts(), OLD], True, True, "spark2: NCCL 2.28.9 is older than 2.29.3"),
         ("auto", {}, [OLD, None], True, True, "spark1: NCCL 2.28.9"),
@@ -125,6 +125,34 @@ def test_the_choice(
     found = choose(wanted, replace(CLUSTER, **changes), pair(*libraries))
     assert (found.build, found.final) == (build, final)
     assert any(word in reason for reason in found.why), found.why
+
+
+FENCE = "on ARM a missing fence before a send can hang all ranks (NVIDIA/nccl#1983, proposed as #2393)"
+OFFER = "nccl_sm121_build_enabled=true builds it with the patch arm-send-fence"
+EMPTY = "a build would not change it without the patch arm-send-fence in nccl_sm121_build_patches"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changes", "library", "expected"),
+    [
+        ("auto", {}, facts(), [f"known in this release: {FENCE}. No report names a Spark. {OFFER}"]),
+        ("auto", {"patches": []}, facts(), [f"known in this release: {FENCE}. No report names a Spark. {EMPTY}"]),
+        # Nobody of this collection has read a newer one.
+        ("auto", {}, facts(version="2.33.1"), [f"known up to 2.32.3: {FENCE}. No report names a Spark. {OFFER}"]),
+        ("auto", {"container": True}, None, [f"known in this release: {FENCE}. No report names a Spark. {OFFER}"]),
+        # Only ARM.
+        ("auto", {}, facts(machine=62), []),
+        ("true", {}, facts(), [f"patch arm-send-fence: {FENCE}"]),
+        ("auto", {}, OLD, [f"patch arm-send-fence: {FENCE}"]),
+        ("auto", {"patches": ["a.patch", "b.patch"]}, OLD, ["patched with a.patch, b.patch"]),
+        ("true", {"patches": []}, facts(), []),
+    ],
+)
+def test_the_choice_names_known_faults_and_what_a_build_changes(
+    wanted: str, changes: dict[str, Any], library: dict[str, Any] | None, expected: list[str]
+) -> None:
+    why = choose(wanted, replace(CLUSTER, **changes), pair(library, library)).why
+    assert [reason for reason in why if "patch" in reason or "fence" in reason] == expected
 
 
 def planned(wanted: str = "auto", library: dict[str, Any] | None = None, lock: str = LOCK) -> dict[str, Any]:
@@ -167,7 +195,9 @@ def test_the_role_decides_as_the_plan_did(library: dict[str, Any]) -> None:
 def test_a_node_without_a_library_may_have_none_or_be_skipped() -> None:
     assert chosen(planned())["final"] is False
     without = chosen(planned(), spark1=None, spark2=None)
-    assert without["why"] == [f"{name}: its runtime has no NCCL from NVIDIA's wheel" for name in ("spark1", "spark2")]
+    assert without["why"][:2] == [
+        f"{name}: its runtime has no NCCL from NVIDIA's wheel" for name in ("spark1", "spark2")
+    ]
 
 
 def chosen(plan: dict[str, Any], **libraries: dict[str, Any] | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ SPECIFIED = load_yaml(read("roles/nccl_sm121_build/meta/argument_specs.yml"))["a
 #: As the action cluster_inputs returns them.
 SETTINGS = {name: option.get("default") for name, option in SPECIFIED.items() if not option.get("required")}
 SETTINGS["nccl_sm121_build_version"] = None
+FENCE = "roles/nccl_sm121_build/files/arm-send-fence.patch"
 NAME = "2.30.7-0123456789ab"
 LIBRARY = f"/opt/gb10/nccl/{NAME}/lib/libnccl.so.2"
 BUILT = {"name": NAME, "sha256": "a" * 64}
@@ -43,13 +44,32 @@ def test_a_tag_of_the_plan_and_the_variables_of_the_role() -> None:
     assert planned() == {
         "changed": False,
         "archive": False,
-        "options": {**common, "source": f"/opt/gb10/nccl/source/{tag}", "commit": tags.COMMITS[tag]},
+        "options": {
+            **common,
+            "source": f"/opt/gb10/nccl/source/{tag}",
+            "commit": tags.COMMITS[tag],
+            "patches": [{"name": "arm-send-fence", "text": read(FENCE)}],
+        },
         "requirements": {**common, "from_git": True},
     }
     given = {"capabilities": ["9.0"], "cuda_home": "/cuda", "ccache": True}
-    answer = planned(version="v9.9.9-1", commit="1" * 40, only_funcs="SendRecv", **given)
+    answer = planned(version="v9.9.9-1", commit="1" * 40, only_funcs="SendRecv", patches=[], **given)
     source = {"source": "/opt/gb10/nccl/source/v9.9.9-1", "commit": "1" * 40}
-    assert answer["options"] == {**common, **given, "functions": "SendRecv", **source}
+    assert answer["options"] == {**common, **given, "functions": "SendRecv", **source, "patches": []}
+
+
+def test_patches_are_read_on_the_controller(tmp_path: Path) -> None:
+    own = tmp_path / "own.patch"
+    own.write_text("own", encoding="utf-8")
+    options = planned(patches=[str(own), "arm-send-fence"])["options"]
+    assert options["patches"][0] == {"name": "own.patch", "text": "own"}
+    assert [patch["name"] for patch in options["patches"]] == ["own.patch", "arm-send-fence"]
+    # Without git in the source, a build with patches needs git, too.
+    archive = tmp_path / "nccl.tar"
+    archive.write_bytes(b"a release")
+    assert planned(source=str(archive), patches=[str(own)])["requirements"]["from_git"] is True
+    own.unlink()
+    assert "own.patch" in planned(patches=[str(own)])["msg"]
 
 
 @pytest.mark.parametrize(
@@ -76,10 +96,11 @@ def test_an_archive_is_verified(tmp_path: Path, name: str) -> None:
     path.write_bytes(b"a release")
     sha256 = hashlib.sha256(b"a release").hexdigest()
     for checksum in ("", sha256):
-        answer = planned(source=str(path), checksum=checksum)
+        answer = planned(source=str(path), checksum=checksum, patches=[])
         assert (answer["archive"], answer["requirements"]["from_git"]) == (True, False)
         found = {key: answer["options"][key] for key in answer["options"].keys() - answer["requirements"].keys()}
-        assert found == {"source": f"/opt/gb10/nccl/source/{sha256[:12]}", "identity": f"sha256 {sha256}"}
+        place = f"/opt/gb10/nccl/source/{sha256[:12]}"
+        assert found == {"source": place, "identity": f"sha256 {sha256}", "patches": []}
     wrong = planned(source=str(path), checksum="0" * 64)
     assert wrong == {
         "failed": True,
