@@ -22,7 +22,8 @@ import hmac
 import json
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits
@@ -59,8 +60,9 @@ _MOST_MESSAGE, _MOST_SOUND, _SOUND_RATE = 4 << 20, 64 << 20, 256 << 10
 #: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
 _METRICS, _MODELS = "/metrics", "/v1/models"
-#: Bytes that are parsed at once. uvloop reads 250 KB, in which 40,000 chunks of one byte take 0.4 s.
-_PIECE = 8 << 10
+#: Bytes that are parsed at once: of a request's beginning, and of the rest. uvloop reads 250 KB, in which 40,000 chunks
+#: of one byte take 0.4 s.
+_BEGIN, _PIECE = 1 << 10, 8 << 10
 #: The header with which uvicorn closes the connection, so that it parses no rest of a body.
 _CLOSE = (b"connection", b"close")
 #: Status and text of each refusal, by its code in OpenAI's API.
@@ -100,13 +102,14 @@ class Guard:
         without_key = kind == "http" and path in OPEN
         # Browsers send OPTIONS without a key, to find out whether they may send one.
         if kind not in ("http", "websocket") or scope.get("method") == "OPTIONS":
-            await self._app(scope, receive, send)
+            await self._app(scope, _no_body(receive), _closing(send) if _has_body(scope) else send)
         elif not (without_key or self._allowed(scope)):
             await _refuse("invalid_api_key", scope, send)
         elif self._drain.now() and kind == "http" and path != _METRICS:
             await _refuse("server_stops", scope, send)
         elif without_key:
-            await self._app(scope, _no_body(receive), self._with_count(send, _has_body(scope)))
+            with_count = _with(send, self._count)
+            await self._app(scope, _no_body(receive), _closing(with_count) if _has_body(scope) else with_count)
         elif not (_public(path) or _own(scope)):
             await _refuse("unknown_url", scope, send)
         else:
@@ -129,7 +132,11 @@ class Guard:
         with contextlib.closing(self._share(scope, None if form else limits.most(path))) as share:
             body = await _body(scope, receive, share)
             if isinstance(body, bytes) and not form:
-                body = bodies.refusal(path, body, self._type(scope, path)) or body
+                for code in bodies.refusals(path, body, self._type(scope, path)):
+                    if code:
+                        body = code
+                        break
+                    await asyncio.sleep(0)
             await (
                 _refuse(body, scope, send)
                 if isinstance(body, str)
@@ -207,14 +214,8 @@ class Guard:
         entry = next((entry for entry in listed.get("data", ()) if entry["id"] == name), None)
         await (_answer(200, entry, scope, send) if entry else _refuse("model_not_found", scope, send))
 
-    def _with_count(self, send: Any, close: bool) -> Any:
-        async def forward(message: dict[str, Any]) -> None:
-            if message["type"] == "http.response.start":
-                count = (OPEN_REQUESTS.encode(), str(self._requests).encode())
-                message = {**message, "headers": [*message.get("headers", ()), count, *([_CLOSE] if close else [])]}
-            await send(message)
-
-        return forward
+    def _count(self) -> tuple[bytes, bytes]:
+        return OPEN_REQUESTS.encode(), str(self._requests).encode()
 
     def _allowed(self, scope: dict[str, Any]) -> bool:
         headers = dict(reversed(scope["headers"]))
@@ -277,6 +278,22 @@ def _own(scope: dict[str, Any]) -> bool:
 def _has_body(scope: dict[str, Any]) -> bool:
     headers = dict(scope["headers"])
     return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
+
+
+def _with(send: Any, header: Callable[[], tuple[bytes, bytes]]) -> Any:
+    """Return what sends a response with a further header."""
+
+    async def forward(message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), header()]}
+        await send(message)
+
+    return forward
+
+
+def _closing(send: Any) -> Any:
+    """Return what sends a response, after which the connection closes: a body that nobody reads is not parsed."""
+    return _with(send, lambda: _CLOSE)
 
 
 def _no_body(receive: Any) -> Any:
@@ -346,12 +363,18 @@ _Protocol: Any = object
 
 
 class Limits(_Protocol):  # type: ignore[misc]  # Its class is known when the server starts.
-    """What uvicorn's connection takes before a request reaches the guard: sizes, times, and pieces of data."""
+    """What uvicorn's connection takes before a request reaches the guard: sizes, times, and pieces of data.
+
+    The beginning of a request is parsed at once. The rest waits in one queue of all connections, of which the server
+    parses one piece between two turns of its loop, so that no number of connections delays the others.
+    """
 
     def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
         config.h11_max_incomplete_event_size = limits.MOST_HEAD
         # Messages wait in a queue before anybody reads them, and 16 KB can become 16 MiB.
         config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
+        # All connections of a server have the same settings.
+        self._queue: deque[Limits] = vars(config).setdefault("gb10_queue", deque())
         super().__init__(config, *arguments, **options)
 
     def connection_made(self, transport: Any) -> None:
@@ -360,28 +383,43 @@ class Limits(_Protocol):  # type: ignore[misc]  # Its class is known when the se
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
-        """Parse in pieces, between which others are served and a refusal closes the connection."""
-        idle = not self._waiting
+        """Parse the beginning of a request, and queue the rest. A refusal closes the connection before its turn."""
+        queued = bool(self._waiting)
         self._waiting += data
-        if idle:
-            self._parse()
+        if queued:
+            return
+        if self.cycle is None or self.cycle.response_complete:
+            self._parse(_BEGIN)
+        if self._waiting and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self._queue.append(self)
+            if len(self._queue) == 1:
+                self.loop.call_later(0, self._turn)
 
-    def _parse(self) -> None:
+    def _turn(self) -> None:
+        """Parse a piece, and give the turn to the next connection."""
+        try:
+            self._parse(_PIECE)
+        finally:
+            self._queue.popleft()
+            if self._waiting and not self.transport.is_closing():
+                self._queue.append(self)
+            elif not self.flow.read_paused:
+                self.transport.resume_reading()
+            if self._queue:
+                self.loop.call_later(0, self._queue[0]._turn)
+
+    def _parse(self, most: int) -> None:
         if self.transport.is_closing():
             return
-        piece = bytes(self._waiting[:_PIECE])
-        super().data_received(piece)
+        piece = bytes(self._waiting[:most])
         del self._waiting[: len(piece)]
+        super().data_received(piece)
         protocol = self.transport.get_protocol()
         if self._waiting and protocol is not self:
             # It became a websocket.
             protocol.data_received(bytes(self._waiting))
             self._waiting.clear()
-        elif self._waiting:
-            self.transport.pause_reading()
-            self.loop.call_later(0, self._parse)
-        elif not self.flow.read_paused:
-            self.transport.resume_reading()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

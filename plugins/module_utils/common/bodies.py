@@ -23,6 +23,8 @@ _AT_ONCE = 20
 #: The most values of an entry without a list to divide, such as a tool; the most levels; the members of an object that
 #: are verified with each part.
 _MOST_OF_ENTRY, _MOST_LEVELS, _MEMBERS = 5_000, 32, 50
+#: The most values of all parts together with what is verified beside each: 2,500 parts beside 1,000 values.
+_WORK = 3_000_000
 #: The most characters of a text that is verified with each part.
 _TEXT = 100
 #: Lists that are long in paths for tokens: of integers, of texts, or of lists of integers.
@@ -32,31 +34,30 @@ _MOST_TOKEN = 1 << 31
 Verify = Callable[[Mapping[str, Any]], object]
 
 
-def refusal(path: str, data: bytes, verify: Verify | None) -> str:
-    """Return the code of the refusal of a path's body, "" if vLLM may parse it as a whole.
+def refusals(path: str, data: bytes, verify: Verify | None) -> Iterator[str]:
+    """Yield the code of the refusal of a path's body, and "" after each part that vLLM may parse: others can run then.
 
     ``verify``: None for a path whose body has no type.
     """
     # The shortest value has two bytes with its comma.
     if len(data) < 2 * _AT_ONCE:
-        return ""
+        return
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):
-        return ""
+        return
     if not isinstance(found, dict):
-        return ""
+        return
     tokens = {name for name in _TOKENS if _are_tokens(found.get(name))} if path in limits.OF_TOKENS else set()
     others = {name: value for name, value in found.items() if name not in tokens}
     size = _values(others)
     if size > limits.MOST_MARKS or _deep(others):
-        return limits.COMPLEX
-    if verify is None or size <= _AT_ONCE:
-        return ""
-    return _wrong_part(others, {name: found[name][:1] for name in tokens}, verify)
+        yield limits.COMPLEX
+    elif verify is not None and size > _AT_ONCE:
+        yield from _parts(others, {name: found[name][:1] for name in tokens}, verify)
 
 
-def _wrong_part(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify) -> str:
+def _parts(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify) -> Iterator[str]:
     """Verify the lists of a body in parts, beside its short values and the first part of each other list."""
     lists = {name: value for name, value in found.items() if isinstance(value, list) and value}
     try:
@@ -65,11 +66,16 @@ def _wrong_part(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Ver
         base = next((each for each in bases if _valid(verify, each)), None)
         if base is None:
             # Something else is wrong, and vLLM would keep the errors of all entries as well.
-            return WRONG
-        parts = ((name, window) for name, value in lists.items() for window in _windows(value))
-        return "" if all(_valid(verify, {**base, name: window}) for name, window in parts) else WRONG
+            yield WRONG
+            return
+        beside, work = _values(base), 0
+        for name, window in ((name, window) for name, value in lists.items() for window in _windows(value)):
+            work += beside + _values(window)
+            if work > _WORK:
+                raise _TooLargeError
+            yield "" if _valid(verify, {**base, name: window}) else WRONG
     except _TooLargeError:
-        return limits.COMPLEX
+        yield limits.COMPLEX
 
 
 def _short(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

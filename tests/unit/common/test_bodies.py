@@ -39,9 +39,14 @@ class Type:
             raise ValueError("options")
 
 
+def refusal(path: str, data: bytes, verify: bodies.Verify | None) -> str:
+    """Return the first code, as the guard does."""
+    return next(filter(None, bodies.refusals(path, data, verify)), "")
+
+
 def refused(path: str, body: Any) -> tuple[str, Type]:
     kind = Type()
-    return bodies.refusal(path, json.dumps(body).encode(), kind), kind
+    return refusal(path, json.dumps(body).encode(), kind), kind
 
 
 def deep(levels: int) -> Any:
@@ -98,6 +103,28 @@ def test_a_wrong_part_ends_a_chat(body: Any, code: str) -> None:
     assert (found, max(kind.seen, default=0) < 9000) == (code, True), "more than a part was verified at once"
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({f"q{number}": [1] for number in range(1000)}, ""),
+        ({f"q{number}": [1] for number in range(2500)}, limits.COMPLEX),
+        ({"messages": [RIGHT] * 9000, "q": [dict.fromkeys(map(str, range(900)))]}, ""),
+        ({"messages": [RIGHT] * 9000, "q": [dict.fromkeys(map(str, range(4900)))]}, limits.COMPLEX),
+    ],
+    ids=["many lists", "too many lists", "an entry beside many parts", "a large entry beside many parts"],
+)
+def test_the_work_of_all_parts_is_limited(body: Any, code: str) -> None:
+    assert refused(CHAT, body)[0] == code
+
+
+def test_others_can_run_after_each_part() -> None:
+    kind = Type()
+    found = bodies.refusals(CHAT, json.dumps({"messages": [RIGHT] * 60}).encode(), kind)
+    seen = [(code, len(kind.seen)) for code in found]
+    # The first verification is of all lists' first parts.
+    assert seen == [("", number + 2) for number in range(10)]
+
+
 def test_a_part_has_about_twenty_values() -> None:
     assert refused(CHAT, {"messages": [RIGHT] * 13, "user": "u" * 5000})[1].seen == [
         len(json.dumps({"user": "u" * 100, "messages": [RIGHT] * number})) for number in (6, 6, 6, 1)
@@ -125,7 +152,7 @@ def test_a_part_has_about_twenty_values() -> None:
 def test_only_tokens_are_many(body: Any, code: str) -> None:
     assert refused(COMPLETIONS, body)[0] == code
     if code != bodies.WRONG:
-        assert bodies.refusal(COMPLETIONS, json.dumps(body).encode(), None) == code
+        assert refusal(COMPLETIONS, json.dumps(body).encode(), None) == code
 
 
 def test_tokens_are_many_only_in_their_paths() -> None:
@@ -134,4 +161,4 @@ def test_tokens_are_many_only_in_their_paths() -> None:
 
 @pytest.mark.parametrize("body", [b"{" * 300, b"[" * 40_000, b"1" * 5000], ids=["cut off", "deep", "a number"])
 def test_what_is_no_json_is_vllms(body: bytes) -> None:
-    assert bodies.refusal(CHAT, body, Type()) == ""
+    assert refusal(CHAT, body, Type()) == ""
