@@ -100,16 +100,17 @@ class Guard:
         """Forward a request, or refuse it."""
         kind, path = scope["type"], _path(scope)
         without_key = kind == "http" and path in OPEN
+        if kind not in ("http", "websocket"):
+            await self._app(scope, receive, send)
         # Browsers send OPTIONS without a key, to find out whether they may send one.
-        if kind not in ("http", "websocket") or scope.get("method") == "OPTIONS":
-            await self._app(scope, _no_body(receive), _closing(send) if _has_body(scope) else send)
+        elif scope.get("method") == "OPTIONS":
+            await self._empty(scope, receive, send)
         elif not (without_key or self._allowed(scope)):
             await _refuse("invalid_api_key", scope, send)
         elif self._drain.now() and kind == "http" and path != _METRICS:
             await _refuse("server_stops", scope, send)
         elif without_key:
-            with_count = _with(send, self._count)
-            await self._app(scope, _no_body(receive), _closing(with_count) if _has_body(scope) else with_count)
+            await self._empty(scope, receive, _with(send, self._count))
         elif not (_public(path) or _own(scope)):
             await _refuse("unknown_url", scope, send)
         else:
@@ -117,6 +118,10 @@ class Guard:
             headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
             scope = {**scope, "headers": [*headers, (b"authorization", b"Bearer " + self._key)]}
             await (self._websocket if kind == "websocket" else self._http)(scope, receive, send)
+
+    async def _empty(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Forward a request without its body, which is not parsed: the connection closes after the response."""
+        await self._app(scope, _no_body(receive), _with(send, lambda: _CLOSE) if _has_body(scope) else send)
 
     async def _http(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         path = _path(scope)
@@ -289,11 +294,6 @@ def _with(send: Any, header: Callable[[], tuple[bytes, bytes]]) -> Any:
         await send(message)
 
     return forward
-
-
-def _closing(send: Any) -> Any:
-    """Return what sends a response, after which the connection closes: a body that nobody reads is not parsed."""
-    return _with(send, lambda: _CLOSE)
 
 
 def _no_body(receive: Any) -> Any:

@@ -43,9 +43,10 @@ _PART = (
     r"|deb\d{1,2}u\d{1,3}|g[0-9a-f]{7,12})"
 )
 _RELEASE = rf"v?(?:\d:)?\d{{1,8}}(?:[.+~_-]{_PART}){{1,8}}"
+_OCTET = r"0{0,2}(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 #: An address inside of a word, or a number of more digits than a release has.
 _IDENTIFIES = re.compile(
-    r"(?<!\d)(?:0{0,2}(?:25[0-5]|2[0-4]\d|1?\d?\d)\.){3}0{0,2}(?:25[0-5]|2[0-4]\d|1?\d?\d)(?!\d)"
+    rf"(?<!\d)(?:{_OCTET}\.){{3}}{_OCTET}(?!\d)|(?<!\d)(?:{_OCTET}_){{3}}{_OCTET}(?!\d)"
     r"|^(?:[.:_-]*\d){16,}[.:_-]*$"
 )
 #: What may precede another word: the node of a problem, and the number of a release that somebody built.
@@ -58,7 +59,7 @@ _TYPED = re.compile(
     r"|\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?(?:\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)?)?"
     rf"|{_RELEASE}|(?:nvidia-(?:driver|dkms|utils)|cuda-toolkit|linux-(?:image|modules|headers))"
     rf"-(?:{_RELEASE}|\d{{1,3}})(?:-open|-server)?"
-    r"|/dev/(?:nvidia[\w-]{0,20}|infiniband/\w{1,12})|/usr/local/cuda(?:-\d{1,2}(?:\.\d{1,2})?)?"
+    r"|/dev/(?:nvidia(?:\d{1,2}|ctl|-modeset|-uvm(?:-tools)?)?|infiniband/\w{1,12})|/usr/local/cuda(?:-\d{1,2}(?:\.\d{1,2})?)?"
     r"|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|0x[0-9a-f]{1,8}|hmac:[0-9a-f]{1,64}"
     r"|(?:en|eth|wl|ib|roce)(?:P\d{1,4})?(?:[psfno]\d{1,4}|np\d{1,2}){0,5}\d{0,2}"
     r"|mlx\d_\d|docker\d|(?:node|rank|cuda|gpu)\d{1,3}"
@@ -145,7 +146,7 @@ def _bare_word(word: str, public: Words) -> str:
         return f"{known[1]}{_bare_word(known[2], public)}"
     first, colon, rest = word.partition(":")
     # Such as FILE:LINE. Only the begin of an address or a key could be public.
-    if colon and (first.casefold() in public or first.isdigit()):
+    if colon and not _is_address(first) and (first.casefold() in public or first.isdigit()):
         return f"{first}:{_word(rest, public)}"
     return GONE
 

@@ -120,7 +120,7 @@ def names(
     rails = {each.name: [rail.address for rail in each.rails] for each in (plan.nodes if plan else ())}
     for number, node in enumerate(nodes, 1):
         of_node = (node["name"], node["facts"].get("hostname") or "")
-        forms = {form for name in of_node for form in (name, name.partition(".")[0])}
+        forms = {form for name in of_node for form in (name, name.partition(".")[0]) if not form.isdigit()}
         known |= dict.fromkeys([*forms, *rails.get(node["name"], ())], f"node{number}")
     return {name: new for name, new in known.items() if name and name.lower() not in _COMMON and name != new}
 

@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file, io_tar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import plan
@@ -131,14 +131,14 @@ def unpack(folder: str, name: str, path: str, jobs: int) -> dict[str, str]:
     """Store the modules of another node's tar file, and return the SHA-256 of each. Raises ProblemsError, OSError."""
     # Without compression, whose headers could need any memory.
     with tarfile.open(path, "r:") as archive:
-        return _keep(folder, name, _received(archive), jobs)
+        return _keep(folder, name, _received(archive, os.path.getsize(path)), jobs)
 
 
-def _received(archive: tarfile.TarFile) -> Iterator[tuple[str, IO[bytes]]]:
+def _received(archive: tarfile.TarFile, size: int) -> Iterator[tuple[str, IO[bytes]]]:
     for number, entry in enumerate(archive):
         _refuse_many(number)
         module = entry.name.removesuffix(".so")
-        source = archive.extractfile(entry) if entry.isreg() else None
+        source = io_tar.plain(archive, entry, size)
         if source is None or not plan.MODULE.fullmatch(module) or entry.size > plan.MOST_BYTES:
             found = f"{entry.name[:100]!r} is no module"
             raise ProblemsError([Problem("archive", found, "modules of FlashInfer", "compile them again")])

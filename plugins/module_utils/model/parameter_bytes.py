@@ -92,6 +92,10 @@ class _LeftOut:
             try:
                 if not isinstance(name, str) or len(name) > _LONGEST:
                     raise ValueError
+                if len(wildcards) > _MOST_PATTERNS:
+                    # Each of thousands could be up to _MOST_CHOICES wildcards.
+                    self.understood = False
+                    break
                 if name.startswith("re:"):
                     wildcards.update(_wildcards(name.removeprefix("re:")))
                 elif "*" in name:

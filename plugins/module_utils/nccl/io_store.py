@@ -24,7 +24,7 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_tar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 
 STAMP, LIBRARY = "stamp.json", "lib/libnccl.so.2"
@@ -110,9 +110,9 @@ def unpack(path: str, sha256: str, folder: str) -> None:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for entry in itertools.islice(archive, _MOST_ENTRIES):
                 # The links and folders are made here, and other entries have no use.
-                if entry.isreg() and (entry.name == STAMP or _LIBRARY.fullmatch(entry.name)):
-                    opened = archive.extractfile(entry)
-                    files[entry.name] = opened.read() if opened else b""
+                opened = io_tar.plain(archive, entry, len(content))
+                if opened and (entry.name == STAMP or _LIBRARY.fullmatch(entry.name)):
+                    files[entry.name] = opened.read()
     except tarfile.TarError as error:
         raise ProblemsError(
             [Problem("artifact", f"{path}: {error}", "a packed build", "send the file again")]

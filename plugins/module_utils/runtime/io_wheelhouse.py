@@ -11,7 +11,7 @@ import os
 import tarfile
 from typing import IO
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_tar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
 
@@ -46,10 +46,10 @@ def unpack(path: str, folder: str, wanted: frozenset[str]) -> int:
 
     A file gets its name after its hash was found in the lock. Raises ProblemsError, tarfile.TarError, OSError.
     """
-    number = -1
+    number, size = -1, os.path.getsize(path)
     with tarfile.open(path, "r:") as archive:
         for number, entry in enumerate(archive):
-            source = archive.extractfile(entry) if entry.isreg() else None
+            source = io_tar.plain(archive, entry, size)
             refuse(wheelhouse.check_entry(entry.name, source is not None, number))
             if source is None:  # it is refused above
                 continue

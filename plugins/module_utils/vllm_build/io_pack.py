@@ -30,10 +30,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import whe
 #: The largest wheel, packed and unpacked, in bytes; the most files; the largest text that is parsed.
 _MOST_WHEEL, _MOST_FILES, _MOST_TEXT = 8 << 30, 100_000, 1 << 20
 _PART = 1 << 20
-#: The largest list of files, and the end of an archive that has its size. Source: PKWARE, APPNOTE 4.3.16.
-_MOST_LIST, _END = 32 << 20, (1 << 16) + 98
-#: The bytes of ZIP64's locator and record, which precede it.
-_LOCATOR, _RECORD = 20, 56
+#: The largest list of files. The bytes of the record at the end of an archive that has its size, and of ZIP64's locator
+#: and record, which precede it. Source: PKWARE, APPNOTE 4.3.16.
+_MOST_LIST, _END_RECORD, _LOCATOR, _RECORD = 32 << 20, 22, 20, 56
 #: zipfile raises RuntimeError for an encrypted member, NotImplementedError for an unknown method, and ValueError for an
 #: offset of another form.
 _DAMAGED = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError)
@@ -64,11 +63,16 @@ def pack(descriptor: int, path: str) -> str:
 
 def _listed(source: IO[bytes]) -> IO[bytes]:
     """Return an archive whose list of files is short enough to be read. Raises ProblemsError, OSError."""
-    source.seek(max(0, source.seek(0, os.SEEK_END) - _END))
+    source.seek(max(0, source.seek(0, os.SEEK_END) - _END_RECORD - _LOCATOR - _RECORD))
     end = source.read()
-    at = end.rfind(b"PK\x05\x06")
+    # With a comment, another place could look like the record for zipfile. No build writes one.
+    at = len(end) - _END_RECORD
+    if at < 0 or end[at : at + 4] != b"PK\x05\x06" or end[-2:] != b"\0\0":
+        raise ProblemsError(
+            [Problem("wheel", "no list of files at its end", "a complete wheel", "run the build again")]
+        )
     # The size of the list, without the entry's own.
-    size = int.from_bytes(end[at + 12 : at + 16], "little") if at >= 0 else 0
+    size = int.from_bytes(end[at + 12 : at + 16], "little")
     if at >= _LOCATOR and end[at - _LOCATOR : at - _LOCATOR + 4] == b"PK\x06\x07":
         # The record before the locator counts for zipfile.
         record = at - _LOCATOR - _RECORD

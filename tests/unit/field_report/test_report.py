@@ -195,6 +195,14 @@ def test_no_planted_text_is_in_the_report(
         assert ids >= {"rail-path", "firmware-differs", "facts-unread", "process-memory", "gpu-probe-failed"}
 
 
+def test_a_host_with_the_name_of_an_address_hides_no_part_of_others() -> None:
+    """The name 192 made node1.168.178.99 of another host's address, which has the form of a problem's place."""
+    nodes = [{"name": "192.168.178.20", "facts": {"hostname": "192"}}, {"name": "7", "facts": {"hostname": "box.lan"}}]
+    found = report.names(None, nodes, {"192.168.178.20": "192.168.178.20", "7": "10.0.0.7"})
+    assert found == {"192.168.178.20": "node1", "10.0.0.7": "ADDRESS", "box.lan": "node2", "box": "node2"}
+    assert redact.redacted("see 192.168.178.99", found, PUBLIC) == "see ADDRESS"
+
+
 def test_the_figures_are_in_the_report() -> None:
     found = document(*site(), RECORDS)
     head = found["nodes"][0]

@@ -7,6 +7,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from sparse_tar import add_sparse
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
@@ -84,6 +85,13 @@ def test_a_compressed_archive_is_refused(form: str, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "kernels.tar", f"w:{form}") as tar:
         tar.addfile(tarfile.TarInfo("a.so"))
     with pytest.raises(tarfile.ReadError):
+        io_kernels.unpack(str(tmp_path / "store"), "0123", str(tmp_path / "kernels.tar"), 2)
+
+
+def test_a_sparse_module_is_refused(tmp_path: Path) -> None:
+    """2 KB stored 600 MB."""
+    add_sparse(tmp_path / "kernels.tar", "sampling.so", 1 << 29)
+    with pytest.raises(ProblemsError, match="is no module"):
         io_kernels.unpack(str(tmp_path / "store"), "0123", str(tmp_path / "kernels.tar"), 2)
 
 

@@ -163,6 +163,13 @@ def test_an_expression_that_is_more_is_not_run(expression: str) -> None:
     assert time.process_time() - before < 2
 
 
+def test_thousands_of_expressions_with_choices_are_not_expanded() -> None:
+    """708 KB took 13 s."""
+    before = time.process_time()
+    assert quantised(*(f"re:{'(a|b)' * 6}{number}" for number in range(4000))).known is False
+    assert time.process_time() - before < 2
+
+
 def test_as_many_patterns_as_can_be_take_seconds() -> None:
     before = time.process_time()
     assert quantised(*(f"*l*y*r*{number}z" for number in range(256))).known is True

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sparse_tar import add_sparse
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store
@@ -68,6 +69,14 @@ def test_only_the_library_and_its_stamp_are_written(tmp_path: Path) -> None:
 def test_another_content_is_refused(tmp_path: Path, entries: Sequence[tuple[str, str]]) -> None:
     with pytest.raises(ProblemsError, match=r"stamp\.json and one library"):
         unpacked(tmp_path, entries)
+
+
+@pytest.mark.parametrize("name", [LIBRARY, "stamp.json"])
+def test_a_sparse_file_is_refused(tmp_path: Path, name: str) -> None:
+    """2,560 bytes took 1.1 GB."""
+    sha256 = add_sparse(tmp_path / "a.tar", name, 1 << 33)
+    with pytest.raises(ProblemsError, match=r"stamp\.json and one library"):
+        io_store.unpack(str(tmp_path / "a.tar"), sha256, str(tmp_path / "part"))
 
 
 @pytest.mark.parametrize("form", ["gz", "bz2", "xz"])

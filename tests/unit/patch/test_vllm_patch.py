@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import os
 import re
 import signal
@@ -297,6 +298,32 @@ def test_a_link_out_of_the_package_is_refused(package: Path, place: str, name: s
     (package / place).rename(package.parent / "shared")
     (package / place).symlink_to(package.parent / "shared")
     refused(package, f"{name} is a symbolic link to")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "large"])
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_no_file_of_the_host_is_read_in_place_of_an_original(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, state: str
+) -> None:
+    """An image had digests of its own, and a link as the original: the diff showed a key of the host."""
+    secret, path = tmp_path / "api.key", package / UTILS
+    secret.write_text("sk-of-the-host\n", encoding="utf-8")
+    original = Path(f"{path}.gb10-original")
+    lines = [
+        (hashlib.sha256(f"link to {secret}".encode()).hexdigest(), original.name),
+        (hashlib.sha256(path.read_bytes()).hexdigest(), path.name),
+    ]
+    Path(f"{path}.gb10-sha256").write_text("".join(f"{digest}  {name}\n" for digest, name in lines), encoding="utf-8")
+    if kind == "link":
+        original.symlink_to(secret)
+    elif kind == "pipe":
+        os.mkfifo(original)
+    else:
+        original.write_text("x" * 99_999, encoding="utf-8")
+        monkeypatch.setattr(io_tree, "_MOST", 90_000)
+    answer = called(package, check=True, state=state)
+    assert (answer["failed"], "gb10-original is " in answer["msg"]) == (True, True)
+    assert "sk-of-the-host" not in json.dumps(answer)
 
 
 def test_a_file_with_a_syntax_error_is_refused(package: Path) -> None:

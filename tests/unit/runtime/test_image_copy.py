@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,13 @@ class Links:
     def copy(self, _container: str, _source: str, target: str) -> None:
         """Copy the link as it is."""
         Path(target).symlink_to("/etc")
+
+
+def test_a_pipe_of_an_image_is_refused(tmp_path: Path) -> None:
+    """Reading it never ended."""
+    os.mkfifo(tmp_path / "_version.py")
+    with pytest.raises(ProblemsError, match=r"_version\.py is no file"):
+        io_image_copy._check(str(tmp_path))
 
 
 def test_a_link_of_an_image_is_not_copied_and_no_target_is_followed(tmp_path: Path) -> None:

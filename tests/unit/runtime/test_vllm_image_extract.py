@@ -157,6 +157,36 @@ def test_an_image_may_have_the_package_alone(host: Host) -> None:
     assert not Path(answer["toolkit"]["path"]).exists() and names(host.copy / "site-packages") == ["vllm"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("link", "is a link out of its package"),
+        ("absolute", "is a link out of its package"),
+        ("original", "has the name of a file of ours"),
+        ("folder", "has the name of a file of ours"),
+    ],
+)
+def test_what_root_must_not_read_as_a_part_of_the_image_is_refused(host: Host, kind: str, reason: str) -> None:
+    """Such a link showed a file of the host in a diff."""
+    place = host.site / "vllm/_version.py"
+    place.unlink(missing_ok=True)
+    if kind in ("link", "absolute"):
+        place.symlink_to("../../../../../../etc/shadow" if kind == "link" else "/etc/shadow")
+    else:
+        name = "vllm/x.py.gb10-original" if kind == "original" else "vllm/.gb10-x/y.py"
+        (host.site / name).parent.mkdir(exist_ok=True)
+        (host.site / name).touch()
+    answer = host.run()
+    assert (answer["failed"], reason in answer["msg"]) == (True, True)
+    assert names(host.dest) == []
+
+
+def test_a_link_inside_the_package_is_copied(host: Host) -> None:
+    (host.site / "vllm/also.py").symlink_to("__init__.py")
+    host.copied()
+    assert (host.copy / "site-packages/vllm/also.py").readlink() == Path("__init__.py")
+
+
 # --- together with vllm_patch ---
 
 

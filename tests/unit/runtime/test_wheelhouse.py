@@ -13,6 +13,7 @@ import pytest
 from engine_host import play
 from repository import load_yaml, read
 from run_module import run_module
+from sparse_tar import add_sparse
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheelhouse
 
@@ -88,6 +89,14 @@ def test_another_archive_is_refused_and_replaces_nothing(
     answer = run_module("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})
     assert answer["failed"] and reason in answer["msg"]
     assert contents(worker) == {NAME: b"uv"}
+
+
+def test_a_sparse_wheel_is_refused_before_it_is_written(worker: Path, tmp_path: Path) -> None:
+    """1,536 bytes wrote 1.4 GB before their hash was known."""
+    add_sparse(tmp_path / "x.tar", NAME, 1 << 33)
+    answer = run_module("wheelhouse", {"folder": str(worker), "archive": str(tmp_path / "x.tar")})
+    assert answer["failed"] and WHEEL in answer["msg"]
+    assert contents(worker) == {}
 
 
 @pytest.mark.parametrize("content", [b"", b"no tar file", b"\x1f\x8b" + bytes(600)])

@@ -154,6 +154,15 @@ def test_a_long_list_of_files_by_zip64_is_not_read(tmp_path: Path, monkeypatch: 
     assert "a list of files with" in refused(wheel)[0].found
 
 
+def test_a_record_that_another_place_could_be_is_refused(tmp_path: Path) -> None:
+    """A list of 47 MB passed: its offset had the form of a record, which follows with a size of 0."""
+    wheel = with_files(tmp_path)
+    content = wheel.read_bytes()
+    for end in (b"x", b"PK\x05\x06" + bytes(18) + b"x"):
+        wheel.write_bytes(content + end)
+        assert "no list of files at its end" in refused(wheel)[0].found
+
+
 def test_a_wheel_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel = with_files(tmp_path, **{"vllm/zeros": bytes(1_000_000)})
     monkeypatch.setattr(io_pack, "_MOST_WHEEL", 900_000)
