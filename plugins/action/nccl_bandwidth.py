@@ -35,7 +35,7 @@ class ActionModule(Decision):
             ]
             return {"changed": False, "runs": commands, "unit": bandwidth.UNIT}
         least = bandwidth.expected(plan, settings.backend, settings.expected)
-        found = bandwidth.findings(measured, least)
+        found = [*bandwidth.findings(measured, least), *bandwidth.delays(measured, plan, settings.backend)]
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return {
             "changed": False,

@@ -22,6 +22,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Pl
 #: NVIDIA warns below this bus bandwidth, in 10^9 bytes per second, of the largest message over all devices together.
 #: Source: dgx-spark-playbooks, spark_cluster_setup.py (175 Gbit/s, and 80 in a ring).
 EXPECTED, EXPECTED_RING = 21.875, 10.0
+#: The size of a typical all-reduce of a decode step, and the longest accepted seconds of one: three times the published
+#: value, 67 to 77 us between two to four Sparks over RoCE. Source: christopherowen/dgx-spark-networking (2026-10); its
+#: own all-reduce takes 10.9 us.
+SMALL, SLOW = 10 << 10, 200e-6
 #: Prefixes of the variables that a collective's libraries read. Others could expose a token in arguments and logs.
 _READ = ("NCCL_", "GLOO_", "TP_", "UCX_", "CUDA_", "OMP_", "LD_PRELOAD")
 TOGETHER = "together"
@@ -99,7 +103,7 @@ def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return [
         (
             f"{name}: {entry['collective']} of {entry['bytes']} bytes: {entry['bus_gbps']:.3f} GB/s on the bus, "
-            f"{entry['seconds'] * 1e6:.0f} us"
+            f"{_microseconds(entry['seconds'])} us"
         )
         for name, result in results.items()
         for entry in result["results"]
@@ -135,6 +139,31 @@ def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Pro
         for name, entry in largest.items()
         if entry["bus_gbps"] < least
     ]
+
+
+def delays(results: Mapping[str, Mapping[str, Any]], plan: Plan, backend: str) -> list[Problem]:
+    """Return whether a small all-reduce over RoCE takes much longer than published: each layer waits for it twice."""
+    if backend != "nccl" or not any(_devices(node) for node in plan.nodes):
+        return []
+    found = [
+        entry["seconds"]
+        for entry in results[TOGETHER]["results"]
+        if entry["collective"] == "all_reduce" and 0 <= SMALL - entry["bytes"] < 4 * len(plan.nodes)
+    ]
+    return [
+        Problem(
+            "latency.all_reduce",
+            f"{seconds * 1e6:.0f} us with {SMALL} bytes",
+            f"{SLOW * 1e6:.0f} us or less; published are 67 to 77 us between two to four Sparks",
+            "compare the lines of each device; stop other jobs on the CPUs; unset NCCL_PROTO and NCCL_ALGO",
+        )
+        for seconds in found
+        if seconds > SLOW
+    ]
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f}" if seconds < 1e-4 else f"{seconds * 1e6:.0f}"
 
 
 def _devices(node: PlannedNode) -> list[str]:

@@ -29,6 +29,8 @@ import torch.distributed as dist
 #: The factor between message sizes, and the smallest size.
 STEP, SMALLEST = 8, 4096
 WARM_UP = 5
+#: Sizes of the all-reduces of a decode step, whose latency counts, and how many more calls each has.
+SMALL, MORE = (8, 1024, 10240, 65536), 10
 
 
 def sizes(largest: int, ranks: int) -> list[int]:
@@ -38,6 +40,12 @@ def sizes(largest: int, ranks: int) -> list[int]:
     while found[-1] // STEP >= SMALLEST:
         found.append(found[-1] // STEP)
     return [max(size // unit, 1) * unit for size in reversed(found)]
+
+
+def small(largest: int, ranks: int) -> list[int]:
+    """Return the sizes in SMALL below the largest message, each a multiple of one 4-byte value per rank."""
+    unit = 4 * ranks
+    return sorted({max(size // unit, 1) * unit for size in SMALL if size < largest} - {*sizes(largest, ranks)})
 
 
 def bus_factor(collective: str, ranks: int) -> float:
@@ -105,9 +113,9 @@ def main() -> None:
     dist.init_process_group(options.backend, timeout=datetime.timedelta(seconds=options.timeout))
     rank, ranks = dist.get_rank(), dist.get_world_size()
     results = [
-        measure(collective, size, options.iterations, device)
+        measure(collective, size, options.iterations * (MORE if size <= SMALL[-1] else 1), device)
         for collective in ("all_reduce", "all_gather")
-        for size in sizes(options.bytes, ranks)
+        for size in (small(options.bytes, ranks) if collective == "all_reduce" else []) + sizes(options.bytes, ranks)
     ]
     dist.barrier()
     dist.destroy_process_group()

@@ -126,6 +126,27 @@ def test_every_measurement_is_a_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "backend", "microseconds", "found"),
+    [
+        (plan("pair"), "nccl", 72, []),
+        (plan("pair"), "nccl", 201, ["201 us with 10240 bytes"]),
+        (plan("ring"), "nccl", 900, ["900 us with 10240 bytes"]),
+        # Over sockets no figure is published.
+        (plan("pair", ("", "")), "nccl", 900, []),
+        (plan("pair"), "gloo", 900, []),
+    ],
+)
+def test_a_slow_small_message_is_a_finding(given: Plan, backend: str, microseconds: int, found: list[str]) -> None:
+    sizes = {8: 1.0, 10240: microseconds * 1e-6, 65536: 1.0}
+    entries = [{"collective": "all_reduce", "bytes": size, "seconds": each} for size, each in sizes.items()]
+    # With three ranks, the size is a multiple of 12.
+    if given.nodes[2:]:
+        entries[1]["bytes"] = 10236
+    delays = nccl_bandwidth.delays({"together": {"results": entries}}, given, backend)
+    assert [delay.found for delay in delays] == found
+
+
 @pytest.fixture(scope="module")
 def program() -> dict[str, Any]:
     """nccl_bandwidth.py, whose arithmetic needs no PyTorch."""
@@ -141,6 +162,11 @@ def test_sizes_end_at_the_bound_and_are_whole_for_every_rank(program: Data, larg
     assert found == sorted(found)
     assert all(size % (4 * ranks) == 0 for size in found)
     assert max(4 * ranks, largest - 4 * ranks) <= found[-1] <= max(4 * ranks, largest)
+    small = program["small"](largest, ranks)
+    assert all(size % (4 * ranks) == 0 and size < max(largest, 4 * ranks) for size in small)
+    assert not {*small} & {*found}
+    if largest == 1024**3:
+        assert small == ([8, 1024, 10240, 65536] if ranks == 2 else [12, 1020, 10236, 65532])
     assert [program["bus_factor"](name, 4) for name in ("all_reduce", "all_gather")] == [1.5, 0.75]
 
 
