@@ -34,6 +34,7 @@ from typing import Any
 from adhoc import ROOT, conclude, module, parsed, parser
 
 PROGRAM = ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
+PATCHES, PATCH = ROOT / "roles/nccl_sm121_build/files", "arm-send-fence"
 METHODS = ("wheel", "preload", "link")
 #: Prints an environment's folder, the folder of its packages, and PyTorch's release.
 ASK = (
@@ -110,6 +111,7 @@ def build(
         "source": str(options.source.resolve()),
         "capabilities": capabilities,
         "pack": packed,
+        "patches": [{"name": PATCH, "text": (PATCHES / f"{PATCH}.patch").read_text(encoding="utf-8")}],
     }
     arguments |= {
         key: value for key, value in (("identity", options.identity), ("cuda_home", options.cuda_home)) if value
@@ -210,6 +212,7 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
 
     return {
         "an identical build is not repeated": report["built"]["again"] is False,
+        "the build has our patch": [*report["built"]["stamp"]["patches"]] == [PATCH],
         "our library has code for these GPUs": {gpu["capability"] for gpu in report["gpu"]["gpus"]}
         <= set(ours["native"]),
         "without a change, every rank maps only the wheel's library, and nccl_info reports each rank": mapped("wheel")
@@ -229,9 +232,11 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
 def section(report: Mapping[str, Any]) -> str:
     """Return the section for docs/benchmarks.md."""
     gpus, built, cases, ours = report["gpu"]["gpus"], report["built"], report["cases"], report["library"]
-    bandwidth = ["| collective | bytes | wheel, GB/s | preload, GB/s | link, GB/s |\n|---|--:|--:|--:|--:|\n"]
+    bandwidth = [
+        "| collective | bytes | wheel, GB/s, us | preload, GB/s, us | link, GB/s, us |\n|---|--:|--:|--:|--:|\n"
+    ]
     for entries in zip(*(cases[method]["results"] for method in METHODS), strict=True):
-        numbers = " | ".join(f"{entry['bus_gbps']:.2f}" for entry in entries)
+        numbers = " | ".join(f"{entry['bus_gbps']:.2f}, {entry['seconds'] * 1e6:.1f}" for entry in entries)
         bandwidth.append(f"| {entries[0]['collective']} | {entries[0]['bytes']} | {numbers} |\n")
     names = {report["wheel"]["before"]["sha256"]: "the wheel's", ours["sha256"]: "ours"}
     mapped = ["| method | version in NCCL's log | mapped by each rank | nccl_info |\n|---|---|---|---|\n"]
@@ -249,7 +254,7 @@ def section(report: Mapping[str, Any]) -> str:
 `tests/gpu/nccl.py` on {time.strftime("%Y-%m-%d")}: {len(gpus)} {gpus[0]["name"]} of one host, compute capability {gpus[0]["capability"]}, driver
 {report["gpu"]["driver_version"]}, {os.uname().machine}, PyTorch {report["torch"]}. Not a GB10, no network between the GPUs.
 
-`nccl_build` built {built["stamp"]["release"]} ({built["stamp"]["source"]}) with CUDA {built["stamp"]["cuda"]} and `{built["stamp"]["gencode"]}`
+`nccl_build` built {built["stamp"]["release"]} ({built["stamp"]["source"]}, {", ".join(built["stamp"]["patches"])}) with CUDA {built["stamp"]["cuda"]} and `{built["stamp"]["gencode"]}`
 in {built["wall"]:.0f} s on {built["cores"]} cores with {built["jobs"]} jobs, {built["cpu"]:.0f} CPU s of all processes;
 {built["bytes"] / 1e6:.1f} MB: {code}.
 
