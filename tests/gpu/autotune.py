@@ -1,131 +1,178 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Start a vLLM of two ranks three times: with an empty cache of FlashInfer's autotuner, with the cache of that start,
+"""Tune the experts of two ranks three times: with an empty cache of FlashInfer's autotuner, with the cache of that time,
 and with a new one, as the plan does for vLLM 0.27 to 0.31.
 
-    python3 tests/gpu/autotune.py --python /var/tmp/vllm/bin/python --tokenizer /var/tmp/tiny --folder /var/tmp/proof
+    python3 tests/gpu/autotune.py --python PYTHON --warmup vllm/model_executor/warmup/kernel_warmup.py --folder F
 
-PYTHON belongs to an environment with vLLM and FlashInfer. TOKENIZER has a tokenizer.json. The weights are random, and
-the experts run by FlashInfer's CUTLASS kernels. Needs two GPUs and a CUDA toolkit. FOLDER gets the logs, report.json and
-report.md. The exit status is 1 if the first or the last start fails.
-
-Standard library only.
+PYTHON has PyTorch and FlashInfer. The ranks run the function flashinfer_autotune of that file of vLLM, which needs no
+installed vLLM: its world is a process group of gloo, and its dummy run one call of FlashInfer's CUTLASS experts with the
+rank's number. One GPU is enough, because the timings of the ranks meet over gloo. F gets the logs, report.json and
+report.md. The exit status is 1 if the first or the last time fails.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import ast
+import logging
 import os
-import re
-import shutil
 import subprocess
+import sys
 import time
+import types
 from pathlib import Path
 from typing import Any
 
-from adhoc import URL, conclude, gpus, parsed, parser, running, until_healthy
+from adhoc import conclude, gpus, parsed, parser
 
-#: Of a size that FlashInfer's kernels take.
-CONFIG = {
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "model_type": "qwen3_moe",
-    "torch_dtype": "bfloat16",
-    "hidden_size": 1024,
-    "intermediate_size": 2048,
-    "moe_intermediate_size": 512,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 4,
-    "head_dim": 64,
-    "num_experts": 16,
-    "num_experts_per_tok": 4,
-    "norm_topk_prob": True,
-    "decoder_sparse_step": 1,
-    "mlp_only_layers": [],
-    "max_position_embeddings": 2048,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-    "bos_token_id": 0,
-    "eos_token_id": 1,
-}
-ARGUMENTS = [
-    *("--load-format=dummy", "--tensor-parallel-size=2", "--max-model-len=1024", "--gpu-memory-utilization=0.3"),
-    *("--enforce-eager", "--moe-backend=flashinfer_cutlass", "--enable-flashinfer-autotune"),
-    *("--host=127.0.0.1", "--port=8000"),
-]
-LINES = re.compile(r"^.*(?:autotun|Autotun|broadcast block|Application startup complete).*$", re.MULTILINE)
+FUNCTION = "flashinfer_autotune"
+TOKENS, HIDDEN, EXPERTS, SIZE, TOP = 64, 1024, 16, 512, 4
 
 
 def main() -> None:
-    given = parser(__doc__, "for the model, the caches, the logs and the reports")
-    given.add_argument("--python", required=True, help="the interpreter of an environment with vLLM")
-    given.add_argument("--tokenizer", required=True, type=Path, help="a folder with a tokenizer")
-    given.add_argument("--limit", type=float, default=240, help="seconds of a start without an answer")
-    given.add_argument("--first-limit", type=float, default=540, help="seconds of the first start, which compiles")
+    given = parser(__doc__, "for the caches, the logs and the reports")
+    given.add_argument("--python", help="an interpreter with PyTorch and FlashInfer")
+    given.add_argument("--warmup", required=True, type=Path, help="the file of vLLM with flashinfer_autotune")
+    given.add_argument("--limit", type=float, default=120, help="seconds of a time that compiles nothing")
+    given.add_argument("--first-limit", type=float, default=540, help="seconds of the first time")
+    given.add_argument("--cache", type=Path, help="for a rank: the file of its cache")
     options = parsed(given)
-    conclude(options.folder, measured(options), section)
+    if options.cache:
+        tune(options.warmup, options.cache)
+    else:
+        conclude(options.folder, measured(options), section)
 
 
 def measured(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report: the GPUs, the releases, and each start."""
-    model = options.folder / "model"
-    shutil.rmtree(model, ignore_errors=True)
-    shutil.copytree(options.tokenizer, model, ignore=shutil.ignore_patterns("*.safetensors", "config.json"))
-    vocabulary = json.loads((options.tokenizer / "config.json").read_text(encoding="utf-8"))["vocab_size"]
-    (model / "config.json").write_text(json.dumps({**CONFIG, "vocab_size": vocabulary}), encoding="utf-8")
-    for name in ("kept", "new"):
-        shutil.rmtree(options.folder / name, ignore_errors=True)
-    starts = {
-        "empty cache": start(options, "kept", options.first_limit),
-        "its cache": start(options, "kept", options.limit),
-        "a new cache": start(options, "new", options.limit),
+    """Return the report: the GPU, the releases, and each time."""
+    times = {
+        "an empty cache": both(options, "kept", options.first_limit),
+        "its cache": both(options, "kept", options.limit),
+        "a new cache": both(options, "new", options.limit),
     }
-    ask = "from importlib.metadata import version as v; print(v('vllm'), v('flashinfer-python'), v('torch'))"
-    releases = subprocess.run([options.python, "-c", ask], capture_output=True, text=True, check=True).stdout.split()
-    checks = {f"a start with {name} answers": bool(starts[name]["seconds"]) for name in ("empty cache", "a new cache")}
-    return {"gpus": gpus(), "releases": releases, "starts": starts, "checks": checks}
+    ask = "import flashinfer, torch; print(flashinfer.__version__, torch.__version__)"
+    done = subprocess.run([options.python, "-c", ask], capture_output=True, text=True, check=True)
+    checks = {
+        f"the tuning with {name} ends": bool(times[name]["seconds"]) for name in ("an empty cache", "a new cache")
+    }
+    return {"gpus": gpus(), "releases": done.stdout.split(), "times": times, "checks": checks}
 
 
-def start(options: argparse.Namespace, cache: str, limit: float) -> dict[str, Any]:
-    """Start the server. Return its seconds, 0 without an answer, and its lines about the tuning."""
-    log = options.folder / f"{cache}-{int(time.time())}.log"
-    environment = {
-        **os.environ,
-        "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR": str(options.folder / cache),
-        "VLLM_CACHE_ROOT": str(options.folder / "vllm"),
-        "VLLM_USE_DEEP_GEMM": "0",
-        "NCCL_NVLS_ENABLE": "0",
-        "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
-        "HF_HUB_OFFLINE": "1",
-    }
-    command = [options.python, "-m", "vllm.entrypoints.cli.main", "serve", str(options.folder / "model"), *ARGUMENTS]
-    with running(command, environment, log) as process:
+def both(options: argparse.Namespace, name: str, limit: float) -> dict[str, Any]:
+    """Run both ranks. Return their seconds, 0 without an end, and the last lines of each."""
+    cache = options.folder / name / "autotune_configs.json"
+    cache.parent.mkdir(exist_ok=True)
+    command = [options.python, __file__, f"--folder={options.folder}", f"--warmup={options.warmup}", f"--cache={cache}"]
+    world = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29512", "GLOO_SOCKET_IFNAME": "lo"}
+    logs = [options.folder / f"{name}-{int(time.time())}-{rank}.log" for rank in range(2)]
+    began = time.monotonic()
+    ranks = [
+        subprocess.Popen(
+            command, env=os.environ | world | {"RANK": str(rank)}, stdout=log.open("wb"), stderr=subprocess.STDOUT
+        )
+        for rank, log in enumerate(logs)
+    ]
+    ended: list[int | None] = []
+    for rank in ranks:
         try:
-            seconds, ended = until_healthy(URL, [process], limit), ""
-        except RuntimeError as error:
-            seconds, ended = 0.0, str(error)
-    text = log.read_text(encoding="utf-8", errors="replace")
-    found = [line[:200] for line in LINES.findall(text)]
-    return {"seconds": round(seconds, 1), "ended": ended, "lines": found[:40], "end": text[-1500:] if ended else ""}
+            ended.append(rank.wait(max(0.1, limit - (time.monotonic() - began))))
+        except subprocess.TimeoutExpired:
+            ended.append(None)
+    seconds = time.monotonic() - began
+    for rank in ranks:
+        rank.kill()
+        rank.wait()
+    ends = [log.read_text(encoding="utf-8", errors="replace").splitlines()[-4:] for log in logs]
+    return {"seconds": round(seconds, 1) if ended == [0, 0] else 0, "ended": ended, "logs": ends}
+
+
+def tune(warmup: Path, cache: Path) -> None:
+    """Run vLLM's own function as a rank."""
+    import flashinfer.autotuner  # type: ignore[import-not-found]  # noqa: PLC0415  # Only the ranks have it.
+    import torch  # type: ignore[import-not-found]  # noqa: PLC0415
+    import torch.distributed as dist  # type: ignore[import-not-found]  # noqa: PLC0415
+    from flashinfer.fused_moe import cutlass_fused_moe  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(message)s")
+    log = logging.getLogger("rank")
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+
+    class World:
+        rank_in_group, world_size, cpu_group = rank, 2, dist.group.WORLD
+
+        def broadcast_object(self, value: Any, src: int) -> Any:
+            values = [value]
+            dist.broadcast_object_list(values, src)
+            return values[0]
+
+        def barrier(self) -> None:
+            dist.barrier()
+
+    def experts(_runner: Any) -> None:
+        torch.manual_seed(0)
+        made = {"device": "cuda", "dtype": torch.bfloat16}
+        chosen = torch.rand(TOKENS, EXPERTS, device="cuda").topk(TOP)
+        log.info("rank %d tunes the experts", rank)
+        cutlass_fused_moe(
+            torch.randn(TOKENS, HIDDEN, **made),
+            chosen.indices.int(),
+            chosen.values.float(),
+            torch.randn(EXPERTS, 2 * SIZE // 2, HIDDEN, **made),
+            torch.randn(EXPERTS, HIDDEN, SIZE // 2, **made),
+            torch.bfloat16,
+            quant_scales=None,
+            tp_size=2,
+            tp_rank=rank,
+        )
+        torch.cuda.synchronize()
+        log.info("rank %d has tuned the experts", rank)
+
+    def write(path: Path, contents: bytes) -> None:
+        path.write_bytes(contents)
+
+    log.info_once = log.info  # type: ignore[attr-defined]
+    world = World()
+    sys.modules |= {
+        "vllm": types.ModuleType("vllm"),
+        "vllm.utils": types.ModuleType("vllm.utils"),
+        "vllm.utils.flashinfer": types.SimpleNamespace(autotune=flashinfer.autotuner.autotune),  # type: ignore[dict-item]
+        "vllm.distributed": types.ModuleType("vllm.distributed"),
+        "vllm.distributed.parallel_state": types.SimpleNamespace(get_world_group=lambda: world),  # type: ignore[dict-item]
+    }
+    sys.modules["vllm"].utils = sys.modules["vllm.utils"]  # type: ignore[attr-defined]
+    sys.modules["vllm.utils"].flashinfer = sys.modules["vllm.utils.flashinfer"]  # type: ignore[attr-defined]
+    given = {
+        "torch": torch,
+        "logger": log,
+        "_flashinfer_autotune_skip_ops": lambda _runner: None,
+        "_run_flashinfer_autotune_dummy_runs": experts,
+        "resolve_flashinfer_autotune_file": lambda _runner: cache,
+        "write_flashinfer_autotune_cache": write,
+        "GPUModelRunner": object,
+    }
+    tree = ast.parse(warmup.read_text(encoding="utf-8"))
+    tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == FUNCTION]
+    exec(compile(tree, str(warmup), "exec"), given)  # The point of the test.
+    given[FUNCTION](None)
+    log.info("rank %d ends", rank)
 
 
 def section(report: dict[str, Any]) -> str:
     """Return the section for docs/benchmarks.md."""
     rows = "".join(
-        f"| {name} | {each['seconds'] or each['ended']} | {sum('unning FlashInfer autotune' in line for line in each['lines'])} |\n"
-        for name, each in report["starts"].items()
+        f"| {name} | {each['seconds'] or 'no end'} | {each['logs'][0][-1:]} | {each['logs'][1][-1:]} |\n"
+        for name, each in report["times"].items()
     )
-    vllm, flashinfer, torch = report["releases"]
-    return f"""## Starts of two ranks with a cache of FlashInfer's autotuner
+    flashinfer, torch = report["releases"]
+    return f"""## Two ranks with a cache of FlashInfer's autotuner
 
-`tests/gpu/autotune.py` on {time.strftime("%Y-%m-%d")}: {len(report["gpus"])} GPUs ({report["gpus"][0]}), vLLM {vllm}, FlashInfer {flashinfer}, PyTorch {torch}.
+`tests/gpu/autotune.py` on {time.strftime("%Y-%m-%d")}: {report["gpus"][0]}, FlashInfer {flashinfer}, PyTorch {torch}.
 
-| start with | healthy after, s | lines "Running FlashInfer autotune" |
-|---|--:|--:|
+| with | seconds | last line of rank 0 | of rank 1 |
+|---|--:|---|---|
 {rows}"""
 
 
