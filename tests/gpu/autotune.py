@@ -7,8 +7,9 @@ and with a new one, as the plan does for vLLM 0.27 to 0.31.
     python3 tests/gpu/autotune.py --python PYTHON --warmup vllm/model_executor/warmup/kernel_warmup.py --folder F
 
 PYTHON has PyTorch and FlashInfer. The ranks run the function flashinfer_autotune of that file of vLLM, which needs no
-installed vLLM: its world is a process group of gloo, and its dummy run one call of FlashInfer's CUTLASS experts with the
-rank's number. One GPU is enough, because the timings of the ranks meet over gloo. F gets the logs, report.json and
+installed vLLM: its world is a process group of gloo, and its dummy run tunes one operation, whose key has the rank's
+number, as that of FlashInfer's experts has. Its kernels take more than an hour to compile, so PyTorch multiplies in
+their place. One GPU is enough, because the timings of the ranks meet over gloo. F gets the logs, report.json and
 report.md. The exit status is 1 if the first or the last time fails.
 """
 
@@ -28,7 +29,7 @@ from typing import Any
 from adhoc import conclude, gpus, parsed, parser
 
 FUNCTION = "flashinfer_autotune"
-TOKENS, HIDDEN, EXPERTS, SIZE, TOP = 64, 1024, 16, 512, 4
+OPERATION, TOKENS, HIDDEN, EXPERTS, SIZE = "trtllm::fused_moe::gemm1", 64, 1024, 16, 512
 
 
 def main() -> None:
@@ -93,7 +94,7 @@ def tune(warmup: Path, cache: Path) -> None:
     import flashinfer.autotuner  # type: ignore[import-not-found]  # noqa: PLC0415  # Only the ranks have it.
     import torch  # type: ignore[import-not-found]  # noqa: PLC0415
     import torch.distributed as dist  # type: ignore[import-not-found]  # noqa: PLC0415
-    from flashinfer.fused_moe import cutlass_fused_moe  # type: ignore[import-not-found]  # noqa: PLC0415
+    from flashinfer.autotuner import TuningConfig  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(asctime)s %(message)s")
     log = logging.getLogger("rank")
@@ -111,23 +112,24 @@ def tune(warmup: Path, cache: Path) -> None:
         def barrier(self) -> None:
             dist.barrier()
 
+    class Experts(flashinfer.autotuner.TunableRunner):  # type: ignore[misc]  # It is known there.
+        """Multiplications whose key names the rank, as that of FlashInfer's own experts does (fused_moe/core.py)."""
+
+        def get_valid_tactics(self, _inputs: Any, _profile: Any) -> list[int]:
+            return [0, 1, 2]
+
+        def get_cache_key_extras(self, inputs: Any) -> tuple[Any, ...]:
+            return str(inputs[0].dtype), 2, rank
+
+        # The tuner names its arguments.
+        def forward(self, inputs: Any, tactic: int = -1, do_preparation: bool = False) -> Any:  # noqa: ARG002
+            return torch.bmm(*inputs)
+
     def experts(_runner: Any) -> None:
-        torch.manual_seed(0)
         made = {"device": "cuda", "dtype": torch.bfloat16}
-        chosen = torch.rand(TOKENS, EXPERTS, device="cuda").topk(TOP)
+        inputs = [torch.randn(EXPERTS, TOKENS, HIDDEN, **made), torch.randn(EXPERTS, HIDDEN, SIZE, **made)]
         log.info("rank %d tunes the experts", rank)
-        cutlass_fused_moe(
-            torch.randn(TOKENS, HIDDEN, **made),
-            chosen.indices.int(),
-            chosen.values.float(),
-            torch.randn(EXPERTS, 2 * SIZE // 2, HIDDEN, **made),
-            torch.randn(EXPERTS, HIDDEN, SIZE // 2, **made),
-            torch.bfloat16,
-            quant_scales=None,
-            tp_size=2,
-            tp_rank=rank,
-        )
-        torch.cuda.synchronize()
+        flashinfer.autotuner.AutoTuner.get().choose_one(OPERATION, [Experts()], TuningConfig(), inputs)
         log.info("rank %d has tuned the experts", rank)
 
     def write(path: Path, contents: bytes) -> None:

@@ -115,7 +115,9 @@ def main() -> None:
     results = [
         measure(collective, size, options.iterations * (MORE if size <= SMALL[-1] else 1), device)
         for collective in ("all_reduce", "all_gather")
-        for size in (small(options.bytes, ranks) if collective == "all_reduce" else []) + sizes(options.bytes, ranks)
+        for size in sorted(
+            {*sizes(options.bytes, ranks), *(small(options.bytes, ranks) if collective == "all_reduce" else ())}
+        )
     ]
     dist.barrier()
     dist.destroy_process_group()
