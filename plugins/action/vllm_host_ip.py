@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
@@ -23,20 +24,28 @@ class ActionModule(Decision):
         arguments = dict(self._task.args)
         known = arguments.pop("known", {})
         if arguments.pop("planned", False):
-            arguments |= _planned(self.plan(variables))
+            plan = self.plan(variables)
+            arguments |= _planned(
+                plan, self.of_nodes(variables, [node.name for node in plan.nodes], "gb10_installed", {})
+            )
         path = str(arguments.get("path", paths.RANK_ENVIRONMENT))
         if known and _unchanged(known, path, arguments):
             return {"changed": False, "path": path}
         return self.module(arguments, variables)
 
 
-def _planned(plan: Plan) -> dict[str, Any]:
+def _planned(plan: Plan, read: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's options. ``read``: the facts of each node in this run, {} for one that has changed since."""
     node = plan.node
+    others = {
+        name: found["interfaces"] for name, found in read.items() if found.get("interfaces") and name != node.name
+    }
     return {
         "node": node.name,
         "address": node.address,
         "interface": node.interface,
-        "ray_node_ip_address": node.address,
+        "others": others,
+        "ray_unit": paths.RAY_UNIT if plan.executor == "ray" else "",
         "nodes": {each.name: each.address for each in plan.nodes},
         "environment": overrides.rank_environment(node),
     }
@@ -44,11 +53,10 @@ def _planned(plan: Plan) -> dict[str, Any]:
 
 def _unchanged(known: dict[str, Any], path: str, arguments: dict[str, Any]) -> bool:
     """Return whether the module would change and report nothing. It reports invalid arguments itself."""
-    names = ("node", "address", "interface", "ray_node_ip_address", "nodes")
     try:
         text = host_ip.text(arguments.get("environment", {}), arguments["address"])
-        node, address, interface, of_ray, nodes = (arguments[name] for name in names)
-        problems = host_ip.check(node, address, interface, of_ray, nodes, known["interfaces"])
+        node, address, interface, nodes = (arguments[name] for name in ("node", "address", "interface", "nodes"))
+        problems = host_ip.check(node, address, interface, nodes, known["interfaces"], arguments.get("others", {}))
     except (KeyError, ValueError):
         return False
     return not problems and installed.has(known, (), {path: text})

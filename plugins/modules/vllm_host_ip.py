@@ -12,9 +12,10 @@ short_description: Write a node's fabric address to the environment file of its 
 version_added: 0.1.0
 description:
   - Writes the environment file of Ray and vLLM, with the node's fabric address as C(VLLM_HOST_IP).
-  - Rejects an address that another node also has, that the interface does not have now, or that differs from Ray's
-    address. Those cause C(Every node should have a unique IP address), or a placement group that waits for half an
-    hour.
+  - Compares the planned address with the addresses of the interface now, with those that other nodes have now, and with
+    the one under which a running Ray registered this node. A difference causes C(Every node should have a unique IP
+    address), or a placement group that waits for half an hour.
+  - Ray is not compared if the file changes, because its service restarts then.
 options:
   node:
     description: The node's name in the inventory.
@@ -25,9 +26,14 @@ options:
   interface:
     description: The interface that must have this address.
     type: str
-  ray_node_ip_address:
-    description: The value of C(ray start --node-ip-address) on this node.
+  others:
+    description: The interfaces of other nodes now, as M(gb10.cluster.node_info) returns them.
+    type: dict
+    default: {}
+  ray_unit:
+    description: The service that runs Ray on this node, empty without Ray.
     type: str
+    default: ""
   nodes:
     description: Every node of the cluster and its fabric address.
     type: dict
@@ -36,8 +42,8 @@ options:
     type: dict
     default: {}
   planned:
-    description: Whether the action plugin takes the other options from C(gb10_plan). Otherwise the first five are
-      required.
+    description: Whether the action plugin takes the other options from C(gb10_plan). Otherwise the first three
+      and O(nodes) are required.
     type: bool
     default: false
   path:
@@ -64,7 +70,6 @@ EXAMPLES = r"""
     node: spark1
     address: 10.110.0.1
     interface: enp1s0f1np1
-    ray_node_ip_address: 10.110.0.1
     nodes:
       spark1: 10.110.0.1
       spark2: 10.110.0.2
@@ -86,6 +91,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read_file, write_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check, text
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 
 #: Readable by all: it holds no secret, and users source it.
@@ -99,40 +105,43 @@ def main() -> None:
             "node": {"type": "str"},
             "address": {"type": "str"},
             "interface": {"type": "str"},
-            "ray_node_ip_address": {"type": "str"},
+            "others": {"type": "dict", "default": {}},
+            "ray_unit": {"type": "str", "default": ""},
             "nodes": {"type": "dict"},
             "environment": {"type": "dict", "default": {}},
             "planned": {"type": "bool", "default": False},
             "path": {"type": "path", "default": "/etc/gb10/cluster.env"},
             "known": {"type": "dict", "default": {}},
         },
-        required_if=[("planned", False, ["node", "address", "interface", "ray_node_ip_address", "nodes"])],
+        required_if=[("planned", False, ["node", "address", "interface", "nodes"])],
         supports_check_mode=True,
     )
     params = module.params
     path = params["path"]
     try:
+        before, mode = read_file(path)
+        content, wrong = "", []
+        try:
+            content = text(params["environment"], params["address"])
+        except ValueError as error:
+            wrong = [Problem("environment", str(error), "variable names and one-line values", "correct them")]
+        changed = (before, mode) != (content, MODE)
         problems = check(
             params["node"],
             params["address"],
             params["interface"],
-            params["ray_node_ip_address"],
             params["nodes"],
             node_io_facts.interfaces(runner(module)),
+            params["others"],
+            io_ray_node.address(params["ray_unit"]) if params["ray_unit"] and not changed else "",
         )
-        try:
-            content = text(params["environment"], params["address"])
-        except ValueError as error:
-            raise ProblemsError(
-                [*problems, Problem("environment", str(error), "variable names and one-line values", "correct them")]
-            ) from error
+        if wrong:
+            raise ProblemsError([*problems, *wrong])
         # In check mode on a new host, the interface has no address yet, which is not an error.
         if problems and not module.check_mode:
             raise ProblemsError(problems)
         for problem in problems:
             module.warn(str(problem))
-        before, mode = read_file(path)
-        changed = (before, mode) != (content, MODE)
         if changed and not module.check_mode:
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
             write_file(path, content, MODE)

@@ -12,20 +12,23 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import environment_file
 
+_REMOVE = "remove it: ip address show and /etc/netplan on {} show where {} has it from"
+
 
 def check(
     node: str,
     address: str,
     interface: str,
-    ray_node_ip_address: str,
     nodes: Mapping[str, str],
     interfaces: Mapping[str, Mapping[str, Any]],
+    others: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    of_ray: str = "",
 ) -> list[Problem]:
-    """Return all problems of `address` as VLLM_HOST_IP of `node`.
+    """Return all problems of `address` as VLLM_HOST_IP of `node`, from sources that do not depend on each other.
 
-    `nodes` maps every node to its address; `interfaces` are those of `node`, as io_node.interfaces returns them.
-    vLLM compares the addresses of its ranks with each other and, in some releases, with Ray's (ray_executor.py), so all
-    must agree.
+    `nodes` maps every node to its planned address; `interfaces` are those of `node` now, as io_node.interfaces returns
+    them, and `others` those of other nodes. `of_ray` is the address with which a Ray that stays registered the node,
+    "" without one. vLLM compares the addresses of its ranks with each other and with Ray's (ray_executor.py).
     """
     path = f"nodes[{node}].VLLM_HOST_IP"
     problems = [
@@ -33,15 +36,17 @@ def check(
         for other, other_address in nodes.items()
         if other != node and other_address == address
     ]
-    if nodes.get(node) != address:
-        differs = f"{address}, but the cluster's address of {node} is {nodes.get(node)}"
-        problems.append(Problem(path, differs, "the same address", "rerun the play for all nodes"))
-    if ray_node_ip_address != address:
-        fix = "remove --node-ip-address from ray_cluster_args"
-        problems.append(Problem(path, f"{address}, but Ray uses {ray_node_ip_address}", "the same address", fix))
-    carriers = [
-        name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])
-    ]
+    for other, found in others.items():
+        # Facts from before a change of addresses do not have the planned one.
+        if other != node and nodes.get(other) not in (None, address) and _carriers(nodes[other], found):
+            problems += [
+                Problem(path, f"{other} has {address} on {name} now", "a unique address", _REMOVE.format(other, name))
+                for name in _carriers(address, found)
+            ]
+    if of_ray not in ("", address):
+        differs = f"{address}, but Ray registered {node} with {of_ray}"
+        problems.append(Problem(path, differs, "the same address", "run systemctl restart gb10-ray on this node"))
+    carriers = _carriers(address, interfaces)
     if interface not in carriers:
         where = f"it is on {', '.join(carriers)}" if carriers else "no interface carries it"
         present = ", ".join(interfaces[interface]["addresses"]) if interface in interfaces else "which does not exist"
@@ -54,6 +59,15 @@ def check(
             )
         )
     return problems
+
+
+def _carriers(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the interfaces that have an address."""
+    return [
+        name
+        for name, found in interfaces.items()
+        if address in (entry.split("/")[0] for entry in found.get("addresses", ()))
+    ]
 
 
 def text(environment: Mapping[str, Any], address: str) -> str:

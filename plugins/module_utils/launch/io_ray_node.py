@@ -43,6 +43,15 @@ def raylet(unit: str, known: str = "") -> str:
     return next(of_unit, "")
 
 
+def address(unit: str) -> str:
+    """Return the address with which the raylet of the unit registered this node, "" without one.
+
+    Source: Ray 2.60, _private/services.py, start_raylet().
+    """
+    words = io_file.read(f"/proc/{raylet(unit) or 0}/cmdline").split("\0")
+    return next((word.partition("=")[2] for word in words if word.startswith("--node_ip_address=")), "")
+
+
 def run(command: Sequence[str], unit: str, head: tuple[str, int] | None = None, pause: float = _PAUSE) -> int:
     """Run the command until it, its raylet or the Ray of the ``head`` (address, port) ends.
 

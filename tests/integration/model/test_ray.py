@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 
 import pytest
 from live_cluster import Cluster
-from run_playbook import Run
+from run_playbook import Run, run
 from testinfra.host import Host
 
 TOKEN = "/etc/gb10/ray.token"  # the path of a secret
@@ -25,6 +26,37 @@ def test_every_node_is_called_by_its_fabric_address(nodes: dict[str, Host]) -> N
             "systemctl show --property=ExecStart gb10-ray.service"
         )
         assert pinned[name] in host.check_output(f"ip -4 address show dev {environment(host)['NCCL_SOCKET_IFNAME']}")
+
+
+def test_an_address_that_another_node_has_now_is_refused(cluster: Cluster, head: Host, workers: list[Host]) -> None:
+    address = environment(head)["VLLM_HOST_IP"]
+    workers[-1].check_output(f"ip address add {address}/32 dev lo")
+    try:
+        said = f"VLLM_HOST_IP: spark{len(workers) + 1} has {address} on lo now. Expected: a unique address"
+        cluster.site("--tags", "gb10").assert_failed(said)
+    finally:
+        workers[-1].check_output(f"ip address del {address}/32 dev lo")
+
+
+def test_an_address_that_ray_did_not_register_is_refused(cluster: Cluster, head: Host) -> None:
+    """A Ray that stays, because the file is right, and that registered the node with another address."""
+    name, file, path = head.check_output("hostname"), environment(head), "/run/gb10-test.env"
+    given = {
+        "node": name,
+        "address": "127.0.0.1",
+        "interface": "lo",
+        "nodes": {name: "127.0.0.1"},
+        "path": path,
+        "ray_unit": "gb10-ray.service",
+    }
+    arguments = [*cluster.arguments, "--extra-vars", json.dumps({"host_ip": given})]
+    try:
+        # With a new file, its service restarts.
+        run("tests/integration/model/host_ip.yml", arguments).assert_ok()
+        said = f"127.0.0.1, but Ray registered {name} with {file['VLLM_HOST_IP']}"
+        run("tests/integration/model/host_ip.yml", arguments).assert_failed(said)
+    finally:
+        head.check_output(f"rm {path}")
 
 
 def test_ray_counts_these_nodes_and_one_gpu_each(head: Host, nodes: dict[str, Host]) -> None:
@@ -114,11 +146,11 @@ def test_another_user_on_the_ports_of_ray_gets_no_token_and_a_new_one_follows(
         assert old not in head.check_output(journal)
     finally:
         head.run("systemctl stop squatter; nft -f /etc/gb10/firewall.nft")
-    run = cluster.site("--tags", "ray_cluster,vllm_serve", "-e", "ray_cluster_new_token=true")
-    run.assert_ok("Replacing the Ray token of all nodes. Ray and the served model restart.")
+    renewed = cluster.site("--tags", "ray_cluster,vllm_serve", "-e", "ray_cluster_new_token=true")
+    renewed.assert_ok("Replacing the Ray token of all nodes. Ray and the served model restart.")
     tokens = {host.file(TOKEN).content_string.strip() for host in nodes.values()}
     assert len(tokens) == 1
     assert re.fullmatch(r"[0-9a-f]{64}", token := tokens.pop())
     assert token != old
-    assert token not in run.output
+    assert token not in renewed.output
     cluster.site("--tags", "ray_cluster,vllm_serve").assert_unchanged()

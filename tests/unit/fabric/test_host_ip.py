@@ -19,10 +19,13 @@ GOOD: dict[str, Any] = {
     "node": "spark1",
     "address": "10.110.0.1",
     "interface": "enp1s0f1np1",
-    "ray_node_ip_address": "10.110.0.1",
     "nodes": NODES,
     "interfaces": INTERFACES,
+    "others": {"spark1": INTERFACES, "spark2": {"enp1s0f1np1": {"addresses": ["10.110.0.2/24"]}}},
+    "of_ray": "10.110.0.1",
 }
+#: The other node has its own address, and this node's on another interface.
+TAKEN = {**GOOD["others"]["spark2"], "enp1s0f0np0": {"addresses": ["10.110.0.1/24"]}}
 
 
 @pytest.mark.parametrize(
@@ -34,11 +37,15 @@ GOOD: dict[str, Any] = {
                 "node": "alone",
                 "address": "127.0.0.1",
                 "interface": "lo",
-                "ray_node_ip_address": "127.0.0.1",
                 "nodes": {"alone": "127.0.0.1"},
+                "others": {},
+                "of_ray": "",
             },
             id="single node",
         ),
+        # The addresses are being exchanged: those facts are older than the change.
+        pytest.param({"others": {"spark2": {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"]}}}}, id="old facts"),
+        pytest.param({"others": {"other": TAKEN, "spark2": {}}}, id="facts of another host"),
         pytest.param(
             {"interfaces": {**INTERFACES, "br0": {"addresses": ["10.110.0.1/24"]}}}, id="on a second interface, too"
         ),
@@ -59,20 +66,17 @@ def test_a_good_address(changes: dict[str, Any]) -> None:
             id="twice",
         ),
         pytest.param(
-            {"nodes": {**NODES, "spark1": "10.110.0.9"}},
-            "the cluster's address of spark1 is 10.110.0.9",
-            "the same",
-            "for all nodes",
-            id="other plan",
+            {"others": {"spark2": TAKEN}},
+            "spark2 has 10.110.0.1 on enp1s0f0np0 now",
+            "unique",
+            "/etc/netplan on spark2 show where enp1s0f0np0 has it from",
+            id="on another node now",
         ),
         pytest.param(
-            {"nodes": {}}, "the cluster's address of spark1 is None", "the same", "for all nodes", id="unknown node"
-        ),
-        pytest.param(
-            {"ray_node_ip_address": "192.168.1.11"},
-            "Ray uses 192.168.1.11",
+            {"of_ray": "192.168.1.11"},
+            "10.110.0.1, but Ray registered spark1 with 192.168.1.11",
             "the same",
-            "remove --node-ip-address",
+            "systemctl restart gb10-ray",
             id="Ray elsewhere",
         ),
         pytest.param(
@@ -118,5 +122,9 @@ def test_a_part_of_an_address_is_not_the_address() -> None:
 
 
 def test_all_reasons_are_listed() -> None:
-    problems = check("spark1", "10.110.0.2", "enP7s7", "10.110.0.1", NODES, INTERFACES)
+    nodes, others = (
+        {**NODES, "spark3": "10.110.0.3"},
+        {"spark3": {"a": {"addresses": ["10.110.0.3/24", "10.110.0.2/24"]}}},
+    )
+    problems = check("spark1", "10.110.0.2", "enP7s7", nodes, INTERFACES, others, "10.110.0.1")
     assert len(problems) == 4, problems

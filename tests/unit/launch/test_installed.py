@@ -138,7 +138,7 @@ def test_an_unknown_service_is_read(monkeypatch: pytest.MonkeyPatch, arguments: 
 def test_the_rank_environment_is_compared_without_a_connection(
     monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], connects: bool
 ) -> None:
-    node_address = {"node": "s1", "address": ADDRESS, "interface": "port1", "ray_node_ip_address": ADDRESS}
+    node_address = {"node": "s1", "address": ADDRESS, "interface": "port1"}
     arguments = {**node_address, "nodes": {"s1": ADDRESS}, "environment": RANKS}
     facts = known(files={"/etc/gb10/cluster.env": sha256(host_ip.text(RANKS, ADDRESS))}) | changes
     node = Node(monkeypatch, vllm_host_ip, {**arguments, "known": facts})

@@ -74,6 +74,16 @@ def test_a_raylet_of_another_unit_does_not_count() -> None:
     assert io_ray_node.raylet("no-such.service") == ""
 
 
+def test_the_address_is_the_one_that_a_raylet_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert io_ray_node.address("no-such.service") == ""
+    argv = [sys.executable, "-c", "import time; time.sleep(60)", "--node_ip_address=10.110.0.1", "--x=1"]
+    with subprocess.Popen(argv) as process:
+        monkeypatch.setattr(io_ray_node, "raylet", lambda _unit: str(process.pid))
+        found = io_ray_node.address("gb10-ray.service")
+        process.kill()
+    assert found == "10.110.0.1"
+
+
 class Child:
     """A `ray start` that runs through these looks, each with the raylet found then, and ends with a status after
     them."""

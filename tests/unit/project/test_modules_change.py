@@ -38,7 +38,6 @@ def host_ip(folder: Path, check: bool = False, **changes: Any) -> dict[str, Any]
         "node": "spark1",
         "address": "10.110.0.1",
         "interface": "enp1s0f1np1",
-        "ray_node_ip_address": "10.110.0.1",
         "nodes": NODES,
         "environment": {"OMP_NUM_THREADS": 1, "NCCL_DEBUG": "INFO"},
         "path": str(folder / "cluster.env"),
@@ -79,15 +78,18 @@ def test_vllm_host_ip_lists_all_problems_and_writes_nothing(tmp_path: Path) -> N
         tmp_path,
         address="10.110.0.2",
         interface="enP7s7",
-        ray_node_ip_address="192.168.1.11",
+        nodes={**NODES, "spark3": "10.110.0.3"},
+        others={
+            "spark1": {"enp1s0f1np1": {"addresses": ["10.110.0.2/24"]}},
+            "spark3": {"enp1s0f0np0": {"addresses": ["10.110.0.3/24", "10.110.0.2/24"]}},
+        },
         environment={"NO-NAME": "x", "LINES": "a\nb"},
     )
     message = answer["msg"]
-    assert message.startswith("5 problems found; nothing was changed.")
+    assert message.startswith("4 problems found; nothing was changed.")
     for part in (
         "10.110.0.2 is also the address of spark2",
-        "the cluster's address of spark1 is 10.110.0.1",
-        "Ray uses 192.168.1.11",
+        "spark3 has 10.110.0.2 on enp1s0f0np0 now",
         "10.110.0.2 is not on enP7s7",
         "'NO-NAME' is not the name of an environment variable",
         "LINES contains a line break",

@@ -143,7 +143,7 @@ def test_the_environment_follows_from_the_plan(monkeypatch: pytest.MonkeyPatch) 
     given = result(monkeypatch, vllm_host_ip, {"planned": True}, {})["given"]
     assert given["environment"] == overrides.rank_environment(plan.node)
     assert given["nodes"] == {node.name: node.address for node in plan.nodes}
-    assert {given["address"], given["ray_node_ip_address"]} == {plan.node.address}
+    assert (given["address"], given["ray_unit"]) == (plan.node.address, "gb10-ray.service")
 
 
 @pytest.mark.parametrize(
