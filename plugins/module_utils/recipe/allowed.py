@@ -322,6 +322,8 @@ REPLACED: Mapping[str, str] = {
 FILES = frozenset("--chat-template --reasoning-parser-plugin --tool-parser-plugin".split())
 FILE = re.compile(r"(?:\./)?[\w-][\w.-]*(?:/[\w-][\w.-]*)*\.(?:jinja2?|py|txt)", re.ASCII)
 
+#: Variables of the folders that a hub's models are downloaded to.
+CACHES = frozenset(("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"))
 #: The values of the variables below: words and numbers, which no shell and no build file reads as more.
 WORDS = re.compile(r"[\w.,:=+@^ \[\]{}\"-]*", re.ASCII)
 #: Variables with a form of their own. FlashInfer writes its list into the commands of a build, debug logs have clients'
@@ -386,6 +388,7 @@ SWITCHES: Mapping[str, str] = {
         VLLM_USE_TRITON_* VLLM_USE_TRTLLM_* VLLM_USE_V2_MODEL_RUNNER VLLM_V1_USE_*
         """,
     "memory and sizes": """
+        CUDA_MANAGED_FORCE_DEVICE_ALLOC
         INSTANTTENSOR_* MALLOC_ARENA_MAX MAX_JOBS OMP_NUM_THREADS SAFETENSORS_FAST_GPU TOKENIZERS_PARALLELISM
         VLLM_ADAPTIVE_VERIFICATION_* VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE VLLM_ALLOW_LONG_MAX_MODEL_LEN
         VLLM_DBO_COMM_SMS VLLM_FASTSAFETENSORS_QUEUE_SIZE VLLM_KV_OFFLOAD_* VLLM_MAX_* VLLM_MEDIA_CACHE_MAX_SIZE_MB

@@ -285,6 +285,8 @@ def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str]
             problems += secret
         elif NETWORK.fullmatch(name):
             replaced.append(f"{name}={value} is replaced: the plan sets the network of each node")
+        elif name in allowed.CACHES:
+            replaced.append(f"{name}={value} is replaced: the plan names the model by its path on the nodes")
         elif name in extra:
             replaced.append(f"{name}={value} is replaced: gb10_extra_env sets it")
         elif options.settable(name, value):

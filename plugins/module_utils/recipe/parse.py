@@ -53,12 +53,17 @@ def parse(data: Any) -> tuple[Recipe | None, list[Problem]]:
 
 
 def _parse(data: Mapping[Any, Any]) -> tuple[Recipe | None, list[Problem]]:
-    """Return a recipe of version 1 or 2, None if there is a problem, and every problem."""
+    """Return a recipe of eugr or sparkrun, None if there is a problem, and every problem.
+
+    sparkrun takes the keys of version 2 with every version, and ignores unknown ones; eugr has version 1 alone. Source:
+    spark-arena/sparkrun, core/recipe.py (2026-10).
+    """
     # A key without a value counts as missing.
     data = {key: value for key, value in data.items() if value is not None}
-    second = str(data.get("recipe_version")) == "2"
+    second = str(data.get("recipe_version", "2")) != "1" or "runtime" in data
     keys = {**_KEYS, **_SECOND} if second else _KEYS
-    problems = [*_unknown(data, keys), *_values(data, keys)]
+    unknown, ignored = _unknown(data, keys, second)
+    problems = [*unknown, *_values(data, keys)]
     if problems:
         return None, problems
     try:
@@ -79,7 +84,7 @@ def _parse(data: Mapping[Any, Any]) -> tuple[Recipe | None, list[Problem]]:
         build_args=tuple(map(str, data.get("build_args", ()))),
         cluster_only=data.get("cluster_only", mode == "cluster"),
         solo_only=data.get("solo_only", mode == "solo"),
-        about=tuple(f"{key} has no effect here" for key in data if key in _WITHOUT_EFFECT),
+        about=tuple(f"{key} has no effect here" for key in data if key in (*_WITHOUT_EFFECT, *ignored)),
         min_nodes=data.get("min_nodes", 0),
         max_nodes=data.get("max_nodes", 0),
         keys=dict.fromkeys(assigned, "command"),
@@ -132,7 +137,7 @@ def _is_list(value: object) -> bool:
 
 #: The check of each key's value, and the expected value in words. Other projects add the keys that have no effect here.
 _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "recipe_version": (lambda value: str(value) in ("1", "2"), "1 or 2"),
+    "recipe_version": (lambda value: bool(re.fullmatch(r"\d{1,3}", str(value), re.ASCII)), "a number"),
     "name": (words.is_line, "a line of text"),
     "description": (_is_text, "a text"),
     "model": (words.is_line, "OWNER/NAME on Hugging Face Hub"),
@@ -165,8 +170,17 @@ _WITHOUT_EFFECT = (
     "runtime_cache",
     "scheduler",
 )
+#: Keys of sparkrun that change more than image, command and environment, and what they do.
+_REFUSED: Mapping[str, str] = {
+    **dict.fromkeys(("pre_exec", "post_exec", "post_commands"), "runs commands beside the server"),
+    "patches": "changes files of the image",
+    "volumes": "mounts folders of the nodes",
+    "containers": "has another image for some nodes",
+    "include": "takes keys of another file",
+    **dict.fromkeys(("cluster_config", "runtime_config"), "changes the launch of another project"),
+}
 _RUNTIMES = ("vllm", "vllm-distributed", "vllm-ray")
-#: What version 2 adds. Its other keys change the image, the command or the environment, and are refused as unknown.
+#: What version 2 adds.
 _SECOND: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "runtime": (lambda value: value in _RUNTIMES, f"a runtime that is vLLM: {', '.join(_RUNTIMES)}"),
     "model_revision": (words.is_line, "a branch, a tag or a commit"),
@@ -174,17 +188,25 @@ _SECOND: Mapping[str, tuple[Callable[[object], bool], str]] = {
     **dict.fromkeys(("min_nodes", "max_nodes"), (_is_count, "a number of nodes")),
     **dict.fromkeys(("metadata", *_WITHOUT_EFFECT), (lambda _value: True, "")),
 }
-_REQUIRED = ("recipe_version", "command")
+_REQUIRED = ("command",)
+#: From this similarity on, an unknown key is a misspelled one.
+_MISSPELLED = 0.8
 
 
-def _unknown(data: Mapping[Any, Any], keys: Collection[str]) -> list[Problem]:
-    problems = []
-    for key in data:
-        if key not in keys:
-            close = similar.close(str(key)[:100], keys)
+def _unknown(data: Mapping[Any, Any], keys: Collection[str], second: bool) -> tuple[list[Problem], list[str]]:
+    """Return the problems of unknown keys, and the keys that sparkrun ignores, such as those of other tools."""
+    problems, ignored = [], []
+    for key in (str(key)[:100] for key in data if key not in keys):
+        close = similar.close(key, keys, cutoff=_MISSPELLED)
+        if second and key in _REFUSED:
+            fix = "put it into an image or a layer of your own (gb10_image_layers), and remove the key"
+            problems.append(_problem(key, f"it {_REFUSED[key]}", "an image, a command and variables", fix))
+        elif second and not close and words.is_line(key):
+            ignored.append(key)
+        else:
             fix = f"perhaps use {close[0]}" if close else f"remove it, or use one of {', '.join(keys)}"
-            problems.append(_problem("", f"unknown key {str(key)[:100]!r}", "a key of a recipe", fix))
-    return problems
+            problems.append(_problem("", f"unknown key {key!r}", "a key of a recipe", fix))
+    return problems, ignored
 
 
 def _values(data: Mapping[Any, Any], keys: Mapping[str, tuple[Callable[[object], bool], str]]) -> list[Problem]:
@@ -198,13 +220,12 @@ def _values(data: Mapping[Any, Any], keys: Mapping[str, tuple[Callable[[object],
 
 
 def _command(data: Mapping[str, Any], second: bool) -> tuple[dict[str, str], str, tuple[str, ...]]:
-    """Return the command's assignments, model and other words. Raises CommandError.
-
-    In version 2 braces are doubled only where one is: in another command they are JSON's.
-    """
+    """Return the command's assignments, model and other words. Raises CommandError."""
     own = {name: data[name] for name in ("model", "model_revision") if name in data}
     values = {name: _text(value) for name, value in {**own, **data.get("defaults", {})}.items()}
-    filled = words.fill(data["command"], values, literal=second and "{{" not in data["command"])
+    # sparkrun repairs a blank between a backslash and the end of its line.
+    command = re.sub(r"\\[ \t]+\n", "\\\n", data["command"]) if second else data["command"]
+    filled = words.fill(command, values, literal=second)
     found = [words.line(word) for word in words.split(filled)]
     # The command's own revision, if it has one, comes last.
     revision = ("--revision", values["model_revision"]) if "model_revision" in values else ()

@@ -43,18 +43,19 @@ class CommandError(Exception):
 def fill(template: str, values: Mapping[str, str], literal: bool = False) -> str:
     """Return the template with the values of its ``{parameters}``; doubled braces stand for one.
 
-    ``literal``: every brace that is not a parameter's stands for itself. Raises CommandError for a parameter without a
-    value, for a text that grows too long, and without ``literal`` for a single brace.
+    ``literal``: a single brace stands for itself, and a doubled one, too, where no opening brace is doubled: then they
+    are JSON's. Raises CommandError for a parameter without a value, for a text that grows too long, and without
+    ``literal`` for a single brace.
     """
-    size = len(template)
+    size, doubled = len(template), not literal or "{{" in template
 
     def replaced(match: re.Match[str]) -> str:
         nonlocal size
         text, name = match[0], match[1]
+        if text in ("{{", "}}"):
+            return text[0] if doubled else text
         if name is None and literal:
             return text
-        if text in ("{{", "}}"):
-            return text[0]
         line = template.count("\n", 0, match.start()) + 1
         if name is None:
             raise CommandError(line, f"a single {text}", "double each brace that is not a parameter's")

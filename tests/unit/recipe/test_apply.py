@@ -233,7 +233,7 @@ def test_what_cannot_be_honored_is_refused(found: Recipe, nodes: int, images: di
 #: Each runs code in a rank, in root's Python or in an engine's client, or reaches files and hosts.
 UNSAFE = """
 LD_PRELOAD PYTHONPATH PATH HOME BASH_ENV OPENSSL_CONF SSL_CERT_FILE DOCKER_HOST DOCKER_CONFIG CONTAINER_HOST CONTAINERS_CONF
-CC CXX CUDAHOSTCXX NVCC_PREPEND_FLAGS HF_ENDPOINT HF_HOME HF_HUB_CACHE HTTPS_PROXY https_proxy NO_PROXY
+CC CXX CUDAHOSTCXX NVCC_PREPEND_FLAGS HF_ENDPOINT HTTPS_PROXY https_proxy NO_PROXY
 CUDA_HOME CUDA_PATH CUDA_INJECTION64_PATH CUDA_MPS_PIPE_DIRECTORY OMP_TOOL_LIBRARIES NVIDIA_VISIBLE_DEVICES
 NCCL_TUNER_PLUGIN NCCL_PROFILER_PLUGIN NCCL_CONF_FILE NCCL_DEBUG_FILE NCCL_TOPO_FILE NCCL_COMM_ID
 TRITON_PTXAS_PATH TRITON_LIBDEVICE_PATH TRITON_CACHE_DIR TRITON_CACHE_MANAGER TRITON_DUMP_DIR TRITON_KERNEL_OVERRIDE
@@ -262,6 +262,14 @@ def test_a_variable_that_reaches_code_or_files_is_refused_unless_the_inventory_s
     result, problems = use(found, (), 2, {}, [name])
     assert (problems, result.environment) == ([], {})
     assert result.about[1:] == [f"{name}=1 is replaced: gb10_extra_env sets it"]
+
+
+@pytest.mark.parametrize("name", ["HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE"])
+def test_the_folder_of_a_hubs_models_is_the_plans(name: str) -> None:
+    result, problems = use(recipe(environment={name: "/root/.cache/huggingface"}), (), 2, {})
+    assert (problems, result.environment) == ([], {})
+    expected = f"{name}=/root/.cache/huggingface is replaced: the plan names the model by its path on the nodes"
+    assert result.about[1:] == [expected]
 
 
 @pytest.mark.parametrize("name", SAFE)

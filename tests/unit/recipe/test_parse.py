@@ -116,6 +116,45 @@ ACCEPTED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
             "about": ("executor_config has no effect here",),
         },
     ),
+    # deepseek-v4-flash-0731-b12x of sparkrun's registry.
+    "version 2 with doubled and single braces": (
+        second(command='vllm serve {model} --x \'{"n":""}\' --y \'{{"m": {port}}}\''),
+        {
+            "name": "",
+            "args": ("--x", '{"n":""}', "--y", '{"m": 8000}'),
+            "environment": {},
+            "min_nodes": 2,
+            "max_nodes": 3,
+            "about": ("executor_config has no effect here",),
+        },
+    ),
+    # As sparkrun repairs it; qwen3.6-27b-prismaquant of emosaru.
+    "version 2 with a blank behind a backslash": (
+        second(command="vllm serve {model} \\ \t\n  --port {port}", min_nodes=None, max_nodes=None),
+        {
+            "name": "",
+            "args": ("--port", "8000"),
+            "environment": {},
+            "about": ("executor_config has no effect here",),
+        },
+    ),
+    # styles01 counts the versions of its recipes; emosaru writes 1 with sparkrun's keys.
+    **{
+        f"sparkrun takes version {version} as 2, and ignores keys of other tools": (
+            second(recipe_version=version, maintainer="me", command_mtp="x", min_nodes=None, max_nodes=None),
+            {
+                "name": "",
+                "args": ("--x", '{"n": {"m": 2}}', "--port", "8000"),
+                "environment": {},
+                "about": (
+                    "executor_config has no effect here",
+                    "maintainer has no effect here",
+                    "command_mtp has no effect here",
+                ),
+            },
+        )
+        for version in ("1", "4", None)
+    },
     "version 2 for one node, with a revision": (
         second(command="vllm serve {model}", model_revision="abc", mode="solo", min_nodes=None, max_nodes=None),
         {
@@ -149,9 +188,21 @@ REFUSED = {
         recipe(default={}),
         "gb10_recipe: unknown key 'default'. Expected: a key of a recipe. Fix: perhaps use defaults.",
     ),
-    "another version": (recipe(recipe_version="3"), "gb10_recipe.recipe_version: '3'. Expected: 1 or 2"),
+    "a version that is no number": (
+        recipe(recipe_version="v3"),
+        "gb10_recipe.recipe_version: 'v3'. Expected: a number",
+    ),
+    "a misspelled key of version 2": (
+        second(comand="x"),
+        "gb10_recipe: unknown key 'comand'. Expected: a key of a recipe. Fix: perhaps use command.",
+    ),
     "a key of version 2": (recipe(min_nodes=2), "gb10_recipe: unknown key 'min_nodes'"),
-    "a key that changes the ranks": (second(pre_exec=["id"]), "gb10_recipe: unknown key 'pre_exec'"),
+    "a key with commands": (
+        second(pre_exec=["id"]),
+        "gb10_recipe.pre_exec: it runs commands beside the server. Expected: an image, a command and variables. Fix: put",
+    ),
+    "a key with mounts": (second(volumes=["/:/host"]), "gb10_recipe.volumes: it mounts folders of the nodes"),
+    "a key with patches": (second(patches=["x.py"]), "gb10_recipe.patches: it changes files of the image"),
     "another runtime": (
         second(runtime="sglang"),
         "gb10_recipe.runtime: 'sglang'. Expected: a runtime that is vLLM: vllm, vllm-distributed, vllm-ray.",
