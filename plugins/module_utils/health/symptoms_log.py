@@ -411,6 +411,23 @@ _NETWORK_ERRORS = (
         pattern=r"connect to .{0,80}(?:returned|failed :) (?:Connection refused|No route to host|Connection timed out)",
         rules=("host-ip", "socket-interface"),
     ),
+    _network(
+        "nccl-connect",
+        shows=(
+            "spark2:5665:5801 [0] proxy.cc:1487 NCCL WARN [Service thread] Error encountered progressing "
+            "operation=Connect, res=3, closing connection\n"
+            "spark2:5665:5801 [0] proxy.cc:1521 NCCL WARN [Proxy Service 1] Failed to execute operation Connect from "
+            "rank 1, retcode 3"
+        ),
+        why="two ranks could not connect over the adapter; a line before it may name the call, such as ibv_modify_qp",
+        fix="run verify.yml --tags fabric, which compares cables, addresses, GIDs and the kernel's memory of each "
+        "rail; remove /etc/nccl.conf from the image and NCCL_IB_* from gb10_extra_env",
+        source="MiaAI-Lab/Qwen3.8-Dual-DGX-Spark#3; luxingcom/aicad-nccl-optimization#1 (cabling, kernel, image); "
+        f"{_NCCL}/proxy.cc",
+        tested=SOURCE,
+        pattern=r"operation=Connect, res=[2-9]|Failed to execute operation Connect",
+        rules=("nccl-gid-index", "kernel-cma", "ring-environment"),
+    ),
 )
 
 _KERNEL_ERRORS = (
