@@ -128,7 +128,9 @@ def _recipes(folder: Path, hardware: str) -> dict[str, Path]:
 
 def _schema(path: Path) -> int:
     try:
-        match = _SCHEMA.search(path.read_text(encoding="utf-8")[:65536])
+        # A file of the checkout may have any size.
+        with path.open(encoding="utf-8") as file:
+            match = _SCHEMA.search(file.read(65536))
     except (OSError, UnicodeDecodeError):
         return 0
     return int(match[1]) if match else 0

@@ -25,6 +25,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate, n
 _ROLES = Path(__file__).parents[2] / "roles"
 _LOCKS, _NCCL = _ROLES / "gb10" / "files", _ROLES / "nccl_sm121_build" / "files"
 _BUILD = ("source", "version", "commit", "checksum", "capabilities", "separate", "environment", "dependencies")
+#: Bytes of a file of a recipe: more than the characters that its parser takes.
+_MOST_RECIPE = 1 << 19
 #: Most names of recipes in a message.
 _NAMES = 10
 #: Returns the text of a file on the controller, "" if there is none.
@@ -68,11 +70,19 @@ def _document(settings: Mapping[str, Any], inventory: str, nodes: int, read: Rea
     beside = Path(path or "/none").with_name(nvidia.PERFORMANCE)
     # A link could lead to another file of the user.
     measured = "" if beside.is_symlink() else str(beside)
-    text = read(path) if path else ""
+    text = _read_untrusted(path, read) if path else ""
     if name and not text.strip() and not name.startswith(("/", "~", nvidia_catalog.PREFIX)):
         problem = _missing(name, path, folder, inventory)
     document = {"name": name, "path": path, "problem": problem, "others": others, "text": text}
-    return {**document, "measured": read(measured) if measured and "schema_version" in text else ""}
+    return {**document, "measured": _read_untrusted(measured, read) if measured and "schema_version" in text else ""}
+
+
+def _read_untrusted(path: str, read: Read) -> str:
+    """Return the text of a file that others wrote. One that no recipe has becomes a text that is too long for one."""
+    try:
+        return read(path) if Path(path).stat().st_size <= _MOST_RECIPE else "x" * _MOST_RECIPE
+    except OSError:
+        return ""
 
 
 def _missing(name: str, path: str, folder: str, inventory: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,20 @@ def test_a_recipe_brings_its_model_and_its_mods(tmp_path: Path) -> None:
     assert found["model"] == "org/mine"
     assert [layer["packages"] for layer in found["layers"]] == [["a==1"], []]
     assert sources.recipe({**given, "gb10_model": "other"}, "", 2, lambda _name: RECIPE)["model"] == "other"
+
+
+def test_a_huge_recipe_is_not_read(tmp_path: Path) -> None:
+    """A commit of a few kilobytes can have files of gigabytes."""
+    path = tmp_path / "x.yaml"
+    path.touch()
+    os.truncate(path, 1 << 33)
+
+    def read(_path: str) -> str:
+        raise AssertionError
+
+    given = {"gb10_recipe": str(path), "gb10_recipe_folder": ""}
+    document = sources._document(given, str(tmp_path), 1, read)
+    assert 65536 < len(document["text"]) < 1 << 20 and document["problem"] == ""
 
 
 def test_a_recipe_that_cannot_be_read_brings_nothing() -> None:
