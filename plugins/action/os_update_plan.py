@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -32,11 +32,13 @@ class ActionModule(Decision):
             without_way_back={"type": "bool", "default": False},
             again={"type": "bool", "default": False},
             firmware={"type": "bool", "default": False},
+            kernel_options={"type": "list", "elements": "str", "choices": list(plan.OFFERED), "default": []},
             refuse={"type": "bool", "default": True},
         )
         units, again = arguments["units"], arguments["again"]
         nodes = [node for unit in units.values() for node in unit]
-        states = _states(self.of_nodes(variables, nodes, arguments["results"], {}), arguments["firmware"])
+        read = self.of_nodes(variables, nodes, arguments["results"], {})
+        states = _states(read, arguments["firmware"], arguments["kernel_options"])
         found = report.refused(states, arguments["without_way_back"], again)
         found += report.unexpected(states, arguments["expected"], again)
         gateways = self.of_nodes(variables, arguments["gateways"], arguments["reports"], {})
@@ -50,9 +52,9 @@ class ActionModule(Decision):
         return {"changed": False, "problem": problem, "lines": lines, **_next(states, again)}
 
 
-def _states(results: Mapping[str, Mapping[str, Any]], firmware: bool) -> dict[str, State]:
+def _states(results: Mapping[str, Mapping[str, Any]], firmware: bool, options: Sequence[str]) -> dict[str, State]:
     states = {name: load.load(State, result["state"], name) for name, result in results.items() if "state" in result}
-    return {name: replace(state, with_firmware=firmware) for name, state in states.items()}
+    return {name: replace(state, with_firmware=firmware, wanted=tuple(options)) for name, state in states.items()}
 
 
 def _next(states: Mapping[str, State], again: bool) -> dict[str, Any]:

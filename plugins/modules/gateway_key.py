@@ -65,7 +65,6 @@ key:
 """
 
 import dataclasses
-import fcntl
 import grp
 import os
 import secrets
@@ -120,7 +119,7 @@ def main() -> None:
 def _lock(path: str) -> None:
     """Lock the file's folder. In check mode on a fresh host it does not exist."""
     if os.path.isdir(os.path.dirname(path)):
-        fcntl.flock(os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), fcntl.LOCK_EX)
+        io_file.lock(os.path.dirname(path))
 
 
 def _operator(module: AnsibleModule, key: str) -> str:

@@ -20,13 +20,20 @@ options:
       - V(refresh) refreshes fwupd's list of firmware.
       - V(pause) stops what updates the node by itself, and V(resume) restores it byte for byte.
       - V(keep) makes the running kernel the default of the boot loader.
+      - V(options) adds O(kernel_options) to the command line of all kernels, for good.
       - V(download) downloads the packages of the upgrade.
       - V(upgrade) upgrades all packages, and V(firmware) the firmware, in a unit that outlives the connection.
       - V(boot) boots the newest kernel once. The action plugin waits until the host answers again.
       - V(confirm) makes the newest kernel the default.
     type: str
-    choices: [refresh, pause, resume, keep, download, upgrade, firmware, boot, confirm]
+    choices: [refresh, pause, resume, keep, options, download, upgrade, firmware, boot, confirm]
     required: true
+  kernel_options:
+    description: The options for V(options). V(kho=off) settles the fault of kernel 7.0.0-1019 with RoCE.
+    type: list
+    elements: str
+    choices: [kho=off]
+    default: []
   timeout:
     description: Maximum seconds until the host answers after V(boot).
     type: int
@@ -68,7 +75,7 @@ timeout:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update import io_change, io_state, plan
 
 _LOGGED = {
     "refresh": io_change.refresh,
@@ -81,10 +88,11 @@ _CHANGES = {"keep": io_change.keep, "boot": io_change.boot, "confirm": io_change
 
 def main() -> None:
     """Do the step."""
-    steps = ["pause", "resume", *_LOGGED, *_CHANGES]
+    steps = ["pause", "resume", "options", *_LOGGED, *_CHANGES]
     module = AnsibleModule(
         argument_spec={
             "step": {"type": "str", "choices": steps, "required": True},
+            "kernel_options": {"type": "list", "elements": "str", "choices": list(plan.OFFERED), "default": []},
             "timeout": {"type": "int", "default": 900},
         },
         supports_check_mode=True,
@@ -103,6 +111,8 @@ def main() -> None:
             changes = io_change.pause(run, check)
         elif step == "resume":
             changes = io_change.resume(check)
+        elif step == "options":
+            changes = io_change.add_options(run, module.params["kernel_options"], check)
         else:
             changes = _CHANGES[step](run, io_state.read(run, simulate=False), check)
     except (OSError, ValueError) as error:

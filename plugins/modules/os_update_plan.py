@@ -49,6 +49,12 @@ options:
     description: Whether offered firmware is a reason for an update.
     type: bool
     default: false
+  kernel_options:
+    description: The options that the update adds to the kernel's command line.
+    type: list
+    elements: str
+    choices: [kho=off]
+    default: []
   refuse:
     description: Whether the task fails with the reasons. Otherwise RV(problem) has them.
     type: bool

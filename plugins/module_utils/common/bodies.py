@@ -53,8 +53,9 @@ def refusals(path: str, data: bytes, verify: Verify | None) -> Iterator[str]:
     size = _values(others)
     if size > limits.MOST_MARKS or _deep(others):
         yield limits.COMPLEX
-    elif verify is not None and size > _AT_ONCE:
-        yield from _parts(others, {name: found[name][:1] for name in tokens}, verify)
+    elif verify is not None and (size > _AT_ONCE or any(len(found[name]) > _AT_ONCE for name in tokens)):
+        # All tokens of a list are of one kind, so that some of them show whether the route takes it.
+        yield from _parts(others, {name: _some(found[name]) for name in tokens}, verify)
 
 
 def _parts(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify) -> Iterator[str]:
@@ -150,11 +151,16 @@ def _pieces(entry: Any) -> Iterator[tuple[Any, int]]:
             yield entry, size
 
 
+def _some(tokens: list[Any]) -> list[Any]:
+    return [each[:_AT_ONCE] if isinstance(each, list) else each for each in tokens[:_AT_ONCE]]
+
+
 def _are_tokens(value: Any) -> bool:
     """Return whether a list has only tokens, only texts, or only lists of tokens."""
     if not isinstance(value, list):
         return False
-    return _all(value, str) or _are_numbers(value) or (_all(value, list) and all(map(_are_numbers, value)))
+    lists = _all(value, list) and all(each and _are_numbers(each) for each in value)
+    return _all(value, str) or _are_numbers(value) or lists
 
 
 def _are_numbers(values: list[Any]) -> bool:

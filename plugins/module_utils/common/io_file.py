@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 
 #: Modes of files and folders that every user may read and only their owner may change.
@@ -65,6 +67,24 @@ def read_bounded(path: str, most: int) -> str | None:
     if len(content) > most:
         raise ValueError(f"it is longer than {most} bytes")
     return content.decode("utf-8", "replace")
+
+
+def lock(path: str, seconds: float = 120.0) -> int:
+    """Lock a folder for this process, and return its descriptor, which holds the lock until it is closed.
+
+    Every user who can read the folder can lock it, too. Raises TimeoutError, which is an OSError, after ``seconds``.
+    """
+    descriptor, until = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                os.close(descriptor)
+                message = f"{path} is locked by another process for {seconds:g} s; find it: fuser --verbose {path}"
+                raise TimeoutError(message) from error
+        time.sleep(0.1)
 
 
 def sha256(path: str) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -70,6 +70,27 @@ def keep(run: Run, state: State, check: bool) -> Changes:
             raise ValueError(
                 f"GRUB's default is {found or 'unknown'} after {plan.BOOT_FILE} named {former}. Expected: the "
                 f"former kernel. Fix: remove GRUB_DEFAULT from later files of {os.path.dirname(plan.BOOT_FILE)}"
+            )
+    return changes
+
+
+def add_options(run: Run, options: Sequence[str], check: bool) -> Changes:
+    """Add options to the command line of all kernels, for good.
+
+    Raises OSError, and ValueError if an entry lacks one afterwards.
+    """
+    missing = [option for option in options if option not in io_state.boot(run).options]
+    if not missing:
+        return []
+    present = io_file.read_bounded(plan.OPTIONS_FILE, _MOST) or ""
+    kept = [option for option in plan.OFFERED if option in present and option not in missing]
+    changes = _write(plan.OPTIONS_FILE, plan.options_file([*kept, *missing]), check)
+    if not check:
+        _update_grub(run)
+        if lacking := [option for option in missing if option not in io_state.boot(run).options]:
+            raise ValueError(
+                f"GRUB's entries lack {' '.join(lacking)} after {plan.OPTIONS_FILE} named it. Expected: each has it. "
+                f"Fix: remove GRUB_CMDLINE_LINUX from later files of {os.path.dirname(plan.OPTIONS_FILE)}"
             )
     return changes
 

@@ -33,6 +33,8 @@ Stage = Literal["current", "upgrade", "boot", "verify", "fell back"]
 STAGES: Sequence[Stage] = get_args(Stage)
 #: GRUB reads this folder's files after /etc/default/grub, in the order of their names. Source: grub-mkconfig.
 BOOT_FILE = "/etc/default/grub.d/zz-gb10-os-update.cfg"
+#: It stays after the update, unlike the file above.
+OPTIONS_FILE = "/etc/default/grub.d/zy-gb10-kernel-options.cfg"
 #: apt reads this folder's files in the order of their names.
 PAUSE_FILE = "/etc/apt/apt.conf.d/zz-gb10-os-update"
 #: The Dashboard's settings from before the update, as host_guard records them.
@@ -56,6 +58,8 @@ _DRIVER_OF_KERNEL = re.compile(r"linux-modules-nvidia-(\d+)\S*?-(\d+\.\d+\.\d+-\
 _BAD = {"7.0.0-1019": "kernel-7-0-0-1019", "7.0.0-31-": "kernel-7-0-0-1019", "6.17.0-1008": "kernel-6-17-0-1008"}
 #: The option of the kernel's command line that settles a rule.
 _SETTLED = {"kernel-7-0-0-1019": "kho=off"}
+#: The options that an update may add. Source: the rules above.
+OFFERED: Sequence[str] = tuple(_SETTLED.values())
 _SHOWN = 6
 _KINDS = (KERNEL, DRIVER, FIRMWARE)
 
@@ -106,6 +110,14 @@ def remembered(trial: Trial) -> str:
     return (
         "# Ansible managed: playbooks/os_update.yml removes it after all checks passed.\n"
         f"# former: {trial.former}\n# tried: {trial.tried}\n# served: {'yes' if trial.served else 'no'}\n"
+    )
+
+
+def options_file(options: Sequence[str]) -> str:
+    """Return the boot loader's file with options of the kernel's command line, for all kernels."""
+    return (
+        "# Ansible managed: os_update_kernel_options. To boot without: remove this file, and run update-grub.\n"
+        f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(options)}"\n'
     )
 
 
@@ -162,7 +174,7 @@ def _kernels(state: State) -> Iterator[Objection]:
     new = max((_newest(state), new_kernel(state)), key=_numbers)
     if new == state.running:
         return
-    yield from _bad(new, state.boot.options)
+    yield from _bad(new, state.next_options)
     of_driver = {kernel for _branch, kernel in _of_kernels(state)}
     coming = {each[2] for package in state.packages or () if (each := _DRIVER_OF_KERNEL.fullmatch(package.name))}
     if state.running in of_driver and new not in of_driver | coming:
@@ -176,8 +188,7 @@ def _bad(kernel: str, options: Sequence[str]) -> Iterator[Objection]:
     rule = next((rule for start, rule in _BAD.items() if kernel.startswith(start)), "")
     settled = _SETTLED.get(rule, "")
     if rule and settled not in options:
-        line = f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {settled}"'
-        added = f"add {line} to /etc/default/grub.d/spark.cfg and run update-grub; or " if settled else ""
+        added = f"-e os_update_kernel_options={settled} adds it to GRUB; or " if settled else ""
         yield Objection(
             f"the new kernel {kernel} fails on a Spark{f' without {settled}' if settled else ''} (rule {rule})",
             f"{added}wait for a newer one; remove the kernel's packages if it is installed; {_PAGE}#{rule}",
@@ -221,7 +232,7 @@ def next_boot(state: State) -> list[Objection]:
     kernel = state.kernels[0] if state.kernels else None
     if kernel is None or kernel.release == state.running:
         return []
-    if bad := list(_bad(kernel.release, state.boot.options)):
+    if bad := list(_bad(kernel.release, state.next_options)):
         return bad
     if kernel.missing is None:
         found = f"the modules of {kernel.release} cannot be read"
@@ -299,6 +310,8 @@ def about(state: State) -> list[str]:
     if state.lacking:
         boot += f", which lacks {', '.join(state.lacking)}"
     lines = [", ".join(name for name in names if name), boot]
+    if added := [option for option in state.wanted if option not in state.boot.options]:
+        lines.append(f"GRUB gets {' '.join(added)} for all kernels, and keeps it")
     lines += [f"updates by itself: {', '.join(state.updaters)}"] if state.updaters else []
     return [*lines, *_offered(state, state.packages)] if state.packages is not None else lines
 

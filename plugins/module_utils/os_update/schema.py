@@ -127,7 +127,7 @@ class State:
     ``updaters``: what updates the node by itself. ``holder``: the process with dpkg's lock. ``versions``: the installed
     packages of kernel and driver. ``options``: those of KERNEL_OPTIONS on its command line. ``serves``: whether its
     services start at boot. ``firmware``: what fwupd offers, () without it, None if it failed. ``with_firmware``:
-    whether the update installs that, too.
+    whether the update installs that, too. ``wanted``: the options of the kernel's command line that the update adds.
     """
 
     running: str
@@ -146,6 +146,12 @@ class State:
     firmware: Sequence[Firmware] | None = ()
     with_firmware: bool = False
     options: Sequence[str] = ()
+    wanted: Sequence[str] = ()
+
+    @property
+    def next_options(self) -> Sequence[str]:
+        """The options of the kernel's command line at the next boot of the update."""
+        return (*self.boot.options, *(option for option in self.wanted if option not in self.boot.options))
 
     @property
     def changes(self) -> bool:

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import glob
 import os
 import shutil
@@ -204,9 +203,8 @@ def _locked(dest: str) -> Iterator[None]:
 
     The kernel releases the lock however a run ends.
     """
-    descriptor = os.open(dest, os.O_RDONLY)
+    descriptor = io_file.lock(dest)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         with contextlib.suppress(OSError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import fcntl
 import glob
 import mmap
 import os
@@ -115,9 +114,8 @@ def _cuda(path: str) -> int | None:
 @contextlib.contextmanager
 def locked(package: Package) -> Iterator[None]:
     """Lock the package until the end of the block. Nothing is written, so check mode may use it too."""
-    descriptor = os.open(package.path, os.O_RDONLY)
+    descriptor = io_file.lock(package.path)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

@@ -232,7 +232,7 @@ def _users(node: NodeState) -> list[Step]:
 
 
 def _host(node: NodeState) -> list[Step]:
-    kept = {os_update_plan.BOOT_FILE} if node.hanging else set()
+    kept = {os_update_plan.OPTIONS_FILE, *([os_update_plan.BOOT_FILE] if node.hanging else [])}
     names = [place.path for place in table.HOST if place.path in node.paths.keys() - kept]
     steps = [Step("remove", "host", ", ".join(names), "protection of the host; its former state returns")]
     left = [name for place in table.HOST for name in node.temporary.get(place.path, ())]
@@ -240,6 +240,9 @@ def _host(node: NodeState) -> list[Step]:
     if node.hanging:
         note = f"without it, the kernel {node.hanging} boots, which did not start; remove its packages, and run again"
         steps.append(Step(KEEP, "host", os_update_plan.BOOT_FILE, note))
+    if os_update_plan.OPTIONS_FILE in node.paths:
+        note = "an installed kernel may need it; to boot without: remove it, and run update-grub"
+        steps.append(Step(KEEP, "host", os_update_plan.OPTIONS_FILE, note))
     return steps
 
 

@@ -185,6 +185,7 @@ HOST: Sequence[Place] = (
     Place(host_guard_plan.APT_FILE, "packages that do not change by themselves", "file"),
     Place(host_guard_plan.DASHBOARD_FORMER, "the Dashboard's former settings", "file"),
     Place(os_update_plan.BOOT_FILE, "the default kernel during an update", "file"),
+    Place(os_update_plan.OPTIONS_FILE, "options of the kernel's command line", "file"),
     Place(os_update_plan.PAUSE_FILE, "pause of automatic updates", "file"),
     Place(os_update_plan.DASHBOARD_FORMER, "the Dashboard's settings from before an update", "file"),
 )

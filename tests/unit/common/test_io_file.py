@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import (
     differs,
     exposed,
@@ -157,3 +158,14 @@ def test_a_carriage_return_in_the_name_of_a_process_starts_no_line(tmp_path: Pat
     (tmp_path / "status").write_bytes(b"Name:\tx\rVmRSS: 9 kB\nVmRSS:\t 4 kB\n")
     assert read(str(tmp_path / "status")) == "Name:\tx\rVmRSS: 9 kB\nVmRSS:\t 4 kB\n"
     assert read(str(tmp_path / "none")) == ""
+
+
+def test_a_lock_of_another_process_ends_with_an_error(tmp_path: Path) -> None:
+    """Any user who can read a folder can lock it, and root waited for ever."""
+    held = io_file.lock(str(tmp_path))
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    with pytest.raises(TimeoutError, match=r"is locked by another process for 0\.3 s; find it: fuser"):
+        io_file.lock(str(tmp_path), 0.3)
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    os.close(held)
+    os.close(io_file.lock(str(tmp_path), 0.3))

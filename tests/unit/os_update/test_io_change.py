@@ -108,6 +108,36 @@ def killed(node: Node, step: Callable[[Node], None]) -> Iterator[None]:
     raise AssertionError("the step does not end")
 
 
+@pytest.mark.parametrize("entries_have_it", [True, False])
+def test_an_option_of_the_command_line_is_added_once_and_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entries_have_it: bool
+) -> None:
+    file, made = tmp_path / "options.cfg", list[str]()
+
+    def boot(_run: Any) -> Boot:
+        text = file.read_text(encoding="utf-8") if file.exists() and made and entries_have_it else ""
+        return Boot(options=("kho=off",) if "kho=off" in text else ())
+
+    def run(command: Any) -> tuple[int, str, str]:
+        made.append(command[0])
+        return 0, "", ""
+
+    monkeypatch.setattr(plan, "OPTIONS_FILE", str(file))
+    monkeypatch.setattr(io_state, "boot", boot)
+    assert [each["after"] for each in io_change.add_options(run, ["kho=off"], check=True)] == [
+        plan.options_file(["kho=off"])
+    ]
+    assert (made, file.exists()) == ([], False)
+    if not entries_have_it:
+        with pytest.raises(ValueError, match="GRUB's entries lack kho=off"):
+            io_change.add_options(run, ["kho=off"], check=False)
+        return
+    io_change.add_options(run, ["kho=off"], check=False)
+    assert made == ["grub-mkconfig"]
+    assert file.read_text(encoding="utf-8").endswith('\nGRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX kho=off"\n')
+    assert io_change.add_options(run, ["kho=off"], check=False) == []
+
+
 def test_a_killed_keep_is_repeated(node: Node) -> None:
     for _ in killed(node, keep):
         keep(node)

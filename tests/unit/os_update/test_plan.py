@@ -136,6 +136,16 @@ def test_the_file_of_the_boot_loader_is_the_memory_of_the_update() -> None:
             ),
             [],
         ),
+        # The update adds it.
+        (
+            replace(
+                BEFORE,
+                packages=(Package("linux-image-7.0.0-1019-nvidia", "", "1"),),
+                versions={},
+                wanted=("kho=off",),
+            ),
+            [],
+        ),
         (replace(BEFORE, packages=PENDING[:1]), [f"no package has NVIDIA's modules for the new kernel {NEW}"]),
         # Without NVIDIA's packages for the running kernel, such as with DKMS, nothing is known about a new one.
         (replace(BEFORE, packages=PENDING[:1], versions={}), []),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.os_update.plan import BOOT_FILE
+from ansible_collections.gb10.cluster.plugins.module_utils.os_update.plan import BOOT_FILE, OPTIONS_FILE
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, report, table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, NodeState, Step
 
@@ -198,8 +198,11 @@ CASES: dict[str, tuple[NodeState, dict[str, str]]] = {
         },
     ),
     "an update under way": (
-        node({BOOT_FILE: FILE}),
-        {BOOT_FILE: "remove host: protection of the host; its former state returns"},
+        node({BOOT_FILE: FILE, OPTIONS_FILE: FILE}),
+        {
+            BOOT_FILE: "remove host: protection of the host; its former state returns",
+            OPTIONS_FILE: "keep host: an installed kernel may need it; to boot without: remove it, and run update-grub",
+        },
     ),
     "a temporary file": (
         node({ETC: FOLDER, PART: FILE}, temporary={TOKEN: [PART]}),
