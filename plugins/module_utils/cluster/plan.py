@@ -141,7 +141,7 @@ def warnings(inputs: Inputs, plan: Plan | None) -> list[str]:
     """Return the warnings of certificates, links, packages and, if there is a plan, of the plan; one sentence each."""
     tls = [sentence for node in inputs.nodes if node.tls for sentence in node.tls.warnings]
     ports = [node.settings.fabric_ports for node in inputs.nodes]
-    rails = fabric_plan.warnings(plan.functions, plan.topology, ports) if plan else []
+    rails = fabric_plan.warnings(plan.functions, plan.topology, ports, plan.mtu) if plan else []
     debian = packages.warnings(inputs.nodes, {node.name: node.packages for node in plan.nodes} if plan else {})
     return [*tls, *node_checks.warnings(inputs.nodes), *rails, *debian, *(plan.serve.warnings if plan else [])]
 

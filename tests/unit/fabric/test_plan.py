@@ -373,5 +373,22 @@ def test_the_transport_that_variables_select(variables: dict[str, str], expected
     ],
 )
 def test_cables_between_equal_ports_of_a_ring_are_a_warning(shape: str, ports: list[Ports], warned: bool) -> None:
-    found = fabric_plan.warnings("both", shape, ports)
+    found = fabric_plan.warnings("both", shape, ports, 9000)
     assert [text.split(":")[0] for text in found] == ["gb10_fabric_ports"] * warned
+
+
+@pytest.mark.parametrize(
+    ("shape", "mtu", "warns"),
+    [
+        ("direct", 1500, True),
+        ("ring", 8999, True),
+        ("direct", 9000, False),
+        ("switch", 1500, False),
+        ("none", 1500, False),
+    ],
+)
+def test_an_mtu_that_a_cable_exceeds_is_a_warning(shape: str, mtu: int, warns: bool) -> None:
+    found = fabric_plan.warnings("both", shape, [(1,), (1,)], mtu)
+    assert [text.startswith(f"gb10_fabric_mtu: {mtu}, but a direct cable carries 9000") for text in found] == [
+        True
+    ] * warns
