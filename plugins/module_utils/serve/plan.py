@@ -302,7 +302,7 @@ def _stack(inputs: Inputs, environment: Mapping[str, str]) -> _Part:
         for name, value in stack.environment.items()
         if name not in others
     ]
-    if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.entry.environment}:
+    if _MARLIN in environment and _MARLIN not in {**stack.environment, **others}:
         why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
     return _Part(why=why)
 

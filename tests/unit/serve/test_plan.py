@@ -39,6 +39,13 @@ def sparks(count: int, **settings: Any) -> list[Node]:
     return nodes
 
 
+@pytest.mark.parametrize(("extra", "said"), [({}, True), ({"VLLM_MARLIN_USE_ATOMIC_ADD": "0"}, False)])
+def test_no_reason_contradicts_a_value_of_the_user(extra: dict[str, str], said: bool) -> None:
+    plan, problems = cluster_plan(sparks(2, gb10_model="gpt-oss-120b", gb10_extra_env=extra))
+    assert problems == []
+    assert any(why.startswith("VLLM_MARLIN_USE_ATOMIC_ADD=1") for why in plan["serve"]["why"]) is said
+
+
 #: The models of the catalog that read a text at once, without a KV cache.
 ENCODERS = {"bge-m3", "bge-reranker-v2-m3"}
 
