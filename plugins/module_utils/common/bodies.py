@@ -39,15 +39,7 @@ def refusals(path: str, data: bytes, verify: Verify | None) -> Iterator[str]:
 
     ``verify``: None for a path whose body has no type.
     """
-    # The shortest value has two bytes with its comma.
-    if len(data) < 2 * _AT_ONCE:
-        return
-    try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return
-    if not isinstance(found, dict):
-        return
+    found = _members(data)
     tokens = {name for name in _TOKENS if _are_tokens(found.get(name))} if path in limits.OF_TOKENS else set()
     others = {name: value for name, value in found.items() if name not in tokens}
     size = _values(others)
@@ -58,11 +50,23 @@ def refusals(path: str, data: bytes, verify: Verify | None) -> Iterator[str]:
         yield from _parts(others, {name: _some(found[name]) for name in tokens}, verify)
 
 
+def _members(data: bytes) -> dict[str, Any]:
+    """Return the members of a body, or none if it is small or not an object of JSON: vLLM refuses that by itself."""
+    # The shortest value has two bytes with its comma.
+    if len(data) < 2 * _AT_ONCE:
+        return {}
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _parts(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify) -> Iterator[str]:
     """Verify the lists of a body in parts, beside its short values and the first part of each other list."""
     lists = {name: value for name, value in found.items() if isinstance(value, list) and value}
     try:
-        first = {name: next(_windows(value)) for name, value in lists.items()}
+        first = {name: next(_windows(value), []) for name, value in lists.items()}
         bases = ({**short, **tokens, **first} for short in _short(found))
         base = next((each for each in bases if _valid(verify, each)), None)
         if base is None:

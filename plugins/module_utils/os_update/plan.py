@@ -304,16 +304,19 @@ def about(state: State) -> list[str]:
         names.append(f"{level.torn:g} % of it missing")
     if level.newest and level.newest != level.installed:
         names.append(f"{level.newest} is newer")
+    lines = [", ".join(name for name in names if name), *_boot(state)]
+    lines += [f"updates by itself: {', '.join(state.updaters)}"] if state.updaters else []
+    return [*lines, *_offered(state, state.packages)] if state.packages is not None else lines
+
+
+def _boot(state: State) -> list[str]:
     boot, kernel = f"kernel {state.running}", state.next_kernel
     if kernel and kernel.release != state.running:
         boot += f", next boot {kernel.release}{' once' if state.boot.once else ''}"
     if state.lacking:
         boot += f", which lacks {', '.join(state.lacking)}"
-    lines = [", ".join(name for name in names if name), boot]
-    if added := [option for option in state.wanted if option not in state.boot.options]:
-        lines.append(f"GRUB gets {' '.join(added)} for all kernels, and keeps it")
-    lines += [f"updates by itself: {', '.join(state.updaters)}"] if state.updaters else []
-    return [*lines, *_offered(state, state.packages)] if state.packages is not None else lines
+    added = [option for option in state.wanted if option not in state.boot.options]
+    return [boot, f"GRUB gets {' '.join(added)} for all kernels, and keeps it"] if added else [boot]
 
 
 def _offered(state: State, packages: Sequence[Package]) -> list[str]:

@@ -266,9 +266,9 @@ def test_a_variable_that_reaches_code_or_files_is_refused_unless_the_inventory_s
 
 @pytest.mark.parametrize("name", ["HF_HOME", "HF_HUB_CACHE", "TRANSFORMERS_CACHE"])
 def test_the_folder_of_a_hubs_models_is_the_plans(name: str) -> None:
-    result, problems = use(recipe(environment={name: "/root/.cache/huggingface"}), (), 2, {})
+    result, problems = use(recipe(environment={name: "/cache/huggingface"}), (), 2, {})
     assert (problems, result.environment) == ([], {})
-    expected = f"{name}=/root/.cache/huggingface is replaced: the plan names the model by its path on the nodes"
+    expected = f"{name}=/cache/huggingface is replaced: the plan names the model by its path on the nodes"
     assert result.about[1:] == [expected]
 
 
