@@ -9,8 +9,8 @@ and with a new one, as the plan does for vLLM 0.27 to 0.31.
 PYTHON has PyTorch and FlashInfer. The ranks run the function flashinfer_autotune of that file of vLLM, which needs no
 installed vLLM: its world is a process group of gloo, and its dummy run tunes one operation, whose key has the rank's
 number, as that of FlashInfer's experts has. Its kernels take more than an hour to compile, so PyTorch multiplies in
-their place. One GPU is enough, because the timings of the ranks meet over gloo. F gets the logs, report.json and
-report.md. The exit status is 1 if the first or the last time fails.
+their place. Each rank has its own GPU if there are two. One is enough, because their timings meet over gloo. F gets the
+logs, report.json and report.md. The exit status is 1 if the first or the last time fails.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def tune(warmup: Path, cache: Path) -> None:
     log = logging.getLogger("rank")
     dist.init_process_group("gloo")
     rank = dist.get_rank()
+    torch.cuda.set_device(rank % torch.cuda.device_count())
 
     class World:
         rank_in_group, world_size, cpu_group = rank, 2, dist.group.WORLD
@@ -171,7 +172,7 @@ def section(report: dict[str, Any]) -> str:
     flashinfer, torch = report["releases"]
     return f"""## Two ranks with a cache of FlashInfer's autotuner
 
-`tests/gpu/autotune.py` on {time.strftime("%Y-%m-%d")}: {report["gpus"][0]}, FlashInfer {flashinfer}, PyTorch {torch}.
+`tests/gpu/autotune.py` on {time.strftime("%Y-%m-%d")}: {len(report["gpus"])} {report["gpus"][0]}, FlashInfer {flashinfer}, PyTorch {torch}.
 
 | with | seconds | last line of rank 0 | of rank 1 |
 |---|--:|---|---|
