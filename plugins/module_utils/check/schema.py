@@ -55,6 +55,9 @@ class Check(Generic[Subject]):
     searched for ``pattern`` instead. It has only bounded repetitions for log lines, which are untrusted. The states of
     a status are found together (health/symptoms.py).
 
+    ``releases`` are the first and the last release of vLLM that can have it, such as ("0.27", "0.31"), "" without a
+    bound.
+
     ``rules`` are the IDs of the rules about the same problem. The others belong to rules: ``gpus`` are the compute
     capabilities of the nodes that it applies to, () for all nodes. ``evidence`` is the date of the newest source.
     ``disputed`` is the evidence against it, with dates and how to choose. ``found_by`` are the only places that can
@@ -74,6 +77,7 @@ class Check(Generic[Subject]):
     tested: str = REPORTED
     detect: Callable[[Subject], Iterable[Found]] = _nothing
     pattern: str = ""
+    releases: tuple[str, str] = ("", "")
     rules: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     evidence: str = ""
@@ -84,6 +88,13 @@ class Check(Generic[Subject]):
     def page(self) -> str:
         """The place of this check in the documentation."""
         return f"{PAGES[self.phase]}#{self.id}"
+
+    def bounds(self) -> str:
+        """Return the releases of vLLM for people, "" without a bound."""
+        first, last = self.releases
+        if first and last:
+            return f"vLLM {first} to {last}"
+        return f"vLLM {first} and newer" if first else f"vLLM up to {last}" if last else ""
 
     def advice(self) -> str:
         """Return cause, fix and the place on the page, for the end of a message."""

@@ -219,6 +219,7 @@ def _section(check: Check[Any]) -> Iterable[str]:
     texts = {
         f"Expected (else {'an error' if check.severity == ERROR else 'a warning'})": _text(check.expected),
         "Cause or effect" if running else "Cause": _text(check.why),
+        "Releases": check.bounds(),
         "Fix": _text(check.fix) + (f"; rules: {rules}" if rules else ""),
         "Source": f"{linked(check.source)}. Test: {check.tested}",
     }

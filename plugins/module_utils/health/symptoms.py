@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import LOG, PAGES, Check, Finding
+from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release
 from ansible_collections.gb10.cluster.plugins.module_utils.health import failures
 from ansible_collections.gb10.cluster.plugins.module_utils.health.failures import Failure, Line
 from ansible_collections.gb10.cluster.plugins.module_utils.health.kinds import KINDS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 
+#: The line with vLLM's release. Source: vLLM 0.33, v1/engine/core.py.
+_ENGINE = re.compile(r"LLM engine \(v(\d[\w.+]{0,40})\)")
 #: Maximum characters of an error in a message, and of one that followed from it.
 _SHOWN, _SHOWN_LATER = 500, 120
 #: The consequences that are shown after a cause.
@@ -34,12 +37,14 @@ class Diagnosis:
     """The cause of a failed start. ``error``: the first error, "" without one; ``symptom``: None if it is unknown.
 
     ``place``: of an unknown error, "" without one. ``later``: an error that followed from it, "" without one.
+    ``release``: vLLM's, "" if the log does not name it.
     """
 
     error: str
     symptom: Check[str] | None = None
     place: str = ""
     later: str = ""
+    release: str = ""
 
 
 def diagnose(lines: Sequence[str]) -> Diagnosis:
@@ -48,6 +53,11 @@ def diagnose(lines: Sequence[str]) -> Diagnosis:
     A failure of its own, known or not, precedes those that follow from others, such as a closed connection.
     """
     log = failures.read(lines)
+    named = [found[1] for line in log if (found := _ENGINE.search(line.text))]
+    return replace(_cause(log), release=named[-1] if named else "")
+
+
+def _cause(log: Sequence[Line]) -> Diagnosis:
     found = failures.failures(log)
     own = [failure for failure in found if not failure.echo]
     following: list[tuple[Failure, Check[str]]] = []
@@ -125,11 +135,19 @@ def explain(lines: Sequence[str]) -> str:
     if found.later:
         text += f" (followed by: {_short(found.later, _SHOWN_LATER)})"
     if found.symptom:
-        return text + found.symptom.advice()
+        return text + _elsewhere(found.symptom, found.release) + found.symptom.advice()
     kind = next((each for each in KINDS if each.matches(found.place, found.error)), None)
     place = f", at {found.place}" if found.place else ""
     next_step = f": {kind.name}; next step: {kind.fix}" if kind else ""
     return f"{text} (unknown cause{place}{next_step}; see {PAGES[LOG]})"
+
+
+def _elsewhere(symptom: Check[str], named: str) -> str:
+    """Return a doubt for people, "" without one: no report of the symptom is about the release of the log."""
+    first, here, last = (release(each) for each in (symptom.releases[0], named, symptom.releases[1]))
+    if here and ((first and here < first) or (last and here[:2] > last[:2])):
+        return f" (known of {symptom.bounds()}, and this is {named}: another cause is possible)"
+    return ""
 
 
 def _short(text: str, most: int = _SHOWN) -> str:

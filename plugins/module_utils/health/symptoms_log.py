@@ -203,6 +203,7 @@ _NETWORK_ERRORS = (
         source="vllm-project/vllm#57423; getainode/ainode#136; sawaichi9527 (2026-09-20)",
         pattern=r"(?:Timed out waiting|pair closure|Connection closed by peer|Broken pipe).{0,300} @ "
         r"vllm/\S{0,80} in flashinfer_autotune",
+        releases=("0.27", "0.31"),
     ),
     _network(
         "rdma-pinned-memory",
@@ -486,6 +487,7 @@ _KERNEL_ERRORS = (
         source=f"{_GB10}; Avarok-Cybersecurity/dgx-vllm; vllm-project/vllm#43367",
         pattern=r"RuntimeError: Error Internal|[Nn]o (?:suitable|compiled) (?:CUTLASS|cutlass)"
         r"|no suitable kernel for SM_?12",
+        releases=("", "0.19"),
         rules=("fp8-cutlass",),
     ),
     _kernels(

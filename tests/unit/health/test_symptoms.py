@@ -76,6 +76,28 @@ def test_an_unknown_error_is_shown_as_unknown() -> None:
     assert long.endswith("... (unknown cause; see docs/troubleshooting.md)") and len(long) < 600
 
 
+@pytest.mark.parametrize(
+    ("release", "doubt"),
+    [
+        ("0.26.1", "known of vLLM 0.27 to 0.31, and this is 0.26.1: another cause is possible"),
+        ("0.27.0rc1", ""),
+        ("0.31.2", ""),
+        ("0.32.0+cu130", "known of vLLM 0.27 to 0.31, and this is 0.32.0+cu130: another cause is possible"),
+    ],
+)
+def test_a_symptom_of_other_releases_is_doubted(release: str, doubt: str) -> None:
+    symptom = next(each for each in CAUSES if each.id == "autotune-cache")
+    engine = f"INFO 11-21 19:20:01 [core.py:133] Initializing a V1 LLM engine (v{release}) with config: model='/m'"
+    text = symptoms.explain([engine, ERROR + TRACEBACK, ERROR + symptom.shows, FAILED])
+    assert f" ({doubt}); cause: " in text if doubt else "known of" not in text
+    assert "known of" not in symptoms.explain([ERROR + TRACEBACK, ERROR + symptom.shows, FAILED])
+
+
+def test_a_bound_is_a_release() -> None:
+    bounds = [bound for each in LOGGED for bound in each.releases if bound]
+    assert bounds and all(re.fullmatch(r"0\.\d+", bound) for bound in bounds)
+
+
 MEMORY = next(symptom for symptom in CAUSES if symptom.id == "memory-not-free")
 CASES = [(symptom, line) for symptom in LOGGED for line in symptom.shows.splitlines()]
 
