@@ -49,8 +49,8 @@ PUBLIC = frozenset(
 _NAMED = ("/v1/models/", "/v1/responses/")
 #: Paths that take a form with a file. Only its fields are limited, by vLLM's own library.
 _FORMS = ("/v1/audio/transcriptions", "/v1/audio/translations")
-#: Headers of a proxy. uvicorn takes the client's address from the first one, if it trusts the sender.
-_PROXIED = {b"x-forwarded-for", b"forwarded", b"x-real-ip", b"via"}
+#: Beginnings of a proxy's headers. uvicorn takes the client's address from the first one, if it trusts the sender.
+_PROXIED = (b"x-forwarded-", b"forwarded", b"x-real-ip", b"via")
 #: The memory of the bodies of all open requests of one address, and of all. vLLM keeps a body until its request ends.
 _OF_CLIENT, _OF_ALL = 512 << 20, 1 << 30
 #: Maximum bytes of a websocket's message: some seconds of sound. Maximum bytes of all messages: at once, and for each
@@ -277,7 +277,8 @@ def _public(path: str) -> bool:
 def _own(scope: dict[str, Any]) -> bool:
     """Return whether the head itself sent a request: its address is the server's, and no proxy was between."""
     client, server = scope.get("client"), scope.get("server")
-    return bool(client and server and client[0] == server[0]) and _PROXIED.isdisjoint(dict(scope["headers"]))
+    proxied = any(name.startswith(_PROXIED) for name, _value in scope["headers"])
+    return bool(client and server and client[0] == server[0]) and not proxied
 
 
 def _has_body(scope: dict[str, Any]) -> bool:

@@ -11,7 +11,8 @@ took 2 GiB. So its own types verify the lists in parts, and the first wrong part
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
@@ -20,9 +21,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 WRONG = "invalid_input"
 #: Values that are verified at once. A body with no more of them is vLLM's alone.
 _AT_ONCE = 20
-#: The most values of an entry without a list to divide, such as a tool; the most levels; the members of an object that
-#: are verified with each part.
-_MOST_OF_ENTRY, _MOST_LEVELS, _MEMBERS = 5_000, 32, 50
+#: The most values of an object with the first part of each long member; the most levels; the members of an object that
+#: are verified with each part; the most members of an object that is not a map: no type of vLLM has as many fields.
+_MOST_OF_ENTRY, _MOST_LEVELS, _MEMBERS, _MOST_MEMBERS = 5_000, 32, 50, 100
 #: The most values of all parts together with what is verified beside each: 2,500 parts beside 1,000 values.
 _WORK = 3_000_000
 #: The most characters of a text that is verified with each part.
@@ -63,24 +64,40 @@ def _members(data: bytes) -> dict[str, Any]:
 
 
 def _parts(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify) -> Iterator[str]:
-    """Verify the lists of a body in parts, beside its short values and the first part of each other list."""
-    lists = {name: value for name, value in found.items() if isinstance(value, list) and value}
+    """Verify the lists and objects of a body in parts, beside its short values and the first part of each list."""
+    lists = _of_kind(found, list)
+    objects = {name: value for name, value in _of_kind(found, dict).items() if _values(value) > _AT_ONCE}
     try:
         first = {name: next(_windows(value), []) for name, value in lists.items()}
-        bases = ({**short, **tokens, **first} for short in _short(found))
+        # An object may need another one.
+        bases = [{**short, **tokens, **first} for short in _short(found)]
         base = next((each for each in bases if _valid(verify, each)), None)
         if base is None:
             # Something else is wrong, and vLLM would keep the errors of all entries as well.
             yield WRONG
             return
-        beside, work = _values(base), 0
-        for name, window in ((name, window) for name, value in lists.items() for window in _windows(value)):
-            work += beside + _values(window)
-            if work > _WORK:
-                raise _TooLargeError
-            yield "" if _valid(verify, {**base, name: window}) else WRONG
+        for part in _affordable(chain(_each(lists, _windows), _each(objects, _parts_of_object)), _values(base)):
+            yield "" if any(_valid(verify, {**each, **part}) for each in (base, bases[-1])) else WRONG
     except _TooLargeError:
         yield limits.COMPLEX
+
+
+def _of_kind(found: Mapping[str, Any], kind: type) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if isinstance(value, kind) and value}
+
+
+def _affordable(parts: Iterable[dict[str, Any]], beside: int) -> Iterator[dict[str, Any]]:
+    """Yield parts that are verified with ``beside`` other values. Raises _TooLargeError if all are too much work."""
+    work = 0
+    for part in parts:
+        work += beside + _values(part)
+        if work > _WORK:
+            raise _TooLargeError
+        yield part
+
+
+def _each(values: Mapping[str, Any], divide: Callable[[Any], Iterator[Any]]) -> Iterator[dict[str, Any]]:
+    return ({name: part} for name, value in values.items() for part in divide(value))
 
 
 def _short(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -132,27 +149,35 @@ def _windows(values: list[Any]) -> Iterator[list[Any]]:
 
 
 def _pieces(entry: Any) -> Iterator[tuple[Any, int]]:
-    """Yield an entry and its number of values; with a long list inside, once for each part of the list."""
+    """Yield an entry and its number of values; with a long list or map inside, once for each part of that."""
     size = _values(entry)
     if size <= _AT_ONCE:
         yield entry, size
     elif isinstance(entry, list):
         yield from ((window, _values(window)) for window in _windows(entry))
+    elif len(entry) > _MOST_MEMBERS:
+        for window in _windows([{name: value} for name, value in entry.items()]):
+            members = {name: value for each in window for name, value in each.items()}
+            yield members, _values(members)
     else:
-        sizes = {name: _values(value) for name, value in entry.items()}
-        largest = max(sizes, key=lambda name: sizes[name])
-        if isinstance(entry[largest], list):
-            rest = {name: value for name, value in entry.items() if name != largest}
-            if size - sizes[largest] > _MOST_OF_ENTRY:
-                raise _TooLargeError
-            yield from (
-                ({**rest, largest: window}, size - sizes[largest] + _values(window))
-                for window in _windows(entry[largest])
-            )
-        elif size > _MOST_OF_ENTRY:
-            raise _TooLargeError
-        else:
-            yield entry, size
+        yield from _divided(entry)
+
+
+def _divided(entry: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield an object with the first part of each long member, and once for each other part of one."""
+    parts = {name: _pieces(value) for name, value in entry.items() if _values(value) > _AT_ONCE}
+    first = {name: next(parts[name], (value, 0))[0] if name in parts else value for name, value in entry.items()}
+    size = _values(first)
+    if size > _MOST_OF_ENTRY:
+        raise _TooLargeError
+    yield first, size
+    for name, others in parts.items():
+        for piece, more in others:
+            yield {**first, name: piece}, size + more
+
+
+def _parts_of_object(value: dict[str, Any]) -> Iterator[Any]:
+    return (piece for piece, _size in _pieces(value))
 
 
 def _some(tokens: list[Any]) -> list[Any]:

@@ -180,7 +180,10 @@ def test_only_the_head_itself_has_other_paths(path: str, kind: str) -> None:
     for client, more in (
         (("192.168.1.9", 5), {}),
         (None, {}),
-        *((("127.0.0.1", 5), {name: "127.0.0.1"}) for name in ("x-forwarded-for", "forwarded", "x-real-ip", "via")),
+        *(
+            (("127.0.0.1", 5), {name: "127.0.0.1"})
+            for name in ("x-forwarded-for", "x-forwarded-host", "forwarded", "x-real-ip", "via")
+        ),
     ):
         api, status, _headers, body = asked(path, {**BEARER, **more}, client=client, server=here, **scope)
         assert api.bodies == []

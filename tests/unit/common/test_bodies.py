@@ -21,7 +21,7 @@ class Type:
 
     def __call__(self, body: Mapping[str, Any]) -> None:
         self.seen.append(len(json.dumps(body)))
-        for message in body.get("messages", ()):
+        for message in [*body.get("messages", ()), *within(body.get("q"))]:
             parts = message["content"] if isinstance(message.get("content"), list) else []
             if "role" not in message or any("type" not in part for part in parts):
                 raise ValueError(message)
@@ -39,6 +39,12 @@ class Type:
             raise ValueError(choice)
         if body.get("mode") and not body.get("options"):
             raise ValueError("options")
+
+
+def within(value: Any) -> list[Any]:
+    """Return the messages in an object."""
+    members = value.items() if isinstance(value, dict) else ()
+    return [each for name, inner in members for each in (inner if name == "messages" else within(inner))]
 
 
 def refusal(path: str, data: bytes, verify: bodies.Verify | None) -> str:
@@ -92,8 +98,23 @@ TOOLS = [{"name": f"t{number}"} for number in range(90)]
             "",
             id="an option that needs a large object",
         ),
+        pytest.param({"messages": [{**RIGHT, "x": dict.fromkeys(map(str, range(6000)))}]}, "", id="a map"),
         pytest.param(
-            {"messages": [{**RIGHT, "x": dict.fromkeys(map(str, range(6000)))}]}, limits.COMPLEX, id="no list"
+            {"messages": [{**RIGHT, **{f"x{n}": {f"y{m}": [0] * 60 for m in range(4)} for n in range(90)}}]},
+            limits.COMPLEX,
+            id="no map",
+        ),
+        pytest.param({"messages": [RIGHT], "q": {"messages": [*[RIGHT] * 900, {}]}}, bodies.WRONG, id="in an object"),
+        pytest.param({"messages": [RIGHT], "q": {"messages": [RIGHT] * 900}}, "", id="right in an object"),
+        pytest.param(
+            {"messages": [{**RIGHT, "content": [*[PART] * 900, {}], "x": [1] * 5000}]},
+            bodies.WRONG,
+            id="in a list beside a longer one",
+        ),
+        pytest.param(
+            {"messages": [RIGHT], "q": {"a": {"b": {str(n): {"messages": [{}]} for n in range(900)}}}},
+            bodies.WRONG,
+            id="in a map in objects",
         ),
         pytest.param({"messages": [[RIGHT]] * 9000}, bodies.WRONG, id="another form"),
         pytest.param(["x"] * 500, "", id="a list"),
@@ -110,8 +131,11 @@ def test_a_wrong_part_ends_a_chat(body: Any, code: str) -> None:
     [
         ({f"q{number}": [1] for number in range(1000)}, ""),
         ({f"q{number}": [1] for number in range(2500)}, limits.COMPLEX),
-        ({"messages": [RIGHT] * 9000, "q": [dict.fromkeys(map(str, range(900)))]}, ""),
-        ({"messages": [RIGHT] * 9000, "q": [dict.fromkeys(map(str, range(4900)))]}, limits.COMPLEX),
+        ({"messages": [RIGHT] * 9000, "q": [{"a": dict.fromkeys(map(str, range(90)))}]}, ""),
+        (
+            {"messages": [RIGHT] * 9000, "q": [{f"a{n}": dict.fromkeys(map(str, range(50))) for n in range(90)}]},
+            limits.COMPLEX,
+        ),
     ],
     ids=["many lists", "too many lists", "an entry beside many parts", "a large entry beside many parts"],
 )
