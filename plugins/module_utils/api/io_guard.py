@@ -363,39 +363,52 @@ async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send
 _Protocol: Any = object
 
 
-class Limits(_Protocol):  # type: ignore[misc]  # Its class is known when the server starts.
-    """What uvicorn's connection takes before a request reaches the guard: sizes, times, and pieces of data.
+class _Reading:
+    """A transport whose reading goes on only if no data of its connection waits. ``held``: uvicorn has paused it."""
 
-    The beginning of a request is parsed at once. The rest waits in one queue of all connections, of which the server
-    parses one piece between two turns of its loop, so that no number of connections delays the others.
+    def __init__(self, transport: Any, connection: _Turns) -> None:
+        self._transport, self._connection, self.held = transport, connection, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def pause(self) -> None:
+        """Pause until the waiting data is parsed."""
+        self._transport.pause_reading()
+
+    def pause_reading(self) -> None:
+        self.held = True
+        self.pause()
+
+    def resume_reading(self) -> None:
+        self.held = False
+        if not self._connection.wait():
+            self._transport.resume_reading()
+
+
+class _Turns(_Protocol):  # type: ignore[misc]  # Its class is known when the server starts.
+    """A connection whose data waits in one queue of all connections.
+
+    The server parses one piece between two turns of its loop, so that no number of connections delays the others.
     """
 
     def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
-        config.h11_max_incomplete_event_size = limits.MOST_HEAD
-        # Messages wait in a queue before anybody reads them, and 16 KB can become 16 MiB.
-        config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
         # All connections of a server have the same settings.
-        self._queue: deque[Limits] = vars(config).setdefault("gb10_queue", deque())
+        self._queue: deque[_Turns] = vars(config).setdefault("gb10_queue", deque())
+        self._waiting, self._queued = bytearray(), False
         super().__init__(config, *arguments, **options)
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._waiting = bytearray()
-        self._wait_for_head()
+        super().connection_made(_Reading(transport, self))
 
-    def data_received(self, data: bytes) -> None:
-        """Parse the beginning of a request, and queue the rest. A refusal closes the connection before its turn."""
-        queued = bool(self._waiting)
-        self._waiting += data
-        if queued:
-            return
-        if self.cycle is None or self.cycle.response_complete:
-            self._parse(_BEGIN)
-        if self._waiting and not self.transport.is_closing():
-            self.transport.pause_reading()
+    def wait(self) -> bool:
+        """Wait for a turn if there is data, and return whether there is."""
+        if self._waiting and not self._queued and not self.transport.is_closing():
+            self._queued = True
             self._queue.append(self)
             if len(self._queue) == 1:
                 self.loop.call_later(0, self._turn)
+        return bool(self._waiting)
 
     def _turn(self) -> None:
         """Parse a piece, and give the turn to the next connection."""
@@ -403,12 +416,14 @@ class Limits(_Protocol):  # type: ignore[misc]  # Its class is known when the se
             self._parse(_PIECE)
         finally:
             self._queue.popleft()
-            if self._waiting and not self.transport.is_closing():
-                self._queue.append(self)
-            elif not self.flow.read_paused:
-                self.transport.resume_reading()
+            self._queued = False
             if self._queue:
                 self.loop.call_later(0, self._queue[0]._turn)
+            if self._may_parse() and not self.wait() and not self.transport.held:
+                self.transport.resume_reading()
+
+    def _may_parse(self) -> bool:
+        return not self.transport.is_closing()
 
     def _parse(self, most: int) -> None:
         if self.transport.is_closing():
@@ -416,11 +431,59 @@ class Limits(_Protocol):  # type: ignore[misc]  # Its class is known when the se
         piece = bytes(self._waiting[:most])
         del self._waiting[: len(piece)]
         super().data_received(piece)
+
+
+class Messages(_Turns):
+    """A websocket of uvicorn, which parses nothing while a message waits for the application."""
+
+    def data_received(self, data: bytes) -> None:
+        """Queue the data behind the handshake."""
+        if self.transport.get_protocol() is not self:
+            super().data_received(data)
+        elif not self.transport.is_closing():
+            self._waiting += data
+            self.transport.pause()
+            if self._may_parse():
+                self.wait()
+
+    def _may_parse(self) -> bool:
+        return super()._may_parse() and not self.transport.held
+
+
+class Limits(_Turns):
+    """What uvicorn's connection takes before a request reaches the guard: sizes, times, and pieces of data.
+
+    The beginning of a request is parsed at once, and the rest in turns.
+    """
+
+    def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
+        config.h11_max_incomplete_event_size = limits.MOST_HEAD
+        # Messages wait in a queue before anybody reads them, and 16 KB can become 16 MiB.
+        config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
+        super().__init__(config, *arguments, **options)
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse the beginning of a request, and queue the rest. A refusal closes the connection before its turn."""
+        queued = bool(self._waiting)
+        self._waiting += data
+        if not queued and (self.cycle is None or self.cycle.response_complete):
+            self._parse(_BEGIN)
+        if self._waiting and not self.transport.is_closing():
+            self.transport.pause()
+            self.wait()
+
+    def _parse(self, most: int) -> None:
+        super()._parse(most)
         protocol = self.transport.get_protocol()
-        if self._waiting and protocol is not self:
+        if self._waiting and protocol not in (None, self):
             # It became a websocket.
-            protocol.data_received(bytes(self._waiting))
+            waiting = bytes(self._waiting)
             self._waiting.clear()
+            protocol.data_received(waiting)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -444,11 +507,14 @@ def limit_connections() -> None:
     """
     try:
         from uvicorn.protocols.http import auto, h11_impl  # type: ignore[import-not-found]  # noqa: PLC0415
+        from uvicorn.protocols.websockets import auto as websockets  # type: ignore[import-not-found]  # noqa: PLC0415
     except ImportError:
         # Only the server has it.
         return
 
     auto.AutoHTTPProtocol = type("Limited", (Limits, h11_impl.H11Protocol), {})
+    if websockets.AutoWebSocketsProtocol:
+        websockets.AutoWebSocketsProtocol = type("LimitedMessages", (Messages, websockets.AutoWebSocketsProtocol), {})
 
 
 limit_connections()
