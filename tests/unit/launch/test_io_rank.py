@@ -43,6 +43,14 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
+async def opened(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a rank, which may not listen yet. The test's own limit ends it."""
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):
+            return await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.sleep(0.05)
+
+
 async def waits(*ranks: asyncio.Task[None]) -> bool:
     """Return whether none of the ranks runs for a moment."""
     done, _pending = await asyncio.wait(ranks, timeout=0.3)
@@ -89,7 +97,7 @@ def test_who_is_no_rank_of_the_group_keeps_no_place(port: int) -> None:
         head = asyncio.create_task(meet(port, 0))
         assert await waits(head)
         for line in lines:
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await opened(port)
             writer.write(line + b"\n")
             with contextlib.suppress(ConnectionResetError):
                 assert await reader.read() == b"", line

@@ -76,8 +76,11 @@ def test_a_raylet_of_another_unit_does_not_count() -> None:
 
 def test_the_address_is_the_one_that_a_raylet_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
     assert io_ray_node.address("no-such.service") == ""
-    argv = [sys.executable, "-c", "import time; time.sleep(60)", "--node_ip_address=10.110.0.1", "--x=1"]
-    with subprocess.Popen(argv) as process:
+    program = "import time; print(flush=True); time.sleep(60)"
+    argv = [sys.executable, "-c", program, "--node_ip_address=10.110.0.1", "--x=1"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE) as process:
+        # A process has no arguments for a moment of its start.
+        assert process.stdout and process.stdout.readline() == b"\n"
         monkeypatch.setattr(io_ray_node, "raylet", lambda _unit: str(process.pid))
         found = io_ray_node.address("gb10-ray.service")
         process.kill()
