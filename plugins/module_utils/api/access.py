@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits, turns
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 KEY_VARIABLE = "VLLM_API_KEY"
@@ -21,6 +21,7 @@ GUARD = "gb10_api_guard.Guard"
 GUARD_FILES = {
     f"{GUARD_FOLDER}/{limits.__name__.replace('.', '/')}.py": "common/limits.py",
     f"{GUARD_FOLDER}/{bodies.__name__.replace('.', '/')}.py": "common/bodies.py",
+    f"{GUARD_FOLDER}/{turns.__name__.replace('.', '/')}.py": "common/turns.py",
     f"{GUARD_FOLDER}/gb10_api_guard.py": "api/io_guard.py",
 }
 #: The value of VLLM_CONFIG_ROOT. The role vllm_serve writes a list there of variables that vLLM must not copy from the

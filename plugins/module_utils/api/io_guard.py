@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits, turns
 
 #: These reveal nothing about the requests and responses of other clients.
 OPEN = frozenset({"/health", "/ping", "/metrics"})
@@ -60,9 +60,8 @@ _MOST_MESSAGE, _MOST_SOUND, _SOUND_RATE = 4 << 20, 64 << 20, 256 << 10
 #: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
 _METRICS, _MODELS = "/metrics", "/v1/models"
-#: Bytes that are parsed at once: of a request's beginning, and of the rest. uvloop reads 250 KB, in which 40,000 chunks
-#: of one byte take 0.4 s.
-_BEGIN, _PIECE = 1 << 10, 8 << 10
+#: Bytes of a request's beginning that are parsed at once.
+_BEGIN = 1 << 10
 #: The header with which uvicorn closes the connection, so that it parses no rest of a body.
 _CLOSE = (b"connection", b"close")
 #: Status and text of each refusal, by its code in OpenAI's API.
@@ -359,98 +358,27 @@ async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
 
 
-#: uvicorn's connection.
-_Protocol: Any = object
+def _queue(config: Any) -> deque[turns.Turns]:
+    # All connections of a server have the same settings.
+    return vars(config).setdefault("gb10_queue", deque())  # type: ignore[no-any-return]
 
 
-class _Reading:
-    """A transport whose reading goes on only if no data of its connection waits. ``held``: uvicorn has paused it."""
+class Messages(turns.Turns):
+    """A websocket of uvicorn."""
 
-    def __init__(self, transport: Any, connection: _Turns) -> None:
-        self._transport, self._connection, self.held = transport, connection, False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-    def pause(self) -> None:
-        """Pause until the waiting data is parsed."""
-        self._transport.pause_reading()
-
-    def pause_reading(self) -> None:
-        self.held = True
-        self.pause()
-
-    def resume_reading(self) -> None:
-        self.held = False
-        if not self._connection.wait():
-            self._transport.resume_reading()
-
-
-class _Turns(_Protocol):  # type: ignore[misc]  # Its class is known when the server starts.
-    """A connection whose data waits in one queue of all connections.
-
-    The server parses one piece between two turns of its loop, so that no number of connections delays the others.
-    """
-
-    def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
-        # All connections of a server have the same settings.
-        self._queue: deque[_Turns] = vars(config).setdefault("gb10_queue", deque())
-        self._waiting, self._queued = bytearray(), False
-        super().__init__(config, *arguments, **options)
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(_Reading(transport, self))
-
-    def wait(self) -> bool:
-        """Wait for a turn if there is data, and return whether there is."""
-        if self._waiting and not self._queued and not self.transport.is_closing():
-            self._queued = True
-            self._queue.append(self)
-            if len(self._queue) == 1:
-                self.loop.call_later(0, self._turn)
-        return bool(self._waiting)
-
-    def _turn(self) -> None:
-        """Parse a piece, and give the turn to the next connection."""
-        try:
-            self._parse(_PIECE)
-        finally:
-            self._queue.popleft()
-            self._queued = False
-            if self._queue:
-                self.loop.call_later(0, self._queue[0]._turn)
-            if self._may_parse() and not self.wait() and not self.transport.held:
-                self.transport.resume_reading()
-
-    def _may_parse(self) -> bool:
-        return not self.transport.is_closing()
-
-    def _parse(self, most: int) -> None:
-        if self.transport.is_closing():
-            return
-        piece = bytes(self._waiting[:most])
-        del self._waiting[: len(piece)]
-        super().data_received(piece)
-
-
-class Messages(_Turns):
-    """A websocket of uvicorn, which parses nothing while a message waits for the application."""
+    def all_turns(self) -> deque[turns.Turns]:
+        """Return the queue of the server."""
+        return _queue(self.config)
 
     def data_received(self, data: bytes) -> None:
         """Queue the data behind the handshake."""
-        if self.transport.get_protocol() is not self:
-            super().data_received(data)
-        elif not self.transport.is_closing():
-            self._waiting += data
-            self.transport.pause()
-            if self._may_parse():
-                self.wait()
-
-    def _may_parse(self) -> bool:
-        return super()._may_parse() and not self.transport.held
+        if self._reading.get_protocol() is self:
+            self.add(data, 0)
+        else:
+            self.parse(data)
 
 
-class Limits(_Turns):
+class Limits(turns.Turns):
     """What uvicorn's connection takes before a request reaches the guard: sizes, times, and pieces of data.
 
     The beginning of a request is parsed at once, and the rest in turns.
@@ -462,28 +390,30 @@ class Limits(_Turns):
         config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
         super().__init__(config, *arguments, **options)
 
+    def all_turns(self) -> deque[turns.Turns]:
+        """Return the queue of the server."""
+        return _queue(self.config)
+
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
         """Parse the beginning of a request, and queue the rest. A refusal closes the connection before its turn."""
-        queued = bool(self._waiting)
-        self._waiting += data
-        if not queued and (self.cycle is None or self.cycle.response_complete):
-            self._parse(_BEGIN)
-        if self._waiting and not self.transport.is_closing():
-            self.transport.pause()
-            self.wait()
+        self.add(data, _BEGIN if self.cycle is None or self.cycle.response_complete else 0)
 
-    def _parse(self, most: int) -> None:
-        super()._parse(most)
-        protocol = self.transport.get_protocol()
+    def parse(self, data: bytes) -> None:
+        """Parse a piece, and give what waits behind the head of a websocket to the websocket."""
+        super().parse(data)
+        protocol = self._reading.get_protocol()
         if self._waiting and protocol not in (None, self):
-            # It became a websocket.
             waiting = bytes(self._waiting)
             self._waiting.clear()
             protocol.data_received(waiting)
+
+    def may_parse(self) -> bool:
+        """Return whether the connection is open: uvicorn pauses its reading, not its parser."""
+        return not self._reading.is_closing()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

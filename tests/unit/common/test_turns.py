@@ -1,0 +1,137 @@
+"""Connections of a real server of asyncio, on loopback, whose parser is slow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import turns
+
+SECONDS = 0.002
+LARGE = b"x" * (64 * turns.PIECE)
+
+
+class Library(asyncio.Protocol):
+    """A library's connection: it parses at once what it gets, and answers each newline."""
+
+    def __init__(self, queue: deque[turns.Turns]) -> None:
+        self.queue, self.pieces = queue, []  # type: ignore[var-annotated]
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.pieces.append(len(data))
+        time.sleep(SECONDS)
+        if data.endswith(b"\n"):
+            self.transport.write(b"answer\n")
+
+
+class Connection(turns.Turns, Library):
+    def all_turns(self) -> deque[turns.Turns]:
+        return self.queue
+
+
+Scenario = Callable[[int, list[Connection]], Awaitable[Any]]
+
+
+def served(scenario: Scenario) -> Any:
+    """Run a scenario with the port of a server and the list of its connections."""
+
+    async def run() -> Any:
+        queue: deque[turns.Turns] = deque()
+        made: list[Connection] = []
+
+        def connection() -> Connection:
+            made.append(Connection(queue))
+            return made[-1]
+
+        server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
+        try:
+            return await scenario(server.sockets[0].getsockname()[1], made)
+        finally:
+            for each in made:
+                each.transport.abort()
+            server.close()
+            await server.wait_closed()
+
+    return asyncio.run(asyncio.wait_for(run(), 30))
+
+
+async def opened(port: int, data: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    return reader, writer
+
+
+def test_many_connections_with_data_do_not_delay_another_one() -> None:
+    async def scenario(port: int, made: list[Connection]) -> tuple[int, list[int]]:
+        others = [await opened(port, LARGE) for _number in range(10)]
+        while sum(bool(each._waiting) for each in made) < len(others):
+            await asyncio.sleep(0)
+        before = sum(len(each.pieces) for each in made)
+        reader, _writer = await opened(port, b"?\n")
+        assert await reader.readline() == b"answer\n"
+        return sum(len(each.pieces) for each in made) - before, [max(each.pieces) for each in made]
+
+    between, largest = served(scenario)
+    assert between < 20
+    assert max(largest) <= turns.PIECE
+
+
+def test_all_data_is_parsed_in_its_order() -> None:
+    async def scenario(port: int, made: list[Connection]) -> int:
+        reader, _writer = await opened(port, LARGE + b"\n")
+        assert await reader.readline() == b"answer\n"
+        return sum(made[0].pieces)
+
+    assert served(scenario) == len(LARGE) + 1
+
+
+def test_a_library_that_reads_on_gets_nothing_more_while_data_waits() -> None:
+    async def scenario(port: int, made: list[Connection]) -> int:
+        _reader, _writer = await opened(port, LARGE * 20)
+        most = 0
+        for _turn in range(100):
+            await asyncio.sleep(0)
+            for each in made:
+                each.transport.resume_reading()
+                most = max(most, len(each._waiting))
+        return most
+
+    assert 0 < served(scenario) <= 1 << 18, "asyncio reads 256 KiB at once"
+
+
+def test_a_connection_that_its_library_has_paused_waits() -> None:
+    async def scenario(port: int, made: list[Connection]) -> None:
+        reader, _writer = await opened(port, LARGE + b"\n")
+        while not made or not made[0]._waiting:
+            await asyncio.sleep(0)
+        made[0].transport.pause_reading()
+        # A turn may be under way.
+        await asyncio.sleep(0.05)
+        parsed = len(made[0].pieces)
+        await asyncio.sleep(0.05)
+        assert len(made[0].pieces) == parsed
+        made[0].transport.resume_reading()
+        assert await reader.readline() == b"answer\n"
+
+    served(scenario)
+
+
+def test_a_connection_that_ends_leaves_the_queue() -> None:
+    async def scenario(port: int, made: list[Connection]) -> None:
+        await opened(port, LARGE)
+        while not made or not made[0]._waiting:
+            await asyncio.sleep(0)
+        made[0].transport.abort()
+        reader, _writer = await opened(port, b"?\n")
+        assert await reader.readline() == b"answer\n"
+        while made[0].queue:
+            await asyncio.sleep(0)
+        assert not made[0]._waiting
+
+    served(scenario)
