@@ -10,7 +10,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits, turns
+from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 KEY_VARIABLE = "VLLM_API_KEY"
@@ -18,12 +18,10 @@ KEY_VARIABLE = "VLLM_API_KEY"
 #: Python finds them in this folder.
 GUARD_FOLDER = "/usr/local/lib/gb10"
 GUARD = "gb10_api_guard.Guard"
+_COMMON = limits.__name__.rpartition(".")[0].replace(".", "/")
 GUARD_FILES = {
-    f"{GUARD_FOLDER}/{limits.__name__.replace('.', '/')}.py": "common/limits.py",
-    f"{GUARD_FOLDER}/{bodies.__name__.replace('.', '/')}.py": "common/bodies.py",
-    f"{GUARD_FOLDER}/{turns.__name__.replace('.', '/')}.py": "common/turns.py",
-    f"{GUARD_FOLDER}/gb10_api_guard.py": "api/io_guard.py",
-}
+    f"{GUARD_FOLDER}/{_COMMON}/{name}": f"common/{name}" for name in ("limits.py", "bodies.py", "io_turns.py")
+} | {f"{GUARD_FOLDER}/gb10_api_guard.py": "api/io_guard.py"}
 #: The value of VLLM_CONFIG_ROOT. The role vllm_serve writes a list there of variables that vLLM must not copy from the
 #: head's server to Ray's workers. Source: vllm/ray/ray_env.py, 0.13.0 to 0.32.0; from 0.20 on, the executor for Ray
 #: copies the server's whole environment except that list.

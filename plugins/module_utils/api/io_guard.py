@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits, turns
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, io_turns, limits
 
 #: These reveal nothing about the requests and responses of other clients.
 OPEN = frozenset({"/health", "/ping", "/metrics"})
@@ -358,15 +358,15 @@ async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
 
 
-def _queue(config: Any) -> deque[turns.Turns]:
+def _queue(config: Any) -> deque[io_turns.Turns]:
     # All connections of a server have the same settings.
     return vars(config).setdefault("gb10_queue", deque())  # type: ignore[no-any-return]
 
 
-class Messages(turns.Turns):
+class Messages(io_turns.Turns):
     """A websocket of uvicorn."""
 
-    def all_turns(self) -> deque[turns.Turns]:
+    def all_turns(self) -> deque[io_turns.Turns]:
         """Return the queue of the server."""
         return _queue(self.config)
 
@@ -378,7 +378,7 @@ class Messages(turns.Turns):
             self.parse(data)
 
 
-class Limits(turns.Turns):
+class Limits(io_turns.Turns):
     """What uvicorn's connection takes before a request reaches the guard: sizes, times, and pieces of data.
 
     The beginning of a request is parsed at once, and the rest in turns.
@@ -390,7 +390,7 @@ class Limits(turns.Turns):
         config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
         super().__init__(config, *arguments, **options)
 
-    def all_turns(self) -> deque[turns.Turns]:
+    def all_turns(self) -> deque[io_turns.Turns]:
         """Return the queue of the server."""
         return _queue(self.config)
 

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_journal, limits, turns
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_journal, io_turns, limits
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_state, requests
 
 aiohttp: Any = None
@@ -42,7 +42,7 @@ _TLS_BUFFER = 32 << 10
 SERVER, JSON = {"Server": "gb10"}, {"Content-Type": "application/json"}
 
 
-class Connection(turns.Turns, _Handler):  # type: ignore[misc]  # The development tools have no aiohttp.
+class Connection(io_turns.Turns, _Handler):  # type: ignore[misc]  # The development tools have no aiohttp.
     """A client's connection. One without a complete head has few bytes and little time."""
 
     # All that asyncio reads at once, which takes at most 0.04 s: the memory of many small parts of a body stays used.
@@ -53,13 +53,13 @@ class Connection(turns.Turns, _Handler):  # type: ignore[misc]  # The developmen
         self._sources, self._turns, self._head = listener.sources, listener.turns, 0
         self.opening: asyncio.Task[Any] | None = None
 
-    def all_turns(self) -> deque[turns.Turns]:
+    def all_turns(self) -> deque[io_turns.Turns]:
         """Return the queue of the server."""
         return self._turns
 
     def data_received(self, data: bytes) -> None:
         """Parse the beginning of a request, and queue the rest."""
-        self.add(data, turns.PIECE if self._current_request is None else 0)
+        self.add(data, io_turns.PIECE if self._current_request is None else 0)
 
     def parse(self, data: bytes) -> None:
         """Parse a piece, and close a connection whose head is too large."""
@@ -106,7 +106,7 @@ class Listener:
         # A client that leaves ends its request here, and so at the server.
         self.server = web.Server(handle, handler_cancellation=True)
         self.sources: limits.Sources[Connection] = limits.Sources()
-        self.turns: deque[turns.Turns] = deque()
+        self.turns: deque[io_turns.Turns] = deque()
         quiet = logging.getLogger("gb10-gateway")
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False

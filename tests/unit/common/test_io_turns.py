@@ -8,16 +8,16 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import turns
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_turns
 
 SECONDS = 0.002
-LARGE = b"x" * (64 * turns.PIECE)
+LARGE = b"x" * (64 * io_turns.PIECE)
 
 
 class Library(asyncio.Protocol):
     """A library's connection: it parses at once what it gets, and answers each newline."""
 
-    def __init__(self, queue: deque[turns.Turns]) -> None:
+    def __init__(self, queue: deque[io_turns.Turns]) -> None:
         self.queue, self.pieces = queue, []  # type: ignore[var-annotated]
 
     def connection_made(self, transport: Any) -> None:
@@ -30,8 +30,8 @@ class Library(asyncio.Protocol):
             self.transport.write(b"answer\n")
 
 
-class Connection(turns.Turns, Library):
-    def all_turns(self) -> deque[turns.Turns]:
+class Connection(io_turns.Turns, Library):
+    def all_turns(self) -> deque[io_turns.Turns]:
         return self.queue
 
 
@@ -42,7 +42,7 @@ def served(scenario: Scenario) -> Any:
     """Run a scenario with the port of a server and the list of its connections."""
 
     async def run() -> Any:
-        queue: deque[turns.Turns] = deque()
+        queue: deque[io_turns.Turns] = deque()
         made: list[Connection] = []
 
         def connection() -> Connection:
@@ -79,7 +79,7 @@ def test_many_connections_with_data_do_not_delay_another_one() -> None:
 
     between, largest = served(scenario)
     assert between < 20
-    assert max(largest) <= turns.PIECE
+    assert max(largest) <= io_turns.PIECE
 
 
 def test_all_data_is_parsed_in_its_order() -> None:
