@@ -22,7 +22,6 @@ import hmac
 import json
 import os
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -358,17 +357,8 @@ async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send
     await send({"type": "http.response.body", "body": json.dumps(body).encode()})
 
 
-def _queue(config: Any) -> deque[io_turns.Turns]:
-    # All connections of a server have the same settings.
-    return vars(config).setdefault("gb10_queue", deque())  # type: ignore[no-any-return]
-
-
 class Messages(io_turns.Turns):
     """A websocket of uvicorn."""
-
-    def all_turns(self) -> deque[io_turns.Turns]:
-        """Return the queue of the server."""
-        return _queue(self.config)
 
     def data_received(self, data: bytes) -> None:
         """Queue the data behind the handshake."""
@@ -389,10 +379,6 @@ class Limits(io_turns.Turns):
         # Messages wait in a queue before anybody reads them, and 16 KB can become 16 MiB.
         config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
         super().__init__(config, *arguments, **options)
-
-    def all_turns(self) -> deque[io_turns.Turns]:
-        """Return the queue of the server."""
-        return _queue(self.config)
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

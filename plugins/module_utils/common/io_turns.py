@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from typing import Any
+from weakref import WeakKeyDictionary
 
 #: Bytes that are parsed in a turn. uvloop reads 250 KB at once, in which 40,000 chunks of one byte take 0.4 s.
 PIECE = 8 << 10
 #: A library's connection.
 Protocol: Any = object
+#: Loop -> its connections with waiting data.
+_QUEUES: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[Turns]] = WeakKeyDictionary()
 
 
 class _Reading:
@@ -51,12 +54,10 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
     def connection_made(self, transport: Any) -> None:
         """Put the transport behind one that knows of waiting data."""
         self._waiting, self._queued = bytearray(), False
+        loop = asyncio.get_running_loop()
+        self._queue, self._later = _QUEUES.setdefault(loop, deque()), loop.call_later
         self._reading = _Reading(transport, self)
         super().connection_made(self._reading)
-
-    def all_turns(self) -> deque[Turns]:
-        """Return the queue of all connections."""
-        raise NotImplementedError
 
     def parse(self, data: bytes) -> None:
         """Parse a piece."""
@@ -84,21 +85,20 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
         """Wait for a turn if there is data, and return whether there is."""
         if self._waiting and not self._queued and self.may_parse():
             self._queued = True
-            self.all_turns().append(self)
-            if len(self.all_turns()) == 1:
-                asyncio.get_running_loop().call_later(0, self._turn)
+            self._queue.append(self)
+            if len(self._queue) == 1:
+                self._later(0, self._turn)
         return bool(self._waiting)
 
     def _turn(self) -> None:
         """Parse a piece, and give the turn to the next connection."""
-        queue = self.all_turns()
         try:
             self._parse(self.piece)
         finally:
-            queue.popleft()
+            self._queue.popleft()
             self._queued = False
-            if queue:
-                asyncio.get_running_loop().call_later(0, queue[0]._turn)
+            if self._queue:
+                self._later(0, self._queue[0]._turn)
             if not self.wait() and not self._reading.held and not self._reading.is_closing():
                 self._reading.resume_reading()
 

@@ -54,7 +54,7 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
         413,
         "The JSON has too many of the characters , : [ { outside of strings. "
         f"At most {MOST_MARKS}, or {MOST_TOKENS} in a path for tokens. "
-        "Or an entry of a list has more than 5,000 values, an object thousands of lists, or a number 101 digits.",
+        "Or its lists and objects are too large to be verified, it has more than 32 levels, or a number 101 digits.",
     ),
     ENCODING: (400, "The JSON is not UTF-8."),
     SLOW: (408, f"The rest of the request did not arrive within {BODY_SILENCE:g} s."),

@@ -13,7 +13,6 @@ import logging
 import socket
 import ssl
 from asyncio import sslproto
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -50,12 +49,8 @@ class Connection(io_turns.Turns, _Handler):  # type: ignore[misc]  # The develop
 
     def __init__(self, listener: Listener, **options: Any) -> None:
         super().__init__(listener.server, loop=asyncio.get_running_loop(), **options)
-        self._sources, self._turns, self._head = listener.sources, listener.turns, 0
+        self._sources, self._head = listener.sources, 0
         self.opening: asyncio.Task[Any] | None = None
-
-    def all_turns(self) -> deque[io_turns.Turns]:
-        """Return the queue of the server."""
-        return self._turns
 
     def data_received(self, data: bytes) -> None:
         """Parse the beginning of a request, and queue the rest."""
@@ -106,7 +101,6 @@ class Listener:
         # A client that leaves ends its request here, and so at the server.
         self.server = web.Server(handle, handler_cancellation=True)
         self.sources: limits.Sources[Connection] = limits.Sources()
-        self.turns: deque[io_turns.Turns] = deque()
         quiet = logging.getLogger("gb10-gateway")
         quiet.addHandler(logging.NullHandler())
         quiet.propagate = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,8 +16,8 @@ LARGE = b"x" * (64 * io_turns.PIECE)
 class Library(asyncio.Protocol):
     """A library's connection: it parses at once what it gets, and answers each newline."""
 
-    def __init__(self, queue: deque[io_turns.Turns]) -> None:
-        self.queue, self.pieces = queue, []  # type: ignore[var-annotated]
+    def __init__(self) -> None:
+        self.pieces: list[int] = []
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -31,8 +30,7 @@ class Library(asyncio.Protocol):
 
 
 class Connection(io_turns.Turns, Library):
-    def all_turns(self) -> deque[io_turns.Turns]:
-        return self.queue
+    pass
 
 
 Scenario = Callable[[int, list[Connection]], Awaitable[Any]]
@@ -42,11 +40,10 @@ def served(scenario: Scenario) -> Any:
     """Run a scenario with the port of a server and the list of its connections."""
 
     async def run() -> Any:
-        queue: deque[io_turns.Turns] = deque()
         made: list[Connection] = []
 
         def connection() -> Connection:
-            made.append(Connection(queue))
+            made.append(Connection())
             return made[-1]
 
         server = await asyncio.get_running_loop().create_server(connection, "127.0.0.1", 0)
@@ -130,7 +127,7 @@ def test_a_connection_that_ends_leaves_the_queue() -> None:
         made[0].transport.abort()
         reader, _writer = await opened(port, b"?\n")
         assert await reader.readline() == b"answer\n"
-        while made[0].queue:
+        while made[0]._queue:
             await asyncio.sleep(0)
         assert not made[0]._waiting
 
