@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, limits
 
@@ -197,3 +200,31 @@ def test_tokens_are_many_only_in_their_paths() -> None:
 @pytest.mark.parametrize("body", [b"{" * 300, b"[" * 40_000, b"1" * 5000], ids=["cut off", "deep", "a number"])
 def test_what_is_no_json_is_vllms(body: bytes) -> None:
     assert refusal(CHAT, body, Type()) == ""
+
+
+def leaves(value: Any) -> set[int]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return {value} if isinstance(value, int) else {leaf for each in inner for leaf in leaves(each)}
+
+
+SHAPES = st.recursive(
+    st.just(0),
+    lambda inner: st.lists(inner, max_size=40) | st.dictionaries(st.integers(0, 200).map(str), inner, max_size=150),
+    max_leaves=400,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SHAPES)
+def test_every_value_of_lists_and_large_objects_is_verified(shape: Any) -> None:
+    count = itertools.count()
+
+    def numbered(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: numbered(each) for name, each in value.items()}
+        return list(map(numbered, value)) if isinstance(value, list) else next(count)
+
+    body = {"q": [numbered(shape)], "r": {"a": numbered(shape), "b": numbered([0] * 30)}}
+    seen: set[int] = set()
+    assert refusal(CHAT, json.dumps(body).encode(), lambda part: seen.update(leaves(part))) == ""
+    assert seen == leaves(body)
