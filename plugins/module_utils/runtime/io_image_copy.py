@@ -181,7 +181,7 @@ def _check(folder: str) -> None:
                 raise refused("image", f"{name} is a link out of its package", "a file", fix)
             if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)):
                 raise refused("image", f"{name} is no file", "files, folders and links", fix)
-            if OURS in entry:
+            if OURS in name:
                 raise refused(
                     "image", f"{name} has the name of a file of ours", "an image without patches of ours", fix
                 )
