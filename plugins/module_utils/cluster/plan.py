@@ -61,6 +61,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release_checks
 
 #: Problems with one of these make the vLLM release unknown, so that arguments are not checked.
@@ -130,6 +131,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         library,
         inputs.head.smoke_tokens,
         inputs.head.drop_caches,
+        () if stack.runtime == stacks.CONTAINER else tuple(requirements.entries(inputs.lock)),
     )
     decision = serve_plan.decide(serving)
     problems += decision.problems

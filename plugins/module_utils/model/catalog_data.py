@@ -89,7 +89,7 @@ _GPT_OSS = {
 _GPT_OSS_NOTES = (
     "vLLM selects the reasoning parser openai_gptoss for this architecture itself. "
     "The preset's --enable-expert-parallel is left out. "
-    "--enforce-eager halves the speed on one Spark (57 to 26 tokens a second, conselara.dev, 2026-05). "
+    "--enforce-eager halves the speed on one Spark (59 to 26 tokens a second, conselara.dev, 2026-05). "
     "Without access to the internet, vLLM 0.18.1 needs the encoding's files and TIKTOKEN_ENCODINGS_BASE; the "
     "locks of 0.32.0 and newer contain them. "
     "An issue about wrong MXFP4 results on compute capability 12.1 was open in 2026-11 (vllm-project/vllm#37030)"

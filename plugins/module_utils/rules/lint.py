@@ -80,20 +80,22 @@ def judge(
     """Lint a situation with vLLM's effective ``arguments``, none if it is unknown. Errors without a waiver become
     problems.
 
-    ``places``: the location of the options that only the model or its recipe sets, which the rules do not know.
+    ``places``: {variable of the inventory: where its value comes from}, for options and variables that the user did not
+    set. The rules do not know that.
     """
     if situation is None:
         return [], []
     try:
-        findings = lint(replace(situation, arguments=arguments), waivers)
+        findings = [
+            replace(finding, place=places.get(finding.place, finding.place))
+            for finding in lint(replace(situation, arguments=arguments), waivers)
+        ]
     except ProblemsError as error:
         return [], list(error.problems)
     problems = []
     for finding in stopping(findings):
-        place, _dot, option = finding.place.partition(".")
-        path = f"{places[option]}.{option}" if place == "gb10_vllm_extra_args" and option in places else finding.place
         fix = f"{finding.check.fix}; or waive it with a reason in {WAIVERS}.{finding.check.id}"
-        problems.append(Problem(path, finding.found, finding.check.why, fix))
+        problems.append(Problem(finding.place, finding.found, finding.check.why, fix))
     return findings, problems
 
 

@@ -32,6 +32,16 @@ _FRACTIONS = (
     "itself. The newest practice is the KV cache in bytes and a small fraction"
 )
 _FASTSAFETENSORS = "fastsafetensors"
+#: Load format -> the package that it imports, which vLLM has as an extra. Source: vLLM 0.32.0, model_loader/*.py.
+_LOADERS = {
+    _FASTSAFETENSORS: _FASTSAFETENSORS,
+    "bitsandbytes": "bitsandbytes",
+    "instanttensor": "instanttensor",
+    "modelexpress": "modelexpress",
+    "runai_streamer": "runai-model-streamer",
+    "runai_streamer_sharded": "runai-model-streamer",
+    "tensorizer": "tensorizer",
+}
 _RESERVE = "raise gb10_memory_reserve, which sets the share"
 
 
@@ -48,6 +58,21 @@ def _ngc_loader(view: View) -> list[Found]:
         broken and view.argument(LOAD) == _FASTSAFETENSORS,
         (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} in {image}"),
     )
+
+
+def _loader(view: View) -> list[Found]:
+    package, packages = _LOADERS.get(view.argument(LOAD), ""), view.situation.packages
+    found = (f"gb10_vllm_extra_args.{LOAD}", f"{view.argument(LOAD)}, and the lock has no {package}")
+    return when(bool(package and packages) and package not in packages, found)
+
+
+def _limited(view: View) -> list[Found]:
+    share, reserve = view.situation.replaced_share, view.situation.reserve_bytes
+    sizes = [node.memory_bytes for _index, node in view.nodes if node.memory_bytes]
+    most = min(((size - reserve) / size for size in sizes), default=1.0)
+    planned = view.argument(UTILIZATION)
+    # The option's own place is that of the plan's value.
+    return when(share > most, ("gb10_vllm_extra_args", f"{UTILIZATION} {share:g}; the plan passes {planned}"))
 
 
 def _large_load(view: View) -> list[Found]:
@@ -170,6 +195,28 @@ RULES = (
         disputed="NVIDIA's playbook for one Spark starts vLLM with the default (2026-06)",
         tested="condition: unit tests; defaults: read in vLLM's code; effect: not tested here",
         found_by=LINT,
+    ),
+    rule(
+        "memory-utilization-replaced",
+        INFO,
+        shows=f"`{UTILIZATION}` is more than gb10_memory_reserve leaves, so the plan passes a smaller one",
+        detect=_limited,
+        why="the plan keeps the reserve for the host and the page cache, because a full memory takes the host down",
+        fix=f"remove {UTILIZATION}, or lower gb10_memory_reserve, which sets the share",
+        source="this collection's memory plan",
+        evidence="2026-11",
+        tested="unit tests",
+    ),
+    rule(
+        "loader-package",
+        ERROR,
+        shows=f"`{LOAD}` names a format whose package the lock does not have",
+        detect=_loader,
+        why="vLLM imports the package when it loads the weights, and stops: ImportError",
+        fix=f"remove {LOAD}, use a stack whose lock has the package, or add it to a lock of your own: gb10_runtime_lock",
+        source="vLLM 0.32.0, model_loader/weight_utils.py, tensorizer.py, modelexpress_loader.py",
+        evidence="2026-11",
+        tested="condition: unit tests; effect: read in vLLM's code",
     ),
     rule(
         "fastsafetensors-ngc",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -77,7 +77,9 @@ class Situation:
 
     ``arguments``: effective values by long name. ``container``: the user's engine options that override the unit's, as
     (path, value). ``nccl`` is the release that the ranks load, ``nccl_gcc`` the GCC releases that compiled it.
-    ``drops_caches``: whether each launch drops the page cache first.
+    ``drops_caches``: whether each launch drops the page cache first. ``packages``: the installed ones, by normalized
+    name. ``replaced_share``: the user's share of the memory where the plan passes its own, which leaves
+    ``reserve_bytes``.
     """
 
     release: str = ""
@@ -97,6 +99,9 @@ class Situation:
     nccl_gcc: Sequence[str] = ()
     smoke_tokens: int = 0
     drops_caches: bool = False
+    packages: Collection[str] = ()
+    replaced_share: float = 0
+    reserve_bytes: int = 0
     model: ServedModel = ServedModel()
     arguments: Mapping[str, Any] = field(default_factory=dict)
     nodes: Sequence[RuleNode] = ()

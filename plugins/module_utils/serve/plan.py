@@ -106,7 +106,6 @@ def decide(inputs: Inputs) -> Decision:
     settings = inputs.settings
     tensor, pipeline, split = _parallelism(inputs)
     pooling = model_kind.pooling_arguments(kind, config.raw, of_model, user_args, inputs.model.args_path)
-    places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.model.args_path)
     memory_part, plan = _memory(inputs, given, tensor, pipeline)
     decided = _joined(
         _Part(why=[f"memory is not planned: {config.unknown}"] if config.unknown else [], problems=user_problems),
@@ -127,11 +126,14 @@ def decide(inputs: Inputs) -> Decision:
         _Part(why=_unchecked(inputs), problems=[*_contradictions(settings, tensor, pipeline, user_args), *unread]),
     )
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
-    situation = _situation(inputs, tensor, pipeline, tokens)
+    replaced_share = View(Situation(arguments=user_args), ()).number(_SHARE) or 0 if plan else 0
+    situation = _situation(inputs, tensor, pipeline, tokens, replaced_share)
     overridden = [*decided.args, *overrides.serve_flags(inputs.nodes)]
     values, problems = release.arguments(overridden, inputs.model.args_path)
     # The plan passes the user's share of the memory as its own; see without_share().
-    effective = {**values, **{name: value for name, value in user_args.items() if not plan or name != _SHARE}}
+    passed = {name: value for name, value in user_args.items() if not plan or name != _SHARE}
+    effective = {**values, **passed}
+    places = _sources(inputs, effective, passed, of_model)
     findings, stopping = lint.judge(situation, effective, settings.serve_waivers, places)
     return Decision(
         tensor=tensor,
@@ -563,6 +565,25 @@ def _located(inputs: Inputs, problems: Sequence[Problem]) -> list[Problem]:
     return [replace(problem, path=places.get(problem.path, problem.path)) for problem in problems]
 
 
+def _sources(
+    inputs: Inputs, effective: Mapping[str, Any], user_args: Mapping[str, Any], of_model: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return where the options and variables come from that the user did not set, by the place that a rule names."""
+    settings, sources = inputs.settings, dict[str, str]()
+    for name in effective.keys() - user_args.keys():
+        variable, unset = _OWNED.get(name, ("", None))
+        owned = bool(variable) and getattr(settings, variable.removeprefix("gb10_")) not in (unset, 0)
+        of_plan = variable if owned else f"planned {name}"
+        place = f"{inputs.model.args_path}.{name}" if name in of_model else of_plan
+        # An option that is off is the user's to set.
+        if effective[name] is not False:
+            sources[f"gb10_vllm_extra_args.{name}"] = place
+    for node in inputs.nodes:
+        for name in node.rank_environment.keys() - settings.extra_env.keys():
+            sources[f"gb10_extra_env.{name}"] = inputs.model.environment_paths.get(name, f"planned {name}")
+    return sources
+
+
 def _share(inputs: Inputs) -> tuple[float, list[Problem]]:
     """Return the maximum share of the memory, from the user's arguments or the model's; 1 without one."""
     share, problems = 1.0, list[Problem]()
@@ -700,7 +721,9 @@ def _unchecked(inputs: Inputs) -> list[str]:
     return [f"vLLM {release.version} is not in the table of arguments ({first} to {last}): {source}"]
 
 
-def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) -> Situation | None:
+def _situation(
+    inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int, replaced_share: float
+) -> Situation | None:
     """Return the whole configuration except vLLM's arguments, once the network is planned."""
     if not inputs.topology:
         return None
@@ -726,6 +749,9 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
         nccl_gcc=inputs.nccl.gcc,
         smoke_tokens=smoke_tokens,
         drops_caches=inputs.drops_caches,
+        packages=inputs.packages,
+        reserve_bytes=settings.memory_reserve * memory_schema.GIB,
+        replaced_share=replaced_share,
         model=ServedModel(
             name=model.hub or model.name,
             type=config.type,

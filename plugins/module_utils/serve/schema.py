@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,7 @@ class Inputs:
     """The inputs. ``release`` is the stack's vLLM, ``nccl`` the library that the ranks will load.
 
     ``topology`` is "" if other problems prevented a plan of the network; ``smoke_tokens`` is 0 for the model's default;
-    ``drops_caches``: whether each start drops the page cache.
+    ``drops_caches``: whether each start drops the page cache. ``packages``: the lock's, none if an image has its own.
     """
 
     model: Served
@@ -108,6 +108,7 @@ class Inputs:
     nccl: Loaded
     smoke_tokens: int
     drops_caches: bool
+    packages: Collection[str] = ()
 
 
 @dataclass(frozen=True)

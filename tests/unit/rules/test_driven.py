@@ -97,6 +97,8 @@ EXPANDABLE = env(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 CASES: dict[str, Case] = {
     "memory-utilization-ceiling": Case({"gb10_memory_reserve": 8, "gb10_kv_cache_contexts": 0}, count=1),
     "memory-utilization-high": Case({"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.88")}),
+    "memory-utilization-replaced": Case(args("--gpu-memory-utilization", "0.86")),
+    "loader-package": Case(args("--load-format", "fastsafetensors")),
     "fastsafetensors-ngc": Case({**NGC, **args("--load-format", "fastsafetensors")}),
     "fastsafetensors-large": Case(
         {
@@ -105,6 +107,7 @@ CASES: dict[str, Case] = {
             **args("--load-format", "fastsafetensors"),
         },
         count=1,
+        lock=lock_of("vllm==0.32.0", "ray==2.60.0", "fastsafetensors==0.5.0"),
     ),
     "unequal-memory": Case(
         {"gb10_model": "gpt-oss-20b"}, second={"gpu": {**GPU, "driver_version": "580.142", "memory_bytes": 64 * 10**9}}

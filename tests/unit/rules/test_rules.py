@@ -129,6 +129,14 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"arguments": {"--gpu-memory-utilization": None}},
         {"arguments": {"--gpu-memory-utilization": "0.5"}},
     ),
+    "memory-utilization-replaced": (
+        {"replaced_share": 0.9, "reserve_bytes": 16 * GIB},
+        {"replaced_share": 0.8, "reserve_bytes": 16 * GIB},
+    ),
+    "loader-package": (
+        {"packages": ("vllm", "torch"), "arguments": {"--load-format": "runai_streamer"}},
+        {"packages": ("vllm", "runai-model-streamer"), "arguments": {"--load-format": "runai_streamer"}},
+    ),
     "fastsafetensors-ngc": (
         container(NGC, arguments={"--load-format": "fastsafetensors"}),
         container("nvcr.io/nvidia/vllm:26.05-py3", arguments={"--load-format": "fastsafetensors"}),
@@ -562,7 +570,7 @@ def test_a_waiver_keeps_the_finding_and_lets_it_pass() -> None:
     ("waivers", "places", "expected"),
     [
         ({}, {}, ["gb10_vllm_extra_args.--gpu-memory-utilization"]),
-        ({}, {"--gpu-memory-utilization": "recipe"}, ["recipe.--gpu-memory-utilization"]),
+        ({}, {"gb10_vllm_extra_args.--gpu-memory-utilization": "recipe.x"}, ["recipe.x"]),
         ({"memory-utilization-ceiling": "measured"}, {}, []),
         ({"no-such-rule": "because"}, {}, ["gb10_serve_waivers.no-such-rule"]),
     ],

@@ -443,6 +443,23 @@ def test_the_share_that_the_plan_passes_is_judged() -> None:
     assert "memory-utilization-high" not in rules(serve_plan.decide(given)), "the plan passes its own share"
 
 
+def test_a_finding_names_the_source_of_a_value_that_the_user_did_not_set() -> None:
+    def places(given: serve_plan.Inputs) -> dict[str, str]:
+        return {finding.check.id: finding.place for finding in serve_plan.decide(given).findings}
+
+    high = {"gb10_memory_reserve": 13, "gb10_kv_cache_contexts": 0}
+    share = ["--gpu-memory-utilization=0.95"]
+    for own in ({}, {"gb10_vllm_extra_args": share}):
+        found = places(inputs("gpt-oss-120b", **high, **own))
+        assert found["memory-utilization-high"] == "planned --gpu-memory-utilization"
+    assert found["memory-utilization-replaced"] == "gb10_vllm_extra_args"
+    given = inputs("gpt-oss-120b")
+    half = [replace(node, environment={**node.environment, "NCCL_CROSS_NIC": "1"}) for node in given.nodes]
+    assert places(replace(given, nodes=half))["nccl-cross-nic"] == "planned NCCL_CROSS_NIC"
+    set_so = replace(given, nodes=half, settings=replace(given.settings, extra_env=CROSSED))
+    assert places(set_so)["nccl-cross-nic"] == "gb10_extra_env.NCCL_CROSS_NIC"
+
+
 def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
     given = inputs("qwen2.5-7b-instruct", "ngc-26.04")
     assert given.model.config.raw is not None
