@@ -209,8 +209,9 @@ _NETWORK_ERRORS = (
         "rdma-pinned-memory",
         shows="ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
         why="the kernel has free memory only in areas that RDMA cannot pin (KHO), or the memlock limit is low",
-        fix="if /proc/meminfo has more CmaFree than CmaTotal, boot kernel 6.17.0-1031 or -1032 or add kho=off; "
-        "otherwise remove --ulimit memlock from gb10_container_args",
+        fix="if /proc/meminfo has more CmaFree than CmaTotal, boot kernel 6.17.0-1031 or -1032, or run "
+        "playbooks/os_update.yml -e os_update_kernel_options=kho=off; otherwise remove --ulimit memlock from "
+        "gb10_container_args",
         source="NVIDIA/NV-Kernels#590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
         pattern=r"ibv_reg_mr\w{0,12} failed with error Cannot allocate memory|register mr.{0,40}Cannot allocate memory",
         rules=("kernel-cma", "kernel-7-0-0-1019"),

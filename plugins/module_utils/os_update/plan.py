@@ -74,7 +74,7 @@ class Objection:
 
 def stage(state: State, again: bool = False) -> Stage:
     """Return what comes next on a node. ``again``: whether to try a kernel once more that did not start."""
-    waits = state.reboot is not None
+    waits = state.reboot is not None or bool(state.pending_options)
     if state.trial is None:
         return "upgrade" if state.changes or waits else "current"
     # A kernel that was removed since is not tried again.
@@ -91,7 +91,8 @@ def _begun(state: State) -> Stage:
     """Return what comes next in an update whose last kernel was not booted yet."""
     if state.changes:
         return "upgrade"
-    return "boot" if state.reboot is not None or _newest(state) != state.running else "verify"
+    waits = state.reboot is not None or bool(state.pending_options)
+    return "boot" if waits or _newest(state) != state.running else "verify"
 
 
 def boot_file(state: State, tried: str = "") -> str:
@@ -342,6 +343,8 @@ def waiting(state: State) -> list[str]:
     found = []
     if state.reboot is not None:
         found.append("a reboot is pending" + (f" for {_listed(state.reboot)}" if state.reboot else ""))
+    if options := [option for option in state.boot.options if option not in state.options]:
+        found.append(f"the running kernel lacks {' '.join(options)}, which the next boot has")
     if state.holder:
         found.append(f"dpkg's lock is held by {state.holder}")
     if state.trial:

@@ -154,6 +154,11 @@ class State:
         return (*self.boot.options, *(option for option in self.wanted if option not in self.boot.options))
 
     @property
+    def pending_options(self) -> Sequence[str]:
+        """The options of that boot that the running kernel lacks."""
+        return [option for option in self.next_options if option not in self.options]
+
+    @property
     def changes(self) -> bool:
         """Whether an update has something to install, or to wait for: what a killed run began."""
         return bool(self.packages or self.broken or self.upgrading or (self.with_firmware and self.firmware))

@@ -24,6 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
 
 _SUSPECT_DRIVER, _OLDEST_DRIVER = "590.", (580, 95)
 _BAD_KERNELS, _PANICKING_KERNEL = ("7.0.0-1019", "7.0.0-31-"), "6.17.0-1008"
+_OPTION = "run playbooks/os_update.yml -e os_update_kernel_options=kho=off"
 _NGC = re.compile(r"nvcr\.io/nvidia/vllm:(\d\d)\.(\d\d)")
 _UPSTREAM = re.compile(r"(?:docker\.io/)?vllm/vllm-openai:(v\d[\w.]*)")
 #: First releases of the images without Ray: NGC's, and vLLM's own.
@@ -184,7 +185,7 @@ RULES = (
             "the kernel keeps memory for its own hand-over (KHO), 9.3 GiB on most Sparks and 919 MiB on one pair. "
             "This memory cannot be pinned: ibv_reg_mr_iova2 fails with 'Cannot allocate memory' when NCCL starts"
         ),
-        fix="boot 6.17.0-1031 or -1032, or add kho=off to the kernel's command line",
+        fix=f"boot 6.17.0-1031 or -1032, or add kho=off: {_OPTION}",
         source=(
             "NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; "
             "eugr/spark-vllm-docker#389"
@@ -199,7 +200,7 @@ RULES = (
         ),
         detect=_bad_kernel,
         why="with KHO, NCCL cannot register memory: ibv_reg_mr_iova2 'Cannot allocate memory'",
-        fix="boot 6.17.0-1031 or -1032 (docs/updates.md#return), or add kho=off to the kernel's command line",
+        fix=f"boot 6.17.0-1031 or -1032 (docs/updates.md#return), or add kho=off: {_OPTION}",
         source=(
             "NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; "
             "eugr/spark-vllm-docker#389; christopherowen/dgx-spark-networking (2026-10: required with kho=off)"

@@ -196,3 +196,23 @@ def test_a_killed_update_goes_on_to_its_end(site: Site) -> None:
     assert found["answers"] == found["equal"] > 0 and found["record_date"], found
     assert answers_again(site.booted("spark1")) == site.text
     site.update().assert_unchanged("next: nothing to do")
+
+
+def test_an_option_of_the_command_line_comes_without_another_update(site: Site) -> None:
+    """The kernel that runs already may need it, as DGX OS 7.6's does."""
+    option, boots = {"os_update_kernel_options": "kho=off"}, site.boots()
+    done = site.update(os_update_confirmed=False, **option).assert_ok()
+    assert done.output.count("GRUB gets kho=off for all kernels") == 2, done.output
+    assert site.boots() == boots
+    site.kill("Add the options of the kernel's command line", 2, **option)
+    site.update(**option).assert_ok()
+    assert all(" kho=off" in each for each in site.ask("cat /proc/cmdline"))
+    assert not set(site.boots()) & set(boots)
+    assert site.ask(f"ls {FILE} {PAUSE} 2>/dev/null || true") == ["", ""]
+    assert all(
+        line.count("kho=off") == 1
+        for each in site.ask("grep vmlinuz /boot/grub/grub.cfg")
+        for line in each.splitlines()
+    )
+    assert answers_again(site.booted("spark1")) == site.text
+    site.update(**option).assert_unchanged("next: nothing to do")

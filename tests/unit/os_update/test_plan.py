@@ -72,6 +72,21 @@ def test_the_next_step(state: State, expected: str) -> None:
     assert plan.stage(state) == expected
 
 
+def test_an_option_of_the_command_line_alone_is_a_reason_for_an_update() -> None:
+    """Also the kernel that runs already may need one: DGX OS 7.6 without other updates."""
+    asked = replace(CURRENT, wanted=("kho=off",))
+    assert plan.stage(asked) == "upgrade"
+    assert "  GRUB gets kho=off for all kernels, and keeps it" in report.announced({"": {"a": asked}})
+    added = replace(CURRENT, boot=replace(CURRENT.boot, options=("kho=off",)))
+    assert plan.waiting(added) == ["the running kernel lacks kho=off, which the next boot has"]
+    # The step that adds it is one of the upgrade's, which a killed run can have begun.
+    assert plan.stage(replace(asked, trial=Trial(OLD))) == "boot"
+    assert plan.stage(replace(added, trial=Trial(OLD))) == "boot"
+    booted = replace(added, options=("kho=off",))
+    assert plan.stage(replace(booted, trial=Trial(OLD, OLD))) == "verify"
+    assert plan.stage(replace(booted, wanted=("kho=off",))) == "current"
+
+
 def test_firmware_alone_is_a_reason_for_an_update_if_it_is_asked_for() -> None:
     offered = replace(CURRENT, firmware=(Firmware("UEFI Device Firmware", "1", "2"),))
     asked = replace(offered, with_firmware=True)
