@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.parse
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from clients.doors import PYTHON, Door
@@ -27,11 +28,14 @@ def body(model: str, name: str) -> bytes:
     begin = f'{{"model": "{model}", "messages": [{{"role": "user", "content": "'.encode()
     if name == "lists":
         return begin + b'x"}], "chat_template_kwargs": {"x": [' + b"[]," * (20 * MIB) + b"[]]}}"
+    if name == "taken":
+        # An image: a text is no longer than a context.
+        url = b"data:image/png;base64," + b"A" * (30 * MIB) + EMOJI
+        return begin.removesuffix(b'"') + b'[{"type": "image_url", "image_url": {"url": "' + url + b'"}}]}]}'
     text = {
         "one": EMOJI + b"a" * (63 * MIB),
         "all": EMOJI * (63 * MIB // 4),
         "escape": b"\\ud83d\\ude00" + b"a" * (63 * MIB),
-        "taken": EMOJI + b"a" * (30 * MIB),
     }[name]
     return begin + text + b'"}]}'
 
@@ -88,6 +92,17 @@ def test_large_bodies_leave_memory_and_time_for_others(door: Door, name: str, cl
     watcher.join()
     assert (max(times) < QUICK, door.memory() < MOST) == (True, True), (max(times), door.memory())
     assert statuses <= {200, 413, 503} and (200 in statuses) is accepted
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [({"model": "/a" * 500_000}, 404), ({"n": 16_384}, 413), ({"truncate_prompt_tokens": 9, "stop": "x" * MIB}, 413)],
+    ids=["a path as name", "many answers", "a long text"],
+)
+def test_what_costs_more_than_its_size_is_refused_at_once(door: Door, more: dict[str, Any], status: int) -> None:
+    data = json.dumps({"model": door.model, "messages": [{"role": "user", "content": "x"}], **more}).encode()
+    assert sent(door, data, 0) == status
+    assert alive(door) < QUICK
 
 
 @pytest.mark.doors("guard")

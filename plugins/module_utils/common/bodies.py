@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
+from ansible_collections.gb10.cluster.plugins.module_utils.common import costs, limits
 
 #: The code of the refusal.
 WRONG = "invalid_input"
@@ -46,16 +46,15 @@ def refusals(path: str, data: bytes, verify: Verify | None) -> Iterator[str]:
     size = _values(others)
     if size > limits.MOST_MARKS or _deep(others):
         yield limits.COMPLEX
+    elif code := costs.refusal(path, found):
+        yield code
     elif verify is not None and (size > _AT_ONCE or any(len(found[name]) > _AT_ONCE for name in tokens)):
         # All tokens of a list are of one kind, so that some of them show whether the route takes it.
         yield from _parts(others, {name: _some(found[name]) for name in tokens}, verify)
 
 
 def _members(data: bytes) -> dict[str, Any]:
-    """Return the members of a body, or none if it is small or not an object of JSON: vLLM refuses that by itself."""
-    # The shortest value has two bytes with its comma.
-    if len(data) < 2 * _AT_ONCE:
-        return {}
+    """Return the members of a body, or none if it is not an object of JSON: vLLM refuses that by itself."""
     try:
         found = json.loads(data)
     except (ValueError, RecursionError):

@@ -42,7 +42,8 @@ def engine(text: str) -> Engine | None:
     for line in text.splitlines():
         if line.startswith(_WANTED) and (match := _LINE.fullmatch(line)) and (name := _METRICS.get(match[1])):
             found.setdefault(name, []).append(_finite(match[2]))
-    sums = {name: sum(values) for name, values in found.items()}
+    # Two numbers can have a sum that is none.
+    sums = {name: total if math.isfinite(total := sum(values)) else 0.0 for name, values in found.items()}
     if "kv_cache" in sums:
         sums["kv_cache"] /= len(found["kv_cache"])
     return Engine(**sums) if found else None

@@ -18,8 +18,11 @@ _REQUEST = ("Accept", "anthropic-version", "anthropic-beta")
 _RESPONSE = ("Content-Type", "Retry-After", "Cache-Control")
 #: A server's answers after which another server gets the request, and the one to a wrong key.
 FAILED, DENIED = (500, 502, 503, 504), 401
-#: Maximum bytes of an incomplete line of a stream, of a line that is read as JSON, and of each end of a long answer.
-_MOST_LINE, _MOST_EVENT, _END = 4 << 20, 1 << 20, 8 << 10
+#: Maximum bytes of a line of a stream that is kept until it is complete, or read as JSON, and of each end of a long
+#: answer or line. A line of vLLM has some kilobytes; each connection may have such a line.
+_MOST_LINE, _END = 64 << 10, 8 << 10
+#: The most usages that are read without a pause for others.
+_MOST_USAGES = 50
 #: Maximum tokens that are believed of a server, because the log and the counters get the number.
 _MOST_TOKENS = 1 << 40
 #: In JSON a text cannot contain these bytes: its quotation marks are escaped.
@@ -63,6 +66,11 @@ def _first(usage: Mapping[str, Any], *names: str) -> int:
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS:
             return value
     return 0
+
+
+def many(data: bytes) -> bool:
+    """Return whether a part of a stream takes so long to read that others have their turn first."""
+    return data.count(_NAME) > _MOST_USAGES
 
 
 class Plain:
@@ -126,8 +134,8 @@ class Completions:
         lines = []
         dropped = False
         for line in data.split(b"\n"):
-            # A line of vLLM has some kilobytes, and the search takes longer than the answer of others may wait.
-            found = _USAGE.search(line) if len(line) <= _MOST_EVENT else None
+            # In a longer line, the search takes longer than the answer of others may wait.
+            found = _USAGE.search(line) if len(line) <= _MOST_LINE else None
             if not found:
                 # The empty line after a dropped one belongs to it.
                 lines += [line] if line or not dropped else []
@@ -151,6 +159,7 @@ class Events:
 
     def __init__(self) -> None:
         self._rest, self._prompt, self._completion, self._deltas = bytearray(), 0, 0, 0
+        self._long = False
 
     def feed(self, data: bytes) -> bytes:
         """Return the same bytes."""
@@ -158,12 +167,16 @@ class Events:
         end = data.rfind(b"\n") + 1
         if end:
             lines, self._rest = bytes(self._rest) + data[:end], bytearray()
+            long, self._long = self._long, False
             for line in lines.split(b"\n") if _NAME in lines else ():
-                if _NAME in line and len(line) <= _MOST_EVENT:
-                    self._read(_json(line.removeprefix(b"data:")))
+                if _NAME in line and (long or line.startswith(b"data:")):
+                    self._read(_event(line, long))
+                long = False
         self._rest += data[end:]
-        if len(self._rest) > _MOST_EVENT:
-            self._rest = bytearray()
+        if len(self._rest) > _MOST_LINE:
+            # The last event of /v1/responses has the whole answer, and then its usage.
+            self._long = True
+            del self._rest[:-_END]
         return data
 
     def end(self) -> bytes:
@@ -184,6 +197,14 @@ class Events:
     def tokens(self) -> Tokens:
         """The reported tokens. Without a report, because the client left, each part of the answer counts as one."""
         return Tokens(self._prompt, self._completion or self._deltas)
+
+
+def _event(line: bytes, cut: bool) -> Any:
+    """Return the data of an event, or of a long one only its usage. ``cut``: whether its beginning is missing."""
+    if not cut and len(line) <= _MOST_LINE:
+        return _json(line.removeprefix(b"data:"))
+    found = _USAGE.findall(line[-_END:])
+    return {"usage": _json(found[-1])} if found else None
 
 
 Answer: TypeAlias = "Plain | Completions | Events"

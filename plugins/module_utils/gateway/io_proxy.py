@@ -289,7 +289,16 @@ class Gateway:
 
     async def _post(self, request: Any, route: requests.Route, body: bytes, entry: Entry) -> Any:
         headers = forward.request_headers(request.headers, entry.key) | {"Content-Length": str(len(body))}
-        answer = await self.session.post(entry.base + route.path, data=_sent(body), headers=headers, **_options(entry))
+        try:
+            # A server that sends interim answers without end is never silent.
+            async with asyncio.timeout(self._silence + limits.BODY_SECONDS):
+                answer = await self.session.post(
+                    entry.base + route.path, data=_sent(body), headers=headers, **_options(entry)
+                )
+        except TimeoutError as error:
+            if isinstance(error, aiohttp.ClientError):
+                raise
+            raise aiohttp.SocketTimeoutError from error
         if answer.status in forward.FAILED or answer.status == forward.DENIED:
             self.state.wake.set()
         return answer
@@ -315,7 +324,9 @@ class Gateway:
         await response.prepare(request)
         try:
             while data := await answer.content.readany():
-                if kept := reader.feed(data):
+                async with self._turn(forward.many(data)):
+                    kept = reader.feed(data)
+                if kept:
                     await self._write(request, response, kept)
             await self._write(request, response, reader.end())
         except aiohttp.ClientConnectionResetError:

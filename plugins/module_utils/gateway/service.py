@@ -48,7 +48,7 @@ def service(planned: Mapping[str, Any], environment: str, port: int, start_timeo
             "TimeoutStopSec=45",
             "Restart=always",
             "RestartSec=5",
-            "MemoryMax=1G",
+            "MemoryMax=2G",
             "TasksMax=64",
             "LimitNOFILE=65536",
             f"StateDirectory={_USER}",

@@ -135,6 +135,13 @@ def notify(document: Mapping[str, Any], command: Sequence[str], webhook: str) ->
     return problems
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Root's process asks no other address than the user's, which a redirect could name, such as one of this host."""
+
+    def redirect_request(self, *_arguments: Any, **_options: Any) -> None:
+        """Refuse, so that the answer is an error."""
+
+
 def _post(webhook: str, text: str) -> list[str]:
     """Send a text to a webhook. Its answer may arrive in single bytes, so nobody waits for the thread longer."""
     problems = ["the notification by webhook failed: no answer in time"]
@@ -142,7 +149,7 @@ def _post(webhook: str, text: str) -> list[str]:
     def send() -> None:
         try:
             request = urllib.request.Request(webhook, data=text.encode(), headers={"Content-Type": "application/json"})
-            urllib.request.build_opener().open(request, timeout=_NOTIFY_SECONDS).close()
+            urllib.request.build_opener(_NoRedirects).open(request, timeout=_NOTIFY_SECONDS).close()
             problems.clear()
         except (OSError, ValueError, http.client.HTTPException) as error:
             problems[:] = [f"the notification by webhook failed: {type(error).__name__}"]

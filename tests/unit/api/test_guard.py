@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import time
+import types
 from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
@@ -325,6 +326,46 @@ def test_the_messages_of_a_websocket_are_limited(kind: str, words: list[str], mo
 
     assert asyncio.run(scenario()) == [{"type": "websocket.close", "code": 1009}]
     assert [message["type"] for message in got] == ["websocket.receive", "websocket.disconnect"]
+
+
+def test_the_sound_of_a_websocket_stays_in_the_budget_until_it_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM keeps it after it has received it, and an address may open any number of websockets."""
+    monkeypatch.setattr(io_guard, "_OF_CLIENT", 300)
+    monkeypatch.setattr(io_guard, "_SOUND_RATE", 0)
+    held: list[int] = []
+
+    async def api(_scope: dict[str, Any], receive: Any, _send: Any) -> None:
+        while (await receive())["type"] == "websocket.receive":
+            held.append(guard._budget.held.total())
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.receive", "bytes": b"x" * 50}
+
+    async def send(_message: dict[str, Any]) -> None:
+        pass
+
+    guard = io_guard.Guard(api)
+    guard._budget.free = 1 << 20
+    given = [(name.encode(), value.encode()) for name, value in BEARER.items()]
+    scope = {"type": "websocket", "path": "/v1/realtime", "headers": given, "client": ("unknown", 1)}
+    asyncio.run(guard(scope, receive, send))
+    assert held == [100, 200, 300]
+    assert guard._budget.held == {}
+
+
+def test_only_the_beginning_of_an_error_is_cleaned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modules of vLLM have the function by its name."""
+    seen: list[str] = []
+    names = ("vllm.planted.utils", "vllm.planted.handlers", "planted")
+    for name in names:
+        module = types.ModuleType(name)
+        module.sanitize_message = seen.append
+        monkeypatch.setitem(sys.modules, name, module)
+    for _server in range(2):
+        io_guard.Guard(None)
+    for name in names:
+        sys.modules[name].sanitize_message("/a" * 6500)
+    assert [len(text) for text in seen] == [1000, 1000, 13_000]
 
 
 def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:

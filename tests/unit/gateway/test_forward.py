@@ -97,6 +97,25 @@ def test_other_streams_report_their_usage_and_pass_unchanged(size: int, stream: 
     assert reader.tokens == Tokens(7, 5)
 
 
+@pytest.mark.parametrize("size", [1000, 70_000, 1 << 20])
+def test_the_usage_of_an_event_with_a_long_answer_is_read_at_its_end(size: int) -> None:
+    """/v1/responses ends with the whole answer. Only the end of such a line is kept."""
+    answer = {"output": [{"text": "x" * 900_000}], "usage": {"input_tokens": 7, "output_tokens": 5}, "user": None}
+    whole, reader = event(type="response.completed", response=answer), Events()
+    for begin in range(0, len(whole), size):
+        reader.feed(whole[begin : begin + size])
+        assert len(reader._rest) <= 64 << 10
+    assert reader.tokens == Tokens(7, 5)
+
+
+def test_lines_that_are_no_data_of_an_event_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 streams of the line ,"usage":{} silenced the gateway for 16 s."""
+    monkeypatch.setattr(forward.json, "loads", lambda _data: pytest.fail("a line was read"))
+    data = b',"usage":{}\n' * 1000
+    assert Events().feed(data) == data
+    assert (forward.many(data), forward.many(LAST)) == (True, False)
+
+
 def test_without_a_report_each_part_of_another_stream_is_a_token() -> None:
     reader = Events()
     reader.feed(b"".join(ANTHROPIC[:3]))
