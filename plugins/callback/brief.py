@@ -269,7 +269,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
             # The others were rescued.
             if host in stats.failures or host in stats.dark:
                 places.setdefault((task, tuple(message)), []).append(host)
-        if places or not self._all_quiet:
+        if not self._all_quiet:
             self._recap(stats)
         self._record([(sorted(hosts), task, lines) for (task, lines), hosts in places.items()])
         for line in self._last:

@@ -29,9 +29,14 @@ _cause = partial(
 )
 
 
+_OTHER_USER = "if USER is not the login user, correct ansible_user"
+_NO_USER = "set ansible_user: without it, ssh logs in with your own name here, unless ~/.ssh/config has another"
+
+
 def filled(text: str, user: str, address: str) -> str:
     """Return a text about USER@ADDRESS for one node; ``user`` is "" if ssh chooses it."""
     target = f"{user}@{address}" if user else address
+    text = text if user else text.replace(_OTHER_USER, _NO_USER)
     words = {"USER@ADDRESS": target, "USER": user or "the login user", "ADDRESS": address}
     return re.sub(r"\b(?:USER@ADDRESS|USER|ADDRESS)\b", lambda found: words[found[0]], text)
 
@@ -69,10 +74,7 @@ CAUSES = (
         pattern=r"Permission denied \(",
         shows="nvidia@192.168.1.11: Permission denied (publickey,password).",
         why="the node does not have the controller's public key, or the login user is another one",
-        fix=(
-            "run playbooks/access.yml, or 'ssh-copy-id USER@ADDRESS'; if USER is not the login user, correct "
-            "ansible_user"
-        ),
+        fix=(f"run playbooks/access.yml, or 'ssh-copy-id USER@ADDRESS'; {_OTHER_USER}"),
     ),
     _cause(
         "sudo-password-missing",

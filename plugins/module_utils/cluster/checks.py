@@ -17,6 +17,7 @@ from typing import TypeVar
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import REMOVED, RENAMED
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.words_data import WORDS
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
@@ -37,6 +38,8 @@ _TAKEN = {
     **dict.fromkeys(("--name", "--rm"), "the unit finds and removes its container by its name"),
     "--privileged": "the container gets only the devices that it needs",
 }
+#: The least similarity of a misspelled name.
+_NEAR = 0.8
 #: A user name that useradd accepts and that the system does not use.
 _USER = re.compile(r"(?!(root|nobody)$)[a-z_][a-z0-9_-]{0,30}")
 #: A folder path that is valid in a unit.
@@ -162,11 +165,16 @@ def _check_variable(path: str, node: str, name: str, names: set[str], prefixes: 
         return Problem(path, f"{name}, set for {node}, was removed: {reason}", "no such variable", "remove it")
     ours = name.startswith(prefixes)
     # The role's prefix may be misspelled too. Then only a very similar name counts.
-    close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6 if ours else 0.9)
+    meant = [WORDS[word] for prefix in prefixes if (word := name.removeprefix(prefix)) != name and word in WORDS]
+    close = meant or difflib.get_close_matches(name, sorted(names), n=1, cutoff=_NEAR if ours else 0.9)
     if not close and not ours:
         return None
     expected = close[0] if close else "a variable that a role's argument_specs list"
-    fix = f"rename it to {close[0]}, or remove it" if close else "remove it"
+    fix = (
+        f"rename it to {close[0]}, or remove it"
+        if close
+        else "remove it; ansible-doc -t role gb10.cluster.gb10 lists them"
+    )
     return Problem(path, f"{name}, set for {node}, is not a variable of this collection", expected, fix)
 
 

@@ -40,9 +40,10 @@ def refuse(problems: Sequence[Problem]) -> None:
         raise ProblemsError(problems)
 
 
-def report(problems: Sequence[Problem]) -> str:
-    """Return the problems as one message with a numbered line for each."""
+def report(problems: Sequence[Problem], most: int = 0) -> str:
+    """Return the problems as one message with a numbered line for each, or for the first ``most``."""
     noun = "problem" if len(problems) == 1 else "problems"
+    shown = problems[: most or len(problems)]
     lines = [f"{len(problems)} {noun} found; nothing was changed."]
-    lines += [f"  {number}. {problem}" for number, problem in enumerate(problems, 1)]
-    return "\n".join(lines)
+    lines += [f"  {number}. {problem}" for number, problem in enumerate(shown, 1)]
+    return "\n".join([*lines, *([f"  and {len(problems) - len(shown)} more"] if problems[len(shown) :] else [])])

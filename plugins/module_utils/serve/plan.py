@@ -126,12 +126,11 @@ def decide(inputs: Inputs) -> Decision:
         _Part(why=_unchecked(inputs), problems=[*_contradictions(settings, tensor, pipeline, user_args), *unread]),
     )
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
-    replaced_share = View(Situation(arguments=user_args), ()).number(_SHARE) or 0 if plan else 0
-    situation = _situation(inputs, tensor, pipeline, tokens, replaced_share)
+    situation = _situation(inputs, tensor, pipeline, tokens, user_args if plan else {})
     overridden = [*decided.args, *overrides.serve_flags(inputs.nodes)]
     values, problems = release.arguments(overridden, inputs.model.args_path)
     # The plan passes the user's share of the memory as its own; see without_share().
-    passed = {name: value for name, value in user_args.items() if not plan or name != _SHARE}
+    passed = _passed(user_args, plan is not None)
     effective = {**values, **passed}
     places = _sources(inputs, effective, passed, of_model)
     findings, stopping = lint.judge(situation, effective, settings.serve_waivers, places)
@@ -565,6 +564,11 @@ def _located(inputs: Inputs, problems: Sequence[Problem]) -> list[Problem]:
     return [replace(problem, path=places.get(problem.path, problem.path)) for problem in problems]
 
 
+def _passed(user_args: Mapping[str, Any], planned: bool) -> dict[str, Any]:
+    """Return the user's arguments that vLLM gets: a memory plan passes its own share."""
+    return {name: value for name, value in user_args.items() if not planned or name != _SHARE}
+
+
 def _sources(
     inputs: Inputs, effective: Mapping[str, Any], user_args: Mapping[str, Any], of_model: Mapping[str, Any]
 ) -> dict[str, str]:
@@ -722,9 +726,12 @@ def _unchecked(inputs: Inputs) -> list[str]:
 
 
 def _situation(
-    inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int, replaced_share: float
+    inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int, replaced: Mapping[str, Any]
 ) -> Situation | None:
-    """Return the whole configuration except vLLM's arguments, once the network is planned."""
+    """Return the whole configuration except vLLM's arguments, once the network is planned.
+
+    ``replaced``: the user's arguments whose share of the memory the plan replaces.
+    """
     if not inputs.topology:
         return None
     model, settings, config = inputs.model.entry, inputs.settings, inputs.model.config
@@ -751,7 +758,7 @@ def _situation(
         drops_caches=inputs.drops_caches,
         packages=inputs.packages,
         reserve_bytes=settings.memory_reserve * memory_schema.GIB,
-        replaced_share=replaced_share,
+        replaced_share=View(Situation(arguments=replaced), ()).number(_SHARE) or 0,
         model=ServedModel(
             name=model.hub or model.name,
             type=config.type,

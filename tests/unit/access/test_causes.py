@@ -68,7 +68,7 @@ def test_the_message_of_each_cause_finds_it(cause: Check[str]) -> None:
 
 
 def test_ssh_chooses_a_user_that_the_inventory_does_not_set() -> None:
-    assert "'ssh-copy-id 198.51.100.11'; if the login user is not" in causes.fix(
+    assert "'ssh-copy-id 198.51.100.11'; set ansible_user: without it, ssh logs in" in causes.fix(
         "Permission denied (publickey).", "", "198.51.100.11"
     )
 

@@ -398,6 +398,20 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "gb10_fabric_mtu",
         "rename it to gb10_fabric_mtu",
     ),
+    "a word of vLLM's users": (
+        lambda: change(pair(), 1, variables=["vllm_serve_port"]),
+        "nodes[1].vllm_serve_port",
+        "vllm_serve_port, set for spark2, is not a variable of this collection",
+        "gb10_api_port",
+        "rename it to gb10_api_port",
+    ),
+    "near to none": (
+        lambda: change(pair(), 1, variables=["vllm_serve_flags"]),
+        "nodes[1].vllm_serve_flags",
+        "vllm_serve_flags, set for spark2, is not a variable of this collection",
+        "a variable that a role's argument_specs list",
+        "remove it",
+    ),
     "another type on all nodes": (
         lambda: pair(gb10_fabric_ports="[1]"),
         "gb10_fabric_ports",

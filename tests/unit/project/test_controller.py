@@ -46,14 +46,6 @@ def test_facts_of_a_node_never_become_variables(injected: bool, monkeypatch: pyt
     access.access_hosts(groups)
 
 
-def test_an_inventory_with_a_tab_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "hosts.yml").write_text("gb10_cluster:\n\tchildren: {}\n", encoding="utf-8")
-    run("playbooks/status.yml", ["-i", str(tmp_path)]).assert_failed(
-        "inventory: no host in the group gb10_cluster. Expected: hosts in its child groups head and worker. Fix: pass",
-        "Tabs are usually invalid",
-    )
-
-
 def test_a_check_of_the_syntax_needs_no_inventory() -> None:
     run("playbooks/gateway_keys.yml", ["--syntax-check"]).assert_ok()
 

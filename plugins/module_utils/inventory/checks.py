@@ -1,0 +1,281 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Find what is valid YAML in an inventory file and means something else: groups, hosts and variables in a wrong place.
+
+Ansible skips some of it with a warning, and takes the rest for hosts, groups or variables with these names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.words_data import OF_VLLM, WORDS
+from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
+from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema import (
+    Fault,
+    Items,
+    Keys,
+    Place,
+    Text,
+    Value,
+)
+from ansible_collections.gb10.cluster.plugins.module_utils.inventory.syntax import joined
+
+_HEAD, _WORKER = "head", "worker"
+_ROLES = (_HEAD, _WORKER)
+#: The keys of a group. Source: ansible-core 2.19, plugins/inventory/yaml.py.
+_SECTIONS = ("hosts", "children", "vars")
+#: Groups that the playbooks read.
+_GROUPS = (select.ALL, *_ROLES, "gateway", "monitoring")
+#: Variables of a connection that an owner sets. Source: Ansible's "Special Variables" and its plugins ssh and sudo.
+_CONNECTION = (
+    *("ansible_host", "ansible_user", "ansible_port", "ansible_password", "ansible_connection"),
+    *("ansible_become", "ansible_become_user", "ansible_become_password", "ansible_become_method"),
+    *("ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_pass"),
+    *("ansible_ssh_host_key_checking", "ansible_python_interpreter", "ansible_ssh_user", "ansible_ssh_host"),
+    *("ansible_ssh_args", "ansible_ssh_executable", "ansible_ssh_port", "ansible_become_pass", "ansible_become_exe"),
+)
+#: Words for these variables in other tools' files.
+_WORDS = {
+    **dict.fromkeys(("host", "hostname", "ip", "address", "addr", "ip_address"), "ansible_host"),
+    **dict.fromkeys(("user", "username", "login", "ssh_user", "remote_user"), "ansible_user"),
+    **dict.fromkeys(("port", "ssh_port"), "ansible_port"),
+}
+_NEAR = 0.75
+_HOST = re.compile(r"[A-Za-z0-9._:%-]+", re.ASCII)
+
+
+def check(root: Value) -> list[Fault]:
+    """Return the faults of an inventory file that is valid YAML, in the order of its lines."""
+    if not isinstance(root, Keys):
+        if isinstance(root, Text) and not root.value:
+            return [Fault(root.place, "an empty file", f"the group {select.ALL}", "copy a sample of inventories/")]
+        found = f"text instead of groups: {root.value[:40]!r}" if isinstance(root, Text) else "a list instead of groups"
+        return [
+            Fault(root.place, found, f"the group {select.ALL}, as '{select.ALL}:'", "copy a sample of inventories/")
+        ]
+    templated = set(re.findall(r"\w+", " ".join(each for each in _texts(root) if "{{" in each)))
+    faults = chain(_repeated(root), *(_top(key, value, root) for key, value in root.entries), _roles(root))
+    # A later one of the same line is a consequence.
+    first: dict[int, Fault] = {}
+    for fault in faults:
+        if fault.found.partition(",")[0] not in OF_VLLM.intersection(templated):
+            first.setdefault(fault.place.line, fault)
+    return sorted(first.values(), key=lambda each: (each.place.line, each.place.column))
+
+
+def _texts(value: Value) -> Iterator[str]:
+    if isinstance(value, Text):
+        yield value.value
+    for _key, each in value.entries if isinstance(value, Keys) else ():
+        yield from _texts(each)
+
+
+def _top(key: Text, value: Value, root: Keys) -> Iterator[Fault]:
+    if key.value in _SECTIONS:
+        fix = f"indent it below {select.ALL}"
+        yield Fault(key.place, f"{key.value} at the level of groups", "the name of a group", fix)
+        return
+    name = _meant(key.value, [group for group in (*_GROUPS, "all") if group not in root.named()])
+    if name and key.value not in (*_GROUPS, "all") and not key.value.startswith(select.PREFIX):
+        yield Fault(key.place, f"the group {key.value}, which no playbook reads", name, f"rename it to {name}")
+    yield from _group(key, value)
+
+
+def _group(key: Text, value: Value) -> Iterator[Fault]:
+    """Yield the faults in a group."""
+    if isinstance(value, Text) and not value.value:
+        return
+    if not isinstance(value, Keys):
+        yield _no_keys(key, value, ", ".join(_SECTIONS))
+        return
+    yield from _repeated(value)
+    for own, below in value.entries:
+        if own.value not in _SECTIONS:
+            yield _no_section(key, own, below, value)
+        elif isinstance(below, Text):
+            # A host's name alone is a list of one for Ansible.
+            if below.value and (own.value != "hosts" or ":" in below.value):
+                yield _no_keys(own, below, f"the names of {own.value}, each with a colon")
+        elif isinstance(below, Items):
+            yield Fault(below.place, f"{own.value} as a list", "each one as a key", "write 'NAME:' instead of '- NAME'")
+        else:
+            yield from _repeated(below)
+            yield from _SECTION[own.value](key, below)
+
+
+def _no_section(group: Text, key: Text, value: Value, beside: Keys) -> Fault:
+    """Return the fault of a key of a group that is none of its sections."""
+    expected = f"hosts, children or vars in the group {group.value}"
+    if ":" in key.value:
+        return joined(key.place, key.value)
+    if near := _meant(key.value, [name for name in _SECTIONS if name not in beside.named()]):
+        return Fault(key.place, f"{key.value} in the group {group.value}", near, f"rename it to {near}")
+    hosts = beside.named().get("hosts")
+    if _is_host(value) or (isinstance(hosts, Text) and not hosts.value):
+        return Fault(key.place, f"{key.value} beside hosts, not below it", expected, "indent it below hosts")
+    if key.value.startswith("ansible_") or isinstance(value, Text | Items):
+        return Fault(key.place, f"the variable {key.value} outside of vars", expected, "indent it below vars:")
+    if key.value in _GROUPS:
+        return Fault(key.place, f"the group {key.value} outside of children", expected, "indent it below children:")
+    return Fault(
+        key.place, f"{key.value} in the group {group.value}", expected, "indent it below one of them, or remove it"
+    )
+
+
+def _hosts(group: Text, hosts: Keys) -> Iterator[Fault]:
+    for name, value in hosts.entries:
+        if name.value in (*_CONNECTION, *_SECTIONS) or name.value.startswith("gb10_"):
+            fix = "write the host's name above it, and indent it below the name"
+            if name.value in _SECTIONS:
+                fix = "move it left, to the column of hosts"
+            yield Fault(name.place, f"{name.value} as a host of {group.value}", "the name of a host", fix)
+        elif ":" in name.value:
+            yield joined(name.place, name.value)
+        elif isinstance(value, Keys):
+            yield from _repeated(value)
+            yield from _variables(value, of_host=True)
+        elif isinstance(value, Items) or value.value:
+            yield _no_keys(name, value, "variables of the host")
+
+
+def _children(_name: Text, children: Keys) -> Iterator[Fault]:
+    for name, value in children.entries:
+        if name.value in _SECTIONS:
+            fix = "move it left, to the column of children"
+            yield Fault(name.place, f"{name.value} as a group below children", "the name of a group", fix)
+        elif name.value.startswith(("gb10_", "ansible_")) and not name.value.startswith(select.ALL):
+            fix = "write vars: above it, in the column of children"
+            yield Fault(name.place, f"the variable {name.value} among groups", "the name of a group", fix)
+        else:
+            yield from _group(name, value)
+
+
+def _vars(_name: Text, variables: Keys) -> Iterator[Fault]:
+    yield from _variables(variables, of_host=False)
+
+
+def _variables(variables: Keys, of_host: bool) -> Iterator[Fault]:
+    for name, value in variables.entries:
+        if ":" in name.value:
+            yield joined(name.place, name.value)
+        elif meant := _other_name(name.value, of_host):
+            yield Fault(name.place, f"{name.value}, which nothing reads", meant, f"use {meant}")
+        elif of_host and name.value in _SECTIONS:
+            yield Fault(
+                name.place, f"{name.value} below a host", "variables of the host", "move it to the group's column"
+            )
+        elif isinstance(value, Keys) and any(not key.value for key, _value in value.entries):
+            yield Fault(
+                value.place, "a value that begins with {{", "such a value in quotation marks", "quote the value"
+            )
+        elif isinstance(value, Text) and (expected := _wrong(name.value, value.value)):
+            yield Fault(value.place, f"{name.value} {value.value}", expected, f"correct {name.value}")
+
+
+def _other_name(name: str, of_host: bool) -> str:
+    """Return the variable that another name means, "" if there is none."""
+    if of_host and name in _WORDS:
+        return _WORDS[name]
+    if name in OF_VLLM:
+        return WORDS[name]
+    meant = _meant(name, _CONNECTION) if name.startswith("ansible_") else ""
+    return meant if meant != name else ""
+
+
+_SECTION = {"hosts": _hosts, "children": _children, "vars": _vars}
+
+
+def _roles(root: Keys) -> Iterator[Fault]:
+    """Yield what is wrong between the cluster's group and its two child groups."""
+    groups = root.named()
+    cluster = groups.get(select.ALL)
+    if cluster is None:
+        yield from () if _meant_group(root) else _without_cluster(root)
+        return
+    children = _section(cluster, "children")
+    for name, _value in children.entries if children else ():
+        if name.value not in _ROLES and not name.value.startswith(select.PREFIX):
+            meant = _meant(name.value, _ROLES)
+            fix = f"rename it to {meant}" if meant else f"rename it, or move it below {_WORKER}"
+            yield Fault(name.place, f"the group {name.value} in {select.ALL}", f"{_HEAD} or {_WORKER}", fix)
+    below = children.named() if children else {}
+    members = {host for role in _ROLES for host in _members(below.get(role)) | _members(groups.get(role))}
+    own = _section(cluster, "hosts")
+    for host, _value in own.entries if own else ():
+        if host.value not in members and host.value not in _CONNECTION:
+            found = f"{host.value} is neither in {_HEAD} nor in {_WORKER}"
+            yield Fault(host.place, found, "one of the two", f"move it to {_HEAD} or {_WORKER}")
+
+
+def _without_cluster(root: Keys) -> Iterator[Fault]:
+    for name, _value in root.entries:
+        if name.value in _ROLES:
+            expected = f"{_HEAD} and {_WORKER} as children of the group {select.ALL}"
+            yield Fault(name.place, f"the group {name.value} outside of {select.ALL}", expected, "compare a sample")
+            return
+
+
+def _meant_group(root: Keys) -> bool:
+    return any(_meant(key.value, [select.ALL]) for key, _value in root.entries)
+
+
+def _members(group: Value | None) -> set[str]:
+    """Return the hosts of a group and of its children."""
+    hosts = _section(group, "hosts")
+    children = _section(group, "children")
+    below = [_members(value) for _name, value in children.entries] if children else []
+    return {name.value for name, _value in hosts.entries}.union(*below) if hosts else set().union(*below)
+
+
+def _section(group: Value | None, name: str) -> Keys | None:
+    found = group.named().get(name) if isinstance(group, Keys) else None
+    return found if isinstance(found, Keys) else None
+
+
+def _no_keys(key: Text, value: Value, expected: str) -> Fault:
+    """Return the fault of a text or a list where keys are expected. A key without a space is a text."""
+    if isinstance(value, Text) and ":" in value.value and " " not in value.value:
+        return joined(value.place, value.value)
+    if isinstance(value, Text) and re.match(r"[a-z]\w*=", value.value):
+        return Fault(
+            value.place, value.value[:40], "a colon and a space", f"write '{value.value[:40].replace('=', ': ', 1)}'"
+        )
+    found = f"{key.value} with {value.value[:40]!r}" if isinstance(value, Text) else f"{key.value} as a list"
+    return Fault(value.place, found, expected, "write keys with a colon, one on each line")
+
+
+def _repeated(keys: Keys) -> Iterator[Fault]:
+    first: dict[str, Place] = {}
+    for key, _value in keys.entries:
+        if key.value and (place := first.setdefault(key.value, key.place)) != key.place:
+            found = f"{key.value} again, as in line {place.line}"
+            yield Fault(key.place, found, "each key once: YAML keeps only the last", "join the two, or rename one")
+
+
+def _is_host(value: Value) -> bool:
+    names: Mapping[str, Value] = value.named() if isinstance(value, Keys) else {}
+    return any(name in _CONNECTION or name in _WORDS for name in names)
+
+
+def _wrong(name: str, text: str) -> str:
+    """Return what is expected of a connection's variable, "" if the text is possible."""
+    if "{{" in text:
+        return ""
+    if name == "ansible_port" and not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536):
+        return "a number from 1 to 65535"
+    if name == "ansible_host" and not _HOST.fullmatch(text):
+        return "an address or a host name alone, without user, network or port"
+    return ""
+
+
+def _meant(name: str, names: tuple[str, ...] | list[str]) -> str:
+    """Return the one of ``names`` that a name is, or is very similar to, "" without one."""
+    plain = name.lower().replace("-", "_")
+    found = similar.close(plain.removesuffix("s"), names, cutoff=_NEAR) or similar.close(plain, names, cutoff=_NEAR)
+    return plain if plain in names else found[0] if found else ""

@@ -1,0 +1,121 @@
+"""Faults of an inventory file: mistakes of owners in the sample, each with the line and the fix that is reported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from repository import ROOT, read
+from run_playbook import run
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.words_data import OF_VLLM, WORDS
+from ansible_collections.gb10.cluster.plugins.plugin_utils import inventory_yaml
+
+SAMPLE = read("inventories/two-spark/hosts.yml")
+BLOCK = """\
+gb10_cluster:
+  children:
+    head:
+      hosts:
+        spark1:
+          ansible_host: 192.168.1.11
+          ansible_user: nvidia
+    worker:
+      hosts:
+        spark2:
+          ansible_host: 192.168.1.12
+          ansible_user: nvidia
+  vars:
+    gb10_model: qwen3.8-27b
+"""
+TOP = "head:\n  hosts:\n    spark1: {ansible_host: 192.168.1.11}\n"
+OWN = "gb10_cluster:\n  hosts:\n    spark1:\n    spark2:\n"
+
+
+def faults(text: str) -> list[str]:
+    return [str(problem) for problem in inventory_yaml.problems(text, "hosts.yml")]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("inventories/*/hosts.yml")), ids=lambda path: path.parent.name)
+def test_a_sample_has_no_fault(path: Path) -> None:
+    assert faults(read(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        # What the parser refuses.
+        ("    worker:", "\tworker:", "8:1: a tab"),
+        ("gb10_model: q", "gb10_model:\tq", "14:16: a tab"),
+        ("    worker:", "     worker:", "8:6: worker begins in column 6. Expected: column 5, as head in line 3"),
+        ("          ansible_user: nvidia\n    worker", "        ansible_user: nvidia\n    worker", ""),
+        ("ansible_user: nvidia\n  vars", "ansible_user:nvidia\n  vars", "12:11: ansible_user:nvidia"),
+        ("ansible_user: nvidia\n    worker", "ansible_user:nvidia\n    worker", "7:11: ansible_user:nvidia"),
+        ("        spark2:\n", "        spark2\n", "10:9: 'spark2' without a colon"),
+        ("    worker:\n", "    worker\n", "8:5: 'worker' without a colon"),
+        ("gb10_model: qwen3.8-27b", 'gb10_model: "qwen3.8-27b', "14:17: a quotation mark without its partner"),
+        ("gb10_model: qwen3.8-27b", "gb10_model: name: qwen", "14:21: a second colon in the value"),
+        ("gb10_model: qwen3.8-27b", "gb10_api_key: @secret", "14:19: a value that begins with @"),
+        # What Ansible reads otherwise.
+        ("gb10_model: qwen3.8-27b", "gb10_model: {{ mine }}", "14:17: a value that begins with {{"),
+        ("gb10_model: qwen3.8-27b", "gb10_model=qwen3.8-27b", "14:5: gb10_model=qwen3.8-27b"),
+        ("    gb10_model: ", "    max_model_len: 8192\n    gb10_model: ", "14:5: max_model_len, which nothing reads"),
+        ("  vars:\n    gb10", "vars:\n  gb10", "13:1: vars at the level of groups"),
+        ("  vars:\n    gb10", "    vars:\n      gb10", "13:5: vars as a group below children"),
+        ("  vars:\n", "", "13:5: the variable gb10_model among groups"),
+        ("  vars:\n    gb10", "  gb10", "13:3: the variable gb10_model outside of vars"),
+        ("    head:", "    heads:", "3:5: the group heads in gb10_cluster. Expected: head or worker"),
+        ("    worker:", "    others:", "8:5: the group others in gb10_cluster. Expected: head or worker"),
+        ("gb10_cluster:", "gb10-cluster:", "1:1: the group gb10-cluster, which no playbook reads"),
+        ("      hosts:", "      host:", "4:7: host in the group head. Expected: hosts"),
+        ("  children:", "  childs:", "2:3: childs in the group gb10_cluster. Expected: children"),
+        ("ansible_host: 192.168.1.12", "ansible_hots: 192.168.1.12", "11:11: ansible_hots, which nothing reads"),
+        ("ansible_host: 192.168.1.12", "ip: 192.168.1.12", "11:11: ip, which nothing reads. Expected: ansible_host"),
+        ("ansible_host: 192.168.1.12", "ansible_host: a@192.168.1.12", "11:25: ansible_host a@192.168.1.12"),
+        ("ansible_user: nvidia\n  vars", "ansible_port: 22x\n  vars", "12:25: ansible_port 22x"),
+        ("        spark2:\n", "        - spark2\n", "10:9: '- spark2' as an entry of a list"),
+        ("  vars:\n", "  vars:\n    gb10_api_port: 1\n  vars:\n", "15:3: vars again, as in line 13"),
+        (BLOCK, TOP, "1:1: the group head outside of gb10_cluster"),
+        (BLOCK, OWN, "3:5: spark1 is neither in head nor in worker"),
+        (BLOCK, "[head]\nspark1 ansible_host=192.168.1.11\n", "1:1: [head], an INI file"),
+        (BLOCK, "- spark1\n", "1:1: a list instead of groups"),
+        (BLOCK, "# nothing yet\n", "1:1: an empty file"),
+        (BLOCK, "gb10_cluster: &a\n  children: *a\n", ""),
+        (BLOCK, "[" * 5000, "hosts.yml: too many levels"),
+    ],
+    ids=lambda value: value.strip().replace("\n", " ")[:30],
+)
+def test_a_mistake_has_its_line(old: str, new: str, expected: str) -> None:
+    assert old in BLOCK
+    assert expected in "\n".join(faults(BLOCK.replace(old, new, 1)))
+
+
+def test_all_mistakes_of_a_file_are_reported_together() -> None:
+    wrong = SAMPLE.replace("ansible_user", "user").replace("  vars:", "  variables:")
+    assert [line.split()[0] for line in faults(wrong)] == ["hosts.yml:9:46:", "hosts.yml:12:46:", "hosts.yml:13:3:"]
+
+
+def test_a_name_that_a_template_reads_is_the_users() -> None:
+    used = BLOCK.replace(
+        "gb10_model: q", "max_model_len: 8192\n    gb10_max_model_len: '{{ max_model_len }}'\n    gb10_model: q"
+    )
+    assert faults(used) == []
+
+
+def test_a_word_means_a_variable_of_a_role() -> None:
+    known = f"{read('inventories/variables.yml')}# gb10_model: "
+    assert [name for name in WORDS.values() if f"# {name}: " not in known and f"# {name}:\n" not in known] == []
+    assert WORDS.keys() >= OF_VLLM
+
+
+def test_a_faulty_inventory_ends_the_run_with_nothing_but_its_faults(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text(BLOCK.replace("    worker:", "\tworker:"), encoding="utf-8")
+    done = run("playbooks/status.yml", ["-i", str(tmp_path)])
+    assert (done.status, len(done.output.splitlines())) == (4, 2), done.output
+    done.assert_failed("1 problem found; nothing was changed.", "hosts.yml:8:1: a tab.")
+
+
+@pytest.mark.parametrize("text", ["plugin: ansible.builtin.constructed\n", "recipe_version: 1\nmodel: a/b\n"])
+def test_a_file_of_another_kind_is_not_ours(tmp_path: Path, text: str) -> None:
+    (tmp_path / "other.yml").write_text(text, encoding="utf-8")
+    run("playbooks/status.yml", ["-i", str(tmp_path)]).assert_failed("inventory: no host in the group gb10_cluster")
