@@ -6,22 +6,31 @@
 
 One thread makes the tokens for all clients. vLLM 0.32 refuses a text that cannot fit the model first, but not in
 /tokenize, and not if it may cut the text: 18 MB took 7.3 GB and 37 s. A request of 70 bytes asked for 65,536 answers.
+While a schema becomes a grammar, and while forbidden words become tokens, the server answers nobody: 36 KB took 32 s,
+8 MB took 25 s. The compiler of grammars took 19 GB for 1 MB.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 
 #: Codes of the refusals.
-LONG, MANY = "text_too_long", "too_many_answers"
+LONG, MANY, COMPILED = "text_too_long", "too_many_answers", "grammar_too_large"
 #: The most characters of texts that become one prompt; where vLLM does not compare them with the model first; and of
 #: the texts of a request that become prompts of their own. A context of a million tokens has about 4 million.
 _MOST_TEXT, _MOST_UNCHECKED, _MOST_APART = 8 << 20, 1 << 20, 16 << 20
 #: The most answers of a request: as many as vLLM takes prompts.
 MOST_ANSWERS = 1024
+#: The most characters of all that is compiled, and of the forbidden words: a grammar of 22 KB took 0.8 s, one of 45 KB
+#: 3.8 s. The most properties of an object whose number is limited, and their squares in all: 400 took 1 s.
+_MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 160_000
+#: The most characters in all, and of the query times the items, in the path that makes tokens in the server's loop.
+_MOST_SCORED, _MOST_COPIED = 128 << 10, 8 << 20
 REFUSALS: Mapping[str, tuple[int, str]] = {
     LONG: (
         413,
@@ -29,8 +38,18 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
         f"/tokenize or with truncation, or more than {_MOST_APART >> 20} Mi as prompts of their own.",
     ),
     MANY: (413, f"n times the number of prompts is more than {MOST_ANSWERS}."),
+    COMPILED: (
+        413,
+        f"The grammars, regular expressions and patterns have more than {_MOST_COMPILED >> 10} Ki characters, or the "
+        f"bad words as many; or a schema with minProperties or maxProperties has more than {_MOST_PROPERTIES} "
+        "properties.",
+    ),
 }
-_TOKENIZE = "/tokenize"
+_TOKENIZE, _SCORING = "/tokenize", "/generative_scoring"
+#: Members with text that is compiled; with a schema, which may be a text; and with what a model reads, not a compiler.
+_GRAMMARS = frozenset("ebnf grammar guided_grammar guided_regex lark pattern regex".split())
+_SCHEMAS = frozenset("guided_json json json_schema schema structural_tag".split())
+_READ = frozenset("documents input items messages prompt queries query system text_1 text_2".split())
 #: Paths in which each text is a prompt of its own.
 _APART = limits.OF_TOKENS | {"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/v2/embed"}
 #: Members with which vLLM cuts a text instead of refusing it.
@@ -47,24 +66,36 @@ _CALL = "tool_use"
 
 def refusal(path: str, body: Mapping[str, Any]) -> str:
     """Return the code of the refusal of a body that vLLM would need too much for, "" otherwise."""
-    if _answers(body) > MOST_ANSWERS:
-        return MANY
     path = path.rstrip("/")
+    if _answers(path, body) > MOST_ANSWERS:
+        return MANY
+    if _too_long(path, body):
+        return LONG
+    return COMPILED if _Compiled().add(body).large else ""
+
+
+def _too_long(path: str, body: Mapping[str, Any]) -> bool:
     unchecked = path == _TOKENIZE or any(body.get(name) not in (None, False, "disabled", "NONE") for name in _CUTTING)
     most = _MOST_UNCHECKED if unchecked else _MOST_TEXT
     lengths = list(_lengths(body))
+    if path == _SCORING:
+        query, items = body.get("query"), body.get("items")
+        copied = len(query) * len(items) if isinstance(query, str | list) and isinstance(items, list) else 0
+        return sum(lengths) > _MOST_SCORED or copied > _MOST_COPIED
     if path in _APART:
-        return LONG if max(lengths, default=0) > most or sum(lengths) > _MOST_APART else ""
-    return LONG if sum(lengths) > most else ""
+        return max(lengths, default=0) > most or sum(lengths) > _MOST_APART
+    return sum(lengths) > most
 
 
-def _answers(body: Mapping[str, Any]) -> int:
+def _answers(path: str, body: Mapping[str, Any]) -> int:
     prompts = 1
-    for name in ("prompt", "messages"):
+    for name in ("prompt", "messages", *(("items",) if path == _SCORING else ())):
         value = body.get(name)
         if isinstance(value, list) and value and isinstance(value[0], str | list):
             prompts = max(prompts, len(value))
-    return prompts * max(1, *(_number(body.get(name)) for name in ("n", "best_of")))
+    inner = body.get("sampling_params")
+    both = (body, inner) if isinstance(inner, dict) else (body,)
+    return prompts * max(1, *(_number(each.get(name)) for each in both for name in ("n", "best_of")))
 
 
 def _number(value: Any) -> int:
@@ -90,3 +121,50 @@ def _lengths(body: Any) -> Iterator[int]:
             waiting += [(key, each, inner or key in _WRITTEN) for key, each in value.items()]
         elif isinstance(value, list):
             waiting += [(name, each, written) for each in value]
+
+
+@dataclass
+class _Compiled:
+    """What a compiler gets of a body: the characters of grammars and forbidden words, and limited objects."""
+
+    characters: int = 0
+    words: int = 0
+    properties: int = 0
+    squares: int = 0
+    _texts: list[str] = field(default_factory=list)
+
+    @property
+    def large(self) -> bool:
+        """Whether one of them is beyond its limit."""
+        most = self.properties > _MOST_PROPERTIES or self.squares > _MOST_SQUARES
+        return max(self.characters, self.words) > _MOST_COMPILED or most
+
+    def add(self, body: Mapping[str, Any]) -> _Compiled:
+        """Count the members of a body, except those that only the model reads."""
+        self._walk([(name, value) for name, value in body.items() if name not in _READ])
+        while self._texts:
+            text = self._texts.pop()
+            try:
+                self._walk([("", json.loads(text))])
+            except (ValueError, RecursionError):
+                self.characters += len(text)
+        return self
+
+    def _walk(self, waiting: list[tuple[str, Any]]) -> None:
+        while waiting:
+            name, value = waiting.pop()
+            if isinstance(value, dict):
+                self._object(value)
+                waiting += value.items()
+            elif isinstance(value, list):
+                waiting += [(name, each) for each in value]
+            elif isinstance(value, str):
+                self.characters += len(value) * (name in _GRAMMARS)
+                self.words += len(value) * (name == "bad_words")
+                self._texts += [value] * (name in _SCHEMAS)
+
+    def _object(self, value: Mapping[str, Any]) -> None:
+        known = value.get("properties")
+        if isinstance(known, dict) and ("minProperties" in value or "maxProperties" in value):
+            self.properties = max(self.properties, len(known))
+            self.squares += len(known) ** 2

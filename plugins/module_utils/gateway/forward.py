@@ -21,16 +21,20 @@ FAILED, DENIED = (500, 502, 503, 504), 401
 #: Maximum bytes of a line of a stream that is kept until it is complete, or read as JSON, and of each end of a long
 #: answer or line. A line of vLLM has some kilobytes; each connection may have such a line.
 _MOST_LINE, _END = 64 << 10, 8 << 10
-#: The most usages that are read without a pause for others.
-_MOST_USAGES = 50
+#: The most bytes of a usage, and the most bytes and usages of a part of a stream that are read without a turn.
+_MOST_USAGE, _AT_ONCE, _MOST_USAGES = 1 << 10, 8 << 10, 50
 #: Maximum tokens that are believed of a server, because the log and the counters get the number.
 _MOST_TOKENS = 1 << 40
 #: In JSON a text cannot contain these bytes: its quotation marks are escaped.
 _NAME = b'"usage"'
-_USAGE = re.compile(rb',\s*"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})')
+_MEMBER = rb'\s*"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})'
+#: A usage with the comma before it, which can be cut, and any usage.
+_USAGE, _ANY_USAGE = re.compile(b"," + _MEMBER), re.compile(b"[,{]" + _MEMBER)
 _LAST = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 #: The end of the name of an event with a part of the answer, in Anthropic's API and in /v1/responses.
 _DELTA = b"delta\n"
+#: Bytes of an event in which its type is.
+_BEGIN = 100
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def _first(usage: Mapping[str, Any], *names: str) -> int:
 
 def many(data: bytes) -> bool:
     """Return whether a part of a stream takes so long to read that others have their turn first."""
-    return data.count(_NAME) > _MOST_USAGES
+    return len(data) > _AT_ONCE and data.count(_NAME) > _MOST_USAGES
 
 
 class Plain:
@@ -93,15 +97,18 @@ class Plain:
     @property
     def tokens(self) -> Tokens:
         """The last usage near the end, else the first one at the beginning: a reranker writes it before its results."""
-        found = _USAGE.findall(self._tail)[-1:] or _USAGE.findall(self._head)[:1]
-        return tokens_of(_json(found[0])) if found else Tokens()
+        found = _ANY_USAGE.findall(self._tail)[-1:] or _ANY_USAGE.findall(self._head)[:1]
+        return tokens_of(_read(found[0])) if found else Tokens()
 
 
 def whole(data: bytes) -> Tokens:
-    """Return the tokens of a complete answer."""
-    if _NAME not in data:
-        return Tokens()
-    found = _json(data)
+    """Return the tokens of a complete answer. Only a short one is parsed: 255 KB of numbers take 46 ms, in which nobody
+    else gets an answer."""
+    if len(data) > _END:
+        answer = Plain()
+        answer.feed(data)
+        return answer.tokens
+    found = _json(data) if _NAME in data else None
     return tokens_of(found.get("usage")) if isinstance(found, dict) else Tokens()
 
 
@@ -151,7 +158,7 @@ class Completions:
     @property
     def tokens(self) -> Tokens:
         """The last usage: exact also if the client left."""
-        return tokens_of(_json(self._found)) if self._found else Tokens()
+        return tokens_of(_read(self._found)) if self._found else Tokens()
 
 
 class Events:
@@ -167,11 +174,11 @@ class Events:
         end = data.rfind(b"\n") + 1
         if end:
             lines, self._rest = bytes(self._rest) + data[:end], bytearray()
-            long, self._long = self._long, False
             for line in lines.split(b"\n") if _NAME in lines else ():
-                if _NAME in line and (long or line.startswith(b"data:")):
-                    self._read(_event(line, long))
-                long = False
+                # Only the end of a long line is kept.
+                if _NAME in line and (self._long or line.startswith(b"data:")):
+                    self._read(line)
+                self._long = False
         self._rest += data[end:]
         if len(self._rest) > _MOST_LINE:
             # The last event of /v1/responses has the whole answer, and then its usage.
@@ -183,28 +190,20 @@ class Events:
         """Return what is left at the end."""
         return b""
 
-    def _read(self, event: Any) -> None:
-        if not isinstance(event, dict):
+    def _read(self, line: bytes) -> None:
+        usages = _ANY_USAGE.findall(line[-_END:])
+        if not usages:
             return
-        begins = event.get("type") == "message_start"
-        inner = event.get("message") or event.get("response") or event
-        found = tokens_of(inner.get("usage") if isinstance(inner, dict) else None)
+        found = tokens_of(_read(usages[-1]))
         self._prompt = max(self._prompt, found.prompt)
         # Anthropic's first event has a number that is no result.
+        begins = b'"message_start"' in line[:_BEGIN]
         self._completion = self._completion if begins else max(self._completion, found.completion)
 
     @property
     def tokens(self) -> Tokens:
         """The reported tokens. Without a report, because the client left, each part of the answer counts as one."""
         return Tokens(self._prompt, self._completion or self._deltas)
-
-
-def _event(line: bytes, cut: bool) -> Any:
-    """Return the data of an event, or of a long one only its usage. ``cut``: whether its beginning is missing."""
-    if not cut and len(line) <= _MOST_LINE:
-        return _json(line.removeprefix(b"data:"))
-    found = _USAGE.findall(line[-_END:])
-    return {"usage": _json(found[-1])} if found else None
 
 
 Answer: TypeAlias = "Plain | Completions | Events"
@@ -215,6 +214,10 @@ def reader(path: str, headers: Mapping[str, str], usage: bool, always: bool) -> 
     if not headers.get("Content-Type", "").startswith("text/event-stream"):
         return Plain()
     return Completions(usage, always) if path.endswith("completions") else Events()
+
+
+def _read(usage: bytes) -> Any:
+    return _json(usage) if len(usage) <= _MOST_USAGE else None
 
 
 def _json(data: bytes) -> Any:

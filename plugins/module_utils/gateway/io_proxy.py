@@ -77,7 +77,7 @@ class Gateway:
         self.state = state
         self.budget = limits.Budget()
         self.origins: list[str] = state.settings["origins"]
-        self._reading = asyncio.Lock()
+        self._reading, self._answers = asyncio.Lock(), asyncio.Lock()
         self._silence = float(state.settings["silence_timeout"])
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._silence)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS, resolver=_resolver(places))
@@ -235,15 +235,15 @@ class Gateway:
             return requests.encoded(given, model)
 
     @contextlib.asynccontextmanager
-    async def _turn(self, large: bool) -> AsyncIterator[float]:
-        """Yield the seconds between two steps.
+    async def _turn(self, large: bool, lock: asyncio.Lock | None = None) -> AsyncIterator[float]:
+        """Yield the seconds between two steps. ``lock``: of the answers, which do not delay the bodies.
 
         Large bodies have their turn one at a time, so that the requests of others go on between their steps.
         """
         if not large:
             yield 0
             return
-        async with self._reading:
+        async with lock or self._reading:
             await asyncio.sleep(limits.PAUSE)
             yield limits.PAUSE
 
@@ -324,7 +324,7 @@ class Gateway:
         await response.prepare(request)
         try:
             while data := await answer.content.readany():
-                async with self._turn(forward.many(data)):
+                async with self._turn(forward.many(data), self._answers):
                     kept = reader.feed(data)
                 if kept:
                     await self._write(request, response, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -14,6 +15,10 @@ MEBI = 1 << 20
 
 def said(*parts: dict[str, Any]) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": list(parts)}]}
+
+
+def limited(count: int) -> dict[str, Any]:
+    return {"type": "object", "properties": {f"p{number}": {} for number in range(count)}, "maxProperties": 2}
 
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * (20 * MEBI)}}
@@ -43,6 +48,27 @@ CALL = {"type": "tool_use", "name": "get", "input": {"url": "A" * (9 * MEBI)}}
         ("/v1/messages", said(CALL), costs.LONG),
         (CHAT, {"tools": [{"function": {"parameters": {"url": "x" * (9 * MEBI)}}}]}, costs.LONG),
         (COMPLETIONS, {"prompt_embeds": "A" * (20 * MEBI)}, ""),
+        # What is compiled, wherever it stands. A text of JSON is read, too.
+        (CHAT, {"structured_outputs": {"grammar": "a" * (16 << 10)}}, ""),
+        (CHAT, {"structured_outputs": {"grammar": "a" * (17 << 10)}}, costs.COMPILED),
+        (CHAT, {"guided_regex": "a" * (17 << 10)}, costs.COMPILED),
+        (CHAT, {"tools": [{"function": {"parameters": {"pattern": "a" * (9 << 10)}}}] * 2}, costs.COMPILED),
+        (CHAT, {"structured_outputs": {"json": "not JSON" * 3000}}, costs.COMPILED),
+        (CHAT, {"response_format": {"json_schema": {"schema": limited(129)}}}, costs.COMPILED),
+        (CHAT, {"response_format": {"json_schema": {"schema": limited(128)}}}, ""),
+        (CHAT, {"response_format": {"json_schema": {"schema": {"anyOf": [limited(128)] * 10}}}}, costs.COMPILED),
+        (CHAT, {"structured_outputs": {"json": json.dumps(limited(129))}}, costs.COMPILED),
+        (CHAT, {"structured_outputs": {"json": json.dumps({"schema": json.dumps(limited(129))})}}, costs.COMPILED),
+        (CHAT, {"tools": [{"function": {"parameters": {"properties": limited(4000)["properties"]}}}]}, ""),
+        (CHAT, {"messages": [{"role": "user", "content": "x", "pattern": "a" * (17 << 10)}]}, ""),
+        (COMPLETIONS, {"bad_words": ["a" * 9000, "b" * 9000]}, costs.COMPILED),
+        ("/inference/v1/generate", {"sampling_params": {"bad_words": ["a" * 17_000]}}, costs.COMPILED),
+        # Tokens that the server's loop makes, and copies for each item.
+        ("/generative_scoring", {"query": "x" * MEBI, "items": ["a"]}, costs.LONG),
+        ("/generative_scoring", {"query": "x" * 100_000, "items": ["a"] * 100}, costs.LONG),
+        ("/generative_scoring", {"query": "x" * 8000, "items": ["a"] * 1000}, ""),
+        ("/generative_scoring", {"query": "x", "items": ["a"] * 1025}, costs.MANY),
+        ("/inference/v1/generate", {"sampling_params": {"n": 16_384}}, costs.MANY),
         # 16,384 answers in a request of 40 bytes.
         (CHAT, {"n": 1024}, ""),
         (CHAT, {"n": 16_384}, costs.MANY),

@@ -45,7 +45,7 @@ def test_a_client_gets_the_usage_that_it_requested(size: int, asked: bool, alway
 
 
 def test_a_number_that_no_answer_has_is_not_counted() -> None:
-    answer = b'{"usage":{"prompt_tokens":' + b"9" * 4300 + b',"completion_tokens":2}}'
+    answer = b'{"usage":{"prompt_tokens":' + b"9" * 900 + b',"completion_tokens":2}}'
     assert forward.whole(answer) == Tokens(0, 2)
 
 
@@ -114,6 +114,30 @@ def test_lines_that_are_no_data_of_an_event_are_not_read(monkeypatch: pytest.Mon
     data = b',"usage":{}\n' * 1000
     assert Events().feed(data) == data
     assert (forward.many(data), forward.many(LAST)) == (True, False)
+
+
+def test_of_an_answer_only_its_usage_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that answered 200 requests at once with 255 KB of small numbers silenced the gateway for 11 s."""
+    read: list[int] = []
+
+    def loads(data: bytes) -> Any:
+        read.append(len(data))
+        return {}
+
+    monkeypatch.setattr(forward.json, "loads", loads)
+    numbers = b"[" + b"9e-324," * 36_000 + b"0]"
+    answer = (
+        b'{"usage":'
+        + b'{"a":[' * 99
+        + b'1,"a":'
+        + numbers
+        + b',"usage":{"input_tokens":7},"usage":{"a":'
+        + b"1" * 2000
+        + b"}}"
+    )
+    forward.whole(answer)
+    Events().feed(b"data: " + answer + b"\n")
+    assert max(read, default=0) <= 1024
 
 
 def test_without_a_report_each_part_of_another_stream_is_a_token() -> None:
