@@ -20,7 +20,7 @@ class ActionModule(Decision):
     """Compares on the controller, which has the earlier documents."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return {document, file, path, lines, findings}."""
+        """Return {document, file, path, lines, best, findings}."""
         arguments = self.arguments(
             directory={"type": "path", "required": True},
             bandwidth_file={"type": "path", "required": True},
@@ -51,6 +51,7 @@ class ActionModule(Decision):
             "file": name,
             "path": f"{directory}/{name}",
             "lines": [*report.lines(found, old), *notes],
+            "best": report.best(found),
             "findings": findings,
             # The document is longer than all other output of a run with -v.
             "_ansible_verbose_override": True,

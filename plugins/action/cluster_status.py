@@ -11,6 +11,8 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
@@ -33,5 +35,16 @@ class ActionModule(Decision):
             "key_file": paths.API_KEY[0],
         }
         found, reason = self.read("gb10.cluster.cluster_status_info", options, variables)
+        if held := (found.get("lock") or {}).get("held"):
+            found["lock"]["ended"] = _ended(held)
         node = {**inputs["client"], "name": host, "head": head, "unreachable": reason, "status": found}
         return {"changed": False, "node": node}
+
+
+def _ended(held: object) -> bool:
+    """Whether a lock's run was one of this controller, and has ended. A node may answer anything."""
+    try:
+        owner = run_lock_plan.lock(held).owner
+    except run_lock_plan.LockError:
+        return False
+    return run_lock_plan.ended(owner, io_lock.boot(), io_lock.started(owner.pid))

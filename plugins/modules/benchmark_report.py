@@ -94,6 +94,10 @@ lines:
   returned: success
   type: list
   elements: str
+best:
+  description: The best speeds in one sentence.
+  returned: success
+  type: str
 findings:
   description: Failed requests, and runs that are slower than before.
   returned: success

@@ -198,6 +198,17 @@ def lines(found: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def best(found: Mapping[str, Any]) -> str:
+    """Return the best speeds of a document in one sentence, "" without a run."""
+    runs = found["runs"]
+    if not runs:
+        return ""
+    most = max(runs, key=lambda run: run["tokens_per_second"])
+    alone = max((run["decode_tokens_per_second"] or 0 for run in runs if run["concurrency"] == 1), default=0)
+    sentence = f"{found['model']}: {most['tokens_per_second']:.1f} tokens/s with {most['concurrency']} at once"
+    return f"{sentence}, {alone:.1f} for a single request" if alone else sentence
+
+
 def _draft(run: Mapping[str, Any]) -> str:
     """Return the column of a draft: the accepted tokens, and the tokens of each step."""
     share, length = run["acceptance_percent"], run["acceptance_length"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard as api_io_guard
@@ -50,8 +51,8 @@ def node(run: Run) -> dict[str, Any]:
     ``driver`` is the GPU's, "" without one; ``gpu_state`` is node_text.gpu_state.
     ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the
-    journal since boot and since the launch of the current record answered, or {}. ``lock`` is {text, age} of the run
-    that holds the cluster's lock, or {}. ``record`` is the ID of the current launch record, or "". ``image`` is the
+    journal since boot and since the launch of the current record answered, or {}. ``lock`` is {text, age, held} of
+    the run that holds the cluster's lock, or {}. ``record`` is the ID of the current launch record, or "". ``image`` is the
     image of the ranks and its ID, "" without containers.
     ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
     {active, starts, stop, done} with the last starts of guard.entry(), the present one included, {reason, text} of the
@@ -180,9 +181,10 @@ def _lock() -> dict[str, Any]:
         held = io_lock.look(run_lock_plan.FOLDER)
     except (run_lock_plan.LockError, OSError) as error:
         return {"text": f"{run_lock_plan.FOLDER}/{run_lock_plan.FILE} cannot be read: {error}", "age": 0.0}
-    return (
-        {"text": run_lock_plan.described(held), "age": max(0.0, round(io_lock.now() - held.taken, 1))} if held else {}
-    )
+    if not held:
+        return {}
+    age = max(0.0, round(io_lock.now() - held.taken, 1))
+    return {"text": run_lock_plan.described(held), "age": age, "held": asdict(held)}
 
 
 def api(server: Server, secret: Secret, seconds: float, timeout: float) -> dict[str, Any]:

@@ -87,10 +87,11 @@ def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
 def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     """Return the lines of the status output. ``wanted``: the inventory's model, in the form that vLLM receives."""
     result = _api(nodes, wanted)
-    locks = [node["status"]["lock"] for node in nodes if node["head"] and node["status"].get("lock")]
-    result += [f"locked: {lock['text']}, for {spans.span(lock['age'])}" for lock in locks]
+    stopped = _stopped(nodes)
+    result += ["stopped by stop.yml; site.yml starts it again"] * stopped
+    result += [_lock(node["status"]["lock"]) for node in nodes if node["head"] and node["status"].get("lock")]
     said = watchdog({node["name"]: node["status"]["watchdog"] for node in nodes if node["status"].get("watchdog")})
-    result += [f"watchdog: {said}"] if said else []
+    result += [f"watchdog: {said}"] if said and not stopped else []
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
         result += [
@@ -105,6 +106,24 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
         for text in node["status"].get("flight_records", ())
     ]
     return [*result, *symptoms.states(nodes), _last_error(nodes)]
+
+
+def _stopped(nodes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether stop.yml ended the services of all nodes: they exist, none runs or failed, and none starts at boot."""
+    states = [
+        service["active"] == "inactive" and not service["enabled"]
+        for node in nodes
+        for service in node["status"].get("services", ())
+        if service["load"] != "not-found"
+    ]
+    return bool(states) and all(states) and not any(node["unreachable"] for node in nodes)
+
+
+def _lock(lock: Mapping[str, Any]) -> str:
+    age = spans.span(lock["age"])
+    if lock.get("ended"):
+        return f"lock of a run that has ended, {age} old: {lock['text']}. The next run replaces it"
+    return f"locked: {lock['text']}, for {age}"
 
 
 def _last_error(nodes: Sequence[Mapping[str, Any]]) -> str:

@@ -366,3 +366,13 @@ def test_a_damaged_document_is_a_note(text: str) -> None:
     found, notes = report.earlier({"x.json": text, "good.json": saved(document())}, document())
     assert found["date"] == FACTS["date"]
     assert len(notes) == 1 and notes[0].startswith("ignored x.json, which is not a document of a benchmark: ")
+
+
+def test_the_best_speeds_are_one_sentence() -> None:
+    found = document(measured(1), measured(16))
+    alone, most = (found["runs"][0]["decode_tokens_per_second"], found["runs"][1]["tokens_per_second"])
+    fast = {**found, "runs": [found["runs"][0], {**found["runs"][1], "tokens_per_second": most + 1}]}
+    sentence = f"{found['model']}: {most + 1:.1f} tokens/s with 16 at once"
+    assert report.best(fast) == f"{sentence}, {alone:.1f} for a single request"
+    assert report.best({**fast, "runs": fast["runs"][1:]}) == sentence
+    assert report.best({**found, "runs": []}) == ""

@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 import pytest
 from run_module import program, run_module
 
+from ansible_collections.gb10.cluster.plugins.action import cluster_status
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_client, io_status, probe
@@ -23,6 +25,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import status 
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 
 #: Printed by vLLM 0.32.0, abridged; two engines.
 METRICS = """# TYPE vllm:num_requests_running gauge
@@ -322,6 +326,8 @@ NEWER: dict[str, Any] = {
     "holder": "apt-get (PID 7)",
 }
 NEWER["compared"] = {"DGX OS": "7.6.0", "kernel": "6.17"}
+ENDED = {"pid": None, "active": "inactive", "sub": "dead", "enabled": False}
+OFF = [service(unit) | ENDED for unit in ("gb10-ray.service", "gb10-vllm.service")]
 #: State -> its nodes, and a line of the screen.
 STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "many accepted": (drafted(2000, 1420), "draft: 71% of 2000 tokens accepted"),
@@ -333,6 +339,11 @@ STATES: dict[str, tuple[list[dict[str, Any]], str]] = {
     "too early to warn": (drafted(999, 0), "draft: 0% of 999 tokens accepted"),
     "a tenth accepted": (drafted(1000, 100), "draft: 10% of 1000 tokens accepted"),
     "a lock": (pair("lock", {"text": "alice runs site.yml", "age": 130.0}), "locked: alice runs site.yml, for 2 min"),
+    "a lock that is left": (
+        pair("lock", {"text": "alice runs site.yml", "age": 130.0, "ended": True}),
+        "lock of a run that has ended, 2 min old: alice runs site.yml. The next run replaces it",
+    ),
+    "stopped by stop.yml": (pair("services", OFF, OFF), "stopped by stop.yml; site.yml starts it again"),
     "a pending reboot": (
         pair("reboot", {"required": False, "packages": []}, {"required": True, "packages": ["linux-base"]}),
         "warning: spark2: a reboot is pending for linux-base. Fix: run playbooks/stop.yml, then reboot the node",
@@ -620,3 +631,26 @@ def test_an_error_before_the_current_launch_answered_is_none(tmp_path: Path, mon
 def test_status_info_says_why_it_fails(tmp_path: Path) -> None:
     path = program(tmp_path, "systemctl", "echo 'System has not been booted with systemd' >&2; exit 1")
     assert "System has not been booted" in run_module("cluster_status_info", {}, path)["msg"]
+
+
+def test_only_all_services_that_ended_in_order_are_stopped_by_the_playbook() -> None:
+    down = {"active": False, "mode": "restart"}
+    said = screen(node("spark1", services=OFF, watchdog=down), node("spark2", services=OFF, watchdog=down))
+    assert "stopped by stop.yml; site.yml starts it again" in said
+    assert not [line for line in said if line.startswith("watchdog:")]
+    failed = [OFF[0], OFF[1] | {"active": "failed"}]
+    starts = [OFF[0], OFF[1] | {"enabled": True}]
+    for other in (failed, starts, [each | {"load": "not-found"} for each in OFF]):
+        nodes = [node("spark1", services=other, watchdog=down), node("spark2", services=other, watchdog=down)]
+        assert "stopped by" not in "\n".join(screen(*nodes))
+    away = node("spark2", services=OFF) | {"unreachable": "no route"}
+    assert "stopped by" not in "\n".join(screen(node("spark1", services=OFF), away))
+
+
+def test_the_lock_of_a_run_that_was_killed_is_known_on_its_controller() -> None:
+    mine = io_lock.owner(os.getpid(), "site.yml")
+    held = run_lock_plan.Lock("0f3c12ab", "2026-11-29 01:00:00", 12.0, mine)
+    assert not cluster_status._ended(asdict(held))
+    assert cluster_status._ended(asdict(replace(held, owner=replace(mine, started="1"))))
+    assert not cluster_status._ended(asdict(replace(held, owner=replace(mine, started="1", boot="0" * 32))))
+    assert not any(map(cluster_status._ended, ({}, None, {"owner": "x"})))
