@@ -52,8 +52,8 @@ def node(run: Run) -> dict[str, Any]:
     ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the
     journal since boot and since the launch of the current record answered, or {}. ``lock`` is {text, age, held} of
-    the run that holds the cluster's lock, or {}. ``record`` is the ID of the current launch record, or "". ``image`` is the
-    image of the ranks and its ID, "" without containers.
+    the run that holds the cluster's lock, or {}. ``record`` is the ID of the current launch record, or "".
+    ``image`` is the image of the ranks and its ID, "" without containers.
     ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
     {active, starts, stop, done} with the last starts of guard.entry(), the present one included, {reason, text} of the
     guard's stop or {}, and what it did without a stop; {} without the guard. ``reboot`` is {required, packages}.
