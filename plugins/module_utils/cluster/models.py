@@ -23,24 +23,27 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data im
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
-#: Maximum length of a reason. A terminal breaks its line between words.
-_MOST_REASON = 100
+#: The columns of a terminal that a row has, without the indent of a playbook.
+_COLUMNS = 78
 _GAP = "  "
 #: Most rows below which the titles are still on a screen of 24 rows.
 _SHORT = 20
 _UNPLANNED = "memory is not planned: "
 #: Problems whose finding alone is a reason.
 _PLAIN = ("gb10_model", "gb10_stack")
-_HEAD = ("model", "GB ", "in", "context", "split", "bound", "best")
+_HEAD = ("model", "GB ", "context", "bound", "best")
 #: Columns of a row with a reason in place of the others.
-_START = 3
+_START = 2
 _LEGEND = (
-    "GB: the weights, without a draft; ~ is an estimate, * needs a Hugging Face token.",
-    "in: the native runtime, or an image. context: tokens of one request. split: tensor x pipeline.",
-    "bound: tokens/s at most, for one request without a draft, from the bandwidth of the memory.",
-    "best: the highest published tokens/s for one request, with its source and date.",
+    "GB: the weights; ~ is an estimate, * needs a Hugging Face token, + an image.",
+    "context: tokens of one request. bound: tokens/s at most for one request, from",
+    "the memory's bandwidth, without a draft. best: published tokens/s for one",
+    "request, also with a draft; docs/models.md has the sources.",
 )
-_SERVE = "To serve one: gb10_model: NAME in the inventory, or playbooks/switch_model.yml -e gb10_model=NAME"
+_SERVE = (
+    "details: playbooks/plan.yml -e gb10_model=NAME; to serve one: gb10_model in",
+    "the inventory, or playbooks/switch_model.yml -e gb10_model=NAME",
+)
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class Row:
     """One model on the cluster. ``weights_bytes``: 0 if unknown; ``estimated``: from the model's dimensions.
 
     ``fits``: None if the memory is not planned. ``reason``: why the model does not fit or is not planned, else "".
-    ``runtime``: native or container. ``best``: the highest published speed with its source, "" if unknown. ``context``,
-    ``tokens_per_second``, ``tensor`` and ``pipeline`` are 0 if unknown.
+    ``runtime``: native or container. ``best``: the highest published speed, "" if unknown. ``context`` and
+    ``tokens_per_second`` are 0 if unknown.
     """
 
     name: str
@@ -62,8 +65,6 @@ class Row:
     best: str = ""
     context: int = 0
     tokens_per_second: float = 0.0
-    tensor: int = 0
-    pipeline: int = 0
 
 
 def survey(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[list[Row], list[Problem]]:
@@ -131,8 +132,6 @@ def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Pro
         fits=True,
         context=expected.context,
         tokens_per_second=expected.tokens_per_second,
-        tensor=plan.tensor_parallel_size,
-        pipeline=plan.pipeline_parallel_size,
     )
 
 
@@ -141,9 +140,7 @@ def _best(model: Model, count: int) -> str:
     if not model.published:
         return ""
     found = str(count) if str(count) in model.published else max(model.published, key=int)
-    sparks = "" if found == str(count) else f" on {found} Spark{'s' if found != '1' else ''}"
-    by = model.published_by.get(found, "")
-    return f"{max(model.published[found]):g}{sparks}{f' ({by})' if by else ''}"
+    return f"{max(model.published[found]):g}{'' if found == str(count) else f' on {found}'}"
 
 
 def _estimate(chosen: Chosen) -> int:
@@ -177,7 +174,7 @@ def lines(rows: Sequence[Row], nodes: int, label: str) -> list[str]:
     ]
     title = _title(rows, nodes, len(reasons), common)
     head = _line(_HEAD, widths)
-    foot = [head, _SERVE] if len(rows) > _SHORT else [_SERVE]
+    foot = [head, *_SERVE] if len(rows) > _SHORT else [*_SERVE]
     return [*_LEGEND, head, *(_line(each, widths) for each in cells), *foot, f"{title} ({label})" if label else title]
 
 
@@ -194,13 +191,14 @@ def _title(rows: Sequence[Row], nodes: int, unjudged: int, common: str) -> str:
 def _cells(row: Row, common: str) -> tuple[str, ...]:
     """Return the cells of a row. ``common``: the reason in the title."""
     size = f"{'~' if row.estimated else ''}{row.weights_bytes / 1e9:.1f}" if row.weights_bytes else "?"
-    start = (row.name, f"{size}{'*' if row.gated else ' '}", "image" if row.runtime == stacks.CONTAINER else "native")
+    start = (row.name, f"{size}{'*' if row.gated else '+' if row.runtime == stacks.CONTAINER else ' '}")
     if not row.fits:
         reason = "" if row.reason == common else f": {row.reason}"
         best = f", best {row.best}" if row.fits is None and row.best else ""
         return (*start, f"{'not judged' if row.fits is None else 'does not fit'}{best}{reason}")
     speed = f"{row.tokens_per_second:.1f}" if row.tokens_per_second else "-"
-    return (*start, str(row.context), f"{row.tensor} x {row.pipeline}", speed, row.best or "-")
+    context = f"{row.context // 1024}K" if row.context % 1024 == 0 else str(row.context)
+    return (*start, context, speed, row.best or "-")
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -208,4 +206,6 @@ def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     *numbers, last = cells
     padded = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
     start = _GAP.join([numbers[0].ljust(widths[0]), *padded[1:], ""])
-    return start + (last if len(cells) == len(widths) else textwrap.shorten(last, _MOST_REASON, placeholder=" …"))
+    if len(cells) == len(widths):
+        return start + last
+    return start + textwrap.shorten(last, _COLUMNS - len(start), placeholder=" …").removesuffix(": …")

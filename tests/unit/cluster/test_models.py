@@ -58,10 +58,10 @@ def plain(count: int) -> dict[str, Row]:
                 "qwen2.5-72b-instruct",
                 "llama-3.1-70b-instruct",
             ],
-            "35.4 (capyctl, 2026-10-02)",
+            "35.4",
         ),
-        (2, [*IMAGES, "nemotron-3-ultra-550b-a55b-nvfp4"], "37.4 (NVIDIA, 2026-09-03)"),
-        (4, IMAGES, "37.4 on 2 Sparks (NVIDIA, 2026-09-03)"),
+        (2, [*IMAGES, "nemotron-3-ultra-550b-a55b-nvfp4"], "37.4"),
+        (4, IMAGES, "37.4 on 2"),
     ],
 )
 def test_every_model_has_a_row_and_fitting_ones_are_first(count: int, refused: list[str], best: str) -> None:
@@ -94,8 +94,7 @@ def test_a_row_has_the_plan_of_site_yml() -> None:
         assert problems == []
         expected, row = plan["serve"]["expected"], rows[name]
         assert (row.context, row.tokens_per_second) == (expected["context"], expected["tokens_per_second"])
-        assert (row.tensor, row.pipeline) == (plan["tensor_parallel_size"], plan["pipeline_parallel_size"])
-    assert (rows["phi-4"].tensor, rows["phi-4"].pipeline, rows["phi-4"].context) == (2, 2, 8192)
+    assert rows["phi-4"].context == 8192
 
 
 OWN = {
@@ -183,30 +182,31 @@ def test_the_table_fits_80_columns_and_aligns_numbers() -> None:
     for count in (1, 2, 4):
         rows = list(plain(count).values())
         *legend, head = models.lines(rows, count, "")[:5]
-        *table, foot, serve, title = models.lines(rows, count, "")[5:]
-        assert [line.partition(":")[0] for line in legend] == ["GB", "in", "bound", "best"]
-        assert foot == head and "gb10_model: NAME" in serve
+        *table, foot, details, serve, title = models.lines(rows, count, "")[5:]
+        assert [line.partition(":")[0] for line in legend][:2] == ["GB", "context"]
+        assert foot == head and "gb10_model=NAME" in details and "gb10_model=NAME" in serve
+        assert max(map(len, [*legend, *table, details, serve])) <= 78
         unplanned = sum(row.fits is None for row in rows)
         assert title == (
             f"{sum(row.fits is True for row in rows)} of {len(rows) - unplanned} models fit on {count} "
             f"node{'s' if count > 1 else ''}{f', {unplanned} not judged' if unplanned else ''}"
         )
         numbers = [line[: head.index("best")] for line, row in zip(table, rows, strict=True) if row.fits]
-        assert {len(line) for line in numbers} == {head.index("best")} and len(head.rstrip()) <= 84
-        for column in ("GB ", "in", "context", "split", "bound"):
+        assert {len(line) for line in numbers} == {head.index("best")}
+        for column in ("GB ", "context", "bound"):
             end = head.index(column) + len(column)
             assert all(line[end - 2 : end].strip() and line[end : end + 2].strip() == "" for line in numbers), column
 
 
 def test_models_that_cannot_be_judged_are_not_counted_as_too_large() -> None:
     rows = list(surveyed(sparks(2, gb10_stack="lab", gb10_models={"mine": {"hub": "owner/mine"}})).values())
-    *table, _foot, _serve, title = models.lines(rows, 2, "typical")[5:]
+    *table, _foot, _details, _serve, title = models.lines(rows, 2, "typical")[5:]
     expected = "not judged: this stack (lab) has no memory plan; set gb10_stack: current (typical)"
     assert title == f"{len(rows)} {expected}"
     # The others do not repeat the reason.
     plain_rows = [row for row in rows if not row.best and row.name not in ("mine", *IMAGES)]
     assert [line.partition("not judged")[2] for line in table].count("") == len(plain_rows)
-    assert any(line.endswith("not judged: no config.json was read, and the catalog has none") for line in table)
+    assert any("not judged: no config" in line for line in table)
 
 
 def test_a_line_of_each_kind() -> None:
@@ -214,17 +214,18 @@ def test_a_line_of_each_kind() -> None:
         "mine", 15_000_000_000, estimated=True, gated=True, fits=True, reason="", context=8192, tokens_per_second=9.96
     )
     rows = [
-        Row(**{**vars(row), "best": "5.5 (me, 2026-11)", "tensor": 2, "pipeline": 1, "runtime": "container"}),
-        Row(**{**vars(row), "name": "slow", "tokens_per_second": 0.0, "tensor": 1, "pipeline": 1}),
-        Row("unread", 0, estimated=True, gated=False, fits=None, reason="no config.json was read", best="9 (me)"),
+        Row(**{**vars(row), "best": "5.5", "gated": False, "runtime": "container"}),
+        Row(**{**vars(row), "name": "slow", "tokens_per_second": 0.0, "context": 8000}),
+        Row("unread", 0, estimated=True, gated=False, fits=None, reason="no config.json was read", best="9"),
         Row("large", 10**12, estimated=False, gated=False, fits=False, reason="gb10_x: " + "long " * 30),
     ]
     assert models.lines(rows, 1, "")[4:] == [
-        "model       GB       in  context  split  bound  best",
-        "mine     ~15.0*   image     8192  2 x 1   10.0  5.5 (me, 2026-11)",
-        "slow     ~15.0*  native     8192  1 x 1      -  -",
-        "unread       ?   native  not judged, best 9 (me): no config.json was read",
-        f"large   1000.0   native  does not fit: gb10_x: {'long ' * 15}…",
-        "To serve one: gb10_model: NAME in the inventory, or playbooks/switch_model.yml -e gb10_model=NAME",
+        "model       GB   context  bound  best",
+        "mine     ~15.0+       8K   10.0  5.5",
+        "slow     ~15.0*     8000      -  -",
+        "unread       ?   not judged, best 9: no config.json was read",
+        f"large   1000.0   does not fit: gb10_x: {'long ' * 7}…",
+        "details: playbooks/plan.yml -e gb10_model=NAME; to serve one: gb10_model in",
+        "the inventory, or playbooks/switch_model.yml -e gb10_model=NAME",
         "2 of 3 models fit on 1 node, 1 not judged",
     ]
