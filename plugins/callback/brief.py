@@ -103,6 +103,8 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         self._unnamed: Any = None
         # The lines that end the run.
         self._last: list[str] = []
+        # Whether the last line was one of a command that goes on.
+        self._continues = False
 
     @property
     def _current_task_result(self) -> Any:
@@ -327,10 +329,11 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
     def _wrapped(self, line: str) -> str:
         """Return a line with an indent, and on a terminal broken between words: a terminal breaks paths and addresses.
 
-        A line that ends with a backslash is part of a command, which continues in the next line.
+        A line that ends with a backslash, and the next one, are a command, which a person copies.
         """
+        command, self._continues = self._continues or line.endswith("\\"), line.endswith("\\")
         indent = "  " + line[: len(line) - len(line.lstrip())]
-        width = self._display.columns if sys.stdout.isatty() and not line.endswith("\\") else sys.maxsize
+        width = self._display.columns if sys.stdout.isatty() and not command else sys.maxsize
         wrap = textwrap.TextWrapper(
             width,
             initial_indent=indent,

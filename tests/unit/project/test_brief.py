@@ -52,6 +52,8 @@ PLAYBOOK = load_yaml(r"""
         - name: Clean up
           ansible.builtin.debug: {msg: done}
 """)
+#: The last word of a command, longer than a row and with blanks.
+DATA = "'{a: " + "b " * 50 + "}'"
 ANSWER = load_yaml(
     r"""
 - name: Answer
@@ -67,7 +69,7 @@ ANSWER = load_yaml(
         - name: Recover
           ansible.builtin.command: {argv: ["true"]}
     - name: Show the answer
-      gb10.cluster.show: {lines: ["it answers", "  WORDS", 'curl --header "a b" \', "  --data '{}'"]}
+      gb10.cluster.show: {lines: ["it answers", "  WORDS", 'curl --header "a b" \', "  --data DATA"]}
       run_once: true
     - name: Refuse
       ansible.builtin.fail: {msg: "it is \e[2J broken"}
@@ -76,7 +78,7 @@ ANSWER = load_yaml(
   hosts: absent
   vars: {playbook_answer: true}
   tasks: []
-""".replace("WORDS", "several-words " * 12)
+""".replace("WORDS", "several-words " * 12).replace("DATA", DATA)
 )
 
 
@@ -151,7 +153,7 @@ def test_a_terminal_breaks_the_lines_of_the_last_block_between_words(tmp_path: P
 
 
 def test_a_play_that_answers_prints_nothing_else(tmp_path: Path) -> None:
-    lines = ["  it answers", f"    {'several-words ' * 12}".rstrip(), '  curl --header "a b" \\', "    --data '{}'"]
+    lines = ["  it answers", f"    {'several-words ' * 12}".rstrip(), '  curl --header "a b" \\', f"    --data {DATA}"]
     assert answer(tmp_path).splitlines() == lines
 
 
@@ -160,8 +162,9 @@ def test_a_terminal_shows_the_running_task_until_the_answer_which_breaks_between
     assert "\x1b[KRead something" not in before and "\x1b[KRecover\r" in before
     lines = after.replace("\r\n", "\n").splitlines()
     assert lines[1].startswith("    several-words") and lines[2].startswith("      several-words")
-    assert max(map(len, lines)) < 80
-    assert lines[lines.index('  curl --header "a b" \\') + 1] == "    --data '{}'"
+    end = lines.index('  curl --header "a b" \\')
+    assert max(map(len, lines[:end])) < 80
+    assert lines[end + 1] == f"    --data {DATA}", "the end of a command cannot be copied from two lines"
 
 
 def test_an_answer_that_fails_ends_with_its_failure_alone(tmp_path: Path) -> None:
