@@ -1,0 +1,27 @@
+"""Commands that a person copies from a screen of 80 columns."""
+
+from __future__ import annotations
+
+import shlex
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
+
+LONG = "'" + '{"a": ' + "1" * 90 + "}'"
+
+
+def test_an_option_and_a_value_that_is_too_long_for_a_row_are_two_lines() -> None:
+    assert shell.folded(["vllm", f"--speculative-config {LONG}"]) == ["vllm --speculative-config \\", f"  {LONG}"]
+    assert shell.folded(["vllm", LONG]) == ["vllm \\", f"  {LONG}"]
+    assert shell.folded(["vllm", "--port 8000"]) == ["vllm --port 8000"]
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(min_size=1, max_size=120), min_size=1, max_size=9), st.booleans())
+def test_a_shell_reads_the_lines_as_the_command(values: list[str], options: bool) -> None:
+    words = [f"--x {shlex.quote(value)}" if options else shlex.quote(value) for value in values]
+    assert shlex.split("\n".join(shell.folded(["vllm", *words])).replace("\\\n", "")) == shlex.split(
+        " ".join(["vllm", *words])
+    )
