@@ -51,6 +51,7 @@ from ansible.plugins.inventory.yaml import InventoryModule as YamlInventory
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.plugin_utils import inventory_yaml
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
 
 #: What ansible-playbook returns for an inventory or a playbook that it cannot read.
 _UNREADABLE = 4
@@ -79,7 +80,8 @@ class InventoryModule(YamlInventory):
         # Ansible alone can decrypt a whole file.
         found = [] if text.startswith("$ANSIBLE_VAULT;") else inventory_yaml.problems(text, _shown(path))
         if found:
-            self.display.display(report(found, _MOST), stderr=True)
+            for line in report(found, _MOST).splitlines():
+                self.display.display(printable(line), stderr=True)
             # An exception of a plugin is a warning for Ansible, which then goes on without the file.
             raise SystemExit(_UNREADABLE)
         super().parse(inventory, loader, path, cache=cache)  # type: ignore[no-untyped-call]

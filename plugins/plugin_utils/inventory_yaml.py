@@ -26,7 +26,7 @@ def problems(text: str, path: str) -> list[Problem]:
         return [Problem(path, str(error).splitlines()[0], "text in UTF-8", "save the file as UTF-8")]
     except RecursionError:
         return [Problem(path, "too many levels", "groups, hosts and variables", "compare a sample of inventories/")]
-    found = _value(root, frozenset()) if root is not None else Text(Place(1, 1), "")
+    found = _value(root, frozenset(), {}) if root is not None else Text(Place(1, 1), "")
     return [fault.problem(path) for fault in checks.check(found)]
 
 
@@ -34,16 +34,20 @@ def _place(mark: yaml.Mark | None) -> Place | None:
     return Place(mark.line + 1, mark.column + 1) if mark else None
 
 
-def _value(node: yaml.Node, above: frozenset[int]) -> Value:
-    """``above``: the nodes around this one, which an alias could repeat."""
+def _value(node: yaml.Node, above: frozenset[int], known: dict[int, Value]) -> Value:
+    """``above``: the nodes around this one, which an alias could repeat; ``known``: those that were read, because
+    aliases of aliases would double them."""
+    if id(node) in known:
+        return Items(known[id(node)].place)
     place = Place(node.start_mark.line + 1, node.start_mark.column + 1)
+    found: Value = Items(place)
     if isinstance(node, yaml.MappingNode) and id(node) not in above:
         inner = above | {id(node)}
-        return Keys(place, tuple((_key(key), _value(value, inner)) for key, value in node.value))
-    if isinstance(node, yaml.ScalarNode):
-        empty = node.tag == "tag:yaml.org,2002:null"
-        return Text(place, "" if empty else node.value)
-    return Items(place)
+        found = Keys(place, tuple((_key(key), _value(value, inner, known)) for key, value in node.value))
+    elif isinstance(node, yaml.ScalarNode):
+        found = Text(place, "" if node.tag == "tag:yaml.org,2002:null" else node.value)
+    known[id(node)] = found
+    return found
 
 
 def _key(node: yaml.Node) -> Text:

@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema impo
     Place,
     Text,
     Value,
+    shown,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.inventory.syntax import joined
 
@@ -55,7 +56,7 @@ def check(root: Value) -> list[Fault]:
     if not isinstance(root, Keys):
         if isinstance(root, Text) and not root.value:
             return [Fault(root.place, "an empty file", f"the group {select.ALL}", "copy a sample of inventories/")]
-        found = f"text instead of groups: {root.value[:40]!r}" if isinstance(root, Text) else "a list instead of groups"
+        found = "text instead of groups" if isinstance(root, Text) else "a list instead of groups"
         return [
             Fault(root.place, found, f"the group {select.ALL}, as '{select.ALL}:'", "copy a sample of inventories/")
         ]
@@ -79,11 +80,11 @@ def _texts(value: Value) -> Iterator[str]:
 def _top(key: Text, value: Value, root: Keys) -> Iterator[Fault]:
     if key.value in _SECTIONS:
         fix = f"indent it below {select.ALL}"
-        yield Fault(key.place, f"{key.value} at the level of groups", "the name of a group", fix)
+        yield Fault(key.place, f"{shown(key.value)} at the level of groups", "the name of a group", fix)
         return
     name = _meant(key.value, [group for group in (*_GROUPS, "all") if group not in root.named()])
     if name and key.value not in (*_GROUPS, "all") and not key.value.startswith(select.PREFIX):
-        yield Fault(key.place, f"the group {key.value}, which no playbook reads", name, f"rename it to {name}")
+        yield Fault(key.place, f"the group {shown(key.value)}, which no playbook reads", name, f"rename it to {name}")
     yield from _group(key, value)
 
 
@@ -101,9 +102,11 @@ def _group(key: Text, value: Value) -> Iterator[Fault]:
         elif isinstance(below, Text):
             # A host's name alone is a list of one for Ansible.
             if below.value and (own.value != "hosts" or ":" in below.value):
-                yield _no_keys(own, below, f"the names of {own.value}, each with a colon")
+                yield _no_keys(own, below, f"the names of {shown(own.value)}, each with a colon")
         elif isinstance(below, Items):
-            yield Fault(below.place, f"{own.value} as a list", "each one as a key", "write 'NAME:' instead of '- NAME'")
+            yield Fault(
+                below.place, f"{shown(own.value)} as a list", "each one as a key", "write 'NAME:' instead of '- NAME'"
+            )
         else:
             yield from _repeated(below)
             yield from _SECTION[own.value](key, below)
@@ -111,20 +114,25 @@ def _group(key: Text, value: Value) -> Iterator[Fault]:
 
 def _no_section(group: Text, key: Text, value: Value, beside: Keys) -> Fault:
     """Return the fault of a key of a group that is none of its sections."""
-    expected = f"hosts, children or vars in the group {group.value}"
+    expected = f"hosts, children or vars in the group {shown(group.value)}"
     if ":" in key.value:
         return joined(key.place, key.value)
     if near := _meant(key.value, [name for name in _SECTIONS if name not in beside.named()]):
-        return Fault(key.place, f"{key.value} in the group {group.value}", near, f"rename it to {near}")
+        return Fault(key.place, f"{shown(key.value)} in the group {shown(group.value)}", near, f"rename it to {near}")
     hosts = beside.named().get("hosts")
     if _is_host(value) or (isinstance(hosts, Text) and not hosts.value):
-        return Fault(key.place, f"{key.value} beside hosts, not below it", expected, "indent it below hosts")
+        return Fault(key.place, f"{shown(key.value)} beside hosts, not below it", expected, "indent it below hosts")
     if key.value.startswith("ansible_") or isinstance(value, Text | Items):
-        return Fault(key.place, f"the variable {key.value} outside of vars", expected, "indent it below vars:")
+        return Fault(key.place, f"the variable {shown(key.value)} outside of vars", expected, "indent it below vars:")
     if key.value in _GROUPS:
-        return Fault(key.place, f"the group {key.value} outside of children", expected, "indent it below children:")
+        return Fault(
+            key.place, f"the group {shown(key.value)} outside of children", expected, "indent it below children:"
+        )
     return Fault(
-        key.place, f"{key.value} in the group {group.value}", expected, "indent it below one of them, or remove it"
+        key.place,
+        f"{shown(key.value)} in the group {shown(group.value)}",
+        expected,
+        "indent it below one of them, or remove it",
     )
 
 
@@ -134,7 +142,7 @@ def _hosts(group: Text, hosts: Keys) -> Iterator[Fault]:
             fix = "write the host's name above it, and indent it below the name"
             if name.value in _SECTIONS:
                 fix = "move it left, to the column of hosts"
-            yield Fault(name.place, f"{name.value} as a host of {group.value}", "the name of a host", fix)
+            yield Fault(name.place, f"{shown(name.value)} as a host of {shown(group.value)}", "the name of a host", fix)
         elif ":" in name.value:
             yield joined(name.place, name.value)
         elif isinstance(value, Keys):
@@ -148,10 +156,10 @@ def _children(_name: Text, children: Keys) -> Iterator[Fault]:
     for name, value in children.entries:
         if name.value in _SECTIONS:
             fix = "move it left, to the column of children"
-            yield Fault(name.place, f"{name.value} as a group below children", "the name of a group", fix)
+            yield Fault(name.place, f"{shown(name.value)} as a group below children", "the name of a group", fix)
         elif name.value.startswith(("gb10_", "ansible_")) and not name.value.startswith(select.ALL):
             fix = "write vars: above it, in the column of children"
-            yield Fault(name.place, f"the variable {name.value} among groups", "the name of a group", fix)
+            yield Fault(name.place, f"the variable {shown(name.value)} among groups", "the name of a group", fix)
         else:
             yield from _group(name, value)
 
@@ -165,17 +173,20 @@ def _variables(variables: Keys, of_host: bool) -> Iterator[Fault]:
         if ":" in name.value:
             yield joined(name.place, name.value)
         elif meant := _other_name(name.value, of_host):
-            yield Fault(name.place, f"{name.value}, which nothing reads", meant, f"use {meant}")
+            yield Fault(name.place, f"{shown(name.value)}, which nothing reads", meant, f"use {meant}")
         elif of_host and name.value in _SECTIONS:
             yield Fault(
-                name.place, f"{name.value} below a host", "variables of the host", "move it to the group's column"
+                name.place,
+                f"{shown(name.value)} below a host",
+                "variables of the host",
+                "move it to the group's column",
             )
         elif isinstance(value, Keys) and any(not key.value for key, _value in value.entries):
             yield Fault(
                 value.place, "a value that begins with {{", "such a value in quotation marks", "quote the value"
             )
         elif isinstance(value, Text) and (expected := _wrong(name.value, value.value)):
-            yield Fault(value.place, f"{name.value} {value.value}", expected, f"correct {name.value}")
+            yield Fault(value.place, f"{name.value} {value.value[:60]}", expected, f"correct {name.value}")
 
 
 def _other_name(name: str, of_host: bool) -> str:
@@ -203,13 +214,13 @@ def _roles(root: Keys) -> Iterator[Fault]:
         if name.value not in _ROLES and not name.value.startswith(select.PREFIX):
             meant = _meant(name.value, _ROLES)
             fix = f"rename it to {meant}" if meant else f"rename it, or move it below {_WORKER}"
-            yield Fault(name.place, f"the group {name.value} in {select.ALL}", f"{_HEAD} or {_WORKER}", fix)
+            yield Fault(name.place, f"the group {shown(name.value)} in {select.ALL}", f"{_HEAD} or {_WORKER}", fix)
     below = children.named() if children else {}
     members = {host for role in _ROLES for host in _members(below.get(role)) | _members(groups.get(role))}
     own = _section(cluster, "hosts")
     for host, _value in own.entries if own else ():
         if host.value not in members and host.value not in _CONNECTION:
-            found = f"{host.value} is neither in {_HEAD} nor in {_WORKER}"
+            found = f"{shown(host.value)} is neither in {_HEAD} nor in {_WORKER}"
             yield Fault(host.place, found, "one of the two", f"move it to {_HEAD} or {_WORKER}")
 
 
@@ -217,7 +228,9 @@ def _without_cluster(root: Keys) -> Iterator[Fault]:
     for name, _value in root.entries:
         if name.value in _ROLES:
             expected = f"{_HEAD} and {_WORKER} as children of the group {select.ALL}"
-            yield Fault(name.place, f"the group {name.value} outside of {select.ALL}", expected, "compare a sample")
+            yield Fault(
+                name.place, f"the group {shown(name.value)} outside of {select.ALL}", expected, "compare a sample"
+            )
             return
 
 
@@ -242,19 +255,17 @@ def _no_keys(key: Text, value: Value, expected: str) -> Fault:
     """Return the fault of a text or a list where keys are expected. A key without a space is a text."""
     if isinstance(value, Text) and ":" in value.value and " " not in value.value:
         return joined(value.place, value.value)
-    if isinstance(value, Text) and re.match(r"[a-z]\w*=", value.value):
-        return Fault(
-            value.place, value.value[:40], "a colon and a space", f"write '{value.value[:40].replace('=', ': ', 1)}'"
-        )
-    found = f"{key.value} with {value.value[:40]!r}" if isinstance(value, Text) else f"{key.value} as a list"
-    return Fault(value.place, found, expected, "write keys with a colon, one on each line")
+    if isinstance(value, Text) and (found := re.match(r"([a-z]\w*)=", value.value)):
+        return Fault(value.place, f"{found[1]}= and its value", "a colon and a space", f"write '{found[1]}: VALUE'")
+    found_text = f"{shown(key.value)} with {'a text' if isinstance(value, Text) else 'a list'}"
+    return Fault(value.place, found_text, expected, "write keys with a colon, one on each line")
 
 
 def _repeated(keys: Keys) -> Iterator[Fault]:
     first: dict[str, Place] = {}
     for key, _value in keys.entries:
         if key.value and (place := first.setdefault(key.value, key.place)) != key.place:
-            found = f"{key.value} again, as in line {place.line}"
+            found = f"{shown(key.value)} again, as in line {place.line}"
             yield Fault(key.place, found, "each key once: YAML keeps only the last", "join the two, or rename one")
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -48,6 +49,13 @@ class Keys:
 
 
 Value = Text | Items | Keys
+
+
+def shown(text: str) -> str:
+    """Return the name at the beginning of a text, for messages: what follows may be a secret."""
+    found = re.match(r"[\w.\[\]-]{1,60}", text, re.ASCII)
+    name = found[0] if found else ""
+    return name if name == text else f"{name}…"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema import Fault, Place
+from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema import Fault, Place, shown
 
 #: A key with a value and no space between them. An address with a port, and a URL, are values.
 _JOINED = re.compile(r"^(?P<lead>\s*(?:- |\{ ?|.*, ?)?)(?P<key>[A-Za-z_]\w*):(?P<value>[^\s:/,}][^\s,}]*)")
@@ -86,8 +86,8 @@ def _without_space(lines: Sequence[str], stop: Stop) -> Fault | None:
         return None
     place, name = Place(line, _indent(_line(lines, line))), word.removeprefix("- ")
     if name != word:
-        return Fault(place, f"{word!r} as an entry of a list", "a key", f"write '{name}:'")
-    return Fault(place, f"{word!r} without a colon", f"'{word}:', or a key and its value", "add the colon")
+        return Fault(place, f"{shown(name)} as an entry of a list", "a key", f"write '{shown(name)}:'")
+    return Fault(place, f"{shown(word)} without a colon", "a key with its colon", "add the colon")
 
 
 def _unended(lines: Sequence[str], stop: Stop) -> Fault | None:
@@ -118,8 +118,8 @@ def _joined(lines: Sequence[str], numbers: set[int]) -> Fault | None:
 
 def joined(place: Place, word: str) -> Fault:
     """Return the fault of a key and a value without a space: ``word`` has both."""
-    key, _colon, value = word.partition(":")
-    return Fault(place, word, "a space after the colon", f"write '{key}: {value}'")
+    key = shown(word.partition(":")[0])
+    return Fault(place, f"{key}: and its value without a space", "a space after the colon", f"write '{key}: VALUE'")
 
 
 def _placed(lines: Sequence[str], stop: Stop) -> Fault | None:
@@ -179,4 +179,4 @@ def _indent(line: str) -> int:
 
 def _name(line: str) -> str:
     found = _LIKE_KEY.match(line)
-    return found[1] if found else line.strip()[:40]
+    return shown(found[1] if found else line.strip())

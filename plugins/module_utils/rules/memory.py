@@ -197,6 +197,20 @@ RULES = (
         found_by=LINT,
     ),
     rule(
+        "model-size-unknown",
+        WARNING,
+        shows="the model is not in the catalog, and its files were not read, so nobody knows whether it fits",
+        detect=lambda view: when(bool(view.situation.unplanned), ("gb10_model", view.situation.unplanned)),
+        why="vLLM then finds out after a download that a model is too large, or the host stops while it loads",
+        fix=(
+            "plan on a controller that reaches huggingface.co, or add weights_bytes and config to gb10_models; compare "
+            "the size of the files with playbooks/models.yml"
+        ),
+        source="this collection's memory plan",
+        evidence="2026-11",
+        tested="unit tests",
+    ),
+    rule(
         "memory-utilization-replaced",
         INFO,
         shows=f"`{UTILIZATION}` is more than gb10_memory_reserve leaves, so the plan passes a smaller one",

@@ -79,7 +79,7 @@ class Situation:
     (path, value). ``nccl`` is the release that the ranks load, ``nccl_gcc`` the GCC releases that compiled it.
     ``drops_caches``: whether each launch drops the page cache first. ``packages``: the installed ones, by normalized
     name. ``replaced_share``: the user's share of the memory where the plan passes its own, which leaves
-    ``reserve_bytes``.
+    ``reserve_bytes``. ``unplanned``: why the memory of a model of unknown size is not planned, "" otherwise.
     """
 
     release: str = ""
@@ -102,6 +102,7 @@ class Situation:
     packages: Collection[str] = ()
     replaced_share: float = 0
     reserve_bytes: int = 0
+    unplanned: str = ""
     model: ServedModel = ServedModel()
     arguments: Mapping[str, Any] = field(default_factory=dict)
     nodes: Sequence[RuleNode] = ()

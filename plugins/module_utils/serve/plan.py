@@ -126,7 +126,7 @@ def decide(inputs: Inputs) -> Decision:
         _Part(why=_unchecked(inputs), problems=[*_contradictions(settings, tensor, pipeline, user_args), *unread]),
     )
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
-    situation = _situation(inputs, tensor, pipeline, tokens, user_args if plan else {})
+    situation = _situation(inputs, tensor, pipeline, tokens, user_args if plan else None)
     overridden = [*decided.args, *overrides.serve_flags(inputs.nodes)]
     values, problems = release.arguments(overridden, inputs.model.args_path)
     # The plan passes the user's share of the memory as its own; see without_share().
@@ -564,6 +564,16 @@ def _located(inputs: Inputs, problems: Sequence[Problem]) -> list[Problem]:
     return [replace(problem, path=places.get(problem.path, problem.path)) for problem in problems]
 
 
+def _unknown(inputs: Inputs) -> str:
+    """Return why the size of a model is unknown, "" if it is known. An image of a recipe was tested with its model."""
+    model = inputs.model
+    return (
+        ""
+        if model.weights_bytes or model.recipe or not _cuda(inputs)
+        else model.config.unknown or "its size is unknown"
+    )
+
+
 def _passed(user_args: Mapping[str, Any], planned: bool) -> dict[str, Any]:
     """Return the user's arguments that vLLM gets: a memory plan passes its own share."""
     return {name: value for name, value in user_args.items() if not planned or name != _SHARE}
@@ -726,11 +736,11 @@ def _unchecked(inputs: Inputs) -> list[str]:
 
 
 def _situation(
-    inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int, replaced: Mapping[str, Any]
+    inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int, replaced: Mapping[str, Any] | None
 ) -> Situation | None:
     """Return the whole configuration except vLLM's arguments, once the network is planned.
 
-    ``replaced``: the user's arguments whose share of the memory the plan replaces.
+    ``replaced``: the user's arguments whose share of the memory the plan replaces, None without a plan of the memory.
     """
     if not inputs.topology:
         return None
@@ -758,7 +768,8 @@ def _situation(
         drops_caches=inputs.drops_caches,
         packages=inputs.packages,
         reserve_bytes=settings.memory_reserve * memory_schema.GIB,
-        replaced_share=View(Situation(arguments=replaced), ()).number(_SHARE) or 0,
+        replaced_share=View(Situation(arguments=replaced or {}), ()).number(_SHARE) or 0,
+        unplanned=_unknown(inputs) if replaced is None else "",
         model=ServedModel(
             name=model.hub or model.name,
             type=config.type,

@@ -49,16 +49,16 @@ def test_a_sample_has_no_fault(path: Path) -> None:
         ("gb10_model: q", "gb10_model:\tq", "14:16: a tab"),
         ("    worker:", "     worker:", "8:6: worker begins in column 6. Expected: column 5, as head in line 3"),
         ("          ansible_user: nvidia\n    worker", "        ansible_user: nvidia\n    worker", ""),
-        ("ansible_user: nvidia\n  vars", "ansible_user:nvidia\n  vars", "12:11: ansible_user:nvidia"),
-        ("ansible_user: nvidia\n    worker", "ansible_user:nvidia\n    worker", "7:11: ansible_user:nvidia"),
-        ("        spark2:\n", "        spark2\n", "10:9: 'spark2' without a colon"),
-        ("    worker:\n", "    worker\n", "8:5: 'worker' without a colon"),
+        ("ansible_user: nvidia\n  vars", "ansible_user:nvidia\n  vars", "12:11: ansible_user: and its value"),
+        ("ansible_user: nvidia\n    worker", "ansible_user:nvidia\n    worker", "7:11: ansible_user: and its value"),
+        ("        spark2:\n", "        spark2\n", "10:9: spark2 without a colon"),
+        ("    worker:\n", "    worker\n", "8:5: worker without a colon"),
         ("gb10_model: qwen3.8-27b", 'gb10_model: "qwen3.8-27b', "14:17: a quotation mark without its partner"),
         ("gb10_model: qwen3.8-27b", "gb10_model: name: qwen", "14:21: a second colon in the value"),
         ("gb10_model: qwen3.8-27b", "gb10_api_key: @secret", "14:19: a value that begins with @"),
         # What Ansible reads otherwise.
         ("gb10_model: qwen3.8-27b", "gb10_model: {{ mine }}", "14:17: a value that begins with {{"),
-        ("gb10_model: qwen3.8-27b", "gb10_model=qwen3.8-27b", "14:5: gb10_model=qwen3.8-27b"),
+        ("gb10_model: qwen3.8-27b", "gb10_model=qwen3.8-27b", "14:5: gb10_model= and its value"),
         ("    gb10_model: ", "    max_model_len: 8192\n    gb10_model: ", "14:5: max_model_len, which nothing reads"),
         ("  vars:\n    gb10", "vars:\n  gb10", "13:1: vars at the level of groups"),
         ("  vars:\n    gb10", "    vars:\n      gb10", "13:5: vars as a group below children"),
@@ -73,7 +73,7 @@ def test_a_sample_has_no_fault(path: Path) -> None:
         ("ansible_host: 192.168.1.12", "ip: 192.168.1.12", "11:11: ip, which nothing reads. Expected: ansible_host"),
         ("ansible_host: 192.168.1.12", "ansible_host: a@192.168.1.12", "11:25: ansible_host a@192.168.1.12"),
         ("ansible_user: nvidia\n  vars", "ansible_port: 22x\n  vars", "12:25: ansible_port 22x"),
-        ("        spark2:\n", "        - spark2\n", "10:9: '- spark2' as an entry of a list"),
+        ("        spark2:\n", "        - spark2\n", "10:9: spark2 as an entry of a list"),
         ("  vars:\n", "  vars:\n    gb10_api_port: 1\n  vars:\n", "15:3: vars again, as in line 13"),
         (BLOCK, TOP, "1:1: the group head outside of gb10_cluster"),
         (BLOCK, OWN, "3:5: spark1 is neither in head nor in worker"),
@@ -119,3 +119,32 @@ def test_a_faulty_inventory_ends_the_run_with_nothing_but_its_faults(tmp_path: P
 def test_a_file_of_another_kind_is_not_ours(tmp_path: Path, text: str) -> None:
     (tmp_path / "other.yml").write_text(text, encoding="utf-8")
     run("playbooks/status.yml", ["-i", str(tmp_path)]).assert_failed("inventory: no host in the group gb10_cluster")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ansible_password:hunter2",
+        "ansible_password hunter2",
+        "- hunter2 hunter2",
+        "ansible_password=hunter2",
+        "a\\e: hunter2",
+    ],
+)
+@pytest.mark.parametrize("place", ["          ", "    ", "  "])
+def test_a_value_is_never_shown(place: str, line: str) -> None:
+    """A password may stand where something else was expected."""
+    for text in (BLOCK.replace("  vars:\n", f"{place}{line}\n  vars:\n"), f"{line}\n", f"{BLOCK}    {line}\n"):
+        said = "\n".join(faults(text))
+        assert "hunter2" not in said.replace("hunter2 as an entry", "").replace("write 'hunter2…:'", ""), said
+
+
+def test_a_key_is_printed_without_its_control_characters(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text('gb10_cluster:\n  "x\\e]0;evil\\a:y": 1\n', encoding="utf-8")
+    done = run("playbooks/status.yml", ["-i", str(tmp_path)])
+    assert done.status == 4 and "\x1b" not in done.output
+
+
+def test_aliases_of_aliases_are_read_once() -> None:
+    levels = [f"a{number + 1}: &a{number + 1} {{x: *a{number}, y: *a{number}}}" for number in range(40)]
+    assert faults("\n".join(["a0: &a0 {x: 1}", *levels])) != []

@@ -97,6 +97,7 @@ EXPANDABLE = env(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 CASES: dict[str, Case] = {
     "memory-utilization-ceiling": Case({"gb10_memory_reserve": 8, "gb10_kv_cache_contexts": 0}, count=1),
     "memory-utilization-high": Case({"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.88")}),
+    "model-size-unknown": Case({"gb10_model": UNREAD}),
     "memory-utilization-replaced": Case(args("--gpu-memory-utilization", "0.86")),
     "loader-package": Case(args("--load-format", "fastsafetensors")),
     "fastsafetensors-ngc": Case({**NGC, **args("--load-format", "fastsafetensors")}),

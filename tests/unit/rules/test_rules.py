@@ -129,6 +129,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"arguments": {"--gpu-memory-utilization": None}},
         {"arguments": {"--gpu-memory-utilization": "0.5"}},
     ),
+    "model-size-unknown": ({"unplanned": "no config.json was read"}, {"unplanned": ""}),
     "memory-utilization-replaced": (
         {"replaced_share": 0.9, "reserve_bytes": 16 * GIB},
         {"replaced_share": 0.8, "reserve_bytes": 16 * GIB},
