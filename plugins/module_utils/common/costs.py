@@ -29,6 +29,8 @@ MOST_ANSWERS = 1024
 #: The most characters of all that is compiled, and of the forbidden words: a grammar of 22 KB took 0.8 s, one of 45 KB
 #: 3.8 s. The most properties of an object whose number is limited, and their squares in all: 400 took 1 s.
 _MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 160_000
+#: The most characters of schemas that are texts: 250,000 alternatives in 4.6 MB took 17 s.
+_MOST_SCHEMA = 256 << 10
 #: The most characters in all, and of the query times the items, in the path that makes tokens in the server's loop.
 _MOST_SCORED, _MOST_COPIED = 128 << 10, 8 << 20
 REFUSALS: Mapping[str, tuple[int, str]] = {
@@ -42,7 +44,7 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
         413,
         f"The grammars, regular expressions and patterns have more than {_MOST_COMPILED >> 10} Ki characters, or the "
         f"bad words as many; or a schema with minProperties or maxProperties has more than {_MOST_PROPERTIES} "
-        "properties.",
+        f"properties, or a schema as text {_MOST_SCHEMA >> 10} Ki characters.",
     ),
 }
 _TOKENIZE, _SCORING = "/tokenize", "/generative_scoring"
@@ -129,6 +131,7 @@ class _Compiled:
 
     characters: int = 0
     words: int = 0
+    schemas: int = 0
     properties: int = 0
     squares: int = 0
     _texts: list[str] = field(default_factory=list)
@@ -136,13 +139,14 @@ class _Compiled:
     @property
     def large(self) -> bool:
         """Whether one of them is beyond its limit."""
-        most = self.properties > _MOST_PROPERTIES or self.squares > _MOST_SQUARES
-        return max(self.characters, self.words) > _MOST_COMPILED or most
+        limited = self.properties > _MOST_PROPERTIES or self.squares > _MOST_SQUARES
+        return limited or max(self.characters, self.words) > _MOST_COMPILED or self.schemas > _MOST_SCHEMA
 
     def add(self, body: Mapping[str, Any]) -> _Compiled:
         """Count the members of a body, except those that only the model reads."""
         self._walk([(name, value) for name, value in body.items() if name not in _READ])
-        while self._texts:
+        # The marks of a schema in a text were not counted, and it is parsed here and by vLLM.
+        while self._texts and self.schemas <= _MOST_SCHEMA:
             text = self._texts.pop()
             try:
                 self._walk([("", json.loads(text))])
@@ -161,9 +165,13 @@ class _Compiled:
             elif isinstance(value, str):
                 self.characters += len(value) * (name in _GRAMMARS)
                 self.words += len(value) * (name == "bad_words")
-                self._texts += [value] * (name in _SCHEMAS)
+                if name in _SCHEMAS:
+                    self.schemas += len(value)
+                    self._texts.append(value)
 
     def _object(self, value: Mapping[str, Any]) -> None:
+        patterns = value.get("patternProperties")
+        self.characters += sum(map(len, patterns)) if isinstance(patterns, dict) else 0
         known = value.get("properties")
         if isinstance(known, dict) and ("minProperties" in value or "maxProperties" in value):
             self.properties = max(self.properties, len(known))

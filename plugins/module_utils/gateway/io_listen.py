@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib
 import itertools
 import logging
@@ -23,10 +24,13 @@ aiohttp: Any = None
 web: Any = None
 #: The library's connection, and its error of an incomplete body.
 _Handler: Any = object
+_Client: Any = object
 PayloadError: Any = ValueError
 try:
-    aiohttp, web, _protocol = map(importlib.import_module, ("aiohttp", "aiohttp.web", "aiohttp.web_protocol"))
-    _Handler, PayloadError = _protocol.RequestHandler, _protocol.RequestPayloadError
+    aiohttp, web, _protocol, _client = map(
+        importlib.import_module, ("aiohttp", "aiohttp.web", "aiohttp.web_protocol", "aiohttp.client_proto")
+    )
+    _Handler, _Client, PayloadError = _protocol.RequestHandler, _client.ResponseHandler, _protocol.RequestPayloadError
 except ImportError:
     # Only the gateway's environment has it. Other programs read this file without it.
     pass
@@ -92,6 +96,26 @@ class Connection(io_turns.Turns, _Handler):  # type: ignore[misc]  # The develop
             self.transport.abort()
         elif self.opening is not None:
             self.opening.cancel()
+
+
+class Answers(io_turns.Turns, _Client):  # type: ignore[misc]  # The development tools have no aiohttp.
+    """A connection to a model's server, whose data is parsed in turns, too: it may send chunks of one byte."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Parse the rest, which a server may have sent with its end."""
+        waiting = bytes(self._waiting)
+        self._waiting.clear()
+        if waiting and exc is None:
+            self.parse(waiting)
+        super().connection_lost(exc)
+
+
+def connector(**options: Any) -> Any:
+    """Return what opens connections to the models' servers."""
+    found = aiohttp.TCPConnector(**options)
+    # The library has no option for it.
+    found._factory = functools.partial(Answers, loop=asyncio.get_running_loop())
+    return found
 
 
 class Listener:

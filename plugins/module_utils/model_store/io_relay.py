@@ -31,7 +31,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -52,6 +52,8 @@ _REQUEST, _TAKE, _CONNECTIONS = 10, 600, 64
 #: A node without power closes no connections, so probe after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _SEND = 8 << 20
+#: Seconds between two looks at a receiver for which there are no bytes.
+_LOOK = 1.0
 
 
 class File:
@@ -111,7 +113,7 @@ class Store:
         """
         with self.changed:
             beginning = file.beginning
-            if self._sendable(file, start, beginning) <= start:
+            if self._sendable(file, start, beginning, to) <= start:
                 return
             # The open descriptor survives the later rename.
             opened = contextlib.ExitStack()
@@ -121,7 +123,7 @@ class Store:
         with opened:
             while start < file.size:
                 with self.changed:
-                    have = self._sendable(file, start, beginning)
+                    have = self._sendable(file, start, beginning, to)
                 if have <= start:
                     return
                 until, block = time.monotonic() + _TAKE, start + _SEND
@@ -137,10 +139,23 @@ class Store:
                     if start >= block:
                         until, block = time.monotonic() + _TAKE, start + _SEND
 
-    def _sendable(self, file: File, start: int, beginning: int) -> int:
-        """Wait for bytes of a file after the start, and return its available bytes; 0 after a restart or a failure."""
-        self.changed.wait_for(lambda: file.have > start or file.beginning != beginning or self.reason)
-        return 0 if file.beginning != beginning or self.reason else file.have
+    def wait_for(self, ready: Callable[[], Any], to: socket.socket) -> bool:
+        """Wait while the receiver is there, and return whether it is: one that left must not keep its place."""
+        while not self.changed.wait_for(ready, _LOOK):
+            if left(to):
+                return False
+        return True
+
+    def _sendable(self, file: File, start: int, beginning: int, to: socket.socket) -> int:
+        """Wait for bytes of a file after the start, and return its available bytes; 0 after a restart, a failure or the
+        end of the receiver."""
+        there = self.wait_for(lambda: file.have > start or file.beginning != beginning or self.reason, to)
+        return file.have if there and file.beginning == beginning and not self.reason else 0
+
+
+def left(connection: socket.socket) -> bool:
+    """Whether the other end has closed a connection, or sent what nobody asked for."""
+    return bool(select.select([connection], [], [], 0)[0])
 
 
 def hang_up(connection: socket.socket) -> None:
@@ -179,7 +194,9 @@ class Sender(http.server.BaseHTTPRequestHandler):
         self.server.works(self.connection)
         if verified:
             with store.changed:
-                store.changed.wait_for(lambda: file.verified or store.reason)
+                if not store.wait_for(lambda: file.verified or store.reason, self.connection):
+                    self.close_connection = True
+                    return
         if store.reason:
             self._say(503, store.reason)
             return

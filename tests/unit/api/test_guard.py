@@ -506,3 +506,23 @@ def test_a_refusal_before_a_stop_is_read_by_each_client(monkeypatch: pytest.Monk
     assert asked("/v1/messages", BEARER)[3]["error"]["type"] == "overloaded_error"
     assert asked("/v1/completions")[1] == 401
     assert asked("/metrics", method="GET")[1] == 200
+
+
+def test_a_form_is_read_in_pieces_between_which_others_have_their_turn() -> None:
+    """A parser of forms can take 20 s for 60 MB of lines that begin like its boundary."""
+    guard = io_guard.Guard(None)
+    body = b"x" * (io_guard._PIECE * 2 + 1)
+
+    async def scenario() -> list[dict[str, Any]]:
+        receive = guard._replayed(body, None, True, divided=True)
+        return [await receive() for _piece in range(3)]
+
+    found = asyncio.run(scenario())
+    assert b"".join(message["body"] for message in found) == body
+    assert [message["more_body"] for message in found] == [True, True, False]
+
+
+@pytest.mark.parametrize(("lines", "status"), [(1000, 200), (1001, 400)])
+def test_a_form_has_few_boundaries(lines: int, status: int) -> None:
+    form = {**BEARER, "content-type": "multipart/form-data; boundary=b"}
+    assert asked("/v1/audio/transcriptions", form, sent(b"\r\n--b-x" * lines))[1] == status

@@ -386,7 +386,7 @@ def test_the_actions_of_the_role_read_its_variables_and_return_no_secret(tmp_pat
     assert {schema.SETTINGS, schema.CERTIFICATE} < {each["path"] for each in service["files"]}
     assert info["lines"][0] == "Gateway https://llm.example.com:8443/v1: 1 of 2 model servers healthy, 1 client"
     assert info["example"][0] == "big answers at https://llm.example.com:8443/v1 (the gateway)"
-    assert f"-i {os.path.relpath(tmp_path / 'hosts.json', ROOT)}" in "".join(info["example"])
+    assert f"-i {os.path.relpath(tmp_path / 'hosts.json', ROOT)}" in "".join(info["example"]).replace(" \\  ", " ")
     assert "gateway_key_models[0]: 'other'" in info["refusal"]
     assert "OPENAI_BASE_URL=https://llm.example.com:8443/v1" in info["client_settings"][1]
     secrets = [CLUSTER_KEY, MODEL_KEY, *pair.key_text.splitlines()[1:-1]]

@@ -521,3 +521,14 @@ def test_what_is_not_of_the_manifest_is_not_sent(chain: Chain, path: str) -> Non
     with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
         connection.sendall(f"GET {path.format(digest=head.store.digest)} HTTP/1.0\r\n\r\n".encode())
         assert connection.recv(1000).split()[1] == b"404"
+
+
+def test_a_receiver_that_left_keeps_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """70 requests for bytes that had not arrived, of connections that were closed, kept all places."""
+    monkeypatch.setattr(io_relay, "_LOOK", 0.05)
+    store = io_relay.Store(str(tmp_path), MANIFEST, Status(str(tmp_path / "status.json"), 0))
+    sender, receiver = socket.socketpair()
+    with sender, store.changed:
+        assert store.wait_for(lambda: True, sender)
+        receiver.close()
+        assert not store.wait_for(lambda: False, sender)
