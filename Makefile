@@ -193,8 +193,9 @@ demo: root setup ## Start two simulated Sparks that serve a model and stay up (C
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml $(demo)
 	$(bin)/ansible-playbook site.yml $(demo)
 
-demo-down: root setup ## Remove the demo completely
+demo-down: root setup ## Remove the demo, except the downloads in ~/.cache/gb10-lab (1.4 GB)
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(demo)
+	@echo "The demo is removed. Its downloads stay in ~/.cache/gb10-lab: $$(du -sh ~/.cache/gb10-lab 2>/dev/null | cut -f1). To remove them: rm -r ~/.cache/gb10-lab"
 
 arm64: root setup ## Test all that works without networkd on an emulated arm64 host (its image takes minutes once)
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(arm64)

@@ -56,13 +56,15 @@ class ActionModule(Decision):
         # Variables of a play are templates here.
         head = host in self.variable(variables, "gb10_heads", [])
         address = str(self.variable(variables, "ansible_host", host))
-        user = self.lookup("config", ["remote_user"], variables, plugin_type="connection", plugin_name="ssh")
+        names = ("remote_user", "port", "private_key_file")
+        ssh = (self.lookup("config", [name], variables, plugin_type="connection", plugin_name="ssh") for name in names)
+        user, port, identity = (str(value or "") for value in ssh)
         read = partial(self.file, variables=variables)
         settings["gb10_runtime_lock"] = sources.lock(values)
         nodes = len(self.variable(variables, "gb10_nodes", []))
         found = sources.recipe(values, inventory, nodes, read)
         secrets = sources.secrets(values, head, address, read)
-        secrets["client"]["user"] = str(user or "")
+        secrets["client"] |= {"user": user, "port": "" if port == "22" else port, "identity": identity}
         return {
             **found,
             **sources.model(found["model"], values),

@@ -14,25 +14,31 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
 from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
 
+#: Options of ssh by the name of their value.
+_SSH = {"identity": "-i", "port": "-p"}
 _CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]})
 
 
 def client(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
     """Return the lines with the command that shows the key, and a request to a model of this kind.
 
-    ``api``: {endpoint, address, user, key_file, ca_file}: the URL for clients, the head's address and login user, and
-    its files with the key and the CA, "" without them.
+    ``api``: {endpoint, address, user, port, identity, key_file, ca_file}: the URL for clients, the head's address, login
+    user, port and own key file of ssh, and its files with the API's key and the CA, "" without them.
     """
     login = f"{api['user']}@{api['address']}" if api["user"] else api["address"]
-    key = [f"key: ssh -t {login} sudo cat {api['key_file']}"] if api["key_file"] else []
+    options = "".join(f" {word} {shlex.quote(api[name])}" for name, word in _SSH.items() if api.get(name))
+    key = [f"key: ssh -t{options} {login} sudo cat {api['key_file']}"] if api["key_file"] else []
     return [*key, *request(api["endpoint"], model, kind, bool(key), api["ca_file"])]
 
 
 def request(endpoint: str, model: str, kind: str, keyed: bool, ca_file: str = "") -> list[str]:
-    """Return the lines of a request to a model of this kind at the URL for clients, with $KEY if ``keyed``."""
+    """Return the lines of a request to a model of this kind at the URL for clients, which asks for a key if ``keyed``.
+
+    A key in an argument would be in the shell's history.
+    """
     path, body = _CHAT if kind == "generate" else probe.request(kind, model)
     words = ["curl", endpoint.removesuffix("/v1") + path]
     words += [f"--cacert {shlex.quote(ca_file)}"] if ca_file else []
-    words += ['--header "Authorization: Bearer $KEY"'] if keyed else []
+    words += ['--header "Authorization: Bearer $OPENAI_API_KEY"'] if keyed else []
     words += ["--json", shlex.quote(json.dumps({"model": model, **body}, separators=(",", ":")))]
-    return shell.folded(words)
+    return [*(["read -r OPENAI_API_KEY  # paste the key"] if keyed else []), *shell.folded(words)]

@@ -46,8 +46,8 @@ def broken(nodes: dict[str, Host]) -> Iterator[str]:
 def test_the_screen(cluster: Cluster, nodes: dict[str, Host], mode: tuple[str, ...]) -> None:
     said = screen(cluster, *mode)
     assert re.fullmatch(rf"tiny answers in \d+ ms at {re.escape(endpoint(cluster))}, up for \d+ \w+", said[0])
-    assert re.fullmatch(r"key: ssh -t \S+ sudo cat /etc/gb10/api.key", said[1])
-    assert said[2].startswith("curl ") and "model: /srv/models/tiny" in said
+    assert re.fullmatch(r"key: ssh -t -i \S+ \S+ sudo cat /etc/gb10/api.key", said[1])
+    assert said[3].startswith("curl ") and "model: /srv/models/tiny" in said
     first = next(number for number, line in enumerate(said) if line.startswith("spark1  "))
     for name, services, memory, links in zip(
         nodes, said[first::3], said[first + 1 :: 3], said[first + 2 :: 3], strict=False

@@ -162,8 +162,9 @@ def test_the_end_of_a_run_has_the_gateways_models_the_command_for_a_key_and_a_re
         "big answers at https://llm.example.com:4000/v1 (the gateway)",
         "key: ansible-playbook playbooks/gateway_keys.yml \\",
         "  -i 'inventories/my models' -e gateway_key_create=alice",
+        "read -r OPENAI_API_KEY  # paste the key",
         "curl https://llm.example.com:4000/v1/chat/completions \\",
-        '  --header "Authorization: Bearer $KEY" --json \\',
+        '  --header "Authorization: Bearer $OPENAI_API_KEY" --json \\',
         """  '{"model":"big","messages":[{"role":"user","content":"Hi"}]}'""",
         "warning: s/small: refused",
     ]
@@ -174,8 +175,9 @@ def test_a_gateway_on_loopback_is_for_its_host_alone() -> None:
     lines = report.example({**FOUND, "models": models}, LOOPBACK, "spark1", ["inventories/mine"])
     assert lines[0] == "big, small answer at http://127.0.0.1:4000/v1 (the gateway, only on spark1)"
     assert lines[3:] == [
+        "read -r OPENAI_API_KEY  # paste the key",
         "curl http://127.0.0.1:4000/v1/embeddings \\",
-        '  --header "Authorization: Bearer $KEY" --json \\',
+        '  --header "Authorization: Bearer $OPENAI_API_KEY" --json \\',
         """  '{"model":"big","input":"Hello"}'""",
     ]
 

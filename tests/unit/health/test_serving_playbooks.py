@@ -94,8 +94,9 @@ def test_the_end_has_the_endpoint_and_a_request(tmp_path: Path, mode: tuple[str,
     expected = [
         f"  tiny answers at {endpoint}/v1",
         "  key: ssh -t nvidia@192.168.1.11 sudo cat /etc/gb10/api.key",
+        "  read -r OPENAI_API_KEY  # paste the key",
         f"  curl {endpoint}/v1/chat/completions \\",
-        '    --header "Authorization: Bearer $KEY" --json \\',
+        '    --header "Authorization: Bearer $OPENAI_API_KEY" --json \\',
         """    '{"model":"tiny","messages":[{"role":"user","content":"Hi"}]}'""",
     ]
-    assert done.output.splitlines()[-5:] == expected if endpoint else "answers at" not in done.output
+    assert done.output.splitlines()[-6:] == expected if endpoint else "answers at" not in done.output

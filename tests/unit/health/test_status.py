@@ -178,8 +178,9 @@ def test_the_screen() -> None:
     assert said == [
         "tiny answers in 310 ms at http://192.168.1.11:8000/v1, up for 1 min",
         "key: ssh -t nvidia@192.168.1.11 sudo cat /etc/gb10/api.key",
+        "read -r OPENAI_API_KEY  # paste the key",
         "curl http://192.168.1.11:8000/v1/chat/completions \\",
-        '  --header "Authorization: Bearer $KEY" --json \\',
+        '  --header "Authorization: Bearer $OPENAI_API_KEY" --json \\',
         """  '{"model":"tiny","messages":[{"role":"user","content":"Hi"}]}'""",
         "12.3 tokens/s, 3 requests running, 0 waiting, prefix cache hit rate 25%",
         "model: /srv/models/tiny",
@@ -197,8 +198,8 @@ def test_the_screen() -> None:
 def test_the_request_to_a_pooling_model(kind: str, word: str) -> None:
     said = screen(node("spark1", api={**API, "kind": kind}))
     assert said[0].startswith(f"tiny ({word}) answers in 310 ms at ")
-    assert said[2].split()[1] == f"http://192.168.1.11:8000{probe.request(kind, 'tiny')[0]}"
-    assert json.loads(shlex.split("".join(said[2:5]).replace("\\", ""))[-1]) == probe.request(kind, "tiny")[1]
+    assert said[3].split()[1] == f"http://192.168.1.11:8000{probe.request(kind, 'tiny')[0]}"
+    assert json.loads(shlex.split("".join(said[3:6]).replace("\\", ""))[-1]) == probe.request(kind, "tiny")[1]
     assert "1.5 requests/s, 3 requests running, 0 waiting, prefix cache hit rate 25%" in said
 
 
@@ -222,7 +223,11 @@ def test_a_shell_reads_the_lines_of_the_request_as_one_command() -> None:
     ]
     assert json.loads(printed.splitlines()[4])["model"] == "a 'model' $HOME"
     keyed = example.client({**api, "key_file": "/etc/gb10/api.key"}, "tiny", "generate")
-    assert keyed[0] == "key: ssh -t spark1 sudo cat /etc/gb10/api.key"
+    assert keyed[:2] == ["key: ssh -t spark1 sudo cat /etc/gb10/api.key", "read -r OPENAI_API_KEY  # paste the key"]
+    own = {**api, "key_file": "/etc/gb10/api.key", "identity": "/home/me/my key", "port": "2222"}
+    assert example.client(own, "tiny", "generate")[0] == (
+        "key: ssh -t -i '/home/me/my key' -p 2222 spark1 sudo cat /etc/gb10/api.key"
+    )
 
 
 def test_the_last_alarm_is_also_one_before_the_start_of_the_watchdog(tmp_path: Path) -> None:
