@@ -19,6 +19,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
             "clients",
             "access",
             "questions",
+            "later",
             "networking",
             "models",
             "recipes",

@@ -22,8 +22,8 @@ _CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}
 def client(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
     """Return the lines with the command that shows the key, and a request to a model of this kind.
 
-    ``api``: {endpoint, address, user, port, identity, key_file, ca_file}: the URL for clients, the head's address, login
-    user, port and own key file of ssh, and its files with the API's key and the CA, "" without them.
+    ``api``: {endpoint, address, user, port, identity, key_file, ca_file}: the URL for clients, the head's address,
+    login user, port and own key file of ssh, and its files with the API's key and the CA, "" without them.
     """
     login = f"{api['user']}@{api['address']}" if api["user"] else api["address"]
     options = "".join(f" {word} {shlex.quote(api[name])}" for name, word in _SSH.items() if api.get(name))

@@ -110,6 +110,10 @@ CASES: dict[str, Case] = {
         count=1,
         lock=lock_of("vllm==0.32.0", "ray==2.60.0", "fastsafetensors==0.5.0"),
     ),
+    "lora-memory": Case(args("--enable-lora")),
+    "prefill-decode-apart": Case(
+        args("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_producer"}')
+    ),
     "unequal-memory": Case(
         {"gb10_model": "gpt-oss-20b"}, second={"gpu": {**GPU, "driver_version": "580.142", "memory_bytes": 64 * 10**9}}
     ),

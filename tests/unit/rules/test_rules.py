@@ -146,6 +146,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"arguments": {"--load-format": "fastsafetensors"}, "model": {"weights_bytes": 220 * GIB}},
         {"arguments": {"--load-format": "fastsafetensors"}, "model": {"weights_bytes": 180 * GIB}},
     ),
+    "lora-memory": ({"arguments": {"--lora-modules": ["a=/b"]}}, {"arguments": {"--enable-lora": False}}),
+    "prefill-decode-apart": (
+        {"arguments": {"--kv-transfer-config": '{"kv_role": "kv_producer"}'}},
+        {"arguments": {"--kv-transfer-config": '{"kv_role": "kv_both"}'}},
+    ),
     "unequal-memory": ({"second": {"memory_bytes": 60 * GIB}}, {"second": {"memory_bytes": 119 * GIB}}),
     "sleep-mode": ({"arguments": {"--enable-sleep-mode": True}}, {"arguments": {"--enable-sleep-mode": False}}),
     "autotune-cache": (
