@@ -7,7 +7,8 @@ Every other ``type: dict`` lists its options.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import variables
 from repository import ROLES, ROOT, TASK_FILES, files, load_yaml, read, specs_of
 
 from ansible_collections.gb10.cluster.plugins.action import cluster_inputs
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.checks import FACTS
 
 #: Facts of the role gb10 for the other roles, which may declare them as a required input under this name.
 SHARED_INPUTS = frozenset({"gb10_plan"})
@@ -148,3 +150,32 @@ def test_a_refused_secret_is_not_shown() -> None:
     option = specs_of("model_store")["main"]["options"]["model_store_hub_token"]
     assert "hf_abc" not in cluster_inputs._found(["hf_abc"], option, ["'hf_abc' cannot be converted"])
     assert cluster_inputs._found("abc", {"type": "int"}, []) == "'abc'"
+
+
+#: A name of a variable that is no part of a path or an attribute.
+_NAME = r"(?<![\w.'\"/-])({})_[a-z0-9_]+"
+_FOLDERS = ("tasks", "handlers", "templates", "vars", "defaults")
+_SET = re.compile(r"(?=(?:register|loop_var|index_var):\s*(\w+)|^\s*(\w+):)", re.MULTILINE)
+
+
+def unspecified(role: str, texts: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """Return the variables with the prefix of a role that its files read, and that nothing specifies or sets."""
+    plain = [re.sub(r"(^|\s)#.*", "", text) for text in texts.values()]
+    fixed = {name for text in plain for found in _SET.findall(text) for name in found if name}
+    read_there = {found[0] for text in plain for found in re.finditer(_NAME.format(role), text)}
+    return sorted(read_there - fixed - set(known))
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_each_variable_of_a_role_has_a_specification(role: str) -> None:
+    longer = tuple(f"{other}_" for other in ROLES if other.startswith(f"{role}_"))
+    known = {*FACTS, *(name for entry in specs_of(role).values() for name in entry.get("options", {}))}
+    texts = {path: read(path) for folder in _FOLDERS for path in files(f"roles/{role}/{folder}/**/*.*")}
+    assert [name for name in unspecified(role, texts, known) if not name.startswith(longer)] == []
+
+
+def test_a_variable_without_a_specification_is_found() -> None:
+    task = {
+        "tasks/main.yml": "- command: x\n  environment: '{{ x_env }}'  # x_other\n  register: x_done\n  when: x_done.y"
+    }
+    assert unspecified("x", task, ["x_known"]) == ["x_env"]
