@@ -32,8 +32,8 @@ def test_commit_hooks_are_the_linters() -> None:
 def test_the_execution_environment_has_its_files() -> None:
     named = load_yaml(read("meta/execution-environment.yml"))["dependencies"]
     assert all((ROOT / path).is_file() for path in named.values())
-    # The controller's only requirement besides ansible-core.
-    assert [line for line in read(named["python"]).splitlines() if not line.startswith("#")] == ["netaddr>=1.0"]
+    lines = [line for line in read(named["python"]).splitlines() if not line.startswith("#")]
+    assert lines == ["netaddr>=1.0", "cryptography>=42"]
 
 
 def test_the_changelog_has_the_version() -> None:
@@ -50,7 +50,7 @@ def packaged() -> dict[str, set[str]]:
         "role": files("roles/*/meta/argument_specs.yml"),
         **{
             kind: files(f"plugins/{kind}/*.yml") + files(f"plugins/{kind}/*.py")
-            for kind in ("callback", "filter", "lookup", "test")
+            for kind in ("callback", "filter", "inventory", "lookup", "test")
         },
     }
     found: dict[str, set[str]] = {}
