@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
@@ -112,17 +113,9 @@ def build() -> None:
     collection = SOURCE / "collection"
     # antsibull-docs refuses a folder that others can write to.
     collection.mkdir(parents=True, mode=0o755)
-    packages = OUTPUT / "collections"
-    packages.mkdir()
-    installed = install(packages)
-    # Our own templates call the filters, which have no documentation. antsibull-docs would report that.
-    shutil.rmtree(installed.root / "plugins" / "filter")
     write_pages()
     programs = Path(sys.executable).parent
-    environment = os.environ | {
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "ANSIBLE_COLLECTIONS_PATH": str(installed.path),
-    }
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
     arguments = [
         "collection",
         "--use-current",
@@ -132,14 +125,22 @@ def build() -> None:
         collection,
         "gb10.cluster",
     ]
-    subprocess.run([programs / "antsibull-docs", *arguments], cwd=OUTPUT, env=environment, check=True)
-    shutil.rmtree(packages)
+    # Outside of the checkout: ansible-doc finds no role below a folder that is called ansible_collections itself.
+    with tempfile.TemporaryDirectory(prefix="gb10-docs-") as packages:
+        installed = install(Path(packages))
+        # Our own templates call the filters, which have no documentation. antsibull-docs would report that.
+        shutil.rmtree(installed.root / "plugins" / "filter")
+        environment["ANSIBLE_COLLECTIONS_PATH"] = str(installed.path)
+        subprocess.run([programs / "antsibull-docs", *arguments], cwd=OUTPUT, env=environment, check=True)
     for path in collection.glob("*.rst"):
         # The theme has its own table of contents, and its sidebar has room for a name only.
         text = re.sub(r"^\.\. contents::\n(?:   .*\n)+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         text = text.replace("Gb10.Cluster\n============\n", "Modules and plugins\n===================\n")
         text = re.sub(
-            r"^    (\w+)(_(?:module|callback|filter|test|lookup|role))$", r"    \1 <\1\2>", text, flags=re.MULTILINE
+            r"^    (\w+)(_(?:module|callback|filter|inventory|test|lookup|role))$",
+            r"    \1 <\1\2>",
+            text,
+            flags=re.MULTILINE,
         )
         path.write_text(text, encoding="utf-8")
     settings = ["--nitpicky", "--fail-on-warning", "--keep-going", "--quiet", "--conf-dir", ROOT / "docs"]

@@ -30,6 +30,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies,
 
 #: These reveal nothing about the requests and responses of other clients.
 OPEN = frozenset({"/health", "/ping", "/metrics"})
+#: Methods of requests: vLLM keeps a series of metrics for each name that a client invents. Those of the paths above: it
+#: writes the metrics for another method in the server's loop.
+_METHODS, _READING_METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"}), frozenset({"GET", "HEAD", "OPTIONS"})
+#: Seconds for which the page of the metrics is the same: writing one takes some milliseconds of the whole process.
+_PAGE_SECONDS = 0.5
+#: Open connections of one address, which may be a gateway's, and of all.
+_MOST_OF_SOURCE, _MOST_CONNECTIONS = 2048, 8192
 #: A header of the responses from these paths: the number of requests to other paths without a complete response. A
 #: server of several processes gives the number of one of them.
 OPEN_REQUESTS = "x-gb10-open-requests"
@@ -74,6 +81,7 @@ _REFUSALS: Mapping[str, tuple[int, str]] = {
     **limits.REFUSALS,
     **costs.REFUSALS,
     "invalid_api_key": (401, "The API key is missing or wrong."),
+    "method_not_allowed": (405, "This path has no such method."),
     "model_not_found": (404, "The server has no model of this name."),
     "unknown_url": (404, "The API has no such path for clients. Other paths of vLLM are only for the head itself."),
     "unsupported_encoding": (415, "This path takes only multipart/form-data."),
@@ -100,34 +108,61 @@ class Guard:
         self._budget = limits.Budget(_OF_CLIENT, _OF_ALL, 0)
         self._reading = asyncio.Lock()
         self._types: dict[str, bodies.Verify | None] = {}
+        self._page, self._page_end, self._writing = list[dict[str, Any]](), 0.0, asyncio.Lock()
         bound_errors()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Forward a request, or refuse it."""
         kind, path = scope["type"], _path(scope)
-        without_key = kind == "http" and path in OPEN
         if kind not in ("http", "websocket"):
             await self._app(scope, receive, send)
+        elif code := self._refusal(scope):
+            await _refuse(code, scope, send)
         # Browsers send OPTIONS without a key, to find out whether they may send one.
         elif scope.get("method") == "OPTIONS":
             await self._empty(scope, receive, send)
-        elif not (without_key or self._allowed(scope)):
-            await _refuse("invalid_api_key", scope, send)
-        elif self._drain.now() and kind == "http" and path != _METRICS:
-            await _refuse("server_stops", scope, send)
-        elif without_key:
-            await self._empty(scope, receive, _with(send, self._count))
-        elif not (_public(path) or _own(scope)):
-            await _refuse("unknown_url", scope, send)
+        elif kind == "http" and path in OPEN:
+            answer = self._metrics if path == _METRICS else self._empty
+            await answer(scope, receive, _with(send, self._count))
         else:
             # vLLM asks for the key again, and only in this header.
             headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
             scope = {**scope, "headers": [*headers, (b"authorization", b"Bearer " + self._key)]}
             await (self._websocket if kind == "websocket" else self._http)(scope, receive, send)
 
+    def _refusal(self, scope: dict[str, Any]) -> str:
+        """Return the code of a request's refusal, "" to forward it."""
+        path, http = _path(scope), scope["type"] == "http"
+        without_key = http and path in OPEN
+        if http and scope["method"] not in (_READING_METHODS if without_key else _METHODS):
+            return "method_not_allowed"
+        if scope.get("method") == "OPTIONS":
+            return ""
+        if not (without_key or self._allowed(scope)):
+            return "invalid_api_key"
+        if http and path != _METRICS and self._drain.now():
+            return "server_stops"
+        return "" if without_key or _public(path) or _own(scope) else "unknown_url"
+
     async def _empty(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Forward a request without its body, which is not parsed: the connection closes after the response."""
         await self._app(scope, _no_body(receive), _with(send, lambda: _CLOSE) if _has_body(scope) else send)
+
+    async def _metrics(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer with the page of the metrics, which is written once for all that ask at the same time."""
+        async with self._writing:
+            if time.monotonic() > self._page_end:
+                page = list[dict[str, Any]]()
+
+                async def keep(message: dict[str, Any]) -> None:
+                    page.append(message)
+
+                # One form for all: without a choice of names or of a compression.
+                plain = {**scope, "method": "GET", "headers": [], "query_string": b""}
+                await self._app(plain, _no_body(receive), keep)
+                self._page, self._page_end = page, time.monotonic() + _PAGE_SECONDS
+        for message in self._page:
+            await send({**message, "body": b""} if scope["method"] == "HEAD" and "body" in message else message)
 
     async def _http(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         path = _path(scope)
@@ -413,6 +448,15 @@ class Limits(io_turns.Turns):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._wait_for_head()
+        peer = transport.get_extra_info("peername")
+        crowded = _SOURCES.open(self, limits.source(peer[0]) if isinstance(peer, tuple) else "")
+        if crowded is not None:
+            crowded.transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Make room for another connection."""
+        _SOURCES.close(self)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse the beginning of a request, and queue the rest. A refusal closes the connection before its turn."""
@@ -421,7 +465,11 @@ class Limits(io_turns.Turns):
     def parse(self, data: bytes) -> None:
         """Parse a piece, and give what waits behind the head of a websocket to the websocket."""
         super().parse(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            _SOURCES.work(self)
         protocol = self._reading.get_protocol()
+        if protocol not in (None, self):
+            _SOURCES.close(self)
         if self._waiting and protocol not in (None, self):
             waiting = bytes(self._waiting)
             self._waiting.clear()
@@ -429,9 +477,13 @@ class Limits(io_turns.Turns):
 
     def may_parse(self) -> bool:
         """Return whether the connection is open: uvicorn pauses its reading, not its parser."""
-        return not self._reading.is_closing()
+        return not self._reading.closed
 
     def on_response_complete(self) -> None:
+        # Requests that wait in the parser would begin without a turn. No client sends one before the answer.
+        if self.conn.trailing_data[0]:
+            self.transport.close()
+        _SOURCES.wait(self)
         super().on_response_complete()
         self._head_timer.cancel()
         self._wait_for_head()
@@ -444,6 +496,9 @@ class Limits(io_turns.Turns):
         # A websocket has another protocol.
         if waits and self.transport.get_protocol() is self:
             self.transport.close()
+
+
+_SOURCES: limits.Sources[Limits] = limits.Sources(_MOST_OF_SOURCE, _MOST_CONNECTIONS)
 
 
 def limit_connections() -> None:

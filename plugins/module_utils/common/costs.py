@@ -31,6 +31,8 @@ MOST_ANSWERS = 1024
 _MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 160_000
 #: The most characters of schemas that are texts: 250,000 alternatives in 4.6 MB took 17 s.
 _MOST_SCHEMA = 256 << 10
+#: The most characters of choices, and the squares of their lengths in all: 20 of 20,000 characters took over 30 s.
+_MOST_CHOICES, _MOST_LENGTHS = 128 << 10, 100_000_000
 #: The most characters in all, and of the query times the items, in the path that makes tokens in the server's loop.
 _MOST_SCORED, _MOST_COPIED = 128 << 10, 8 << 20
 REFUSALS: Mapping[str, tuple[int, str]] = {
@@ -44,11 +46,13 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
         413,
         f"The grammars, regular expressions and patterns have more than {_MOST_COMPILED >> 10} Ki characters, or the "
         f"bad words as many; or a schema with minProperties or maxProperties has more than {_MOST_PROPERTIES} "
-        f"properties, or a schema as text {_MOST_SCHEMA >> 10} Ki characters.",
+        f"properties, or choices have more than {_MOST_CHOICES >> 10} Ki characters, or a schema as text "
+        f"{_MOST_SCHEMA >> 10} Ki characters.",
     ),
 }
 _TOKENIZE, _SCORING = "/tokenize", "/generative_scoring"
 #: Members with text that is compiled; with a schema, which may be a text; and with what a model reads, not a compiler.
+_CHOICES = frozenset(("choice", "guided_choice"))
 _GRAMMARS = frozenset("ebnf grammar guided_grammar guided_regex lark pattern regex".split())
 _SCHEMAS = frozenset("guided_json json json_schema schema structural_tag".split())
 _READ = frozenset("documents input items messages prompt queries query system text_1 text_2".split())
@@ -132,6 +136,8 @@ class _Compiled:
     characters: int = 0
     words: int = 0
     schemas: int = 0
+    choices: int = 0
+    lengths: int = 0
     properties: int = 0
     squares: int = 0
     _texts: list[str] = field(default_factory=list)
@@ -140,6 +146,7 @@ class _Compiled:
     def large(self) -> bool:
         """Whether one of them is beyond its limit."""
         limited = self.properties > _MOST_PROPERTIES or self.squares > _MOST_SQUARES
+        limited = limited or self.choices > _MOST_CHOICES or self.lengths > _MOST_LENGTHS
         return limited or max(self.characters, self.words) > _MOST_COMPILED or self.schemas > _MOST_SCHEMA
 
     def add(self, body: Mapping[str, Any]) -> _Compiled:
@@ -165,6 +172,9 @@ class _Compiled:
             elif isinstance(value, str):
                 self.characters += len(value) * (name in _GRAMMARS)
                 self.words += len(value) * (name == "bad_words")
+                if name in _CHOICES:
+                    self.choices += len(value)
+                    self.lengths += len(value) ** 2
                 if name in _SCHEMAS:
                     self.schemas += len(value)
                     self._texts.append(value)

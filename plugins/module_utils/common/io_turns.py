@@ -20,17 +20,35 @@ _QUEUES: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[Turns]] = WeakKeyDic
 
 
 class _Reading:
-    """A transport whose reading goes on only if no data of its connection waits. ``held``: paused by the library."""
+    """A transport whose reading goes on only if no data of its connection waits.
+
+    ``held``: paused by the library. ``closed``: by this side, or lost. The transport itself is closing as soon as the
+    other side ends TLS, while complete data still waits.
+    """
 
     def __init__(self, transport: Any, connection: Turns) -> None:
-        self._transport, self._connection, self.held = transport, connection, False
+        self._transport = transport
+        self._connection: Turns | None = connection
+        self.held = self.closed = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
+    def close(self) -> None:
+        self.closed = True
+        self._transport.close()
+
+    def abort(self) -> None:
+        self.closed = True
+        self._transport.abort()
+
     def pause(self) -> None:
         """Pause until the waiting data is parsed."""
         self._transport.pause_reading()
+
+    def end(self) -> None:
+        """Forget the connection, which is lost."""
+        self.closed, self._connection = True, None
 
     def pause_reading(self) -> None:
         self.held = True
@@ -38,7 +56,7 @@ class _Reading:
 
     def resume_reading(self) -> None:
         self.held = False
-        if not self._connection.wait():
+        if self._connection is None or not self._connection.wait():
             self._transport.resume_reading()
 
 
@@ -59,13 +77,19 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
         self._reading = _Reading(transport, self)
         super().connection_made(self._reading)
 
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """Drop what waits, and the cycle that would keep what the library holds until a collection."""
+        self._waiting.clear()
+        self._reading.end()
+        super().connection_lost(exc)
+
     def parse(self, data: bytes) -> None:
         """Parse a piece."""
         super().data_received(data)
 
     def may_parse(self) -> bool:
         """Return whether the connection is open, and the library reads."""
-        return not self._reading.is_closing() and not self._reading.held
+        return not self._reading.closed and not self._reading.held
 
     def data_received(self, data: bytes) -> None:
         """Parse the first piece at once if nothing waits, and queue the rest."""
@@ -77,7 +101,7 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
         self._waiting += data
         if idle and first:
             self._parse(first)
-        if self._waiting and not self._reading.is_closing():
+        if self._waiting and not self._reading.closed:
             self._reading.pause()
             self.wait()
 
@@ -99,11 +123,11 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
             self._queued = False
             if self._queue:
                 self._later(0, self._queue[0]._turn)
-            if not self.wait() and not self._reading.held and not self._reading.is_closing():
+            if not self.wait() and not self._reading.held and not self._reading.closed:
                 self._reading.resume_reading()
 
     def _parse(self, most: int) -> None:
-        if self._reading.is_closing():
+        if self._reading.closed:
             self._waiting.clear()
             return
         piece = bytes(self._waiting[:most])

@@ -102,11 +102,9 @@ class Answers(io_turns.Turns, _Client):  # type: ignore[misc]  # The development
     """A connection to a model's server, whose data is parsed in turns, too: it may send chunks of one byte."""
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Parse the rest, which a server may have sent with its end."""
-        waiting = bytes(self._waiting)
-        self._waiting.clear()
-        if waiting and exc is None:
-            self.parse(waiting)
+        """Parse the rest, which a server may have sent with its end, but none behind an end by this side."""
+        while self._waiting and exc is None and not self._reading.closed:
+            self._parse(io_turns.PIECE)
         super().connection_lost(exc)
 
 

@@ -51,6 +51,9 @@ CALL = {"type": "tool_use", "name": "get", "input": {"url": "A" * (9 * MEBI)}}
         # What is compiled, wherever it stands. A text of JSON is read, too.
         (CHAT, {"structured_outputs": {"grammar": "a" * (16 << 10)}}, ""),
         (CHAT, {"structured_outputs": {"grammar": "a" * (17 << 10)}}, costs.COMPILED),
+        (CHAT, {"structured_outputs": {"choice": ["a" * 20_000] * 5}}, costs.COMPILED),
+        (CHAT, {"guided_choice": [str(number) for number in range(20_000)]}, ""),
+        (CHAT, {"guided_choice": ["a" * 100] * 1400}, costs.COMPILED),
         (CHAT, {"guided_regex": "a" * (17 << 10)}, costs.COMPILED),
         (CHAT, {"tools": [{"function": {"parameters": {"pattern": "a" * (9 << 10)}}}] * 2}, costs.COMPILED),
         (CHAT, {"structured_outputs": {"json": "not JSON" * 3000}}, costs.COMPILED),
