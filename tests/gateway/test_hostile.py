@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
+from certificates import authority
 from gateway import proxy as running
 from gateway.proxy import QUICK, Proxy
 
@@ -28,8 +31,11 @@ FLOODS = {
 class Liar:
     """A server whose health and list are right, and whose answers are a flood."""
 
-    def __init__(self) -> None:
+    def __init__(self, pair: tuple[str, str] | None = None) -> None:
         self.begin, self.flood = b"", b""
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER) if pair else None
+        if self._context and pair:
+            self._context.load_cert_chain(*pair)
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.port = self._socket.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -43,7 +49,10 @@ class Liar:
                 threading.Thread(target=self._answer, args=(self._socket.accept()[0],), daemon=True).start()
 
     def _answer(self, client: socket.socket) -> None:
-        with client, suppress(OSError):
+        with (
+            suppress(OSError),
+            self._context.wrap_socket(client, server_side=True) if self._context else client as client,
+        ):
             request = client.recv(1 << 16)
             if request.startswith(b"GET"):
                 body = b"" if b"/health" in request else b'{"data":[{"id":"small"}]}'
@@ -52,8 +61,10 @@ class Liar:
                 )
                 return
             client.sendall(self.begin)
-            while True:
+            while self.flood:
                 client.sendall(self.flood)
+            if isinstance(client, ssl.SSLSocket):
+                client.unwrap()
 
 
 @pytest.fixture(scope="module")
@@ -114,3 +125,15 @@ def test_requests_without_a_key_in_one_piece_delay_nobody_else(proxy: Proxy) -> 
     finally:
         for client in clients:
             client.close()
+
+
+@pytest.mark.parametrize("size", [30_000, 300_000, 700_000])
+def test_an_answer_that_ends_with_its_connection_is_complete(tmp_path: Path, size: int) -> None:
+    """The transport of TLS is closing while data waits: of 300 KB the client got a part, and no error."""
+    ca, body = authority(), b"x" * size
+    with closing(Liar(ca.issue("127.0.0.1").write(tmp_path, "server"))) as server:
+        server.begin = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n" + body
+        models = [{"name": SMALL, "url": f"https://127.0.0.1:{server.port}/v1", "cluster": "south", "ca": ca.text}]
+        with running.started(running.planned(models), {}, tmp_path) as proxy:
+            key = proxy.add("alice")
+            assert [len(proxy.chat(SMALL, key).text) for _request in range(4)] == [size] * 4
