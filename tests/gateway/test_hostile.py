@@ -48,23 +48,23 @@ class Liar:
             while True:
                 threading.Thread(target=self._answer, args=(self._socket.accept()[0],), daemon=True).start()
 
-    def _answer(self, client: socket.socket) -> None:
-        with (
-            suppress(OSError),
-            self._context.wrap_socket(client, server_side=True) if self._context else client as client,
-        ):
-            request = client.recv(1 << 16)
-            if request.startswith(b"GET"):
-                body = b"" if b"/health" in request else b'{"data":[{"id":"small"}]}'
-                client.sendall(
-                    b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
-                )
-                return
-            client.sendall(self.begin)
-            while self.flood:
-                client.sendall(self.flood)
-            if isinstance(client, ssl.SSLSocket):
-                client.unwrap()
+    def _answer(self, accepted: socket.socket) -> None:
+        with suppress(OSError):
+            client = self._context.wrap_socket(accepted, server_side=True) if self._context else accepted
+            with client:
+                self._send(client)
+
+    def _send(self, client: socket.socket) -> None:
+        request = client.recv(1 << 16)
+        if request.startswith(b"GET"):
+            body = b"" if b"/health" in request else b'{"data":[{"id":"small"}]}'
+            client.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            return
+        client.sendall(self.begin)
+        while self.flood:
+            client.sendall(self.flood)
+        if isinstance(client, ssl.SSLSocket):
+            client.unwrap()
 
 
 @pytest.fixture(scope="module")
