@@ -32,7 +32,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies,
 OPEN = frozenset({"/health", "/ping", "/metrics"})
 #: Methods of requests: vLLM keeps a series of metrics for each name that a client invents. Those of the paths above: it
 #: writes the metrics for another method in the server's loop.
-_METHODS, _READING_METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"}), frozenset({"GET", "HEAD", "OPTIONS"})
+_METHODS, _READING_METHODS = frozenset({"GET", "HEAD", "POST", "OPTIONS"}), frozenset({"GET", "HEAD"})
 #: Seconds for which the page of the metrics is the same: writing one takes some milliseconds of the whole process.
 _PAGE_SECONDS = 0.5
 #: Open connections of one address, which may be a gateway's, and of all.
@@ -67,8 +67,10 @@ _MOST_MESSAGE, _MOST_SOUND, _SOUND_RATE = 4 << 20, 64 << 20, 256 << 10
 #: from before the server's start does not count, so that it needs no removal.
 DRAIN = "drain"
 _METRICS, _MODELS = "/metrics", "/v1/models"
-#: Bytes of a request's beginning that are parsed at once.
-_BEGIN = 1 << 10
+#: Bytes of a request's beginning that are parsed at once, at most to the end of its head.
+_BEGIN, _END_OF_HEAD = 1 << 10, b"\r\n\r\n"
+#: Statuses of refusals of a request without a key.
+_WITHOUT_KEY = (401, 405)
 #: vLLM's function that cleans the text of an error, and the most characters for it: 1,000 take 20 ms.
 _CLEAN, _MOST_ERROR = "sanitize_message", 1000
 #: Bytes of a form that are parsed at once, and the most lines that begin like the boundary of a part: a file of 60 MB
@@ -413,7 +415,8 @@ async def _refuse(code: str, scope: dict[str, Any], send: Any) -> None:
 
 
 async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send: Any) -> None:
-    headers = [(b"content-type", b"application/json")] + [(b"www-authenticate", b"Bearer"), _CLOSE] * (status == 401)
+    headers = [(b"content-type", b"application/json")] + [(b"www-authenticate", b"Bearer")] * (status == 401)
+    headers += [_CLOSE] * (status in _WITHOUT_KEY)
     origin, allowed = dict(scope["headers"]).get(b"origin", b""), _origins(scope)
     # Without these headers, a page sees no status and no text.
     if origin and ("*" in allowed or origin.decode("latin-1") in allowed):
@@ -459,8 +462,10 @@ class Limits(io_turns.Turns):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the beginning of a request, and queue the rest. A refusal closes the connection before its turn."""
-        self.add(data, _BEGIN if self.cycle is None or self.cycle.response_complete else 0)
+        """Parse the head of a request, and queue the rest. A refusal closes the connection before its turn."""
+        end = data.find(_END_OF_HEAD)
+        first = _BEGIN if end < 0 else min(_BEGIN, end + len(_END_OF_HEAD))
+        self.add(data, first if self.cycle is None or self.cycle.response_complete else 0)
 
     def parse(self, data: bytes) -> None:
         """Parse a piece, and give what waits behind the head of a websocket to the websocket."""

@@ -28,7 +28,18 @@ _MOST_TEXT, _MOST_UNCHECKED, _MOST_APART = 8 << 20, 1 << 20, 16 << 20
 MOST_ANSWERS = 1024
 #: The most characters of all that is compiled, and of the forbidden words: a grammar of 22 KB took 0.8 s, one of 45 KB
 #: 3.8 s. The most properties of an object whose number is limited, and their squares in all: 400 took 1 s.
-_MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 160_000
+_MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 16_384
+#: The most of all prompts, for each of which vLLM verifies the same again: the characters of what is compiled, those of
+#: forbidden words, those of choices, and the values of the body. 60 prompts with one schema of 32 KB took 22 s.
+_MOST_OF_PROMPTS = {
+    "characters": 64 << 10,
+    "words": 256 << 10,
+    "choices": 512 << 10,
+    "values": 500_000,
+    "squares": 16_384,
+}
+#: What a word costs beyond its characters.
+_OF_WORD = 8
 #: The most characters of schemas that are texts: 250,000 alternatives in 4.6 MB took 17 s.
 _MOST_SCHEMA = 256 << 10
 #: The most characters of choices, and the squares of their lengths in all: 20 of 20,000 characters took over 30 s.
@@ -77,7 +88,7 @@ def refusal(path: str, body: Mapping[str, Any]) -> str:
         return MANY
     if _too_long(path, body):
         return LONG
-    return COMPILED if _Compiled().add(body).large else ""
+    return COMPILED if _Compiled().add(body).large(_prompts(path, body)) else ""
 
 
 def _too_long(path: str, body: Mapping[str, Any]) -> bool:
@@ -94,14 +105,18 @@ def _too_long(path: str, body: Mapping[str, Any]) -> bool:
 
 
 def _answers(path: str, body: Mapping[str, Any]) -> int:
+    inner = body.get("sampling_params")
+    both = (body, inner) if isinstance(inner, dict) else (body,)
+    return _prompts(path, body) * max(1, *(_number(each.get(name)) for each in both for name in ("n", "best_of")))
+
+
+def _prompts(path: str, body: Mapping[str, Any]) -> int:
     prompts = 1
     for name in ("prompt", "messages", *(("items",) if path == _SCORING else ())):
         value = body.get(name)
         if isinstance(value, list) and value and isinstance(value[0], str | list):
             prompts = max(prompts, len(value))
-    inner = body.get("sampling_params")
-    both = (body, inner) if isinstance(inner, dict) else (body,)
-    return prompts * max(1, *(_number(each.get(name)) for each in both for name in ("n", "best_of")))
+    return prompts
 
 
 def _number(value: Any) -> int:
@@ -136,17 +151,20 @@ class _Compiled:
     characters: int = 0
     words: int = 0
     schemas: int = 0
+    values: int = 0
     choices: int = 0
     lengths: int = 0
     properties: int = 0
     squares: int = 0
     _texts: list[str] = field(default_factory=list)
 
-    @property
-    def large(self) -> bool:
-        """Whether one of them is beyond its limit."""
+    def large(self, prompts: int) -> bool:
+        """Whether one of them is beyond its limit, for each prompt or for all."""
         limited = self.properties > _MOST_PROPERTIES or self.squares > _MOST_SQUARES
         limited = limited or self.choices > _MOST_CHOICES or self.lengths > _MOST_LENGTHS
+        limited = limited or any(
+            prompts > 1 and prompts * getattr(self, name) > most for name, most in _MOST_OF_PROMPTS.items()
+        )
         return limited or max(self.characters, self.words) > _MOST_COMPILED or self.schemas > _MOST_SCHEMA
 
     def add(self, body: Mapping[str, Any]) -> _Compiled:
@@ -164,6 +182,7 @@ class _Compiled:
     def _walk(self, waiting: list[tuple[str, Any]]) -> None:
         while waiting:
             name, value = waiting.pop()
+            self.values += 1
             if isinstance(value, dict):
                 self._object(value)
                 waiting += value.items()
@@ -171,7 +190,7 @@ class _Compiled:
                 waiting += [(name, each) for each in value]
             elif isinstance(value, str):
                 self.characters += len(value) * (name in _GRAMMARS)
-                self.words += len(value) * (name == "bad_words")
+                self.words += (len(value) + _OF_WORD) * (name == "bad_words")
                 if name in _CHOICES:
                     self.choices += len(value)
                     self.lengths += len(value) ** 2

@@ -228,7 +228,8 @@ def test_a_body_that_nobody_reads_is_not_awaited() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "method"), [("/metrics", "POST"), ("/health", "PUT"), ("/v1/models", "M1"), ("/v1/models", "DELETE")]
+    ("path", "method"),
+    [("/metrics", "POST"), ("/metrics", "OPTIONS"), ("/health", "PUT"), ("/v1/models", "M1"), ("/v1/models", "DELETE")],
 )
 def test_another_method_does_not_reach_vllm(path: str, method: str) -> None:
     """It keeps a series of metrics for each invented one, and writes the metrics for POST in its loop."""

@@ -69,6 +69,12 @@ CALL = {"type": "tool_use", "name": "get", "input": {"url": "A" * (9 * MEBI)}}
         (CHAT, {"messages": [{"role": "user", "content": "x", "pattern": "a" * (17 << 10)}]}, ""),
         (COMPLETIONS, {"bad_words": ["a" * 9000, "b" * 9000]}, costs.COMPILED),
         ("/inference/v1/generate", {"sampling_params": {"bad_words": ["a" * 17_000]}}, costs.COMPILED),
+        # vLLM verifies all of it again for each prompt.
+        (COMPLETIONS, {"prompt": ["a"] * 60, "structured_outputs": {"json": limited(128)}}, costs.COMPILED),
+        (COMPLETIONS, {"prompt": ["a"] * 1000, "bad_words": ["b"] * 127}, costs.COMPILED),
+        (COMPLETIONS, {"prompt": ["a"] * 1000, "bad_words": ["b"] * 9}, ""),
+        (COMPLETIONS, {"prompt": ["a"] * 1000, "structured_outputs": {"json": {"enum": ["x"] * 600}}}, costs.COMPILED),
+        (COMPLETIONS, {"prompt": ["a"] * 100, "structured_outputs": {"json": {"enum": ["x"] * 600}}}, ""),
         # Tokens that the server's loop makes, and copies for each item.
         ("/generative_scoring", {"query": "x" * MEBI, "items": ["a"]}, costs.LONG),
         ("/generative_scoring", {"query": "x" * 100_000, "items": ["a"] * 100}, costs.LONG),
