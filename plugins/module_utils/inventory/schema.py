@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
@@ -48,7 +49,7 @@ class Keys:
         return {key.value: value for key, value in self.entries}
 
 
-Value = Text | Items | Keys
+Value: TypeAlias = "Text | Items | Keys"
 
 
 def shown(text: str) -> str:
