@@ -98,7 +98,11 @@ lock:
   sample:
     text: alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC
     age: 12.5
-    held: {id: "0f3c12ab", since: "2026-11-22 07:29:43", taken: 311.5, owner: {user: alice, host: laptop, playbook: site.yml}}
+    held:
+      id: 0f3c12ab
+      since: "2026-11-22 07:29:43"
+      taken: 311.5
+      owner: {user: alice, host: laptop, playbook: site.yml}
 image:
   description: The container image of the ranks and its ID; empty without containers.
   returned: success
