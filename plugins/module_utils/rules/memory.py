@@ -212,7 +212,7 @@ RULES = (
         WARNING,
         shows="the model is not in the catalog, and its files were not read, so nobody knows whether it fits",
         detect=lambda view: when(bool(view.situation.unplanned), ("gb10_model", view.situation.unplanned)),
-        why="vLLM then finds out after a download that a model is too large, or the host stops while it loads",
+        why="a model that is too large shows that after its download, or stops the host while it loads",
         fix=(
             "plan on a controller that reaches huggingface.co, or add weights_bytes and config to gb10_models; compare "
             "the size of the files with playbooks/models.yml"

