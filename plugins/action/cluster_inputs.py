@@ -58,7 +58,8 @@ class ActionModule(Decision):
         address = str(self.variable(variables, "ansible_host", host))
         names = ("remote_user", "port", "private_key_file")
         ssh = (self.lookup("config", [name], variables, plugin_type="connection", plugin_name="ssh") for name in names)
-        user, port, identity = (str(value or "") for value in ssh)
+        # The value of a variable is a template here, which a text without Ansible's mark would stay.
+        user, port, identity = (str(self._templar.template(value) or "") for value in ssh)
         read = partial(self.file, variables=variables)
         settings["gb10_runtime_lock"] = sources.lock(values)
         nodes = len(self.variable(variables, "gb10_nodes", []))

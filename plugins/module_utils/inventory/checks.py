@@ -203,47 +203,15 @@ _SECTION = {"hosts": _hosts, "children": _children, "vars": _vars}
 
 
 def _roles(root: Keys) -> Iterator[Fault]:
-    """Yield what is wrong between the cluster's group and its two child groups."""
-    groups = root.named()
-    cluster = groups.get(select.ALL)
-    if cluster is None:
-        yield from () if _meant_group(root) else _without_cluster(root)
-        return
-    children = _section(cluster, "children")
+    """Yield the misspelled child groups of the cluster's group.
+
+    Other files of an inventory may have the rest of it, so that only the planner finds hosts without a role.
+    """
+    children = _section(root.named().get(select.ALL), "children")
     for name, _value in children.entries if children else ():
-        if name.value not in _ROLES and not name.value.startswith(select.PREFIX):
-            meant = _meant(name.value, _ROLES)
-            fix = f"rename it to {meant}" if meant else f"rename it, or move it below {_WORKER}"
-            yield Fault(name.place, f"the group {shown(name.value)} in {select.ALL}", f"{_HEAD} or {_WORKER}", fix)
-    below = children.named() if children else {}
-    members = {host for role in _ROLES for host in _members(below.get(role)) | _members(groups.get(role))}
-    own = _section(cluster, "hosts")
-    for host, _value in own.entries if own else ():
-        if host.value not in members and host.value not in _CONNECTION:
-            found = f"{shown(host.value)} is neither in {_HEAD} nor in {_WORKER}"
-            yield Fault(host.place, found, "one of the two", f"move it to {_HEAD} or {_WORKER}")
-
-
-def _without_cluster(root: Keys) -> Iterator[Fault]:
-    for name, _value in root.entries:
-        if name.value in _ROLES:
-            expected = f"{_HEAD} and {_WORKER} as children of the group {select.ALL}"
-            yield Fault(
-                name.place, f"the group {shown(name.value)} outside of {select.ALL}", expected, "compare a sample"
-            )
-            return
-
-
-def _meant_group(root: Keys) -> bool:
-    return any(_meant(key.value, [select.ALL]) for key, _value in root.entries)
-
-
-def _members(group: Value | None) -> set[str]:
-    """Return the hosts of a group and of its children."""
-    hosts = _section(group, "hosts")
-    children = _section(group, "children")
-    below = [_members(value) for _name, value in children.entries] if children else []
-    return {name.value for name, _value in hosts.entries}.union(*below) if hosts else set().union(*below)
+        if name.value not in _ROLES and (meant := _meant(name.value, _ROLES)):
+            found = f"the group {shown(name.value)} in {select.ALL}"
+            yield Fault(name.place, found, f"{_HEAD} or {_WORKER}", f"rename it to {meant}")
 
 
 def _section(group: Value | None, name: str) -> Keys | None:
