@@ -18,6 +18,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
             "guide",
             "clients",
             "access",
+            "demo",
             "questions",
             "later",
             "networking",

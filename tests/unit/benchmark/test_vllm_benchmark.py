@@ -224,13 +224,15 @@ def role(folder: Path, url: str, *arguments: str) -> Run:
 @pytest.mark.slow
 def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, url: str) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(output_tokens=256))
-    lines = role(tmp_path, url).assert_ok().shown("Show the speed of the model")
+    done = role(tmp_path, url).assert_ok()
+    lines = done.shown("Show the speed of the model")
     (file,) = (tmp_path / "mine/.gb10/benchmarks").glob("tiny-*.json")
     found = json.loads(file.read_text(encoding="utf-8"))
     assert (found["model"], found["nodes"], found["findings"], found["mode"]) == ("/srv/models/tiny", 1, [], "single")
     assert found["runs"][0]["hit_rate"] == 0.25
     assert (
-        f"result: {file}" in lines and "warning: slower than the published 57 to 60 tokens/s (docs/models.md)" in lines
+        f"result: {file}" in done.output
+        and "warning: slower than the published 57 to 60 tokens/s (docs/models.md)" in lines
     )
     (tmp_path / "result.json").write_text(
         json.dumps(fake_benchmark.result(output_tokens=256, output_throughput=20.0)), encoding="utf-8"

@@ -56,7 +56,8 @@ def test_experts_in_nvfp4_outside_of_the_catalog_are_named(stack: str, config: d
     quantized = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
     decision = decided(inputs("phi-4", stack, 1), {**dimensions, **config, **quantized})
     assert "--moe-backend=marlin" in decision.args
-    assert not [finding for finding in decision.findings if finding.check.severity != "info"]
+    # The second model's dimensions are incomplete.
+    assert {each.check.id for each in decision.findings if each.check.severity != "info"} <= {"model-size-unknown"}
 
 
 def test_gpt_oss_is_named_whole() -> None:
