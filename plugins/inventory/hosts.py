@@ -10,18 +10,12 @@ name: hosts
 short_description: An inventory file in YAML, verified line by line
 version_added: 0.1.0
 description:
-  - Reads what P(ansible.builtin.yaml#inventory) reads, after a check of the file.
+  - Reads what Ansible's own plugin C(yaml) reads, after a check of the file.
   - A file that is no valid YAML, or in which a group, a host or a variable has a wrong name or place, ends the run. The
     report has file, line and column, and nothing else is printed. Ansible alone would warn, and go on without the file.
   - The collection's C(ansible.cfg) enables it for files with the extensions C(yml) and C(yaml). Files with a key
     C(plugin) belong to that plugin, and those without a group to others.
 author: gb10.cluster maintainers (@gb10-cluster)
-options:
-  yaml_extensions:
-    description: Not used; the extensions are C(yml) and C(yaml).
-    type: list
-    elements: str
-    default: [.yaml, .yml]
 requirements:
   - enabled in C(ansible.cfg), section C(inventory)
 """
@@ -58,6 +52,8 @@ _UNREADABLE = 4
 _MOST = 4
 #: Other files in YAML may lie beside the inventory, such as recipes.
 _OF_GROUPS = re.compile(r"^[ \t]*(?:gb10[_-]cluster\w*|heads?|workers?|hosts|children)[ \t]*:", re.MULTILINE)
+#: A list is a playbook.
+_OF_PLAYS = re.compile(r"^- ", re.MULTILINE)
 _OF_A_PLUGIN = re.compile(r"^plugin\s*:", re.MULTILINE)
 
 
@@ -71,7 +67,7 @@ class InventoryModule(YamlInventory):
         if not path.endswith((".yml", ".yaml")) or not os.path.isfile(path):
             return False
         text = _text(path)
-        ours = os.path.basename(path).startswith("hosts.") or _OF_GROUPS.search(text)
+        ours = os.path.basename(path).startswith("hosts.") or (_OF_GROUPS.search(text) and not _OF_PLAYS.search(text))
         return bool(ours and not _OF_A_PLUGIN.search(text))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:

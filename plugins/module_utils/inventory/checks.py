@@ -41,6 +41,13 @@ _CONNECTION = (
     *("ansible_ssh_host_key_checking", "ansible_python_interpreter", "ansible_ssh_user", "ansible_ssh_host"),
     *("ansible_ssh_args", "ansible_ssh_executable", "ansible_ssh_port", "ansible_become_pass", "ansible_become_exe"),
 )
+#: The beginnings of other variables of Ansible's plugins, whose names may resemble these.
+_OF_PLUGINS = tuple(
+    f"ansible_{word}"
+    for word in (
+        "admin async become control host_key paramiko private_key psrp runas scp sftp shell ssh su sudo win winrm"
+    ).split()
+)
 #: Words for these variables in other tools' files.
 _WORDS = {
     **dict.fromkeys(("host", "hostname", "ip", "address", "addr", "ip_address"), "ansible_host"),
@@ -60,30 +67,25 @@ def check(root: Value) -> list[Fault]:
         return [
             Fault(root.place, found, f"the group {select.ALL}, as '{select.ALL}:'", "copy a sample of inventories/")
         ]
-    templated = set(re.findall(r"\w+", " ".join(each for each in _texts(root) if "{{" in each)))
-    faults = chain(_repeated(root), *(_top(key, value, root) for key, value in root.entries), _roles(root))
+    faults = chain(_repeated(root), *(_top(key, value) for key, value in root.entries), _roles(root))
     # A later one of the same line is a consequence.
     first: dict[int, Fault] = {}
     for fault in faults:
-        if fault.found.partition(",")[0] not in OF_VLLM.intersection(templated):
-            first.setdefault(fault.place.line, fault)
+        first.setdefault(fault.place.line, fault)
     return sorted(first.values(), key=lambda each: (each.place.line, each.place.column))
 
 
-def _texts(value: Value) -> Iterator[str]:
-    if isinstance(value, Text):
-        yield value.value
-    for _key, each in value.entries if isinstance(value, Keys) else ():
-        yield from _texts(each)
-
-
-def _top(key: Text, value: Value, root: Keys) -> Iterator[Fault]:
+def _top(key: Text, value: Value) -> Iterator[Fault]:
     if key.value in _SECTIONS:
         fix = f"indent it below {select.ALL}"
         yield Fault(key.place, f"{shown(key.value)} at the level of groups", "the name of a group", fix)
         return
-    name = _meant(key.value, [group for group in (*_GROUPS, "all") if group not in root.named()])
-    if name and key.value not in (*_GROUPS, "all") and not key.value.startswith(select.PREFIX):
+    # Other groups of an inventory are the user's, also those with similar names, such as workers.
+    if (
+        key.value != select.ALL
+        and not key.value.startswith(select.PREFIX)
+        and (name := _meant(key.value, [select.ALL]))
+    ):
         yield Fault(key.place, f"the group {shown(key.value)}, which no playbook reads", name, f"rename it to {name}")
     yield from _group(key, value)
 
@@ -143,7 +145,7 @@ def _hosts(group: Text, hosts: Keys) -> Iterator[Fault]:
             if name.value in _SECTIONS:
                 fix = "move it left, to the column of hosts"
             yield Fault(name.place, f"{shown(name.value)} as a host of {shown(group.value)}", "the name of a host", fix)
-        elif ":" in name.value:
+        elif _is_joined(name.value):
             yield joined(name.place, name.value)
         elif isinstance(value, Keys):
             yield from _repeated(value)
@@ -172,7 +174,7 @@ def _variables(variables: Keys, of_host: bool) -> Iterator[Fault]:
     for name, value in variables.entries:
         if ":" in name.value:
             yield joined(name.place, name.value)
-        elif meant := _other_name(name.value, of_host):
+        elif (meant := _other_name(name.value, of_host)) and meant not in variables.named():
             yield Fault(name.place, f"{shown(name.value)}, which nothing reads", meant, f"use {meant}")
         elif of_host and name.value in _SECTIONS:
             yield Fault(
@@ -195,8 +197,8 @@ def _other_name(name: str, of_host: bool) -> str:
         return _WORDS[name]
     if name in OF_VLLM:
         return WORDS[name]
-    meant = _meant(name, _CONNECTION) if name.startswith("ansible_") else ""
-    return meant if meant != name else ""
+    known = not name.startswith("ansible_") or name in _CONNECTION or name.startswith(_OF_PLUGINS)
+    return "" if known else _meant(name, _CONNECTION)
 
 
 _SECTION = {"hosts": _hosts, "children": _children, "vars": _vars}
@@ -235,6 +237,12 @@ def _repeated(keys: Keys) -> Iterator[Fault]:
         if key.value and (place := first.setdefault(key.value, key.place)) != key.place:
             found = f"{shown(key.value)} again, as in line {place.line}"
             yield Fault(key.place, found, "each key once: YAML keeps only the last", "join the two, or rename one")
+
+
+def _is_joined(name: str) -> bool:
+    """Return whether a host's name is a variable with its value. A range of hosts, and a port, have a colon, too."""
+    key, colon, _value = name.partition(":")
+    return bool(colon) and (key in _WORDS or key.startswith(("ansible_", "gb10_")))
 
 
 def _is_host(value: Value) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import ansible
 import pytest
 from repository import ROLES, ROOT, read, specs_of
 from run_playbook import run
@@ -150,3 +152,43 @@ def test_a_key_is_printed_without_its_control_characters(tmp_path: Path) -> None
 def test_aliases_of_aliases_are_read_once() -> None:
     levels = [f"a{number + 1}: &a{number + 1} {{x: *a{number}, y: *a{number}}}" for number in range(40)]
     assert faults("\n".join(["a0: &a0 {x: 1}", *levels])) != []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "ansible_user: nvidia",
+            "ansible_user: nvidia\n          ansible_sftp_extra_args: -v\n          ansible_ssh_timeout: 9",
+        ),
+        ("ansible_user: nvidia", "ansible_user: nvidia\n          ip: 10.0.0.1\n          user: me"),
+        ("spark2:", "spark[2:4]:"),
+        ("spark2:", "'spark[2:4]':"),
+        ("spark2:", "192.168.1.12:2222:"),
+        ("spark2:", "'fd00::2':"),
+        (
+            BLOCK,
+            f"{BLOCK}workers:\n  hosts:\n    other1:\nheads:\ngateways:\nmonitors:\ngb10_cluster_a:\n  hosts: spark1\n",
+        ),
+    ],
+)
+def test_what_ansible_reads_as_it_is_meant_has_no_fault(old: str, new: str) -> None:
+    assert faults(BLOCK.replace(old, new, 1)) == []
+
+
+def test_ansibles_own_variables_are_known() -> None:
+    """Those of its plugins and of its configuration, in the installed release."""
+    folder = Path(str(ansible.__path__[0]))
+    texts = [path.read_text(encoding="utf-8") for path in folder.glob("plugins/*/*.py")]
+    texts.append((folder / "config" / "base.yml").read_text(encoding="utf-8"))
+    names = {name for text in texts for name in re.findall(r"name: *['\"]?(ansible_\w+)", text)}
+    assert len(names) > 100
+    vars_of = {name: BLOCK.replace("  vars:\n", f"  vars:\n    {name}: '1'\n") for name in names}
+    assert [name for name, text in vars_of.items() if faults(text)] == []
+
+
+def test_a_playbook_beside_the_inventory_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "mine.yml").write_text("- name: Mine\n  hosts: all\n", encoding="utf-8")
+    (tmp_path / "hosts.yml").write_text(SAMPLE, encoding="utf-8")
+    assert "text instead of" not in (said := run("playbooks/models.yml", ["-i", str(tmp_path), "--list-hosts"]).output)
+    assert "a list instead of groups" not in said and "spark1" in said
