@@ -24,6 +24,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
+from types import ModuleType
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, costs, io_turns, limits
@@ -463,9 +464,11 @@ class Limits(io_turns.Turns):
 
     def data_received(self, data: bytes) -> None:
         """Parse the head of a request, and queue the rest. A refusal closes the connection before its turn."""
-        end = data.find(_END_OF_HEAD)
-        first = _BEGIN if end < 0 else min(_BEGIN, end + len(_END_OF_HEAD))
-        self.add(data, first if self.cycle is None or self.cycle.response_complete else 0)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.add(data, 0)
+            return
+        end = data.find(_END_OF_HEAD, 0, _BEGIN)
+        self.add(data, _BEGIN if end < 0 else end + len(_END_OF_HEAD))
 
     def parse(self, data: bytes) -> None:
         """Parse a piece, and give what waits behind the head of a websocket to the websocket."""
@@ -530,7 +533,8 @@ def bound_errors() -> None:
     server for 18 s. Source: vLLM 0.32, entrypoints/serve/exception_handling/utils.py; modules import it by name.
     """
     for name, module in list(sys.modules.items()):
-        clean = vars(module).get(_CLEAN) if name.startswith("vllm.") else None
+        # An import that failed can leave None.
+        clean = vars(module).get(_CLEAN) if name.startswith("vllm.") and isinstance(module, ModuleType) else None
         if callable(clean) and not isinstance(clean, Bounded):
             setattr(module, _CLEAN, Bounded(clean))
 

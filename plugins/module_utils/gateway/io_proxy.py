@@ -327,7 +327,8 @@ class Gateway:
         await response.prepare(request)
         try:
             while data := await answer.content.readany():
-                async with self._turn(forward.many(data), self._answers):
+                # Most parts are of one token, and pay for no turn.
+                async with self._turn(True, self._answers) if forward.many(data) else contextlib.nullcontext():
                     kept = reader.feed(data)
                 if kept:
                     await self._write(request, response, kept)
