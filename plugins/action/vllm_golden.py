@@ -20,7 +20,7 @@ class ActionModule(Decision):
     """Compares a model's answers with its record, which is on the controller."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return {outcome, lines, problem, files}, or a failure: invalid inputs, or no answers at all."""
+        """Return {outcome, lines, end, problem, files}, or a failure: invalid inputs, or no answers at all."""
         arguments = self.arguments(**schema.ARGUMENTS, timeout={"type": "int", "default": 300})
         # The fact can be of a launch record, which has a part of a plan.
         server = record.served(plain_data(self._templar.template(variables["gb10_plan"])))
@@ -55,6 +55,7 @@ class ActionModule(Decision):
             "changed": False,
             "outcome": next(iter(found["lines"]), ""),
             "lines": found["lines"],
+            "end": found["end"],
             "problem": found["problem"],
             "files": [{"path": name, "content": text} for name, text in written.items() if name and text],
             # A record is longer than all other output of a run with -v.

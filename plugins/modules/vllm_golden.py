@@ -119,6 +119,11 @@ lines:
   returned: success, with O(bounds)
   type: list
   elements: str
+end:
+  description: The comparison in one line, and where the record is or could be.
+  returned: success, with O(bounds)
+  type: list
+  elements: str
 problem:
   description: Why the answers fail, empty if they do not.
   returned: success, with O(bounds)

@@ -33,11 +33,11 @@ _SHOWN = 70
 def result(
     data: object, content: str | None, bounds: Bounds, identity: Identity, date: str, path: str, renew: bool
 ) -> dict[str, Any]:
-    """Return {lines, problem, record, result} of a run's plain data and of the record's content, None for none.
+    """Return {lines, end, problem, record, result} of a run's plain data and of the record's content, None for none.
 
-    ``problem`` is the reason to fail, or "". ``record`` is the text of the new record at ``path`` if ``renew`` is set,
-    else "". ``result`` is the text of document(). Neither differences from the old record nor errors in it fail a
-    renewal.
+    ``end`` is the comparison in one line, and where the record is or could be. ``problem`` is the reason to fail, or
+    "". ``record`` is the text of the new record at ``path`` if ``renew`` is set, else "". ``result`` is the text of
+    document(). Neither differences from the old record nor errors in it fail a renewal.
     """
     record = None
     try:
@@ -53,11 +53,13 @@ def result(
     failures = [*without.errors, *(without.warnings if bounds.strict else [])]
     new = Record(identity, date, run) if renew and not failures else None
     text = golden_record.text(new) if new else ""
-    lines = _lines(run, record, verdict, path, bool(text))
+    where = _where(record, path, bool(text))
+    lines = [*_lines(run, record, verdict, bool(text)), *where]
     if renew or not record:
         lines += [f"  {name}: {_excerpt(answer.text)}" for name, answer in run.answers.items()]
     last = document(identity, date, run, new or record, compare.judge(run, new, bounds) if new else verdict)
-    return {"lines": lines, "problem": _problem(failures, record, path), "record": text, "result": last}
+    end = where if text else [lines[0], *where]
+    return {"lines": lines, "end": end, "problem": _problem(failures, record, path), "record": text, "result": last}
 
 
 def document(identity: Identity, date: str, run: Run | None, record: Record | None, verdict: compare.Verdict) -> str:
@@ -84,14 +86,14 @@ def document(identity: Identity, date: str, run: Run | None, record: Record | No
 
 def _invalid(problem: str, identity: Identity, date: str) -> dict[str, Any]:
     last = document(identity, date, None, None, compare.Verdict(errors=[problem]))
-    return {"lines": [], "problem": problem, "record": "", "result": last}
+    return {"lines": [], "end": [], "problem": problem, "record": "", "result": last}
 
 
 def _figure(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.4g}")
 
 
-def _lines(run: Run, record: Record | None, verdict: compare.Verdict, path: str, renewed: bool) -> list[str]:
+def _lines(run: Run, record: Record | None, verdict: compare.Verdict, renewed: bool) -> list[str]:
     lines = [f"golden answers: {_summary(verdict.comparisons, record)}"]
     lines += [_line(each) for each in verdict.comparisons if each.relation != EQUAL]
     old = record.run if record else None
@@ -107,11 +109,15 @@ def _lines(run: Run, record: Record | None, verdict: compare.Verdict, path: str,
     lines += [f"warning: {_excerpt(each, 200)}" for each in verdict.warnings]
     # A renewal reports differences without failing.
     lines += [f"{'warning' if renewed else 'error'}: {_excerpt(each, 200)}" for each in verdict.errors]
-    if renewed:
-        lines.append(f"recorded in {path}; commit it after reading the answers")
-    elif not record:
-        lines.append(f"no record {path}. Read the answers; to record them: playbooks/golden.yml -e golden_record=true")
     return lines
+
+
+def _where(record: Record | None, path: str, renewed: bool) -> list[str]:
+    if renewed:
+        return [f"recorded in {path}; commit it after reading the answers"]
+    if not record:
+        return [f"no record {path}. Read the answers; to record them: playbooks/golden.yml -e golden_record=true"]
+    return []
 
 
 def _summary(comparisons: list[Comparison], record: Record | None) -> str:

@@ -77,7 +77,7 @@ def refused(run: Mapping[str, Any], content: str | None = None) -> str:
     found = verdict(run, content)
     result = json.loads(found.pop("result"))
     problem = str(found["problem"])
-    assert found == {"lines": [], "problem": problem, "record": ""}
+    assert found == {"lines": [], "end": [], "problem": problem, "record": ""}
     assert (result["answers"], result["equal"], [each.removesuffix("...") for each in result["errors"]]) == (
         0,
         0,
@@ -209,6 +209,10 @@ def test_without_a_record_the_run_shows_the_answers(url: str) -> None:
     assert found["problem"] == "" and found["record"] == ""
     assert any(line.startswith(f"no record {PATH}.") and "golden_record=true" in line for line in found["lines"])
     assert {line.split(":")[0].strip() for line in found["lines"]} >= ALL
+    # The answers are the last lines, but not the answer of the run.
+    assert found["end"] == [found["lines"][0], next(line for line in found["lines"] if line.startswith("no record "))]
+    (recorded,) = verdict(collect(url), renew=True)["end"]
+    assert recorded.startswith(f"recorded in {PATH};")
 
 
 def test_a_server_without_logprobs_fails_with_each_request(model: Model, url: str) -> None:
