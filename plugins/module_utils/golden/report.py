@@ -53,12 +53,10 @@ def result(
     failures = [*without.errors, *(without.warnings if bounds.strict else [])]
     new = Record(identity, date, run) if renew and not failures else None
     text = golden_record.text(new) if new else ""
-    where = _where(record, path, bool(text))
-    lines = [*_lines(run, record, verdict, bool(text)), *where]
-    if renew or not record:
-        lines += [f"  {name}: {_excerpt(answer.text)}" for name, answer in run.answers.items()]
+    compared, where = _lines(run, record, verdict, bool(text)), _where(record, path, bool(text))
+    lines = [*compared, *where, *(_answers(run) if renew or not record else [])]
     last = document(identity, date, run, new or record, compare.judge(run, new, bounds) if new else verdict)
-    end = where if text else [lines[0], *where]
+    end = where if text else [compared[0], *where]
     return {"lines": lines, "end": end, "problem": _problem(failures, record, path), "record": text, "result": last}
 
 
@@ -110,6 +108,10 @@ def _lines(run: Run, record: Record | None, verdict: compare.Verdict, renewed: b
     # A renewal reports differences without failing.
     lines += [f"{'warning' if renewed else 'error'}: {_excerpt(each, 200)}" for each in verdict.errors]
     return lines
+
+
+def _answers(run: Run) -> list[str]:
+    return [f"  {name}: {_excerpt(answer.text)}" for name, answer in run.answers.items()]
 
 
 def _where(record: Record | None, path: str, renewed: bool) -> list[str]:
