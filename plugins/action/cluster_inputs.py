@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import getpass
+import subprocess
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -47,7 +49,10 @@ class ActionModule(Decision):
         names = sorted(variables["hostvars"][variables["inventory_hostname"]])
         needed = sorted({name for each in packages.of_roles(settings).values() for name in each})
         found = {"settings": settings, "refused": refused, "variables": names, "packages": needed}
-        found |= self._sources(plain_data(values), settings, variables)
+        of_files = self._sources(plain_data(values), settings, variables)
+        found |= of_files
+        if not of_files["client"]["user"] and self.variable(variables, "ansible_connection", "ssh") in ("ssh", "smart"):
+            refused += _login(of_files["client"]["address"])
         return {"changed": False, **found, "_ansible_verbose_override": True}
 
     def _sources(self, values: Mapping[str, Any], settings: dict[str, Any], variables: Mapping[str, Any]) -> Any:
@@ -101,6 +106,23 @@ class ActionModule(Decision):
             }
         scalar = option.get("type", "str") in _SCALARS and "options" not in option
         return result.validated_parameters[name] if scalar else value, None
+
+
+def _login(address: str) -> list[dict[str, str]]:
+    """Return why the login as root is refused if neither the inventory nor ssh's configuration names it."""
+    if getpass.getuser() != "root" or address.startswith("-"):
+        return []
+    # Only ssh knows its configuration: it prints it, without a connection.
+    options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
+    try:
+        done = subprocess.run(["ssh", "-G", address], **options, check=False)
+    except FileNotFoundError:
+        # A plan without a connection needs no ssh.
+        return []
+    if "user root" not in done.stdout.splitlines():
+        return []
+    expected = "the user of the Spark's first setup (ansible_user: root if you mean root)"
+    return [{"name": "ansible_user", "found": "it is not set, so ssh logs in as root", "expected": expected}]
 
 
 def _unknown(name: str, option: Mapping[str, Any], error: AnsibleError, expected: str) -> dict[str, str]:

@@ -8,18 +8,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-import samples
 import site_errors
 import site_pages
-from cluster_nodes import cluster_plan
 from repository import ROLES, ROOT, files, load_yaml, read, specs_of
 from sanity.installed import install
-from typed_plans import typed
-
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram as fabric_diagram
 
 OUTPUT = ROOT / "build" / "docs"
 SOURCE, HTML = OUTPUT / "source", OUTPUT / "html"
@@ -30,26 +24,16 @@ PACKAGED_ROLES = [*dict.fromkeys(_RUN), *(role for role in ROLES if role not in 
 #: Pages with tables that are wider than a window.
 WIDE = ("rules.md", "stacks.md")
 PLAYBOOKS = [PurePosixPath(path).stem for path in files("playbooks/*.yml")]
-#: Diagram -> the sample, the cabled ports of each Spark, and the title.
-DIAGRAMS: Mapping[str, tuple[str, tuple[int, ...], str]] = {
-    "single-spark": ("single-spark", (), "One Spark"),
-    "two-spark": ("two-spark", (1,), "Two Sparks with one cable"),
-    "two-spark-two-cables": ("two-spark", (0, 1), "Two Sparks with two cables"),
-    "three-spark-ring": ("three-spark-ring", (0, 1), "Three Sparks in a ring"),
-    "four-spark-switch": ("four-spark-switch", (0,), "Four Sparks on a switch"),
-    "spark-thor": ("spark-thor", (0,), "Two Sparks and two Thors on a switch"),
-}
 
 
 def pages() -> dict[str, str]:
     """Return the path on the site of each page in the repository, without the generated pages."""
     found = {path: PurePosixPath(path).name for path in files("docs/*.md")}
     found |= {f"roles/{role}/README.md": f"roles/{role}.md" for role in ROLES}
-    # On the site, a role's variables are a section of one page.
     return (
         found
-        | {"README.md": "index.md"}
-        | {f"roles/{role}/meta/argument_specs.yml": "variables.md" for role in PACKAGED_ROLES}
+        | {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md"}
+        | {f"roles/{role}/meta/argument_specs.yml": f"roles/{role}.md" for role in PACKAGED_ROLES}
     )
 
 
@@ -65,13 +49,6 @@ def title(role: str) -> str:
     return read(f"roles/{role}/README.md").partition("\n")[0].partition(": ")[2]
 
 
-def diagram(name: str) -> str:
-    sample, ports, title = DIAGRAMS[name]
-    plan, problems = cluster_plan(samples.nodes_of(samples.inventory(sample), ports))
-    assert plan, problems
-    return fabric_diagram.svg(fabric_diagram.of_plan(typed(plan)), name, title)
-
-
 def messages() -> dict[str, list[site_errors.Message]]:
     """Return the errors of the collection by topic: the package of the core, the module or the role."""
     found: dict[str, list[site_errors.Message]] = {}
@@ -84,21 +61,24 @@ def messages() -> dict[str, list[site_errors.Message]]:
         role = PurePosixPath(path).parts[1]
         if role in PACKAGED_ROLES:
             found.setdefault(f"role {role}", []).extend(site_errors.task_messages(load_yaml(read(path))))
-    return {topic: every for topic, every in found.items() if every}
+    listed = {topic: [message for message in every if message.readable] for topic, every in found.items()}
+    return {topic: every for topic, every in listed.items() if every}
 
 
 def write_pages() -> None:
     """Write all pages except those of antsibull-docs."""
-    every, diagrams = pages(), {name: diagram(name) for name in DIAGRAMS}
+    every, diagrams = pages(), {PurePosixPath(path).stem: read(path) for path in files("docs/diagrams/*.svg")}
     written = {"roles.md": site_pages.roles({role: title(role) for role in PACKAGED_ROLES})}
     for path, page in every.items():
         if path.endswith(".md") and path != "README.md":
-            text = site_pages.filled(site_pages.linked(read(path), path, page, every, source), diagrams)
+            text = site_pages.linked(site_pages.filled(read(path), diagrams), path, page, every, source)
             written[page] = site_pages.unrolled(text) if page in WIDE else text
+    for role in PACKAGED_ROLES:
+        written[f"roles/{role}.md"] = site_pages.role(written[f"roles/{role}.md"], role, specs_of(role))
+    # An owner's search leads to a page that answers.
+    written["decisions.md"] = f"---\nnosearch: true\n---\n\n{written['decisions.md']}"
     written["playbooks.md"] = site_pages.playbooks({name: read(f"playbooks/{name}.yml") for name in PLAYBOOKS})
-    written["variables.md"] = site_pages.variables(
-        {role: specs_of(role) for role in PACKAGED_ROLES}, {role: title(role) for role in PACKAGED_ROLES}
-    )
+    written["variables.md"] = site_pages.variables({role: specs_of(role) for role in PACKAGED_ROLES})
     written["errors.md"] = site_pages.errors(messages())
     for caption, names in site_pages.SECTIONS.items():
         written["index.md"] += site_pages.toctree(caption, names, hidden=True)
@@ -132,12 +112,16 @@ def build() -> None:
         shutil.rmtree(installed.root / "plugins" / "filter")
         environment["ANSIBLE_COLLECTIONS_PATH"] = str(installed.path)
         subprocess.run([programs / "antsibull-docs", *arguments], cwd=OUTPUT, env=environment, check=True)
+    for path in collection.glob("*_role.rst"):
+        # The page of a role is its README with its variables.
+        path.unlink()
     for path in collection.glob("*.rst"):
         # The theme has its own table of contents, and its sidebar has room for a name only.
         text = re.sub(r"^\.\. contents::\n(?:   .*\n)+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
         text = text.replace("Gb10.Cluster\n============\n", "Modules and plugins\n===================\n")
+        text = text.partition(".. _role_plugins_in_gb10.cluster:")[0]
         text = re.sub(
-            r"^    (\w+)(_(?:module|callback|filter|inventory|test|lookup|role))$",
+            r"^    (\w+)(_(?:module|callback|filter|inventory|test|lookup))$",
             r"    \1 <\1\2>",
             text,
             flags=re.MULTILINE,

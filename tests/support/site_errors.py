@@ -19,6 +19,11 @@ class Message:
     fix: str
 
     @property
+    def readable(self) -> bool:
+        """Whether its text says more than its variable parts do."""
+        return len(re.findall(r"[A-Za-z]{2,}", re.sub(r"\{.*?\}", "", self.found))) >= 2
+
+    @property
     def anchor(self) -> str:
         return f"error-{_slug(f'{self.place} {self.found}') or _slug(self.expected) or 'value'}"
 

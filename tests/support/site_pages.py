@@ -13,28 +13,13 @@ from site_errors import Message
 _COLLECTION = "Modules and plugins <collection/index>"
 #: Sections of the site with their pages. collection/index comes from antsibull-docs.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Use": [
-        *(
-            "guide",
-            "clients",
-            "access",
-            "demo",
-            "questions",
-            "later",
-            "networking",
-            "models",
-            "recipes",
-            "stacks",
-            "building",
-            "operations",
-            "clusters",
-            "gateway",
-        ),
-        *("reliability", "monitoring", "troubleshooting", "updates", "upgrade", "removal", "security", "left_out"),
-    ],
+    "Start": ["guide", "demo", "access", "clients", "questions", "later"],
+    "Choose and build": ["models", "recipes", "stacks", "building", "left_out"],
+    "Connect": ["networking", "clusters", "gateway", "security"],
+    "Operate": ["operations", "reliability", "monitoring", "troubleshooting", "updates", "upgrade", "removal"],
     "Verify": ["verification", "golden", "benchmarking"],
-    "Reference": ["playbooks", "variables", "rules", "errors", "roles", _COLLECTION],
-    "Development": ["architecture", "testing", "decisions", "benchmarks"],
+    "Reference": ["playbooks", "roles", "variables", "rules", "errors", _COLLECTION],
+    "Development": ["contributing", "architecture", "testing", "decisions", "benchmarks"],
 }
 _LINK = re.compile(r"(?<!`)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
 #: A page in a plain text, such as the description of a variable.
@@ -63,15 +48,13 @@ def linked(text: str, path: str, page: str, pages: Mapping[str, str], source: Ca
 
 
 def filled(text: str, diagrams: Mapping[str, str]) -> str:
-    """Return a page with each comment `<!-- diagram: NAME -->` replaced by the diagram, as HTML."""
+    """Return a page with each image of a diagram replaced by the diagram itself, so that it has the page's colors."""
 
     def diagram(match: re.Match[str]) -> str:
-        return (
-            f'```{{raw}} html\n<div class="diagram" role="group" tabindex="0" '
-            f'aria-label="{match[1]}">\n{diagrams[match[1]]}</div>\n```'
-        )
+        drawing = re.sub(r"<style>.*</style>\n", "", diagrams[match[2]])
+        return f'```{{raw}} html\n<div class="diagram" role="group" tabindex="0" aria-label="{match[1]}">\n{drawing}</div>\n```'
 
-    return re.sub(r"<!-- diagram: (\S+) -->", diagram, text)
+    return re.sub(r"!\[(.*?)\]\(diagrams/(\S+)\.svg\)", diagram, text)
 
 
 def unrolled(text: str) -> str:
@@ -117,22 +100,39 @@ def playbooks(texts: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-def variables(specs: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str]) -> str:
-    """Return the page of all variables.
-
-    ``specs``: the argument specifications by role; ``titles``: the titles of the roles' READMEs.
-    """
-    parts = [
-        "---\ntocdepth: 2\n---\n\n# Variables\n\nPublic variables of all roles. "
-        "`inventories/variables.yml` of the package lists them with their defaults. Set them for the whole "
-        "group `gb10_cluster`, unless a description names another place.\n"
-    ]
-    for role, entries in specs.items():
-        parts.append(f"\n## Role {role}\n\n[{titles[role]}](roles/{role}.md).\n")
-        for name, options in public(role, entries).items():
-            parts.append(f"\n### {name}\n\n{_type(options)}\n\n{_prose(options['description'])}\n")
-            parts += _suboptions(options, "")
+def role(readme: str, name: str, entries: Mapping[str, Any]) -> str:
+    """Return the page of a role: its README, then its variables. ``entries``: its argument specifications."""
+    # The label under which the pages of antsibull-docs refer to a role.
+    parts = [f"(ansible_collections.gb10.cluster.{name}_role)=\n{readme.rstrip()}\n"]
+    options = public(name, entries)
+    parts += ["\n## Variables\n"] if options else []
+    for variable, each in options.items():
+        parts.append(f"\n### {variable}\n\n{_type(each)}\n\n{_prose(each['description'], '../')}\n")
+        parts += _suboptions(each, "")
     return "".join(parts)
+
+
+def variables(specs: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page of all variables, which leads to the pages of the roles. ``specs``: argument specifications."""
+    parts = [
+        "# Variables\n\nPublic variables of all roles. `inventories/variables.yml` of the package lists them with "
+        "their defaults. Set them for the whole group `gb10_cluster`, unless a description names another place.\n"
+    ]
+    for name, entries in specs.items():
+        options = public(name, entries)
+        rows = [
+            f"| [`{variable}`](roles/{name}.md#{variable}) | {_first(each['description'])} |\n"
+            for variable, each in options.items()
+        ]
+        if rows:
+            parts += [f"\n## Role {name}\n\n| variable | meaning |\n|---|---|\n", *rows]
+    return "".join(parts)
+
+
+def _first(description: str | Sequence[str]) -> str:
+    """Return the first sentence of a description, in a table's cell."""
+    text = description if isinstance(description, str) else description[0]
+    return _prose(re.split(r"(?<=[a-z`)\]])[.:](?:\s|$)", text, maxsplit=1)[0]).replace("|", r"\|")
 
 
 def public(role: str, entries: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,14 +154,14 @@ def _type(options: Mapping[str, Any]) -> str:
     return f"*{kind}*, {given}{choices}"
 
 
-def _prose(description: str | Sequence[str]) -> str:
+def _prose(description: str | Sequence[str], root: str = "") -> str:
     text = description if isinstance(description, str) else "\n\n".join(description)
-    return _PAGE.sub(r"[\1](\1.md\2)", re.sub(r"([<>*_\\\[\]$])", r"\\\1", text))
+    return _PAGE.sub(rf"[\1]({root}\1.md\2)", re.sub(r"([<>*_\\\[\]$])", r"\\\1", text))
 
 
 def _suboptions(options: Mapping[str, Any], indent: str) -> Iterator[str]:
     for name, sub in (options.get("options") or {}).items():
-        text = _prose(sub["description"]).replace("\n\n", " ")
+        text = _prose(sub["description"], "../").replace("\n\n", " ")
         yield f"\n{indent}- `{name}` ({_type(sub)}): {text}\n"
         yield from _suboptions(sub, f"{indent}  ")
 
@@ -170,8 +170,8 @@ def errors(found: Mapping[str, Sequence[Message]]) -> str:
     """Return the page of all errors. ``found``: the errors by topic."""
     parts = [
         "---\ntocdepth: 2\n---\n\n# Errors\n\nAn error message has four parts: place, problem, expectation and "
-        "fix. This page lists them by topic. Words in capital letters in braces stand for a value. A run lists "
-        "all problems at once, and changes nothing.\n"
+        "fix. This page lists them by topic. `<address>` stands for a value. A run lists all problems at once, and "
+        "changes nothing.\n"
     ]
     used: set[str] = set()
     for topic, every in sorted(found.items()):
@@ -181,9 +181,13 @@ def errors(found: Mapping[str, Sequence[Message]]) -> str:
             while anchor in used:
                 anchor, number = f"{message.anchor}-{number}", number + 1
             used.add(anchor)
-            place = f"`{message.place}`: " if message.place else ""
-            parts.append(
-                f"({anchor})=\n{place}**{_prose(message.found)}**\n: Expected: {_prose(message.expected)}. "
-                f"Fix: {_prose(message.fix)}.\n\n"
-            )
+            place, *texts = (_values(each) for each in (message.place, message.found, message.expected, message.fix))
+            found_text, expected, fix = map(_prose, texts)
+            at = f"`{place}`: " if place else ""
+            parts.append(f"({anchor})=\n{at}**{found_text}**\n: Expected: {expected}. Fix: {fix}.\n\n")
     return "".join(parts)
+
+
+def _values(text: str) -> str:
+    """Return a text with each variable part `{PART}` as `<part>`."""
+    return re.sub(r"\{([A-Z][A-Z0-9_]*)\}", lambda part: f"<{part[1].lower().replace('_', ' ')}>", text)

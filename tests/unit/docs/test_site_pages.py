@@ -14,7 +14,7 @@ PAGES = {
     "docs/a.md": "a.md",
     "docs/b.md": "b.md",
     "roles/x/README.md": "roles/x.md",
-    "roles/x/meta/argument_specs.yml": "variables.md",
+    "roles/x/meta/argument_specs.yml": "roles/x.md",
 }
 
 
@@ -27,7 +27,7 @@ def linked(text: str, path: str) -> str:
     [
         ("docs/a.md", "[b](b.md#part)", "[b](b.md#part)"),
         ("docs/a.md", "[two\nlines](../roles/x/README.md)", "[two\nlines](roles/x.md)"),
-        ("roles/x/README.md", "[specs](meta/argument_specs.yml)", "[specs](../variables.md)"),
+        ("roles/x/README.md", "[specs](meta/argument_specs.yml)", "[specs](x.md)"),
         ("roles/x/README.md", "[b](../../docs/b.md)", "[b](../b.md)"),
         ("docs/a.md", "[data](../tests/data.yml)", "[data](https://example.com/tests/data.yml)"),
         ("docs/a.md", "[web](https://example.org/b.md) [here](#part)", "[web](https://example.org/b.md) [here](#part)"),
@@ -37,11 +37,12 @@ def test_links_lead_to_the_site_or_to_the_repository(path: str, text: str, expec
     assert linked(text, path) == expected
 
 
-def test_a_diagram_replaces_its_comment() -> None:
-    filled = site_pages.filled("One\n\n<!-- diagram: pair -->\n\n<!-- other -->\n", {"pair": "<svg></svg>\n"})
-    assert "```{raw} html\n<div" in filled and "<svg></svg>\n</div>\n```" in filled and "<!-- other -->" in filled
+def test_a_diagram_replaces_its_image() -> None:
+    page = "One\n\n![A pair](diagrams/pair.svg)\n\n![Other](other.png)\n"
+    filled = site_pages.filled(page, {"pair": "<svg>\n<style>x</style>\n</svg>\n"})
+    assert 'aria-label="A pair">\n<svg>\n</svg>\n</div>\n```' in filled and "![Other](other.png)" in filled
     with pytest.raises(KeyError, match="none"):
-        site_pages.filled("<!-- diagram: none -->", {})
+        site_pages.filled("![x](diagrams/none.svg)", {})
 
 
 def test_a_wide_table_becomes_sections() -> None:
@@ -91,11 +92,14 @@ def test_variables_have_their_type_default_choices_and_suboptions() -> None:
         },
         "y_plan": {"type": "dict", "description": "Of another role.", "required": True},
     }
-    page = site_pages.variables({"x": {"main": {"options": options}}}, {"x": "does it"})
-    assert "\n## Role x\n\n[does it](roles/x.md).\n" in page
+    page = site_pages.role("# x\n", "x", {"main": {"options": options}})
+    assert page.startswith("(ansible_collections.gb10.cluster.x_role)=\n# x\n\n## Variables\n")
     assert '\n### x_a\n\n*str*, default: `""`, one of ``, `b`\n\nFirst\\_one.\n\nThen.\n' in page
     assert "\n### x_b\n\n*list of dict*, required\n\nSome.\n\n- `c` (*int*, unset): How many.\n" in page
     assert "y_plan" not in page
+    every = site_pages.variables({"x": {"main": {"options": options}}})
+    assert "\n## Role x\n\n| variable | meaning |\n|---|---|\n| [`x_a`](roles/x.md#x_a) | First\\_one |\n" in every
+    assert "y_plan" not in every
 
 
 def test_every_error_has_its_own_anchor() -> None:
@@ -105,7 +109,7 @@ def test_every_error_has_its_own_anchor() -> None:
             "a": [Message("", "x", "e", "f")],
         }
     )
-    assert "(error-p-it-is)=\n`p`: **it {X} is**\n: Expected: e. Fix: f.\n" in page
+    assert "(error-p-it-is)=\n`p`: **it \\<x\\> is**\n: Expected: e. Fix: f.\n" in page
     assert "(error-p-it-is-2)=" in page
     assert page.index("## a") < page.index("## b")
     assert Message("{P}", "{X}", "an e", "f").anchor == "error-an-e"
@@ -114,5 +118,5 @@ def test_every_error_has_its_own_anchor() -> None:
 
 def test_every_page_is_in_one_section() -> None:
     listed = [name for names in site_pages.SECTIONS.values() for name in names if "<" not in name]
-    generated = {"playbooks", "variables", "errors", "roles"}
+    generated = {"playbooks", "variables", "errors", "roles", "contributing"}
     assert sorted({Path(path).stem for path in files("docs/*.md")} | generated) == sorted([*listed, "index"])

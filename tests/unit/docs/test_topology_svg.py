@@ -7,7 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 from cluster_nodes import cluster_plan
+from repository import ROOT, read
 from samples import inventory, nodes_of
+from snapshot import assert_recorded
 from typed_plans import typed
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import (
@@ -20,11 +22,34 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.diagram import
 SVG = "{http://www.w3.org/2000/svg}"
 
 
+#: Diagram in docs/diagrams -> the sample, the cabled ports of each Spark, and the title.
+DIAGRAMS = {
+    "single-spark": ("single-spark", (), "One Spark"),
+    "two-spark": ("two-spark", (1,), "Two Sparks with one cable"),
+    "two-spark-two-cables": ("two-spark", (0, 1), "Two Sparks with two cables"),
+    "three-spark-ring": ("three-spark-ring", (0, 1), "Three Sparks in a ring"),
+    "four-spark-switch": ("four-spark-switch", (0,), "Four Sparks on a switch"),
+    "spark-thor": ("spark-thor", (0,), "Two Sparks and two Thors on a switch"),
+}
+#: An image of a page has no color of the page.
+DARK = "<style>@media (prefers-color-scheme: dark) { .topology { color: #ddd } }</style>"
+
+
 def drawn(sample: str, ports: tuple[int, ...]) -> tuple[dict[str, Any], ElementTree.Element]:
     """Return the plan of a sample and its diagram."""
     plan, problems = cluster_plan(nodes_of(inventory(sample), ports))
     assert problems == []
     return plan, ElementTree.fromstring(svg(of_plan(typed(plan)), "x", "A <title>"))
+
+
+@pytest.mark.parametrize("name", DIAGRAMS)
+def test_the_pages_show_the_planners_diagrams(name: str) -> None:
+    sample, ports, title = DIAGRAMS[name]
+    plan, problems = cluster_plan(nodes_of(inventory(sample), ports))
+    assert problems == []
+    head, _newline, rest = svg(of_plan(typed(plan)), name, title).partition("\n")
+    assert_recorded(ROOT / "docs" / "diagrams" / f"{name}.svg", f"{head}\n{DARK}\n{rest}")
+    assert f"![{title}](diagrams/{name}.svg)" in read("docs/networking.md")
 
 
 @pytest.mark.parametrize(

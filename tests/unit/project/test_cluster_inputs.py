@@ -11,6 +11,7 @@ import pytest
 from repository import files, load_yaml, read
 from run_playbook import LOCAL, run, run_plays
 
+from ansible_collections.gb10.cluster.plugins.action import cluster_inputs
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 HOST = {
@@ -100,7 +101,7 @@ def test_a_parameter_of_one_role_is_refused_by_the_plan_and_by_a_role_after_it(t
     (tmp_path / "roles/around/tasks").mkdir(parents=True)
     around = "- ansible.builtin.include_role:\n    name: probe\n"
     (tmp_path / "roles/around/tasks/main.yml").write_text(around, encoding="utf-8")
-    done = run_plays(load_yaml(PARAMETERS), {"localhost": {}}, tmp_path)
+    done = run_plays(load_yaml(PARAMETERS), {"localhost": LOCAL}, tmp_path)
     results = [json.loads(line) for line in re.findall(r"^ +(\{\"found\".*)", done.output, re.MULTILINE)]
     assert [[entry["name"] for entry in each["found"]] for each in results] == [
         ["gb10_ray_port"],
@@ -137,3 +138,25 @@ def test_a_verbose_plan_shows_no_credentials() -> None:
     extra = f"gb10_plan_offline=typical vllm_watchdog_webhook={url} vllm_runtime_index_url={url}"
     done = run("playbooks/plan.yml", ["-v", "-i", "inventories/two-spark", "-e", extra]).assert_ok()
     assert "hidden" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("local", "ssh", "refused"),
+    [
+        ("root", "echo user root", True),
+        ("root", "echo user nvidia", False),
+        ("anna", "echo user root", False),
+        ("root", "exit 255", False),
+        ("root", "", False),
+    ],
+)
+def test_a_login_as_root_by_default_is_refused(
+    local: str, ssh: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if ssh:
+        (tmp_path / "ssh").write_text(f"#!/bin/sh\n{ssh}\n", encoding="utf-8")
+        (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("getpass.getuser", lambda: local)
+    found = cluster_inputs._login("192.168.1.11")
+    assert [each["name"] for each in found] == ["ansible_user"] * refused
