@@ -325,6 +325,7 @@ def _check_access(nodes: Sequence[Node]) -> list[Problem]:
         *api_access.check_address(settings.api_host, settings.api_name, nodes[0].address),
         *dict.fromkeys((*(tls.problems if tls else ()), *secrets)),
         *secret_environment.check_environment(settings.extra_env, "gb10_extra_env"),
+        *secret_environment.check_downloads(settings.download_env, "gb10_download_env"),
         *secret_environment.check_arguments(settings.vllm_extra_args, "gb10_vllm_extra_args"),
         *secret_environment.check_engine(settings.container_args, "gb10_container_args"),
     ]

@@ -60,7 +60,7 @@ def hub_options(
         return {}
     return {
         **model,
-        "environment": settings["model_store_env"],
+        "environment": settings["gb10_download_env"],
         "exclude": settings["model_store_exclude"],
         "record": paths.OF_ROLES["hub_model"],
     }

@@ -45,6 +45,7 @@ class Settings(serve_schema.ServeSettings):
     image_layers: Sequence[Any]
     api_name: str
     api_clients: Sequence[str]
+    download_env: Mapping[str, str]
     ray_port: int
     master_port: int
     fabric_topology: str

@@ -53,6 +53,17 @@ def check_environment(environment: Mapping[str, str], path: str) -> list[Problem
     return problems
 
 
+def check_downloads(environment: Mapping[str, str], path: str) -> list[Problem]:
+    """Return a problem for each variable of downloads with a secret: by its name, or a password in an address."""
+    problems = check_environment(environment, path)
+    for name, value in environment.items():
+        if re.search(r"//[^/]*@", value):
+            found = f"{name} has a user or a password, and every user of every node could read it"
+            fix = "use a proxy without a password for these nodes, or set it in the system of each node"
+            problems.append(Problem(f"{path}.{name}", found, "an address without user and password", fix))
+    return problems
+
+
 def _of_ray(name: str, path: str) -> Problem:
     found = f"{name} is set, and controls whether Ray requires its token"
     return Problem(f"{path}.{name}", found, "nothing: the cluster has its own token", "remove it")

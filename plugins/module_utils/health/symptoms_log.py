@@ -922,7 +922,7 @@ _MODEL_ERRORS = (
             "the specified revision on the local disk"
         ),
         why="the model is not on this node, and Hugging Face Hub cannot be reached or is switched off",
-        fix="keep model_store_enabled: true; set HTTPS_PROXY or HF_ENDPOINT in model_store_env",
+        fix="keep model_store_enabled: true; set https_proxy or HF_ENDPOINT in gb10_download_env",
         source="huggingface_hub (message); vllm-dgx-spark (downloads)",
         tested=DOCUMENTED,
         pattern=r"LocalEntryNotFoundError|OfflineModeIsEnabled|connect to 'https://huggingface\.co'"

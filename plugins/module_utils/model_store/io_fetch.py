@@ -161,7 +161,7 @@ def _problem(name: str, revision: str, with_token: bool, error: Exception) -> Pr
     return Problem(
         "model_store",
         f"the request for {name} to Hugging Face Hub failed: {first}",
-        "a connection from the head to Hugging Face Hub (or through HTTPS_PROXY or HF_ENDPOINT in model_store_env)",
+        "a connection from the head to Hugging Face Hub (or through https_proxy or HF_ENDPOINT in gb10_download_env)",
         "check the network, or set model_store_source to a folder",
     )
 

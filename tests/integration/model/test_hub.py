@@ -19,7 +19,7 @@ from testinfra.host import Host
 pytestmark = pytest.mark.disruptive
 
 HUB, PORT = "gb10-test-hub", 8199
-VARIABLES = {"gb10_model": NAME, "model_store_env": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
+VARIABLES = {"gb10_model": NAME, "gb10_download_env": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
 Planned = Callable[[], dict[str, Any]]
 
 
@@ -103,7 +103,7 @@ def test_a_draft_comes_from_the_hub_and_the_tokens_stay_the_same(
     ]
     extra = (
         "--extra-vars",
-        json.dumps({"model_store_env": VARIABLES["model_store_env"], "gb10_vllm_extra_args": arguments}),
+        json.dumps({"gb10_download_env": VARIABLES["gb10_download_env"], "gb10_vllm_extra_args": arguments}),
     )
     folder = f"/opt/gb10/models/{NAME.replace('/', '--')}/main"
     try:

@@ -44,7 +44,7 @@ def test_only_auto_reads_the_published_wheel(build: Any, more: dict[str, str]) -
 
 ASKED = {
     **HUB,
-    "environment": SETTINGS["model_store_env"],
+    "environment": SETTINGS["gb10_download_env"],
     "exclude": SETTINGS["model_store_exclude"],
     "record": "/etc/gb10/hub-model.json",
 }

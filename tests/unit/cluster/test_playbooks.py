@@ -194,7 +194,7 @@ def two_clusters(recorded: Path) -> Path:
     inventory = recorded / "hosts.yml"
     inventory.write_text(
         """
-gb10_cluster: {children: {head: , worker: }}
+gb10_cluster: {children: {head: , worker: }, vars: {ansible_user: nvidia}}
 head: {hosts: {spark1: {ansible_host: 192.168.1.11}, spark2: {ansible_host: 192.168.1.12}}}
 worker: {hosts: {}}
 gb10_cluster_small: {hosts: {spark2: }, vars: {gb10_model: gpt-oss-20b}}

@@ -36,6 +36,27 @@ RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH
 OTHERS = ["NCCL_DEBUG", "TOKENIZERS_PARALLELISM", "KEYRING", "VLLM_LOGGING_LEVEL", "OMP_NUM_THREADS"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "refused"),
+    [
+        ("https_proxy", "http://proxy:3128", False),
+        ("HF_ENDPOINT", "https://example.com/a@b", False),
+        ("no_proxy", "", False),
+        ("https_proxy", f"http://anna:{SECRET}@proxy:3128", True),
+        ("https_proxy", "http://anna@proxy:3128", True),
+        ("HF_TOKEN", "hf_x", True),
+    ],
+)
+def test_no_secret_is_in_the_variables_of_downloads(name: str, value: str, refused: bool) -> None:
+    found = secret_environment.check_downloads({name: value}, "gb10_download_env")
+    assert [each.path for each in found] == [f"gb10_download_env.{name}"] * refused
+    assert SECRET not in str(found)
+
+
+def test_the_planner_refuses_secrets_of_downloads() -> None:
+    assert paths(gb10_download_env={"https_proxy": f"http://anna:{SECRET}@proxy"}) == ["gb10_download_env.https_proxy"]
+
+
 def test_no_secret_is_in_the_environment_that_all_can_read() -> None:
     assert paths(gb10_extra_env=dict.fromkeys(SECRETS, SECRET)) == [f"gb10_extra_env.{name}" for name in SECRETS]
     assert secret_environment.check_environment(dict.fromkeys(OTHERS, "1"), "gb10_extra_env") == []

@@ -399,7 +399,7 @@ class Planner:
         ours = {
             "gb10_model": NAME,
             "gb10_install_dir": str(self.root),
-            "model_store_env": {"HF_ENDPOINT": hub, "NO_PROXY": "*"},
+            "gb10_download_env": {"HF_ENDPOINT": hub, "NO_PROXY": "*"},
         }
         inventory = {"gb10_cluster": {"children": {"head": {"hosts": {"here": local}}}, "vars": {**stack, **ours}}}
         (folder / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
