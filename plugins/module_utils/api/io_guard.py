@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import ModuleType
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bodies, costs, io_turns, limits
+from ansible_collections.gb10.cluster.plugins.module_utils.common import answers, bodies, costs, io_turns, limits
 
 #: These reveal nothing about the requests and responses of other clients.
 OPEN = frozenset({"/health", "/ping", "/metrics"})
@@ -77,6 +77,8 @@ _CLEAN, _MOST_ERROR = "sanitize_message", 1000
 #: Bytes of a form that are parsed at once, and the most lines that begin like the boundary of a part: a file of 60 MB
 #: with such lines alone took 20 s.
 _PIECE, _BOUNDARY, _MOST_BOUNDARIES = 64 << 10, b"\r\n--", 1000
+#: Seconds that a request waits for the memory of its answers, and between two looks.
+_ROOM_SECONDS, _ROOM_LOOK = 60.0, 0.1
 #: The header with which uvicorn closes the connection, so that it parses no rest of a body.
 _CLOSE = (b"connection", b"close")
 #: Status and text of each refusal, by its code in OpenAI's API.
@@ -181,11 +183,7 @@ class Guard:
         with contextlib.closing(self._share(scope, None if form else limits.most(path))) as share:
             body = await _body(scope, receive, share)
             if isinstance(body, bytes) and not form:
-                for code in bodies.refusals(path, body, self._type(scope, path)):
-                    if code:
-                        body = code
-                        break
-                    await asyncio.sleep(0)
+                body = await self._refused(scope, path, body, share) or body
             elif isinstance(body, bytes) and body.count(_BOUNDARY) > _MOST_BOUNDARIES:
                 body = bodies.WRONG
             await (
@@ -195,6 +193,23 @@ class Guard:
                     scope, self._replayed(body, receive, share.memory > limits.MOST_TOGETHER, divided=form), send
                 )
             )
+
+    async def _refused(self, scope: dict[str, Any], path: str, body: bytes, share: limits.Share) -> str:
+        """Return the code of the refusal of a body, and hold the memory of its answers if there is none."""
+        found = bodies.members(body)
+        if found is None:
+            return limits.ENCODING
+        if len(dict(scope["headers"]).get(b"x-request-id", b"")) > costs.MOST_NAME:
+            return costs.NAMED
+        for code in bodies.refusals(path, found, self._type(scope, path)):
+            if code:
+                return code
+            await asyncio.sleep(0)
+        size, end = answers.memory(path, found), time.monotonic() + _ROOM_SECONDS
+        del found
+        while (code := share.expect(size)) == limits.FULL and time.monotonic() < end:
+            await asyncio.sleep(_ROOM_LOOK)
+        return code
 
     def _type(self, scope: dict[str, Any], path: str) -> bodies.Verify | None:
         """Return what verifies a body as vLLM's route does, None for a route that takes any body."""

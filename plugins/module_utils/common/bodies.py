@@ -11,6 +11,7 @@ took 2 GiB. So its own types verify the lists in parts, and the first wrong part
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any
@@ -31,16 +32,17 @@ _TEXT = 100
 #: Lists that are long in paths for tokens: of integers, of texts, or of lists of integers.
 _TOKENS = ("input", "prompt", "prompt_token_ids", "token_ids", "tokens")
 _MOST_TOKEN = 1 << 31
+#: Half of a character of four bytes, as an escape or in bytes. Most escapes are followed by the other half.
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]|\xed[\xa0-\xbf]")
 #: Verifies a body as vLLM's route does. Raises any error.
 Verify = Callable[[Mapping[str, Any]], object]
 
 
-def refusals(path: str, data: bytes, verify: Verify | None) -> Iterator[str]:
+def refusals(path: str, found: Mapping[str, Any], verify: Verify | None) -> Iterator[str]:
     """Yield the code of the refusal of a path's body, and "" after each part that vLLM may parse: others can run then.
 
-    ``verify``: None for a path whose body has no type.
+    ``found``: its members. ``verify``: None for a path whose body has no type.
     """
-    found = _members(data)
     tokens = {name for name in _TOKENS if _are_tokens(found.get(name))} if path in limits.OF_TOKENS else set()
     others = {name: value for name, value in found.items() if name not in tokens}
     size = _values(others)
@@ -53,10 +55,18 @@ def refusals(path: str, data: bytes, verify: Verify | None) -> Iterator[str]:
         yield from _parts(others, {name: _some(found[name]) for name in tokens}, verify)
 
 
-def _members(data: bytes) -> dict[str, Any]:
-    """Return the members of a body, or none if it is not an object of JSON: vLLM refuses that by itself."""
+def members(data: bytes) -> dict[str, Any] | None:
+    """Return the members of a body, None if it has half of a character.
+
+    They are {} if it is not an object of JSON, which vLLM refuses by itself. It does not refuse half of a character,
+    but cannot send one to its engine, and then keeps the request forever.
+    """
     try:
         found = json.loads(data)
+        if _HALF.search(data):
+            json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return None
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

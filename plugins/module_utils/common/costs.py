@@ -20,7 +20,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 
 #: Codes of the refusals.
-LONG, MANY, COMPILED = "text_too_long", "too_many_answers", "grammar_too_large"
+LONG, MANY, COMPILED, NAMED = "text_too_long", "too_many_answers", "grammar_too_large", "name_too_long"
 #: The most characters of texts that become one prompt; where vLLM does not compare them with the model first; and of
 #: the texts of a request that become prompts of their own. A context of a million tokens has about 4 million.
 _MOST_TEXT, _MOST_UNCHECKED, _MOST_APART = 8 << 20, 1 << 20, 16 << 20
@@ -29,6 +29,8 @@ MOST_ANSWERS = 1024
 #: The most characters of all that is compiled, and of the forbidden words: a grammar of 22 KB took 0.8 s, one of 45 KB
 #: 3.8 s. The most properties of an object whose number is limited, and their squares in all: 400 took 1 s.
 _MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 16_384
+#: The most properties of any object of a schema, and their squares in all: 7,500 took 16 s.
+_MOST_KNOWN, _MOST_KNOWN_SQUARES = 1000, 4_000_000
 #: The most of all prompts, for each of which vLLM verifies the same again: the characters of what is compiled, those of
 #: forbidden words, those of choices, and the values of the body. 60 prompts with one schema of 32 KB took 22 s.
 _MOST_OF_PROMPTS = {
@@ -37,7 +39,11 @@ _MOST_OF_PROMPTS = {
     "choices": 512 << 10,
     "values": 500_000,
     "squares": 16_384,
+    "known_squares": _MOST_KNOWN_SQUARES,
 }
+#: The most characters of a name that vLLM repeats in each part of a stream and in each message to its engine.
+MOST_NAME = 256
+_NAMES = ("cache_salt", "prompt_cache_key", "request_id", "safety_identifier", "session_id", "user")
 #: What a word costs beyond its characters.
 _OF_WORD = 8
 #: The most characters of schemas that are texts: 250,000 alternatives in 4.6 MB took 17 s.
@@ -56,17 +62,18 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
     COMPILED: (
         413,
         f"The grammars, regular expressions and patterns have more than {_MOST_COMPILED >> 10} Ki characters, or the "
-        f"bad words as many; or a schema with minProperties or maxProperties has more than {_MOST_PROPERTIES} "
-        f"properties, or choices have more than {_MOST_CHOICES >> 10} Ki characters, or a schema as text "
-        f"{_MOST_SCHEMA >> 10} Ki characters.",
+        f"bad words as many; or an object of a schema has more than {_MOST_KNOWN} properties, or "
+        f"{_MOST_PROPERTIES} with minProperties or maxProperties; or choices have more than {_MOST_CHOICES >> 10} Ki "
+        f"characters, or a schema as text {_MOST_SCHEMA >> 10} Ki characters.",
     ),
+    NAMED: (400, f"One of {', '.join(_NAMES)} has more than {MOST_NAME} characters."),
 }
-_TOKENIZE, _SCORING = "/tokenize", "/generative_scoring"
+_TOKENIZE, _SCORING, _QUESTIONS = "/tokenize", "/generative_scoring", "/v1/systemone"
 #: Members with text that is compiled; with a schema, which may be a text; and with what a model reads, not a compiler.
 _CHOICES = frozenset(("choice", "guided_choice"))
 _GRAMMARS = frozenset("ebnf grammar guided_grammar guided_regex lark pattern regex".split())
 _SCHEMAS = frozenset("guided_json json json_schema schema structural_tag".split())
-_READ = frozenset("documents input items messages prompt queries query system text_1 text_2".split())
+READ = frozenset("documents input items messages prompt queries query system text_1 text_2".split())
 #: Paths in which each text is a prompt of its own.
 _APART = limits.OF_TOKENS | {"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/v2/embed"}
 #: Members with which vLLM cuts a text instead of refusing it.
@@ -84,42 +91,48 @@ _CALL = "tool_use"
 def refusal(path: str, body: Mapping[str, Any]) -> str:
     """Return the code of the refusal of a body that vLLM would need too much for, "" otherwise."""
     path = path.rstrip("/")
-    if _answers(path, body) > MOST_ANSWERS:
+    if any(isinstance(body.get(name), str) and len(body[name]) > MOST_NAME for name in _NAMES):
+        return NAMED
+    if prompts(path, body) * copies(body) > MOST_ANSWERS:
         return MANY
     if _too_long(path, body):
         return LONG
-    return COMPILED if _Compiled().add(body).large(_prompts(path, body)) else ""
+    return COMPILED if _Compiled().add(body).large(prompts(path, body)) else ""
 
 
 def _too_long(path: str, body: Mapping[str, Any]) -> bool:
     unchecked = path == _TOKENIZE or any(body.get(name) not in (None, False, "disabled", "NONE") for name in _CUTTING)
     most = _MOST_UNCHECKED if unchecked else _MOST_TEXT
-    lengths = list(_lengths(body))
+    lengths = list(texts(body))
     if path == _SCORING:
         query, items = body.get("query"), body.get("items")
         copied = len(query) * len(items) if isinstance(query, str | list) and isinstance(items, list) else 0
         return sum(lengths) > _MOST_SCORED or copied > _MOST_COPIED
+    if path == _QUESTIONS:
+        return sum(lengths) * prompts(path, body) > _MOST_APART
     if path in _APART:
         return max(lengths, default=0) > most or sum(lengths) > _MOST_APART
     return sum(lengths) > most
 
 
-def _answers(path: str, body: Mapping[str, Any]) -> int:
+def copies(body: Mapping[str, Any]) -> int:
+    """Return the number of answers to each prompt of a body."""
     inner = body.get("sampling_params")
     both = (body, inner) if isinstance(inner, dict) else (body,)
-    return _prompts(path, body) * max(1, *(_number(each.get(name)) for each in both for name in ("n", "best_of")))
+    return max(1, *(number(each.get(name)) for each in both for name in ("n", "best_of")))
 
 
-def _prompts(path: str, body: Mapping[str, Any]) -> int:
-    prompts = 1
-    for name in ("prompt", "messages", *(("items",) if path == _SCORING else ())):
+def prompts(path: str, body: Mapping[str, Any]) -> int:
+    """Return the number of prompts of a body."""
+    found = 1
+    for name in ("prompt", "messages", "questions", *(("items",) if path == _SCORING else ())):
         value = body.get(name)
-        if isinstance(value, list) and value and isinstance(value[0], str | list):
-            prompts = max(prompts, len(value))
-    return prompts
+        if isinstance(value, list) and value and (name == "questions" or isinstance(value[0], str | list)):
+            found = max(found, len(value))
+    return found
 
 
-def _number(value: Any) -> int:
+def number(value: Any) -> int:
     """Return a number as pydantic reads it, also from a text."""
     try:
         return int(float(value)) if isinstance(value, int | float | str) else 1
@@ -129,7 +142,7 @@ def _number(value: Any) -> int:
         return 1
 
 
-def _lengths(body: Any) -> Iterator[int]:
+def texts(body: Any) -> Iterator[int]:
     """Yield the lengths of the texts that can become part of a prompt."""
     waiting: list[tuple[str, Any, bool]] = [("", body, False)]
     while waiting:
@@ -156,11 +169,14 @@ class _Compiled:
     lengths: int = 0
     properties: int = 0
     squares: int = 0
+    known: int = 0
+    known_squares: int = 0
     _texts: list[str] = field(default_factory=list)
 
     def large(self, prompts: int) -> bool:
         """Whether one of them is beyond its limit, for each prompt or for all."""
         limited = self.properties > _MOST_PROPERTIES or self.squares > _MOST_SQUARES
+        limited = limited or self.known > _MOST_KNOWN or self.known_squares > _MOST_KNOWN_SQUARES
         limited = limited or self.choices > _MOST_CHOICES or self.lengths > _MOST_LENGTHS
         limited = limited or any(
             prompts > 1 and prompts * getattr(self, name) > most for name, most in _MOST_OF_PROMPTS.items()
@@ -169,7 +185,7 @@ class _Compiled:
 
     def add(self, body: Mapping[str, Any]) -> _Compiled:
         """Count the members of a body, except those that only the model reads."""
-        self._walk([(name, value) for name, value in body.items() if name not in _READ])
+        self._walk([(name, value) for name, value in body.items() if name not in READ])
         # The marks of a schema in a text were not counted, and it is parsed here and by vLLM.
         while self._texts and self.schemas <= _MOST_SCHEMA:
             text = self._texts.pop()
@@ -202,6 +218,10 @@ class _Compiled:
         patterns = value.get("patternProperties")
         self.characters += sum(map(len, patterns)) if isinstance(patterns, dict) else 0
         known = value.get("properties")
-        if isinstance(known, dict) and ("minProperties" in value or "maxProperties" in value):
+        if not isinstance(known, dict):
+            return
+        self.known = max(self.known, len(known))
+        self.known_squares += len(known) ** 2
+        if "minProperties" in value or "maxProperties" in value:
             self.properties = max(self.properties, len(known))
             self.squares += len(known) ** 2

@@ -13,6 +13,8 @@ from weakref import WeakKeyDictionary
 
 #: Bytes that are parsed in a turn. uvloop reads 250 KB at once, in which 40,000 chunks of one byte take 0.4 s.
 PIECE = 8 << 10
+#: Seconds in which the other side has to take a part of what waits for it.
+UNREAD_SECONDS = 60.0
 #: A library's connection.
 Protocol: Any = object
 #: Loop -> its connections with waiting data.
@@ -72,6 +74,8 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
     def connection_made(self, transport: Any) -> None:
         """Put the transport behind one that knows of waiting data."""
         self._waiting, self._queued = bytearray(), False
+        self._unread = 0
+        self._unread_timer: asyncio.TimerHandle | None = None
         loop = asyncio.get_running_loop()
         self._queue, self._later = _QUEUES.setdefault(loop, deque()), loop.call_later
         self._reading = _Reading(transport, self)
@@ -81,7 +85,33 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
         """Drop what waits, and the cycle that would keep what the library holds until a collection."""
         self._waiting.clear()
         self._reading.end()
+        self._watch_unread(None)
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Give the other side some time to take a part of what waits for it."""
+        super().pause_writing()
+        self._watch_unread(self._reading.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """Forget that time."""
+        self._watch_unread(None)
+        super().resume_writing()
+
+    def _watch_unread(self, size: int | None) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+        if size is not None:
+            self._unread, self._unread_timer = size, self._later(UNREAD_SECONDS, self._end_unread)
+
+    def _end_unread(self) -> None:
+        """Close the connection if the other side has taken nothing. The answer would stay in memory."""
+        size = self._reading.get_write_buffer_size()
+        if size >= self._unread:
+            self._reading.abort()
+        else:
+            self._watch_unread(size)
 
     def parse(self, data: bytes) -> None:
         """Parse a piece."""

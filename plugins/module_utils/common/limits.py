@@ -38,12 +38,13 @@ MOST_TOGETHER, PAUSE = 512 << 10, 0.005
 #: Open connections of one source address, and of all.
 MOST_OF_SOURCE, MOST_CONNECTIONS = 512, 4096
 #: Status, code and text of the refusals of a body.
-LARGE, COMPLEX, ENCODING, SLOW, FULL = (
+LARGE, COMPLEX, ENCODING, SLOW, FULL, ANSWERS = (
     "request_too_large",
     "request_too_complex",
     "invalid_json",
     "request_timeout",
     "too_many_bodies",
+    "answers_too_large",
 )
 REFUSALS: Mapping[str, tuple[int, str]] = {
     LARGE: (
@@ -56,8 +57,13 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
         f"At most {MOST_MARKS}, or {MOST_TOKENS} in a path for tokens. "
         "Or its lists and objects are too large to be verified, it has more than 32 levels, or a number 101 digits.",
     ),
-    ENCODING: (400, "The JSON is not UTF-8."),
+    ENCODING: (400, "The JSON is not UTF-8, or has half of a character."),
     SLOW: (408, f"The rest of the request did not arrive within {BODY_SILENCE:g} s."),
+    ANSWERS: (
+        413,
+        "The answers need too much memory: tokens times log probabilities, or n times the texts beside the prompts. "
+        "Send fewer prompts, a lower n, fewer log probabilities, or set max_tokens.",
+    ),
     FULL: (503, "The large requests in progress need all of the memory for requests. Try again later."),
 }
 
@@ -137,6 +143,15 @@ class Share:
         if not self.budget.take(self.client, self.memory - self.held):
             return FULL
         self.held = self.memory
+        return ""
+
+    def expect(self, size: int) -> str:
+        """Hold bytes for the answers, too. Returns the code of the refusal, "" if they have room."""
+        if size > self.budget.of_client:
+            return ANSWERS
+        if not self.budget.take(self.client, size):
+            return FULL
+        self.held += size
         return ""
 
     def _read(self, data: bytes) -> None:

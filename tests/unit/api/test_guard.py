@@ -495,6 +495,38 @@ def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch
     assert asyncio.run(scenario()) == [503, 200, 200]
 
 
+def test_a_request_waits_for_the_memory_of_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 1,000 tokens with one log probability.
+    monkeypatch.setattr(io_guard, "_OF_CLIENT", 7 << 20)
+    monkeypatch.setattr(io_guard, "_ROOM_SECONDS", 0.3)
+    body = b'{"prompt": "hi", "max_tokens": 1000, "logprobs": 1}'
+
+    async def scenario() -> list[int]:
+        held = Held()
+        first = held.begin(body)
+        await asyncio.sleep(0.05)
+        await held.begin(body)
+        waiting = held.begin(body)
+        await asyncio.sleep(0.05)
+        held.may_end.set()
+        await asyncio.gather(first, waiting)
+        await held.begin(body.replace(b"1000", b"2000"))
+        return [message["status"] for message in held.sent if "status" in message]
+
+    assert asyncio.run(scenario()) == [503, 200, 200, 413]
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [({"x-request-id": "r" * 257}, b"{}"), ({}, b'{"user": "\\ud800"}'), ({}, b'{"user": "%257d"}')],
+)
+def test_a_name_without_an_end_or_with_half_of_a_character_is_refused(headers: dict[str, str], body: bytes) -> None:
+    body = body.replace(b"%257d", b"u" * 257)
+    given = {"authorization": f"Bearer {KEY}", **headers}
+    api, status, _headers, _answer = asked("/v1/completions", given, sent(body))
+    assert (api.bodies, status) == ([], 400)
+
+
 @pytest.mark.parametrize("failure", [None, ConnectionResetError("the client closed")])
 def test_open_requests_are_counted(failure: Exception | None) -> None:
     async def scenario() -> list[bytes]:

@@ -52,7 +52,8 @@ def within(value: Any) -> list[Any]:
 
 def refusal(path: str, data: bytes, verify: bodies.Verify | None) -> str:
     """Return the first code, as the guard does."""
-    return next(filter(None, bodies.refusals(path, data, verify)), "")
+    found = bodies.members(data)
+    return limits.ENCODING if found is None else next(filter(None, bodies.refusals(path, found, verify)), "")
 
 
 def refused(path: str, body: Any) -> tuple[str, Type]:
@@ -148,15 +149,15 @@ def test_the_work_of_all_parts_is_limited(body: Any, code: str) -> None:
 
 def test_others_can_run_after_each_part() -> None:
     kind = Type()
-    found = bodies.refusals(CHAT, json.dumps({"messages": [RIGHT] * 60}).encode(), kind)
+    found = bodies.refusals(CHAT, {"messages": [RIGHT] * 60}, kind)
     seen = [(code, len(kind.seen)) for code in found]
     # The first verification is of all lists' first parts.
     assert seen == [("", number + 2) for number in range(10)]
 
 
 def test_a_part_has_about_twenty_values() -> None:
-    assert refused(CHAT, {"messages": [RIGHT] * 13, "user": "u" * 5000})[1].seen == [
-        len(json.dumps({"user": "u" * 100, "messages": [RIGHT] * number})) for number in (6, 6, 6, 1)
+    assert refused(CHAT, {"messages": [RIGHT] * 13, "suffix": "u" * 5000})[1].seen == [
+        len(json.dumps({"suffix": "u" * 100, "messages": [RIGHT] * number})) for number in (6, 6, 6, 1)
     ]
 
 
@@ -228,3 +229,21 @@ def test_every_value_of_lists_and_large_objects_is_verified(shape: Any) -> None:
     seen: set[int] = set()
     assert refusal(CHAT, json.dumps(body).encode(), lambda part: seen.update(leaves(part))) == ""
     assert seen == leaves(body)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'{"a": "\\ud83d\\ude00"}', {"a": "\U0001f600"}),
+        (b'{"a": "\\\\ud83d"}', {"a": "\\ud83d"}),
+        (b'{"a": "\\ud83d"}', None),
+        (b'{"a": ["\\uDE00\\uD83D"]}', None),
+        (b'{"\\udc00": 1}', None),
+        (b'{"a": "\xed\xa0\x80"}', None),
+        (b'{"a": "\xed\x9f\xbf"}', {"a": "\ud7ff"}),
+        (b'{"a": "\\ud83d"', {}),
+        (b"[1]", {}),
+    ],
+)
+def test_half_of_a_character_is_found(data: bytes, expected: dict[str, Any] | None) -> None:
+    assert bodies.members(data) == expected

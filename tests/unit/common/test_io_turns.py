@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_turns
 
 SECONDS = 0.002
@@ -132,3 +134,22 @@ def test_a_connection_that_ends_leaves_the_queue() -> None:
         assert not made[0]._waiting
 
     served(scenario)
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_an_answer_that_nobody_reads_ends_the_connection(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_turns, "UNREAD_SECONDS", 0.2)
+
+    async def scenario(port: int, made: list[Connection]) -> int:
+        reader, _writer = await opened(port, b"x")
+        while not made:
+            await asyncio.sleep(0)
+        made[0].transport.write(b"y" * (8 << 20))
+        taken = 0
+        while reads and taken < 8 << 20:
+            taken += len(await reader.read(1 << 20))
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0 if reads else 0.5)
+        return made[0].transport.get_write_buffer_size() if not made[0]._reading.closed else -1
+
+    assert served(scenario) == (0 if reads else -1)

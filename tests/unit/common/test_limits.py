@@ -153,3 +153,16 @@ def test_beyond_the_limit_of_all_the_largest_source_gives_way() -> None:
     sources.wait(2)
     sources.work(2)
     assert sources.open(5, "c") in (1, 3, 4)
+
+
+def test_the_memory_of_answers_is_held_with_the_bodys() -> None:
+    budget = limits.Budget(of_client=1000, of_all=1500, free=0)
+    first, second = limits.Share(budget, "a"), limits.Share(budget, "b")
+    assert first.add(b"x" * 100) == "" and first.expect(500) == ""
+    assert budget.held["a"] == 700
+    assert first.expect(1001) == limits.ANSWERS
+    assert second.expect(900) == limits.FULL and second.expect(800) == ""
+    assert first.expect(300) == limits.FULL
+    first.close()
+    second.close()
+    assert budget.held.total() == 0

@@ -71,6 +71,7 @@ def test_the_files_of_a_unit_are_written_with_it() -> None:
         "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/limits.py",
         "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/bodies.py",
         "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/costs.py",
+        "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/answers.py",
         "/usr/local/lib/gb10/ansible_collections/gb10/cluster/plugins/module_utils/common/io_turns.py",
         "/usr/local/lib/gb10/gb10_api_guard.py",
         "/etc/gb10/vllm/ray_non_carry_over_env_vars.json",

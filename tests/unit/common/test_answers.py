@@ -1,0 +1,63 @@
+"""The memory of answers: log probabilities of tokens, and copies for each answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import answers
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+ENTRY = 3 << 10
+
+
+@pytest.mark.parametrize(
+    ("body", "entries"),
+    [
+        ({"prompt": "hi", "n": 8, "max_tokens": 100}, 0),
+        ({"prompt": "hi", "max_tokens": 100, "logprobs": 5}, 600),
+        ({"prompt": "hi", "max_tokens": 100, "logprobs": 0}, 200),
+        ({"prompt": "hi", "max_tokens": 200, "n": 256, "logprobs": 20}, 256 * 200 * 21),
+        ({"prompt": ["a", "b"], "max_tokens": 100, "logprobs": 5}, 1200),
+        ({"prompt": "hi", "logprobs": 5}, 6 * 8192),
+        ({"prompt": "hi", "logprobs": 5, "stream": True}, 0),
+        ({"messages": [], "logprobs": True, "top_logprobs": 5, "max_completion_tokens": 10}, 60),
+        ({"messages": [], "logprobs": False, "max_tokens": 10}, 0),
+        ({"input": "hi", "top_logprobs": 5, "max_output_tokens": 10}, 60),
+        ({"prompt": "hi", "max_tokens": 10, "logprob_token_ids": [1, 2, 3]}, 40),
+        ({"token_ids": [1], "sampling_params": {"max_tokens": 10, "n": 2, "logprobs": 4}}, 100),
+        # vLLM refuses it, unless all log probabilities are allowed.
+        ({"prompt": "hi", "max_tokens": 100, "logprobs": -1}, 200),
+        # The prompt's own: two ASCII characters, or one byte, are a token.
+        ({"prompt": "x" * 100, "echo": True, "logprobs": 1, "max_tokens": 0}, 100),
+        ({"prompt": "\N{LATIN SMALL LETTER E WITH ACUTE}" * 100, "prompt_logprobs": 1}, 400),
+        (
+            {"prompt": [5] * 4000, "echo": True, "logprobs": 20, "n": 32, "max_tokens": 1, "stream": True},
+            4000 * 21 * 32,
+        ),
+        ({"prompt": [[5] * 10, [6] * 10], "prompt_logprobs": 2}, 60),
+        ({"prompt_token_ids": [5] * 10, "prompt_logprobs": 2}, 30),
+        ({"messages": [{"content": "x" * 20}], "prompt_logprobs": 2}, 30),
+    ],
+)
+def test_each_log_probability_needs_memory(body: dict[str, Any], entries: int) -> None:
+    copied = answers.memory(COMPLETIONS, body) - entries * ENTRY
+    # The names of its members, for several answers.
+    assert 0 <= copied < 100_000
+
+
+@pytest.mark.parametrize(
+    ("body", "copies"),
+    [
+        ({"prompt": "hi", "kv_transfer_params": {"a": "x" * 1000}}, 0),
+        ({"prompt": "hi", "kv_transfer_params": {"a": "x" * 1000}, "n": 150}, 150),
+        ({"prompt": "hi", "vllm_xargs": {"x" * 1000: 1}, "best_of": 150}, 150),
+        ({"prompt": ["hi"] * 10, "stop": ["x" * 1000], "n": 15}, 150),
+        ({"prompt": ["x" * 1000] * 10, "n": 15}, 0),
+        ({"messages": [{"content": "x" * 1000}], "n": 150}, 0),
+    ],
+)
+def test_the_texts_beside_the_prompts_are_copied_for_each_answer(body: dict[str, Any], copies: int) -> None:
+    names = 2 * 150 * 100
+    assert 2 * 1000 * copies <= answers.memory(CHAT, body) <= 2 * 1000 * copies + names
