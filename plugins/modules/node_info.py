@@ -22,6 +22,11 @@ options:
   source:
     description: The folder from which O(model) is copied. The module reads it until O(model) is complete.
     type: path
+  folders:
+    description: Other folders that the model needs, such as those of LoRA adapters.
+    type: list
+    elements: path
+    default: []
   exclude:
     description: Patterns of files that are not copied.
     type: list
@@ -225,6 +230,11 @@ login_users:
   returned: always
   type: list
   elements: str
+missing_folders:
+  description: The ones of O(folders) that are no folder on the node.
+  returned: always
+  type: list
+  elements: str
 nccl:
   description: The libnccl of NVIDIA's wheel in O(runtime), as M(gb10.cluster.nccl_info) returns it; null if there is no
     finished environment, empty if the environment has no such wheel.
@@ -362,6 +372,7 @@ def main() -> None:
         argument_spec={
             "model": {"type": "path"},
             "source": {"type": "path"},
+            "folders": {"type": "list", "elements": "path", "default": []},
             "exclude": {"type": "list", "elements": "str", "default": []},
             "runtime": {"type": "path"},
             "user": {"type": "str", "default": "gb10"},

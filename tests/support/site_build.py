@@ -88,7 +88,7 @@ def write_pages() -> None:
 
 
 def build() -> None:
-    """Build the site. Raises CalledProcessError for a warning of antsibull-docs or Sphinx, which they have printed."""
+    """Build the site. Raises CalledProcessError for a finding of antsibull-docs or Sphinx, which they have printed."""
     shutil.rmtree(OUTPUT, ignore_errors=True)
     collection = SOURCE / "collection"
     # antsibull-docs refuses a folder that others can write to.
@@ -112,6 +112,8 @@ def build() -> None:
         shutil.rmtree(installed.root / "plugins" / "filter")
         environment["ANSIBLE_COLLECTIONS_PATH"] = str(installed.path)
         subprocess.run([programs / "antsibull-docs", *arguments], cwd=OUTPUT, env=environment, check=True)
+        checks = ["lint-collection-docs", "--plugin-docs", "--validate-collection-refs=self", installed.root]
+        subprocess.run([programs / "antsibull-docs", *checks], cwd=OUTPUT, env=environment, check=True)
     for path in collection.glob("*_role.rst"):
         # The page of a role is its README with its variables.
         path.unlink()

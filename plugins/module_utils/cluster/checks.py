@@ -86,7 +86,11 @@ def _check_nccl(wanted: str) -> list[Problem]:
 
 
 def _check_groups(nodes: Sequence[Node]) -> list[Problem]:
-    heads = [node.name for node in nodes if node.head]
+    heads, others = [node.name for node in nodes if node.head], [node.name for node in nodes if not node.group]
+    if others and len(others) == len(nodes):
+        found = f"{', '.join(others)} are in no child group of the cluster's group"
+        fix = "move the first host to head, and the others to worker"
+        return [Problem("groups", found, "one host in the group head, the others in worker", fix)]
     found, fix = "no host is in the group head", "move one host from worker to head"
     if heads:
         found, fix = f"{len(heads)} heads: {', '.join(heads)}", "move the other hosts to worker"

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice
 
 #: Keys of a module's result that are not facts of the node.
@@ -39,6 +40,8 @@ def options(inputs: Mapping[str, Any], runtime_folder: str, head: bool) -> dict[
         "keep_runtimes": settings["vllm_runtime_keep_releases"],
         "packages": inputs["packages"],
     }
+    if folders := adapters.folders([str(word) for word in settings["gb10_vllm_extra_args"]]):
+        found["folders"] = folders
     if inputs["model_path"]:
         found["model"] = inputs["model_path"]
     if head and settings["model_store_enabled"] and settings["model_store_source"]:

@@ -30,6 +30,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import de
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network, Owner
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import plan as host_guard_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
 from ansible_collections.gb10.cluster.plugins.module_utils.node import toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
@@ -117,6 +118,16 @@ def _check_node(path: str, node: Node, facts: Facts, settings: Settings, model: 
         found = f"{name} has no visible GPU: {facts.gpu.reason}"
         problems.append(Problem(f"{path}.gpu", found, "a GPU that nvidia-smi lists", "install or repair the driver"))
     problems += _check_model(f"{path}.model", node, facts.model, model) if model else []
+    # The head's server loads adapters on each rank.
+    problems += [
+        Problem(
+            f"{path}.gb10_vllm_extra_args.{adapters.MODULES}",
+            f"{folder} is no folder on {name}",
+            "the adapter at the same path on every node",
+            f"copy it to {name}, readable for {user}",
+        )
+        for folder in facts.missing_folders
+    ]
     if user in facts.login_users:
         found = (
             f"{user} is a login user of {name}: it may have more rights than the services need, and logind deletes its "

@@ -236,6 +236,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         cma_total_bytes=observed.get("cma_total_bytes") or 0,
         listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in observed["listeners"]),
         login_users=tuple(observed.get("login_users", ())),
+        missing_folders=tuple(observed.get("missing_folders", ())),
         model=_model_files(observed),
         hub=HubModel(
             hub.get("name", ""),

@@ -60,6 +60,7 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
             **io_record.current(store, params["keep_runtimes"]),
             "launch": io_record.launch(gpu),
         },
+        "missing_folders": [each for each in params["folders"] if not os.path.isdir(each)],
         "login_users": node_io_facts.login_users(),
         "image_options": io_json.json_file(paths.IMAGE_OPTIONS),
         "image_pins": io_json.json_file(paths.IMAGE_PINS),

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
@@ -273,6 +274,7 @@ def mounts(plan: Plan, unit: str) -> list[dict[str, Any]]:
         f"/run/{unit}": plan.executor == "ray" or (serves and plan.api_tls),
     }
     found = [_same(folder) for folder, needed in folders.items() if needed]
+    found += [_same(folder) for folder in adapters.folders(plan.serve.user_args)]
     found.append(_same(paths.home(plan.user), read_only=False))
     found += [mount for addition in plan.node.additions.values() for mount in addition.get("mounts", ())]
     guard = (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER) if plan.api_key and serves else ()

@@ -212,6 +212,7 @@ def _demand(inputs: Inputs) -> _Demand:
         + CONTEXT
         + GRAPHS
         + inputs.draft_bytes
+        + inputs.adapter_bytes
     )
     # vLLM may schedule one batch per pipeline stage and one more.
     layout = kv_cache.layout(shape, tensor, inputs.kv_dtype, dtype, (inputs.pipeline + 1) * batched, inputs.block)

@@ -36,7 +36,7 @@ class Inputs:
     memory for vLLM. ``contexts`` and ``tokens_per_request`` limit the KV cache (plan.plan()); 0 contexts for no limit.
     ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes; without it the plan returns a fraction.
     ``kv_cache_memory_bytes``: the user's value for that option, 0 for the plan's. ``draft_bytes``: of a draft model,
-    which may be whole on each rank.
+    which may be whole on each rank; ``adapter_bytes``: of LoRA adapters on each rank.
     """
 
     shape: Shape
@@ -56,6 +56,7 @@ class Inputs:
     kv_in_bytes: bool = True
     kv_cache_memory_bytes: int = 0
     draft_bytes: int = 0
+    adapter_bytes: int = 0
     block: int = kv_cache.BLOCK
 
     @property

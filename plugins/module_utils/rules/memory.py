@@ -87,11 +87,6 @@ def _large_load(view: View) -> list[Found]:
     )
 
 
-def _adapters(view: View) -> list[Found]:
-    given = [name for name in ("--enable-lora", "--lora-modules") if view.argument(name)]
-    return [(f"gb10_vllm_extra_args.{name}", view.argument(name)) for name in given[:1]]
-
-
 def _apart(view: View) -> list[Found]:
     role = view.member("--kv-transfer-config", "kv_role")
     found = ("gb10_vllm_extra_args.--kv-transfer-config", f"kv_role {role}")
@@ -262,23 +257,6 @@ RULES = (
         fix=f"use {LOAD} instanttensor (vLLM 0.18 or newer), or the default",
         source="eugr/spark-vllm-docker README",
         evidence="2026-09",
-    ),
-    rule(
-        "lora-memory",
-        INFO,
-        shows="`--enable-lora` or `--lora-modules`",
-        detect=_adapters,
-        why=(
-            "the memory of adapters is not in the plan, and their folders are not verified: --max-loras adapters of "
-            "--max-lora-rank stay on each rank"
-        ),
-        fix=(
-            "raise gb10_memory_reserve by the size of the adapters, and put their folders on each node "
-            "(docs/later.md#how-do-i-serve-lora-adapters)"
-        ),
-        source="vLLM 0.33.0, config/lora.py",
-        evidence="2026-11",
-        tested="condition: unit tests; effect: read in vLLM's code",
     ),
     rule(
         "prefill-decode-apart",

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import argumen
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory_schema
@@ -109,7 +110,10 @@ def decide(inputs: Inputs) -> Decision:
     memory_part, plan = _memory(inputs, given, tensor, pipeline)
     decided = _joined(
         _Part(why=[f"memory is not planned: {config.unknown}"] if config.unknown else [], problems=user_problems),
-        _Part(why=[*split, *replicated, *_draft(inputs), *_prefixes(inputs, given)], problems=kind_problems),
+        _Part(
+            why=[*split, *replicated, *_draft(inputs), *_lora(inputs, given), *_prefixes(inputs, given)],
+            problems=kind_problems,
+        ),
         _Part(*pooling),
         _Part(problems=_pipelined(config.shape, pipeline)),
         _experts(inputs),
@@ -436,6 +440,29 @@ def _draft(inputs: Inputs) -> list[str]:
     return [f"the draft {draft.hub}: its size is unknown, so its memory is not planned"]
 
 
+def _adapters(given: Mapping[str, Any]) -> adapters.Adapters | None:
+    numbers = (_number(given, name) for name in ("--max-lora-rank", "--max-loras", "--max-cpu-loras"))
+    return adapters.of_arguments(bool(given.get(adapters.ENABLE)), *numbers)
+
+
+def _adapter_bytes(inputs: Inputs, given: Mapping[str, Any]) -> int:
+    found, config = _adapters(given), inputs.model.config
+    return found.memory(config.shape) if found and config.shape else 0
+
+
+def _lora(inputs: Inputs, given: Mapping[str, Any]) -> list[str]:
+    """Explain the memory of LoRA adapters."""
+    found = _adapters(given)
+    if not found or not inputs.model.config.shape:
+        return []
+    return [
+        (
+            f"LoRA: up to {_adapter_bytes(inputs, given) / 1e9:.1f} GB on each rank for --max-loras={found.loaded} and "
+            f"--max-cpu-loras={found.on_cpu} of --max-lora-rank={found.rank}, an estimate"
+        )
+    ]
+
+
 def _prefixes(inputs: Inputs, given: Mapping[str, Any]) -> list[str]:
     """Explain that a model with states keeps no prefixes of earlier requests."""
     shape = inputs.model.config.shape
@@ -638,6 +665,7 @@ def _memory_inputs(
         kv_in_bytes="--kv-cache-memory-bytes" in inputs.release.options,
         kv_cache_memory_bytes=_number(given, "--kv-cache-memory-bytes"),
         draft_bytes=(inputs.model.draft.weights_bytes or 0) if inputs.model.draft else 0,
+        adapter_bytes=_adapter_bytes(inputs, given),
     )
 
 

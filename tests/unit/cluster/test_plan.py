@@ -384,6 +384,13 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "one of the two",
         "to worker",
     ),
+    "nowhere": (
+        lambda: change(change(pair(), 0, group=""), 1, group=""),
+        "groups",
+        "spark1, spark2 are in no child group",
+        "one host in the group head",
+        "move the first host",
+    ),
     "misspelt": (
         lambda: change(pair(), 1, variables=["gb10_fabric_mtuu"]),
         "nodes[1].gb10_fabric_mtuu",

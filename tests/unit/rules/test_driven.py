@@ -110,7 +110,6 @@ CASES: dict[str, Case] = {
         count=1,
         lock=lock_of("vllm==0.32.0", "ray==2.60.0", "fastsafetensors==0.5.0"),
     ),
-    "lora-memory": Case(args("--enable-lora")),
     "prefill-decode-apart": Case(
         args("--kv-transfer-config", '{"kv_connector": "NixlConnector", "kv_role": "kv_producer"}')
     ),

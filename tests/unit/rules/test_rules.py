@@ -146,7 +146,6 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"arguments": {"--load-format": "fastsafetensors"}, "model": {"weights_bytes": 220 * GIB}},
         {"arguments": {"--load-format": "fastsafetensors"}, "model": {"weights_bytes": 180 * GIB}},
     ),
-    "lora-memory": ({"arguments": {"--lora-modules": ["a=/b"]}}, {"arguments": {"--enable-lora": False}}),
     "prefill-decode-apart": (
         {"arguments": {"--kv-transfer-config": '{"kv_role": "kv_producer"}'}},
         {"arguments": {"--kv-transfer-config": '{"kv_role": "kv_both"}'}},

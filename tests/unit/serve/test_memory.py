@@ -209,3 +209,10 @@ def test_a_refused_value_is_a_problem_of_the_plan(case: str) -> None:
     assert found in problem.found
     assert expected in problem.expected
     assert fix in problem.fix
+
+
+def test_adapters_need_memory_on_each_rank() -> None:
+    plan = planned("gpt-oss-120b", 2, **{ARGS: ["--enable-lora", "--max-lora-rank=32"]})
+    (line,) = (line for line in plan["serve"]["why"] if line.startswith("LoRA: up to "))
+    assert line.endswith(" for --max-loras=1 and --max-cpu-loras=1 of --max-lora-rank=32, an estimate")
+    assert needed(plan) > needed(planned("gpt-oss-120b", 2)), "each expert has matrices of its own"
