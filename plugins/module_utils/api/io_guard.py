@@ -79,6 +79,8 @@ _CLEAN, _MOST_ERROR = "sanitize_message", 1000
 _PIECE, _BOUNDARY, _MOST_BOUNDARIES = 64 << 10, b"\r\n--", 1000
 #: Seconds that a request waits for the memory of its answers, and between two looks.
 _ROOM_SECONDS, _ROOM_LOOK = 60.0, 0.1
+#: Headers from which vLLM takes a request's names.
+_NAMING = (b"x-request-id", b"x-session-id")
 #: The header with which uvicorn closes the connection, so that it parses no rest of a body.
 _CLOSE = (b"connection", b"close")
 #: Status and text of each refusal, by its code in OpenAI's API.
@@ -123,8 +125,7 @@ class Guard:
             await self._app(scope, receive, send)
         elif code := self._refusal(scope):
             await _refuse(code, scope, send)
-        # Browsers send OPTIONS without a key, to find out whether they may send one.
-        elif scope.get("method") == "OPTIONS":
+        elif _preflight(scope):
             await self._empty(scope, receive, send)
         elif kind == "http" and path in OPEN:
             answer = self._metrics if path == _METRICS else self._empty
@@ -141,7 +142,7 @@ class Guard:
         without_key = http and path in OPEN
         if http and scope["method"] not in (_READING_METHODS if without_key else _METHODS):
             return "method_not_allowed"
-        if scope.get("method") == "OPTIONS":
+        if _preflight(scope):
             return ""
         if not (without_key or self._allowed(scope)):
             return "invalid_api_key"
@@ -199,7 +200,7 @@ class Guard:
         found = bodies.members(body)
         if found is None:
             return limits.ENCODING
-        if len(dict(scope["headers"]).get(b"x-request-id", b"")) > costs.MOST_NAME:
+        if any(name in _NAMING and len(value) > costs.MOST_NAME for name, value in scope["headers"]):
             return costs.NAMED
         for code in bodies.refusals(path, found, self._type(scope, path)):
             if code:
@@ -336,6 +337,15 @@ def _path(scope: dict[str, Any]) -> str:
     """Return the path that vLLM's routes see: without the prefix of --root-path."""
     path, root = scope.get("path", ""), scope.get("root_path", "")
     return str(path.removeprefix(root) if path.startswith(f"{root}/") else path)
+
+
+def _preflight(scope: dict[str, Any]) -> bool:
+    """Return whether a browser finds out without a key whether it may send one.
+
+    vLLM's own middleware answers such a request, and no route sees it: another OPTIONS of /metrics/ wrote its page.
+    """
+    names = {name for name, _value in scope["headers"]}
+    return scope.get("method") == "OPTIONS" and {b"origin", b"access-control-request-method"} <= names
 
 
 def _type_of(app: Any, path: str) -> bodies.Verify | None:

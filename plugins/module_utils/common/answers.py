@@ -24,7 +24,11 @@ _OF_ENTRY = 3 << 10
 _UNLIMITED, _OF_COPY = 8192, 2
 #: Characters of a token, if they are ASCII. Of others, each byte can be one.
 _OF_TOKEN = 2
-_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+#: The path with its parameters in sampling_params. The members that limit an answer, by a part of the path; and those
+#: of other paths.
+_GENERATE = "/inference/v1/generate"
+_LIMITS = {"/responses": ("max_output_tokens",), "/chat/completions": ("max_tokens", "max_completion_tokens")}
+_OTHER_LIMITS = ("max_tokens",)
 
 
 def memory(path: str, body: Mapping[str, Any]) -> int:
@@ -34,10 +38,13 @@ def memory(path: str, body: Mapping[str, Any]) -> int:
     copies, prompts = costs.copies(body), costs.prompts(path, body)
     entries = 0
     shown = max(map(_shown, both))
-    # The parts of a stream are built one by one.
-    if shown and not body.get("stream"):
-        most = [costs.number(each[name]) for each in both for name in _LIMITS if each.get(name) is not None]
-        entries += prompts * max(most, default=_UNLIMITED) * (1 + shown)
+    # The parts of a stream are built one by one. A text may mean false.
+    if shown and body.get("stream") is not True:
+        # Members of another path are ignored by vLLM.
+        asked = both[-1] if path.startswith(_GENERATE) else body
+        names = next((names for part, names in _LIMITS.items() if part in path), _OTHER_LIMITS)
+        most = [costs.number(asked[name]) for name in names if asked.get(name) is not None]
+        entries += prompts * max(0, *most, 0 if most else _UNLIMITED) * (1 + shown)
     of_prompt = max(_number(each, "prompt_logprobs") for each in both)
     if body.get("echo"):
         of_prompt = max(of_prompt, shown)

@@ -127,7 +127,13 @@ def test_both_headers_reach_vllm_as_the_one_that_it_reads(headers: dict[str, str
 
 def test_health_and_preflights_need_no_key() -> None:
     assert asked("/health", method="GET")[1] == 200
-    assert asked("/v1/models", method="OPTIONS")[1] == 200
+    preflight = {"origin": "https://chat.example", "access-control-request-method": "POST"}
+    assert asked("/v1/models", preflight, method="OPTIONS")[1] == 200
+    assert asked("/metrics/", preflight, method="OPTIONS")[1] == 200
+    # A route would see it: that of the metrics writes them.
+    for path in ("/metrics/", "/v1/models", "/pause"):
+        for headers in ({}, {"origin": "https://chat.example"}, {"access-control-request-method": "POST"}):
+            assert asked(path, headers, method="OPTIONS")[1] == 401
     assert len(asked("", type="lifespan")[0].bodies) == 1
     assert asked("/v1/realtime", type="websocket")[3] == {"type": "websocket.close", "code": 1008}
     assert asked("/v1/realtime", BEARER, type="websocket")[1] == 200

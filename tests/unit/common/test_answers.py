@@ -22,11 +22,13 @@ ENTRY = 3 << 10
         ({"prompt": ["a", "b"], "max_tokens": 100, "logprobs": 5}, 1200),
         ({"prompt": "hi", "logprobs": 5}, 6 * 8192),
         ({"prompt": "hi", "logprobs": 5, "stream": True}, 0),
-        ({"messages": [], "logprobs": True, "top_logprobs": 5, "max_completion_tokens": 10}, 60),
+        ({"prompt": "hi", "logprobs": 5, "stream": "false"}, 6 * 8192),
+        ({"prompt": "hi", "logprobs": True, "max_tokens": 10}, 20),
         ({"messages": [], "logprobs": False, "max_tokens": 10}, 0),
-        ({"input": "hi", "top_logprobs": 5, "max_output_tokens": 10}, 60),
+        # A number below zero gives nothing back, and members of other paths limit nothing.
+        ({"prompt": "hi", "logprobs": 5, "max_tokens": -(10**12)}, 0),
+        ({"prompt": "hi", "logprobs": 5, "max_output_tokens": 1, "sampling_params": {"max_tokens": 1}}, 6 * 8192),
         ({"prompt": "hi", "max_tokens": 10, "logprob_token_ids": [1, 2, 3]}, 40),
-        ({"token_ids": [1], "sampling_params": {"max_tokens": 10, "n": 2, "logprobs": 4}}, 100),
         # vLLM refuses it, unless all log probabilities are allowed.
         ({"prompt": "hi", "max_tokens": 100, "logprobs": -1}, 200),
         # The prompt's own: two ASCII characters, or one byte, are a token.
@@ -45,6 +47,22 @@ def test_each_log_probability_needs_memory(body: dict[str, Any], entries: int) -
     copied = answers.memory(COMPLETIONS, body) - entries * ENTRY
     # The names of its members, for several answers.
     assert 0 <= copied < 100_000
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "entries"),
+    [
+        (CHAT, {"logprobs": True, "top_logprobs": 5, "max_completion_tokens": 10}, 60),
+        (CHAT, {"logprobs": True, "top_logprobs": 5, "max_completion_tokens": 1, "max_tokens": 10}, 60),
+        (CHAT, {"logprobs": True, "top_logprobs": 5, "max_output_tokens": 1}, 6 * 8192),
+        ("/v1/responses", {"top_logprobs": 5, "max_output_tokens": 10, "max_tokens": 1}, 60),
+        ("/v1/responses", {"top_logprobs": 5, "max_tokens": 1}, 6 * 8192),
+        ("/inference/v1/generate", {"sampling_params": {"max_tokens": 10, "n": 2, "logprobs": 4}}, 100),
+        ("/inference/v1/generate", {"max_tokens": 1, "sampling_params": {"logprobs": 4}}, 5 * 8192),
+    ],
+)
+def test_the_path_decides_which_member_limits_an_answer(path: str, body: dict[str, Any], entries: int) -> None:
+    assert 0 <= answers.memory(path, body) - entries * ENTRY < 1000
 
 
 @pytest.mark.parametrize(
