@@ -16,7 +16,7 @@ description:
   - Reads the mapped libnccl of each process from C(/proc). Only the mappings are evidence. The search path, PyTorch's
     reported version and vLLM's log can each differ. A mapped file is recognized as a libnccl by its exported functions,
     not by its name.
-  - If a process has mapped several, returns the one that PyTorch calls; see RV(processes.used).
+  - If a process has mapped several, returns the one that PyTorch calls; see RV(processes[].used).
   - With O(requires), returns the differences in RV(problems), and does not fail.
 options:
   path:

@@ -149,7 +149,7 @@ patches:
       description: One of applied, already_applied, not_needed, use_flag, unsupported and removed.
       type: str
     file:
-      description: The first of RV(patches.files), relative to the package; empty if there is none.
+      description: The first of RV(patches[].files), relative to the package; empty if there is none.
       type: str
     files:
       description: The files that the patch affects.
