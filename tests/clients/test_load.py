@@ -121,6 +121,47 @@ def test_a_head_without_an_end_is_closed(door: Door, part: bytes) -> None:
     assert (alive(door) < QUICK, door.memory() - before < 50) == (True, True)
 
 
+def answered(door: Door, *parts: bytes, wait: float = 10) -> bytes:
+    """Return the answer to the parts of a request, or b"" if the connection is open after ``wait`` seconds."""
+    place, got = urllib.parse.urlsplit(door.url), b""
+    with socket.create_connection((str(place.hostname), place.port or 0), wait) as client:
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in parts:
+            client.sendall(part)
+            time.sleep(0.05)
+        try:
+            while piece := client.recv(1 << 16):
+                got += piece
+        except TimeoutError:
+            return b""
+        except ConnectionError:
+            pass
+    return got or b"closed"
+
+
+@pytest.mark.doors("guard")
+def test_the_lines_of_a_head_are_few_however_it_arrives(door: Door) -> None:
+    """1,200 heads of 8,000 lines took 17 s as soon as their ends arrived, without a key."""
+    body = b'{"model": "none",' + b"\n" * 5000 + b'"messages": []}'
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n" % len(body)
+    head += f"authorization: Bearer {door.key}\r\n".encode()
+    lines = [b"".join(b"a%d: b\r\n" % number for number in range(count)) for count in (50, 80)]
+    assert answered(door, head + lines[1] + b"\r\n").startswith(b"HTTP/1.1 431 ")
+    assert answered(door, head, lines[1], b"\r\n").startswith(b"HTTP/1.1 431 ")
+    for parts in ((head + lines[0] + b"\r\n" + body,), (head, lines[0] + b"\r\n", body), (head + b"\r", b"\n" + body)):
+        status = int(answered(door, *parts).split()[1])
+        assert status in (200, 400, 404), parts[0][-20:]
+
+
+@pytest.mark.doors("guard")
+@pytest.mark.parametrize("line", ["content-length: 100", "a: " + "x" * 10_000], ids=["body", "line"])
+def test_a_handshake_that_nobody_can_parse_ends(door: Door, line: str) -> None:
+    """websockets neither answers nor closes such a connection, and 15,000 of them stayed."""
+    head = "GET /v1/realtime HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+    head += f"sec-websocket-version: 13\r\nsec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\n{line}\r\n\r\n"
+    assert answered(door, head.encode(), wait=30)
+
+
 @pytest.mark.doors("guard")
 @pytest.mark.parametrize("method", ["POST", "OPTIONS"])
 def test_many_small_chunks_without_a_key_delay_nobody(door: Door, method: str) -> None:

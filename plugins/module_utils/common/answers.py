@@ -24,8 +24,9 @@ _OF_ENTRY = 3 << 10
 _UNLIMITED, _OF_COPY = 8192, 2
 #: Characters of a token, if they are ASCII. Of others, each byte can be one.
 _OF_TOKEN = 2
-#: The path with its parameters in sampling_params. The members that limit an answer, by a part of the path; and those
-#: of other paths.
+#: Paths that know streams; the path with its parameters in sampling_params; the members that limit an answer, by a part
+#: of the path, and those of other paths.
+_STREAMS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"))
 _GENERATE = "/inference/v1/generate"
 _LIMITS = {"/responses": ("max_output_tokens",), "/chat/completions": ("max_tokens", "max_completion_tokens")}
 _OTHER_LIMITS = ("max_tokens",)
@@ -38,8 +39,8 @@ def memory(path: str, body: Mapping[str, Any]) -> int:
     copies, prompts = costs.copies(body), costs.prompts(path, body)
     entries = 0
     shown = max(map(_shown, both))
-    # The parts of a stream are built one by one. A text may mean false.
-    if shown and body.get("stream") is not True:
+    # The parts of a stream are built one by one. A text may mean false, and a batch has no stream.
+    if shown and not (body.get("stream") is True and path.rstrip("/") in _STREAMS):
         # Members of another path are ignored by vLLM.
         asked = both[-1] if path.startswith(_GENERATE) else body
         names = next((names for part, names in _LIMITS.items() if part in path), _OTHER_LIMITS)
@@ -85,12 +86,12 @@ def _characters(body: Mapping[str, Any]) -> int:
 
 def _tokens(body: Mapping[str, Any]) -> Iterator[float]:
     """Yield the tokens of all prompts, or the most that a text can have."""
+    for text in costs.texts(body):
+        yield len(text) / _OF_TOKEN if text.isascii() else len(text.encode())
     waiting = [value for name, value in body.items() if name in costs.READ or name.endswith("token_ids")]
     while waiting:
         value = waiting.pop()
-        if isinstance(value, str):
-            yield len(value) / _OF_TOKEN if value.isascii() else len(value.encode())
-        elif isinstance(value, int):
+        if isinstance(value, int):
             yield 1
-        else:
-            waiting += value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        elif isinstance(value, list):
+            waiting += value

@@ -103,7 +103,7 @@ def refusal(path: str, body: Mapping[str, Any]) -> str:
 def _too_long(path: str, body: Mapping[str, Any]) -> bool:
     unchecked = path == _TOKENIZE or any(body.get(name) not in (None, False, "disabled", "NONE") for name in _CUTTING)
     most = _MOST_UNCHECKED if unchecked else _MOST_TEXT
-    lengths = list(texts(body))
+    lengths = list(map(len, texts(body)))
     if path == _SCORING:
         query, items = body.get("query"), body.get("items")
         copied = len(query) * len(items) if isinstance(query, str | list) and isinstance(items, list) else 0
@@ -142,16 +142,18 @@ def number(value: Any) -> int:
         return 1
 
 
-def texts(body: Any) -> Iterator[int]:
-    """Yield the lengths of the texts that can become part of a prompt."""
+def texts(body: Any) -> Iterator[str]:
+    """Yield the texts that can become part of a prompt; the names of members, too, where a template writes them."""
     waiting: list[tuple[str, Any, bool]] = [("", body, False)]
     while waiting:
         name, value, written = waiting.pop()
         if isinstance(value, str):
             if written or name not in _MEDIA:
-                yield len(value)
+                yield value
         elif isinstance(value, dict):
             inner = written or value.get("type") == _CALL
+            if inner:
+                yield from value
             waiting += [(key, each, inner or key in _WRITTEN) for key, each in value.items()]
         elif isinstance(value, list):
             waiting += [(name, each, written) for each in value]

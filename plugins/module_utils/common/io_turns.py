@@ -32,9 +32,15 @@ class _Reading:
         self._transport = transport
         self._connection: Turns | None = connection
         self.held = self.closed = False
+        #: The beginning of what was written.
+        self.begin = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        self.begin = self.begin or bytes(data[:16])
+        self._transport.write(data)
 
     def close(self) -> None:
         self.closed = True

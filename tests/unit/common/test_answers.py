@@ -22,6 +22,8 @@ ENTRY = 3 << 10
         ({"prompt": ["a", "b"], "max_tokens": 100, "logprobs": 5}, 1200),
         ({"prompt": "hi", "logprobs": 5}, 6 * 8192),
         ({"prompt": "hi", "logprobs": 5, "stream": True}, 0),
+        # Tools become part of the prompt, with the names of their members.
+        ({"messages": [], "tools": [{"x" * 100: "y" * 100}], "prompt_logprobs": 1}, 200),
         ({"prompt": "hi", "logprobs": 5, "stream": "false"}, 6 * 8192),
         ({"prompt": "hi", "logprobs": True, "max_tokens": 10}, 20),
         ({"messages": [], "logprobs": False, "max_tokens": 10}, 0),
@@ -56,6 +58,9 @@ def test_each_log_probability_needs_memory(body: dict[str, Any], entries: int) -
         (CHAT, {"logprobs": True, "top_logprobs": 5, "max_completion_tokens": 1, "max_tokens": 10}, 60),
         (CHAT, {"logprobs": True, "top_logprobs": 5, "max_output_tokens": 1}, 6 * 8192),
         ("/v1/responses", {"top_logprobs": 5, "max_output_tokens": 10, "max_tokens": 1}, 60),
+        # It has no stream.
+        (f"{CHAT}/batch", {"messages": [[], []], "logprobs": True, "max_tokens": 10, "stream": True}, 40),
+        (f"{CHAT}/", {"logprobs": True, "max_tokens": 10, "stream": True}, 0),
         ("/v1/responses", {"top_logprobs": 5, "max_tokens": 1}, 6 * 8192),
         ("/inference/v1/generate", {"sampling_params": {"max_tokens": 10, "n": 2, "logprobs": 4}}, 100),
         ("/inference/v1/generate", {"max_tokens": 1, "sampling_params": {"logprobs": 4}}, 5 * 8192),

@@ -69,6 +69,8 @@ CALL = {"type": "tool_use", "name": "get", "input": {"url": "A" * (9 * MEBI)}}
         (CHAT, {"tools": [{"function": {"parameters": {"properties": limited(1001)["properties"]}}}]}, costs.COMPILED),
         (CHAT, {"tools": [{"parameters": {"properties": limited(900)["properties"]}}] * 5}, costs.COMPILED),
         (CHAT, {"request_id": "r" * 256}, ""),
+        # A template writes the names of members, too.
+        ("/tokenize", {"messages": [], "tools": [{"function": {"parameters": {"x" * (2 * MEBI): {}}}}]}, costs.LONG),
         (CHAT, {"request_id": "r" * 257}, costs.NAMED),
         ("/v1/systemone", {"state": "x" * MEBI, "questions": ["?"] * 16}, costs.LONG),
         ("/v1/systemone", {"state": "x" * MEBI, "questions": ["?"] * 15}, ""),
