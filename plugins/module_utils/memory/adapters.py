@@ -4,9 +4,10 @@
 
 """LoRA adapters: the memory that vLLM allocates for them at the start, and their folders.
 
-Source: vLLM 0.33.0, config/lora.py and lora/layers: two matrices of --max-lora-rank beside each linear layer and each
-expert, for --max-loras adapters on the GPU and --max-cpu-loras in the memory of the process. An estimate: adapters in
-16 bits for all layers, whole on each rank. Tensor parallelism divides about half of it.
+Source: vLLM 0.33.0, config/lora.py and lora/layers: two matrices of --max-lora-rank for each linear layer and each
+expert, for --max-loras adapters on the GPU and --max-cpu-loras in the memory of the process. vLLM 0.32.0's CPU build
+allocates exactly these bytes for the lab's dense and sparse models. An upper bound: adapters in 16 bits, whole on each
+rank, although tensor parallelism divides about half of it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class Adapters:
 
     def memory(self, shape: Shape) -> int:
         """Return the bytes on each rank. On a GB10, the process shares the GPU's memory."""
-        hidden, width = shape.hidden, 0
+        hidden = shape.hidden
+        # The embedding and the output.
+        width = 2 * (hidden + shape.vocabulary)
         for layer in shape.layers:
             # One side of each matrix is the hidden size, and its parameters give the other one.
             for matrices, parameters in (
@@ -45,6 +48,8 @@ class Adapters:
                 (3 * shape.experts, layer.experts),
             ):
                 width += matrices * hidden + parameters // hidden if parameters else 0
+            # The router.
+            width += hidden + shape.experts if layer.experts else 0
         return _BYTES * self.rank * width * (self.loaded + self.on_cpu)
 
 
