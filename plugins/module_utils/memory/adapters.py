@@ -4,7 +4,7 @@
 
 """LoRA adapters: the memory that vLLM allocates for them at the start, and their folders.
 
-Source: vLLM 0.33.0, config/lora.py and lora/layers: two matrices of --max-lora-rank beside each linear layer and each
+Source: vLLM 0.33.0, config/lora.py and lora/layers: two matrices of --max-lora-rank for each linear layer and each
 expert, for --max-loras adapters on the GPU and --max-cpu-loras in the memory of the process. An estimate: adapters in
 16 bits for all layers, whole on each rank. Tensor parallelism divides about half of it.
 """
