@@ -22,7 +22,7 @@ class ActionModule(Decision):
     """Reads the results of all nodes on the controller."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return what the purpose needs, or a failure with the problems of all nodes."""
+        """Return the values for the purpose, or a failure with the problems of all nodes."""
         arguments = self.arguments(
             nodes={"type": "list", "elements": "str", "required": True},
             purpose={"type": "str", "choices": ["host_keys", "logins", "inventory"], "required": True},

@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Fil
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
-#: What each node registers: its copies, the part of the run that failed last, and on the head the last report.
+#: Each node's registered results: its copies, the part of the run that failed last, and on the head the last report.
 _COPIES, _FAILED, _REPORT = "__benchmark_all_copies", "__benchmark_all_failed", "__benchmark_model_report"
 #: The variables of the role benchmark_model on which a result depends.
 _SETTINGS = ("mode", "data", "speed_bench", "concurrencies", "input_tokens", "output_tokens", "timeout")

@@ -49,7 +49,7 @@ class ActionModule(Decision):
             found = self.module({"path": benchmark_plan.speed_file(settings)}, variables, "ansible.builtin.stat")
             if "stat" not in found:
                 return found
-            # Without the file, other text of the same lengths stands in.
+            # Without the file, other text of the same lengths replaces it.
             settings = replace(settings, speed_bench=settings.speed_bench * bool(found["stat"].get("isreg")))
         runs, program = benchmark_plan.runs(plan, settings), io_prompts.program()
         return {

@@ -55,7 +55,7 @@ class ActionModule(Decision):
         return {"changed": False, **found, "_ansible_verbose_override": True}
 
     def _found(self, node: Mapping[str, Any], own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Return what the node, its saved facts or nothing say, by the mode of the plan."""
+        """Return the facts that the plan's mode selects: the node's, the saved ones, or none."""
         # Boolean values are accepted for false and true.
         offline = str(own["settings"]["gb10_plan_offline"]).lower()
         if any(each["name"] == "gb10_plan_offline" for each in own["refused"]):

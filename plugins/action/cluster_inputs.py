@@ -56,7 +56,7 @@ class ActionModule(Decision):
         return {"changed": False, **found, "_ansible_verbose_override": True}
 
     def _sources(self, values: Mapping[str, Any], settings: dict[str, Any], variables: Mapping[str, Any]) -> Any:
-        """Return what the settings refer to on the controller. The lock is a setting without a default."""
+        """Return the files on the controller that the settings name. The lock is a setting without a default."""
         host, inventory = variables["inventory_hostname"], variables.get("inventory_dir") or ""
         # Variables of a play are templates here.
         head = host in self.variable(variables, "gb10_heads", [])
@@ -87,7 +87,7 @@ class ActionModule(Decision):
         try:
             value = self._templar.template(variables[name])
         except AnsibleUndefinedVariable as error:
-            # A later task may define what it refers to. Otherwise its role reports it.
+            # A later task may define the variable to which it refers. Otherwise its role reports it.
             unknown = _unknown(name, option, error, "a value without undefined variables")
             return argument_specs.default(option), unknown if name.startswith("gb10_") else None
         except AnsibleError as error:

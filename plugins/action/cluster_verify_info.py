@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 
 
 class ActionModule(Decision):
-    """Adds to the facts what the checks need of the controller: the node's name, its part and the time."""
+    """Adds the controller's values for the checks to the facts: the node's name, its part and the time."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return {node}, as VerifiedNode has it. Ansible gives its key ``unreachable`` another meaning."""

@@ -41,9 +41,9 @@ _COLORS: Mapping[str, str] = {
 
 
 class ActionModule(Decision):
-    """Asks its node again and again. On the first node, it also draws the answers of all.
+    """Queries its node repeatedly. On the first node, it also draws the answers of all.
 
-    One process per node: a node that does not answer holds up no other one. They share Ansible's temporary folder. It
+    One process per node: a node that does not answer delays no other one. They share Ansible's temporary folder. It
     draws between two prompts, because a prompt turns Ctrl-C into a key: a signal would end the run as failed.
     """
 
@@ -93,7 +93,7 @@ class ActionModule(Decision):
         return {"output": found["stdout"], "error": reason, "at": time.monotonic()}
 
     def _drawn(self, variables: Mapping[str, Any], names: Sequence[str], interval: int, folder: str) -> str:
-        """Draw until the user ends it. Returns what was done."""
+        """Draw until the user ends it. Returns a summary."""
         inputs = self.of_nodes(variables, names, "gb10_inputs", {})
         settings = {name: inputs[name]["settings"] for name in names}
         heads = self.variable(variables, "gb10_heads")
@@ -115,7 +115,7 @@ class ActionModule(Decision):
 
 
 class _Terminal:
-    """The terminal of the run. This process has none of its own, so that Ansible's main process prints and reads.
+    """The terminal of the run. This process has none, so that Ansible's main process prints and reads.
 
     Without a terminal, the frames follow each other, and only a signal ends them.
     """
@@ -135,7 +135,7 @@ class _Terminal:
         return columns or usual.columns, (lines or usual.lines) - 1
 
     def clear(self) -> None:
-        """Scroll what the terminal shows out of its window, so that it is not overwritten."""
+        """Scroll the terminal's content out of its window, so that it is not overwritten."""
         if self._drawing:
             self._display.display("\n" * self.size()[1], screen_only=True)
 

@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import report 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.controller import Files
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
-#: What each node has: the state before a measurement, what failed, and the evidence.
+#: Each node's results: the state before a measurement, the failures, and the evidence.
 _STATUS, _PROBLEMS, _EVIDENCE = "__field_report_status", "__field_report_problems", "__field_report_evidence"
 Values = dict[str, Any]
 

@@ -53,7 +53,7 @@ class ActionModule(Decision):
 
 
 def _possible(purpose: str, found: dict[str, Any]) -> dict[str, Any]:
-    """Return what was found without its problems, or a failure with them."""
+    """Return the result without its problems, or a failure with them."""
     if problems := found.pop("problems"):
         return {"failed": True, "msg": f"The {purpose} is not possible; nothing was changed:\n" + "\n".join(problems)}
     return found

@@ -23,7 +23,7 @@ _OBEYED = ("_ansible", "ansible_", "add_")
 def _values(part: Mapping[str, Any]) -> dict[str, Any]:
     """Return a node's comparison without the keys that Ansible obeys in a task's result, such as facts and hosts.
 
-    Ansible cleans only the result of a module, not what is inside.
+    Ansible cleans only the result of a module, not the values inside it.
     """
     return {name: value for name, value in part.items() if not name.startswith(_OBEYED)}
 

@@ -58,7 +58,7 @@ def _states(results: Mapping[str, Mapping[str, Any]], firmware: bool, options: S
 
 
 def _next(states: Mapping[str, State], again: bool) -> dict[str, Any]:
-    """Return what the roles decide by: {stages, begins, serves, served, waiting}."""
+    """Return the inputs of the roles' conditions: {stages, begins, serves, served, waiting}."""
     stages = {name: plan.stage(each, again) for name, each in states.items()}
     serves = any(each.serves for each in states.values())
     served = serves or any(each.trial.served for each in states.values() if each.trial)

@@ -22,7 +22,7 @@ _TOOLS = Path(__file__).parents[2] / "roles/vllm_build/files/tools.lock"
 
 
 class ActionModule(Decision):
-    """Runs the module with what the plan, the role's variables and the locks say."""
+    """Runs the module with values from the plan, the role's variables and the locks."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result; with O(item) also {folder, requirements, program} of the build environment."""

@@ -155,7 +155,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
             super().v2_playbook_on_include(included_file)
 
     def _hidden(self, task: Any) -> bool:
-        """Return whether a task that succeeds prints nothing of its own."""
+        """Return whether a task that succeeds prints nothing."""
         return self._quiet or (task.action in _VALIDATES and not self._display.verbosity)
 
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
@@ -345,7 +345,7 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
 
 
 def _lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the message and of what a command printed."""
+    """Yield the lines of the message and of a command's output."""
     texts = [result.get("msg") or result.get("censored") or "no message"]
     texts += [result[key] for key in ("stderr", "module_stderr", "stdout", "module_stdout") if result.get(key)]
     for text in texts:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: files of this collection on nodes, and what a node sent."""
+"""Filters: files of this collection on nodes, and text from a node."""
 
 from __future__ import annotations
 

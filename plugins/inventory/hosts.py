@@ -50,7 +50,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import print
 #: What ansible-playbook returns for an inventory or a playbook that it cannot read.
 _UNREADABLE = 4
 _MOST = 4
-#: Other files in YAML may lie beside the inventory, such as recipes.
+#: Other files in YAML may be next to the inventory, such as recipes.
 _OF_GROUPS = re.compile(r"^[ \t]*(?:gb10[_-]cluster\w*|heads?|workers?|hosts|children)[ \t]*:", re.MULTILINE)
 #: A list is a playbook.
 _OF_PLAYS = re.compile(r"^- ", re.MULTILINE)

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: cluster_inputs
-short_description: The values of all variables of this collection on a host, and what they refer to
+short_description: The values of all variables of this collection on a host, and the files that they name
 version_added: 0.1.0
 description:
   - Reads the names, types and defaults of all variables from C(meta/argument_specs.yml) of the roles, and their values

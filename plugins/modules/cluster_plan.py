@@ -73,7 +73,7 @@ lines:
   type: list
   elements: str
 hub:
-  description: C(hub_model) with what Hugging Face Hub answered, empty if it was not asked.
+  description: C(hub_model) with the answer of Hugging Face Hub, empty without a query.
   returned: always
   type: dict
 """

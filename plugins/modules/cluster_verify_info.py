@@ -122,7 +122,7 @@ boot:
   type: dict
   sample: {"kernel": "6.17.0-1031-nvidia", "nvidia": true}
 adapter:
-  description: What the kernel said about the ConnectX-7 since the boot, V(power) or V(failed); empty without a fault.
+  description: The kernel's faults of the ConnectX-7 since the boot, V(power) or V(failed); empty without one.
   returned: success
   type: list
   elements: str
@@ -196,9 +196,9 @@ kernels:
     extensions: {"vllm/_C_stable_libtorch": {"native": 0, "same_major": 85, "ptx": 6, "none": 20}}
     chosen: {"--moe-backend": "marlin"}
 evidence:
-  description: What each process of vLLM logs in the running start, and what it is compared with. That are the decisions
-    of its command line and the messages in the launch record. Only names and texts of known messages are returned. Null
-    with O(quick), or if C(gb10-vllm.service) does not run.
+  description: The messages of each process of vLLM in the running start, and the values to compare them with. These
+    are the decisions of its command line and the messages in the launch record. Only names and texts of known messages
+    are returned. Null with O(quick), or if C(gb10-vllm.service) does not run.
   returned: success
   type: dict
   sample:

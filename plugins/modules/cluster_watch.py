@@ -44,7 +44,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 lines:
-  description: What was watched, on the first node.
+  description: A summary of the session, on the first node.
   returned: success
   type: list
   elements: str

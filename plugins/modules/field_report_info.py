@@ -11,8 +11,8 @@ module: field_report_info
 short_description: Read the evidence of a node that needs no plan, no runtime and no model
 version_added: 0.1.0
 description:
-  - Reads versions, memory and clocks of the GPU, the files and profiles of the network, what a compilation of kernels
-    needs, and the state of apt and systemd.
+  - Reads versions, memory and clocks of the GPU, the files and profiles of the network, the requirements of a
+    compilation of kernels, and the state of apt and systemd.
   - Only known lines of the logs leave the node. They are steps of a start, symptoms, and exceptions. The others are
     counted.
   - Each item is read alone. RV(unread) has the reason for one that could not be read.

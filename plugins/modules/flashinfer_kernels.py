@@ -11,7 +11,7 @@ module: flashinfer_kernels
 short_description: Compile the kernels of FlashInfer that a model needs, before it is loaded
 version_added: 0.1.0
 description:
-  - Starts vLLM with random weights and few layers in a unit of its own, and stores each module that FlashInfer
+  - Starts vLLM with random weights and few layers in a separate unit, and stores each module that FlashInfer
     compiled in the runtime. Ranks then load them without a compiler.
   - The unit runs as a temporary user without network. The module stores its results as root, read-only for the ranks.
   - With O(archive), it stores the modules of an equal node instead.

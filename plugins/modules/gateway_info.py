@@ -83,7 +83,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 problem:
-  description: Why there is no such report, empty if there is one.
+  description: Why the report is missing, empty if there is one.
   returned: always
   type: str
 models:

@@ -71,7 +71,7 @@ memory_bytes:
   returned: always
   type: int
 unified_memory:
-  description: Whether the GPUs share the host's memory, null if there is no GPU.
+  description: Whether the GPUs share the host's memory, null without a GPU.
   returned: always
   type: bool
 reason:

@@ -74,6 +74,6 @@ node:
               one, V(other) if it has only keys of other types; empty without a key.
           type: str
         reason:
-          description: Why there is no key, else empty.
+          description: Why the key is missing, else empty.
           type: str
 """

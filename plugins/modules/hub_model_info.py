@@ -95,7 +95,7 @@ hub_model:
       description: Why the query of Hugging Face Hub failed, empty if it succeeded.
       type: str
     refused:
-      description: The HTTP status if it is 401, 403 or 404, with which a download would fail too; else 0.
+      description: The HTTP status if it is 401, 403 or 404, because a download would fail too; else 0.
       type: int
 """
 

@@ -11,8 +11,8 @@ module: model_store_plan
 short_description: Decide which nodes lack a model, and how they get it
 version_added: 0.1.0
 description:
-  - Compares the stored files of all nodes of the fact C(gb10_plan). The head downloads what it lacks, and the model
-    goes from node to node.
+  - Compares the stored files of all nodes of the fact C(gb10_plan). The head downloads its missing files, and the
+    model goes from node to node.
   - Returns the commands of the temporary units for this node.
   - Runs on the controller. The action plugin of this name does the work.
 options:

@@ -61,7 +61,7 @@ settings:
   type: list
   elements: dict
 ca:
-  description: The name of the CA's file beside the scrape configuration.
+  description: The name of the CA's file next to the scrape configuration.
   returned: success
   type: str
 written:

@@ -83,7 +83,7 @@ clusters:
   type: list
   elements: dict
 notes:
-  description: What Prometheus cannot read, and what is lost with a node.
+  description: Values that Prometheus cannot read, and those that are lost with a node.
   returned: success
   type: list
   elements: str

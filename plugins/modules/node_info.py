@@ -20,7 +20,7 @@ options:
     description: The folder of the model to serve, if the model is a folder.
     type: path
   source:
-    description: The folder from which O(model) is copied. The module reads it until O(model) is complete.
+    description: The source folder of O(model). The module reads it until O(model) is complete.
     type: path
   folders:
     description: Other folders that the model needs, such as those of LoRA adapters.
@@ -231,7 +231,7 @@ login_users:
   type: list
   elements: str
 missing_folders:
-  description: The ones of O(folders) that are no folder on the node.
+  description: The paths of O(folders) that are not a folder on the node.
   returned: always
   type: list
   elements: str
@@ -246,7 +246,7 @@ state:
   type: dict
   contains:
     service_user:
-      description: The UID and GID of O(user), joined by a colon; empty if there is no such user.
+      description: The UID and GID of O(user), joined by a colon; empty without such a user.
       type: str
       sample: "996:996"
     service_user_ready:
@@ -261,8 +261,8 @@ state:
         it, else empty.
       type: str
     message_keys_mark:
-      description: The mark of the node's keys of these messages, which tells the secret that they are derived from,
-        empty without.
+      description: The mark of the node's keys of these messages, which identifies the secret that they are derived
+        from, empty without.
       type: str
     runtime_mark:
       description: The SHA-256 of the file C(.complete) of O(runtime) if the link C(current) names it, else empty.

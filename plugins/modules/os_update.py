@@ -18,7 +18,7 @@ options:
   step:
     description:
       - V(refresh) refreshes fwupd's list of firmware.
-      - V(pause) stops what updates the node by itself, and V(resume) restores it byte for byte.
+      - V(pause) stops automatic updates of the node, and V(resume) restores their settings byte for byte.
       - V(keep) makes the running kernel the default of the boot loader.
       - V(options) adds O(kernel_options) to the command line of all kernels, for good.
       - V(download) downloads the packages of the upgrade.

@@ -16,7 +16,7 @@ description:
   - Needs root, as NVIDIA's checker does.
 options:
   packages:
-    description: Whether apt and NVIDIA's checker are asked, which takes seconds.
+    description: Whether to query apt and NVIDIA's checker, which takes seconds.
     type: bool
     default: true
 seealso:

@@ -104,7 +104,7 @@ waiting:
   type: list
   elements: str
 stages:
-  description: What comes next on each node, as M(gb10.cluster.os_update_info) returns it.
+  description: The next stage of each node, as M(gb10.cluster.os_update_info) returns it.
   returned: success
   type: dict
 """

@@ -11,7 +11,7 @@ module: prune
 short_description: List the stored models, runtimes, builds, images and caches of a node, and remove named ones
 version_added: 0.1.0
 description:
-  - Lists what this collection stored on the node, with sizes and with the launches that need it.
+  - Lists the items that this collection stored on the node, with sizes and with the launches that need them.
   - Removes only the items in O(names), and none that the inputs of a recorded launch or of an installed service name.
 options:
   names:

@@ -21,7 +21,7 @@ options:
     type: str
     required: true
   seconds:
-    description: Maximum seconds. Open requests after them are no failure.
+    description: Maximum seconds. Open requests after them are not a failure.
     type: int
     default: 60
   folder:
@@ -63,7 +63,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
 
-#: Seconds for the stop after the drain, in which the API stays closed.
+#: Seconds for the stop after the drain. The API stays closed meanwhile.
 _STOP = 120
 
 

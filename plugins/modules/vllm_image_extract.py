@@ -86,7 +86,7 @@ package_dir:
   returned: when O(state=present)
   type: str
 container_package_dir:
-  description: The package's folder in the image; null in check mode if there is no copy yet.
+  description: The package's folder in the image; null in check mode before the first copy.
   returned: when O(state=present)
   type: str
 config_folder:

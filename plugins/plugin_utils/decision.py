@@ -80,7 +80,7 @@ class Decision(ActionBase):
     def parameters(self) -> list[str]:
         """Return the names of the roles' variables that a play sets for the task's role alone.
 
-        What it sets for a role around this one reaches all roles in that.
+        Variables that it sets for a role around this one reach all roles in that.
         """
         parent, role = self._task._parent, self._task._role
         while parent and not isinstance(parent, IncludeRole):

@@ -33,7 +33,7 @@ class GatewayDecision(Decision):
         return self.variable(variables, f"gateway_{name}", argument_specs.default(option))
 
     def number(self, variables: Mapping[str, Any], name: str) -> int:
-        """Return a number. What is none counts as 0, which the plan refuses."""
+        """Return a number. Any other value counts as 0, which the plan refuses."""
         try:
             return int(self.setting(variables, name))
         except (TypeError, ValueError):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the actions of the role monitoring have in common."""
+"""Common code of the actions of the role monitoring."""
 
 from __future__ import annotations
 

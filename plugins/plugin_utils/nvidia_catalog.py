@@ -37,7 +37,7 @@ def clone(given: str, inventory: str) -> tuple[str, str]:
         return (str(Path(inventory) / Path(given).expanduser()) if given else ""), ""
     found = _REMOTE.fullmatch(given)
     if not found:
-        return "", "gb10_nvidia_recipes is no https or file URL with @ and a commit of 40 digits, without a password"
+        return "", "gb10_nvidia_recipes is not an https or file URL with @, a commit of 40 digits and no password"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gb10" / "nvidia-recipes"
     folder = cache / found[2]
     try:
@@ -93,7 +93,7 @@ def find(name: str, folder: str, nodes: int) -> tuple[str, str, str]:
     if not hardware:
         return "", f"{name} for {nodes} nodes, but the catalog has recipes for 1, 2 and 4 Sparks", ""
     if not _NAME.fullmatch(wanted):
-        return "", f"{name[:100]!r}, which is no name of a model", ""
+        return "", f"{name[:100]!r}, which is not the name of a model", ""
     found = _recipes(Path(folder), hardware)
     sparks = f"{nodes} Spark{'s' * (nodes > 1)}"
     if not found:

@@ -24,7 +24,7 @@ _CORE = Path(__file__).resolve().parents[1] / "module_utils"
 def source(program: str) -> dict[str, str]:
     """Return {content} of a file below plugins/module_utils, such as launch/io_ray.py, or {packed} of a program.
 
-    A program is named without the suffix, such as launch/io_gates, and has what it imports. Raises ValueError for
+    A program is named without the suffix, such as launch/io_gates, and includes its imports. Raises ValueError for
     anything else.
     """
     # Ansible loads this file in nearly every task's process.

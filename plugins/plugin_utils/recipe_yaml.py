@@ -69,7 +69,7 @@ def document(recipe: Mapping[str, str]) -> tuple[Any, list[Problem]]:
         return None, [Problem("gb10_recipe", recipe["problem"], expected, fix)]
     data, problems = load(recipe["text"], recipe["path"] or recipe["name"])
     if isinstance(data, dict):
-        # A recipe cannot write what comes from beside its file.
+        # A recipe cannot set values that come from the files next to it.
         data = {key: value for key, value in data.items() if key not in (nvidia.OTHERS, nvidia.PERFORMANCE)}
     if problems or not isinstance(data, dict) or "schema_version" not in data:
         return data, problems

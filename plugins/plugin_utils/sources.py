@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the settings of a node refer to on the controller: lock, recipe, layers, certificate, patches and archives."""
+"""The files on the controller that a node's settings name: lock, recipe, layers, certificate, patches and archives."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _read_untrusted(path: str, read: Read) -> str:
 
 
 def _missing(name: str, path: str, folder: str, inventory: str) -> str:
-    """Return why there is no recipe with a name, and the names that exist."""
+    """Return why a recipe was not found by its name, and the names that exist."""
     found = f"{path or name} is not a readable file on the controller"
     if not folder:
         return f"{found}, and gb10_recipe_folder is not set"
@@ -157,7 +157,7 @@ def build(settings: Mapping[str, Any], head: bool, inventory: str) -> dict[str, 
 
 
 def patches_of_nccl(given: Any, inventory: str) -> list[dict[str, str]]:
-    """Return {name, path, sha256} of the patches of NCCL; see nccl/patches.py. A wrong form is no patch."""
+    """Return {name, path, sha256} of the patches of NCCL; see nccl/patches.py. Another value than a list has none."""
     found = []
     for entry in map(str, given if isinstance(given, list | tuple) else ()):
         own = str(_NCCL / f"{entry}.patch") if entry in nccl_patches.KNOWN else ""

@@ -12,7 +12,7 @@ from ansible.release import __version__
 
 #: meta/runtime.yml has the same; Ansible only warns about it.
 OLDEST = (2, 19)
-#: Options of ansible-playbook with which it runs no task, and so may have no inventory.
+#: Options that make ansible-playbook run no task, so that it may have no inventory.
 _STATIC = ("syntax", "listtasks", "listtags", "listhosts")
 
 

@@ -16,7 +16,7 @@ from ansible.utils.display import Display
 
 #: It prints the lines itself, because it knows the terminal and the end of the run.
 _CALLBACK = "gb10.cluster.brief"
-#: The texts of a result that Ansible prints inside of its own line.
+#: The texts of a result that Ansible prints within its own line.
 _ONE_LINE = frozenset(("_ansible_item_label", "item", "before_header", "after_header"))
 #: Ansible's setting of a color, by the first words of a line.
 _COLORS: Mapping[str, str] = {

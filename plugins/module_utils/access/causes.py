@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why the controller cannot read a node: each cause has a fix of its own."""
+"""Why the controller cannot read a node: each cause has its own fix."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ PASSWORD_WRONG = _cause(
     pattern=r"Invalid/incorrect password",
     shows="Invalid/incorrect password: nvidia@192.168.1.11: Permission denied (publickey,password).",
     why="the login password is wrong, or sshd accepts no password",
-    fix="repeat with the login password: the one with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs "
-    "in; if sshd accepts none, add your public key to ~/.ssh/authorized_keys of USER on its own console",
+    fix="repeat with the login password: the one that 'ssh -o PubkeyAuthentication=no USER@ADDRESS' accepts; "
+    "if sshd accepts none, add your public key to ~/.ssh/authorized_keys of USER on its own console",
     # Only the program sshpass, which no test uses, lets Ansible distinguish it.
     tested=SOURCE,
 )
-#: In the order in which they are searched: ssh prints the warning about a changed key before its usual last line.
+#: In the order of the search: ssh prints the warning about a changed key before its usual last line.
 CAUSES = (
     _cause(
         "host-key-changed",
@@ -88,7 +88,7 @@ CAUSES = (
         pattern=r"Incorrect sudo password|incorrect password attempt",
         shows="Incorrect sudo password",
         why="the sudo password is wrong",
-        fix="repeat the command with -K and the password with which 'ssh -t USER@ADDRESS sudo -k id' works; nodes "
+        fix="repeat the command with -K and the password that 'ssh -t USER@ADDRESS sudo -k id' accepts; nodes "
         "with different passwords need ansible_become_password in a vault",
     ),
     _cause(

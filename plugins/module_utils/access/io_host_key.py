@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 
 
 def read(run: Run, address: str, port: int, known_hosts: str, timeout: int) -> dict[str, Any]:
-    """Return {key, fingerprint, state, reason}. ``reason`` is why there is no key, "" if there is one."""
+    """Return {key, fingerprint, state, reason}. ``reason``: why the key is missing, "" if there is one."""
     result = {"key": "", "fingerprint": "", "state": "", "reason": ""}
     try:
         # ssh-keyscan reports no reason.

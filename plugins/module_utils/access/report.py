@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the controller may do on each node, or why not. A node is a mapping::
+"""The controller's access to each node, or why it has none. A node is a mapping::
 
 {"name": str, "address": str, "port": int, "user": str,
  "host_key": {...} | {},     # {key, fingerprint, state, reason} of io_host_key; {} for the controller itself

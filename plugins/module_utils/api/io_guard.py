@@ -84,7 +84,7 @@ _PIECE, _BOUNDARY, _MOST_BOUNDARIES = 64 << 10, b"\r\n--", 1000
 _ROOM_SECONDS, _ROOM_LOOK = 60.0, 0.1
 #: Headers from which vLLM takes a request's names.
 _NAMING = (b"x-request-id", b"x-session-id")
-#: The header with which uvicorn closes the connection, so that it parses no rest of a body.
+#: The header that makes uvicorn close the connection, so that it does not parse the rest of a body.
 _CLOSE = (b"connection", b"close")
 #: Status and text of each refusal, by its code in OpenAI's API.
 _REFUSALS: Mapping[str, tuple[int, str]] = {
@@ -134,7 +134,7 @@ class Guard:
             answer = self._metrics if path == _METRICS else self._empty
             await answer(scope, receive, _with(send, self._count))
         else:
-            # vLLM asks for the key again, and only in this header.
+            # vLLM requires the key again, and only in this header.
             headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
             scope = {**scope, "headers": [*headers, (b"authorization", b"Bearer " + self._key)]}
             await (self._websocket if kind == "websocket" else self._http)(scope, receive, send)
@@ -495,7 +495,7 @@ class Limits(io_turns.Turns):
 
     def __init__(self, config: Any, *arguments: Any, **options: Any) -> None:
         config.h11_max_incomplete_event_size = limits.MOST_HEAD
-        # Messages wait in a queue before anybody reads them, and 16 KB can become 16 MiB.
+        # Messages wait in a queue before a reader takes them, and 16 KB can become 16 MiB.
         config.ws_max_size, config.ws_max_queue, config.ws_per_message_deflate = _MOST_MESSAGE, 1, False
         super().__init__(config, *arguments, **options)
 

@@ -26,7 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 UNIT = "gb10-benchmark"
 SWEEP, SPEED_MODE = "sweep", "speed-bench"
 _DEPTHS = (0, 4096, 8192, 16384, 32768, 65535, 100000)
-#: The variable from which vLLM's client takes the key. Source: vLLM, benchmarks/lib/endpoint_request_func.py.
+#: The variable with the key for vLLM's client. Source: vLLM, benchmarks/lib/endpoint_request_func.py.
 KEY_VARIABLE = "OPENAI_API_KEY"
 #: The runs of each mode as (concurrency, input tokens, output tokens, requests); SWEEP has the user's.
 MODES: Mapping[str, Sequence[tuple[int, int, int, int]]] = {

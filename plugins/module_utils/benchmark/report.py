@@ -295,7 +295,7 @@ def _ratio(found: Mapping[str, Any], run: Mapping[str, Any], theirs: Mapping[str
 
 
 def _differences(found: Mapping[str, Any], run: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Return a line for each known difference from the source's conditions, and one for what it does not publish."""
+    """Return a line for each known difference from the source's conditions, and one for its unpublished values."""
     source = theirs["source"]
     drivers = sorted({release for release in found["drivers"].values() if release})
     ours = {

@@ -82,7 +82,7 @@ of the runtime, without loading it. On a node without a GPU, set `-e verify_capa
 extension without any code for the GPU, but not a single missing kernel. An image is read only while it runs.
 FlashInfer's and PyTorch's own kernels are not read. `gpu-probe-failed` runs small kernels on each GPU.
 
-The checks `log-*` compare [what each rank logs](#messages-of-a-start) in vLLM's running start with its command line,
+The checks `log-*` compare [each rank's messages](#messages-of-a-start) in vLLM's running start with its command line,
 with the other ranks, and with the launch record. Only names and texts of known messages leave a node. A message that a
 rank does not log, or that journald has removed, counts as unknown. NCCL names its network only with `NCCL_DEBUG=INFO`
 in `gb10_extra_env`.
@@ -100,7 +100,7 @@ _REPORT = """
 - a drawing of nodes, rails and cables with addresses, speed, MTU and state; the API, its load, and the watchdog;
 - the differences between nodes;
 - the programs with code for each GPU, and the results of the GPU probe;
-- what vLLM's log shows about the decisions of the plan;
+- evidence in vLLM's log for the decisions of the plan;
 - the last golden result, the newest benchmark of each model, and the last result of `benchmark_all.yml` as a heat map,
   from the folder `.gb10` in the inventory (`verify_records`);
 - versions and state of each node.

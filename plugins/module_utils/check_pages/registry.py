@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All checks. Nodes and modules import only the checks of their own phase."""
+"""All checks. Nodes and modules import only the checks of their phase."""
 
 from __future__ import annotations
 

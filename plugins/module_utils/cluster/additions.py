@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The launch overrides that a node reports: only roles that record some, and only what each of them writes.
+"""The launch overrides that a node reports: only of roles that record some, and only values that each may write.
 
 The flags of all nodes become arguments of the head's server, and the files part of every node's record. So a node must
 not be able to report others. launch/overrides.py describes an override.
@@ -50,7 +50,7 @@ Additions = dict[str, dict[str, Any]]
 
 @dataclass(frozen=True)
 class _Role:
-    """What a role writes.
+    """The overrides that a role may write.
 
     ``flags`` are sequences of words, ``files`` names. ``replaced``: the ends of an image's folders that mounts replace.
     """
@@ -71,7 +71,7 @@ def _below(text: str, root: str) -> bool:
 
 
 def _nccl(text: str, root: str) -> bool:
-    """Return whether a path is a libnccl below the folder of the collection: a process loads no other file of ours."""
+    """Return whether a path is a libnccl below the collection's folder: processes load no other file from there."""
     return _below(text, root) and bool(_LIBRARY.fullmatch(text.rpartition("/")[2]))
 
 

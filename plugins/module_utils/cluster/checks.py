@@ -114,7 +114,7 @@ def _check_addresses(nodes: Sequence[Node]) -> list[Problem]:
         Problem(
             f"nodes[{index}].ansible_host",
             f"{node.address}, the address of {first[node.address]}",
-            "an address of its own",
+            "a separate address",
             f"correct ansible_host of {node.name}",
         )
         for index, node in enumerate(nodes)

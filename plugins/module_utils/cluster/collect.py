@@ -52,7 +52,7 @@ def options(inputs: Mapping[str, Any], runtime_folder: str, head: bool) -> dict[
 def hub_options(
     inputs: Mapping[str, Any], head: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the options of hub_model_info on the head, {} when the Hub is not asked for the model.
+    """Return the options of hub_model_info on the head, {} when the Hub is not queried for the model.
 
     ``inputs``: of the head. ``head`` and ``nodes``: of cluster_facts. The token is not here.
     """
@@ -70,7 +70,7 @@ def hub_options(
 
 
 def facts(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a module found on a node, without what Ansible adds."""
+    """Return a module's facts of a node, without the keys that Ansible adds."""
     return {name: value for name, value in result.items() if name not in _NOT_FACTS}
 
 

@@ -149,7 +149,7 @@ def _check_revisions(model: str, draft: str) -> list[Problem]:
 
 
 def _of_recipe(model: Model, recipe: Use) -> Model:
-    """Return the model with the recipe's arguments and variables. What the catalog has for its size stays."""
+    """Return the model with the recipe's arguments and variables. The catalog's figures of its size stay."""
     if model.hub and model.hub.casefold() != recipe.model.casefold():
         fix = (
             "remove gb10_model; on the command line, add -e gb10_model='' for the recipe, or -e gb10_recipe='' for "

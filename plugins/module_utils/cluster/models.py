@@ -71,7 +71,7 @@ def survey(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tupl
     """Plan the cluster once for each model, with all other settings unchanged and without a recipe.
 
     Returns the rows: fitting models first, the catalog's older models after the others, then the largest first.
-    Problems of every plan are not about a model; with one, there are no rows. ``known_variables`` are those of
+    Problems of every plan are not about a model; with one, no rows are returned. ``known_variables`` are those of
     cluster/plan.plan().
     """
     if not inputs.nodes:

@@ -79,7 +79,7 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
 
 
 def check_compilers(nodes: Sequence[Node], compiled: Sequence[str]) -> list[Problem]:
-    """Return what the nodes lack to compile these kernels of FlashInfer."""
+    """Return the problems of nodes that cannot compile these kernels of FlashInfer."""
     problems: list[Problem] = []
     if not compiled:
         return problems
@@ -122,7 +122,7 @@ def _check_node(path: str, node: Node, facts: Facts, settings: Settings, model: 
     problems += [
         Problem(
             f"{path}.gb10_vllm_extra_args.{adapters.MODULES}",
-            f"{folder} is no folder on {name}",
+            f"{folder} is not a folder on {name}",
             "the adapter at the same path on every node",
             f"copy it to {name}, readable for {user}",
         )

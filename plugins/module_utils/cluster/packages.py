@@ -37,7 +37,7 @@ def lacking(node: Node, runtime: Runtime, nccl: bool, download: bool) -> dict[st
 
 
 def check(nodes: Sequence[Node]) -> list[Problem]:
-    """Return a problem for each name that is no package, such as an option of apt-get."""
+    """Return a problem for each name that is not a package, such as an option of apt-get."""
     expected = "a Debian package, such as g++ or g++=4:13.2.0-7ubuntu1"
     return [
         Problem(f"nodes[{index}].{role}_packages", repr(name), expected, f"correct {role}_packages")
@@ -49,8 +49,8 @@ def check(nodes: Sequence[Node]) -> list[Problem]:
 
 
 def warnings(nodes: Sequence[Node], lacking_of: Mapping[str, Mapping[str, Sequence[str]]]) -> list[str]:
-    """Return a sentence for each pending reboot, for a lock of apt that the run would wait for, and for what is wrong
-    with a node's system."""
+    """Return a sentence for each pending reboot, for a lock of apt that the run would wait for, and for each fault of a
+    node's system."""
     found = []
     for node in nodes:
         state = node.facts.packages if node.facts else packages.State()

@@ -209,7 +209,7 @@ def _queried(
 
 
 def _clock(clock: Any, read: Any) -> float:
-    """Return the seconds by which a node's clock is ahead of the controller's, 0 if unknown."""
+    """Return how many seconds a node's clock is ahead of the controller's, 0 if unknown."""
     return (
         float(clock) - float(read) if isinstance(clock, int | float) and isinstance(read, int | float) and read else 0
     )

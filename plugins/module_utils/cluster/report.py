@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrid
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Container, Expected, Plan, PlannedNode
 
 _INDENT = "  "
-#: The title of the reasons, by the state of plan.build. Without a request there are no reasons.
+#: The title of the reasons, by the state of plan.build. Without a request, it has none.
 BUILD = {
     "off": "",
     "undecided": "vLLM may be built from source",

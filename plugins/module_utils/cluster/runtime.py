@@ -149,7 +149,7 @@ def _pins(inputs: Inputs) -> Mapping[str, pins.Pin]:
 def _environment(inputs: Inputs, stack: Stack, build: Choice) -> Runtime:
     """Return the environment of the ranks. Launch overrides belong to its path.
 
-    A build has an environment of its own, so that the one in use stays complete.
+    A build has a separate environment, so that the one in use stays complete.
     """
     head, settings = inputs.head, inputs.head.settings
     digest = choice.runtime_digest(hashlib.sha256(inputs.lock.encode()).hexdigest(), build)

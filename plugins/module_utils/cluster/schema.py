@@ -142,7 +142,7 @@ class HubModel:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What the head read in a container image: releases, "" if missing, and vLLM's options.
+    """The head's facts of a container image: releases, "" if missing, and vLLM's options.
 
     ``image``: its name in the plan at that time.
     """

@@ -99,7 +99,7 @@ def _problems(nodes: Sequence[str], named: Mapping[str, Sequence[str]]) -> list[
 def conflicts(plans: Mapping[str, Plan | None]) -> list[Problem]:
     """Return the problems between several clusters: name -> plan, None for a cluster without one.
 
-    Clusters with cables of their own may use the same addresses; two behind switches could share one.
+    Clusters with separate cables may use the same addresses; two behind switches could share one.
     """
     problems = [_unplanned(name) for name, plan in plans.items() if not plan]
     owners: dict[str, tuple[str, str]] = {}

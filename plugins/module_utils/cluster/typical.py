@@ -17,7 +17,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 
-#: The first letters of a Thor's Ethernet devices, by which gb10_fabric_interface marks a node as a Thor.
+#: The first letters of a Thor's Ethernet devices. In gb10_fabric_interface, they mark a node as a Thor.
 _THOR_ETHERNET = "mgbe"
 _SPARK: Mapping[str, Any] = {
     "gpu": {

@@ -5,8 +5,8 @@
 """The memory that vLLM needs for the answers of a request, beyond its body.
 
 vLLM builds an answer at once, in the server's loop: 128,000 positions with 20 log probabilities each took 36 s, asked
-for with 12 KB, and 830 MB. It copies the parameters of a request for each answer into two processes: 150 answers beside
-a text of 8 MB took 2 GB. So both count as memory of the open requests, which has a limit for each address and in all.
+for with 12 KB, and 830 MB. It copies the parameters of a request for each answer into two processes: 150 answers with a
+text of 8 MB took 2 GB. So both count as memory of the open requests, which has a limit for each address and in all.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _number(asked: Mapping[str, Any], name: str) -> int:
 
 
 def _characters(body: Mapping[str, Any]) -> int:
-    """Return the characters of all names and texts beside the prompts."""
+    """Return the characters of all names and texts besides the prompts."""
     waiting: list[Any] = [value for name, value in body.items() if name not in costs.READ]
     count = 0
     while waiting:

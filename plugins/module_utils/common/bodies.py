@@ -25,7 +25,7 @@ _AT_ONCE = 20
 #: The most values of an object with the first part of each long member; the most levels; the members of an object that
 #: are verified with each part; the most members of an object that is not a map: no type of vLLM has as many fields.
 _MOST_OF_ENTRY, _MOST_LEVELS, _MEMBERS, _MOST_MEMBERS = 5_000, 32, 50, 100
-#: The most values of all parts together with what is verified beside each: 2,500 parts beside 1,000 values.
+#: The most values of all parts together, with the values that are verified with each: 2,500 parts with 1,000 values.
 _WORK = 3_000_000
 #: The most characters of a text that is verified with each part.
 _TEXT = 100
@@ -73,7 +73,7 @@ def members(data: bytes) -> dict[str, Any] | None:
 
 
 def _parts(found: Mapping[str, Any], tokens: Mapping[str, Any], verify: Verify) -> Iterator[str]:
-    """Verify the lists and objects of a body in parts, beside its short values and the first part of each list."""
+    """Verify the lists and objects of a body in parts, with its short values and the first part of each list."""
     lists = _of_kind(found, list)
     objects = {name: value for name, value in _of_kind(found, dict).items() if _values(value) > _AT_ONCE}
     try:
@@ -136,7 +136,7 @@ class _TooLargeError(Exception):
 def _valid(verify: Verify, body: Mapping[str, Any]) -> bool:
     try:
         verify(body)
-    # vLLM's own checks raise errors that are no ValueError.
+    # vLLM's own checks raise other errors than ValueError.
     except Exception:  # noqa: BLE001  # pylint: disable=broad-exception-caught
         return False
     return True

@@ -2,12 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a request costs vLLM beyond its own bytes: the texts that it divides into tokens, and the answers that it makes.
+"""The cost of a request for vLLM beyond its own bytes: the texts that it divides into tokens, and its answers.
 
 One thread makes the tokens for all clients. vLLM 0.32 refuses a text that cannot fit the model first, but not in
 /tokenize, and not if it may cut the text: 18 MB took 7.3 GB and 37 s. A request of 70 bytes asked for 65,536 answers.
-While a schema becomes a grammar, and while forbidden words become tokens, the server answers nobody: 36 KB took 32 s,
-8 MB took 25 s. The compiler of grammars took 19 GB for 1 MB.
+While a schema becomes a grammar, and while forbidden words become tokens, the server answers no client: 36 KB took
+32 s, 8 MB took 25 s. The compiler of grammars took 19 GB for 1 MB.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import limits
 #: Codes of the refusals.
 LONG, MANY, COMPILED, NAMED = "text_too_long", "too_many_answers", "grammar_too_large", "name_too_long"
 #: The most characters of texts that become one prompt; where vLLM does not compare them with the model first; and of
-#: the texts of a request that become prompts of their own. A context of a million tokens has about 4 million.
+#: the texts of a request that become separate prompts. A context of a million tokens has about 4 million.
 _MOST_TEXT, _MOST_UNCHECKED, _MOST_APART = 8 << 20, 1 << 20, 16 << 20
 #: The most answers of a request: as many as vLLM takes prompts.
 MOST_ANSWERS = 1024
@@ -31,7 +31,7 @@ MOST_ANSWERS = 1024
 _MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 16_384
 #: The most properties of any object of a schema, and their squares in all: 7,500 took 16 s.
 _MOST_KNOWN, _MOST_KNOWN_SQUARES = 1000, 4_000_000
-#: The most of all prompts, for each of which vLLM verifies the same again: the characters of what is compiled, those of
+#: The most of all prompts, because vLLM verifies the same again for each: the characters of compiled texts, those of
 #: forbidden words, those of choices, and the values of the body. 60 prompts with one schema of 32 KB took 22 s.
 _MOST_OF_PROMPTS = {
     "characters": 64 << 10,
@@ -44,7 +44,7 @@ _MOST_OF_PROMPTS = {
 #: The most characters of a name that vLLM repeats in each part of a stream and in each message to its engine.
 MOST_NAME = 256
 _NAMES = ("cache_salt", "prompt_cache_key", "request_id", "safety_identifier", "session_id", "user")
-#: What a word costs beyond its characters.
+#: The cost of a word beyond its characters.
 _OF_WORD = 8
 #: The most characters of schemas that are texts: 250,000 alternatives in 4.6 MB took 17 s.
 _MOST_SCHEMA = 256 << 10
@@ -56,7 +56,7 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
     LONG: (
         413,
         f"The texts have more than {_MOST_TEXT >> 20} Mi characters, or more than {_MOST_UNCHECKED >> 20} Mi in "
-        f"/tokenize or with truncation, or more than {_MOST_APART >> 20} Mi as prompts of their own.",
+        f"/tokenize or with truncation, or more than {_MOST_APART >> 20} Mi as separate prompts.",
     ),
     MANY: (413, f"n times the number of prompts is more than {MOST_ANSWERS}."),
     COMPILED: (
@@ -69,21 +69,21 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
     NAMED: (400, f"One of {', '.join(_NAMES)} has more than {MOST_NAME} characters."),
 }
 _TOKENIZE, _SCORING, _QUESTIONS = "/tokenize", "/generative_scoring", "/v1/systemone"
-#: Members with text that is compiled; with a schema, which may be a text; and with what a model reads, not a compiler.
+#: Members with text that is compiled; with a schema, which may be a text; and with text for a model, not a compiler.
 _CHOICES = frozenset(("choice", "guided_choice"))
 _GRAMMARS = frozenset("ebnf grammar guided_grammar guided_regex lark pattern regex".split())
 _SCHEMAS = frozenset("guided_json json json_schema schema structural_tag".split())
 READ = frozenset("documents input items messages prompt queries query system text_1 text_2".split())
-#: Paths in which each text is a prompt of its own.
+#: Paths that make each text a separate prompt.
 _APART = limits.OF_TOKENS | {"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/v2/embed"}
-#: Members with which vLLM cuts a text instead of refusing it.
+#: Members that make vLLM cut a text instead of refusing it.
 _CUTTING = ("truncate_prompt_tokens", "truncation", "truncate")
 #: Members whose text is a file or its address, and no part of a prompt.
 _MEDIA = frozenset(
     "audio audio_embeds audio_url data file_data file_url image image_embeds image_url prompt_embeds url video "
     "video_url".split()
 )
-#: Members in which a template writes everything into the prompt.
+#: Members that a template writes completely into the prompt.
 _WRITTEN = frozenset("arguments chat_template_kwargs functions input_schema parameters response_format tools".split())
 _CALL = "tool_use"
 
@@ -161,7 +161,7 @@ def texts(body: Any) -> Iterator[str]:
 
 @dataclass
 class _Compiled:
-    """What a compiler gets of a body: the characters of grammars and forbidden words, and limited objects."""
+    """The parts of a body that a compiler gets: the characters of grammars and forbidden words, and limited objects."""
 
     characters: int = 0
     words: int = 0

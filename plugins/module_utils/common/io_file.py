@@ -185,7 +185,7 @@ def replace(path: str, content: str | None) -> None:
 
 @contextlib.contextmanager
 def new_folder(folder: str, temporary: str) -> Iterator[str]:
-    """Yield ``temporary``, an empty folder beside ``folder``. It replaces that if the block succeeds, and is removed
+    """Yield ``temporary``, an empty folder next to ``folder``. It replaces that if the block succeeds, and is removed
     otherwise.
 
     Raises OSError.

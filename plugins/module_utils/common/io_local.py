@@ -75,7 +75,7 @@ def verify(connection: socket.socket, units: Collection[str]) -> None:
     server, client = connection.getpeername()[:2], connection.getsockname()[:2]
     inodes = sockets.servers(map(io_file.read, _TABLES), server, client)
     if not inodes:
-        raise StrangerError(f"{server[0]} port {server[1]} is no open socket of this host")
+        raise StrangerError(f"{server[0]} port {server[1]} is not an open socket of this host")
     pids = [pid for pid in _pids() if _unit(pid) in units]
     if others := inodes - _holders(pids).keys():
         strangers = [process(pid) for inode, found in _holders(_pids()).items() if inode in others for pid in found]
@@ -180,7 +180,7 @@ class Limited(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read what has arrived. Raises TimeoutError after the deadline."""
+        """Read the bytes that have arrived. Raises TimeoutError after the deadline."""
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError("timed out")

@@ -11,9 +11,9 @@ from collections import deque
 from typing import Any
 from weakref import WeakKeyDictionary
 
-#: Bytes that are parsed in a turn. uvloop reads 250 KB at once, in which 40,000 chunks of one byte take 0.4 s.
+#: Bytes that are parsed in a turn. uvloop reads 250 KB at once; 40,000 chunks of one byte in them take 0.4 s.
 PIECE = 8 << 10
-#: Seconds in which the other side has to take a part of what waits for it.
+#: Seconds until the other side must have taken a part of its waiting data.
 UNREAD_SECONDS = 60.0
 #: A library's connection.
 Protocol: Any = object
@@ -88,14 +88,14 @@ class Turns(Protocol):  # type: ignore[misc]  # Its class is known when the serv
         super().connection_made(self._reading)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """Drop what waits, and the cycle that would keep what the library holds until a collection."""
+        """Drop the waiting data, and the reference cycle that would keep the library's objects until a collection."""
         self._waiting.clear()
         self._reading.end()
         self._watch_unread(None)
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """Give the other side some time to take a part of what waits for it."""
+        """Give the other side some time to take a part of its waiting data."""
         super().pause_writing()
         self._watch_unread(self._reading.get_write_buffer_size())
 

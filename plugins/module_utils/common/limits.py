@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What one client, one source address and all of them together may use of a server: the API, its gateway, and the
+"""The limits of one client, of one source address and of all together on a server: the API, its gateway, and the
 program that forwards a model.
 
-A body is weighed by what it becomes, not by its bytes. Measured with CPython 3.11 and 3.12: one character beyond
+A body counts by its size in memory, not by its bytes. Measured with CPython 3.11 and 3.12: one character beyond
 U+FFFF makes each character of its string take four bytes, and the decoded body and its longest string exist at the same
 time. An element of JSON takes up to 91 bytes. 60 MiB of [], took 1.7 GiB.
 """
@@ -33,7 +33,7 @@ OF_TOKENS = frozenset(
 BODY_SILENCE, BODY_SECONDS = 20.0, 300.0
 #: Bytes and headers of a request's head, and seconds for it. An idle connection ends after the same time.
 MOST_HEAD, MOST_HEADERS, HEAD_SECONDS = 32 << 10, 64, 20.0
-#: Bytes of memory of a body that is read alone, and the seconds before it, in which a new connection has its answer.
+#: Bytes of memory of a body that is read alone, and the seconds before it, so that new connections get answers first.
 MOST_TOGETHER, PAUSE = 512 << 10, 0.005
 #: Open connections of one source address, and of all.
 MOST_OF_SOURCE, MOST_CONNECTIONS = 512, 4096
@@ -61,7 +61,7 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
     SLOW: (408, f"The rest of the request did not arrive within {BODY_SILENCE:g} s."),
     ANSWERS: (
         413,
-        "The answers need too much memory: tokens times log probabilities, or n times the texts beside the prompts. "
+        "The answers need too much memory: tokens times log probabilities, or n times the texts besides the prompts. "
         "Send fewer prompts, a lower n, fewer log probabilities, or set max_tokens.",
     ),
     FULL: (503, "The large requests in progress need all of the memory for requests. Try again later."),
@@ -108,7 +108,7 @@ class Budget:
 
 @dataclass
 class Share:
-    """The memory that one request's body holds of the budget. ``most``: of its marks; None if it is no JSON."""
+    """The memory that one request's body holds of the budget. ``most``: of its marks; None if it is not JSON."""
 
     budget: Budget
     client: str
@@ -196,7 +196,7 @@ def source(address: str) -> str:
 class Sources(Generic[Link]):
     """Open connections by source.
 
-    Beyond a limit the oldest one without a request goes, so that silent ones stop nobody.
+    Beyond a limit the oldest one without a request goes, so that silent ones block no client.
     """
 
     def __init__(self, most: int = MOST_OF_SOURCE, total: int = MOST_CONNECTIONS) -> None:

@@ -10,7 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-#: A share that is less than the best one by more than this is no suggestion.
+#: A share that is less than the best one by more than this is not suggested.
 _BEHIND = 0.2
 
 

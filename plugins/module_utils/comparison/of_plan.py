@@ -46,9 +46,9 @@ class Compared:
 
 @dataclass(frozen=True)
 class Controller:
-    """What the controller knows besides the plan.
+    """The controller's facts besides the plan.
 
-    ``client``: the address from which it reaches the node, "" without SSH. ``local``: whether it runs on the node.
+    ``client``: its source address for the node, "" without SSH. ``local``: whether it runs on the node.
     ``netplan``: the text of the planned netplan file. ``copy``: the result of module vllm_image_extract, {} without it.
     ``first``: whether no role has changed the node yet. ``requests``: whether a running model may get requests.
     """

@@ -113,7 +113,7 @@ def _link_locals() -> dict[str, set[str]]:
 def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str, Mapping[str, str]]) -> list[Address]:
     """Return the IPv4 address of each ARP or mDNS neighbor that replies to a ping.
 
-    This covers interfaces without IPv6, as this collection configures them. An ARP entry alone is no evidence: it may
+    This covers interfaces without IPv6, as this collection configures them. An ARP entry alone is not evidence: it may
     be days old.
     """
     names = [name for name, own in addresses.items() if own]

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the kernel's log says about the ConnectX-7.
+"""The messages of the kernel's log about the ConnectX-7.
 
-"Detected insufficient power on the PCIe slot" alone is no fault. Source: Linux, mlx5/core/events.c and health.c,
+"Detected insufficient power on the PCIe slot" alone is not a fault. Source: Linux, mlx5/core/events.c and health.c,
 drivers/pci/pcie/aer.c; NVIDIA/dgx-spark-playbooks#108.
 """
 

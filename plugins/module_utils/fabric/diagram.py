@@ -21,7 +21,7 @@ from itertools import chain
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 
-#: Pixels: height of a line, space around boxes, and widths of a PCIe function, of the space beside nodes, of a switch.
+#: Pixels: height of a line, space around boxes, and widths of a PCIe function, of the space next to nodes, of a switch.
 LINE, PAD, FUNCTION, SIDE, SWITCH = 16, 10, 142, 34, 150
 _PORT_OF = {twin.interface: f"QSFP port {number}" for number, twins in SPARK_PORTS.items() for twin in twins}
 _BOLD, _END, _CODE = 'font-weight="bold"', 'text-anchor="end"', 'font-family="monospace" font-size="12"'

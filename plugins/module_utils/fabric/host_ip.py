@@ -27,8 +27,8 @@ def check(
     """Return all problems of `address` as VLLM_HOST_IP of `node`, from sources that do not depend on each other.
 
     `nodes` maps every node to its planned address; `interfaces` are those of `node` now, as io_node.interfaces returns
-    them, and `others` those of other nodes. `of_ray` is the address with which a Ray that stays registered the node,
-    "" without one. vLLM compares the addresses of its ranks with each other and with Ray's (ray_executor.py).
+    them, and `others` those of other nodes. `of_ray` is the address that a Ray that stays registered for the node, ""
+    without one. vLLM compares the addresses of its ranks with each other and with Ray's (ray_executor.py).
     """
     path = f"nodes[{node}].VLLM_HOST_IP"
     problems = [

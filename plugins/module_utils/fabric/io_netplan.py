@@ -190,7 +190,7 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
 def rejected(run: Run) -> list[dict[str, str]]:
     """Return {file, reason} of the host's netplan files that netplan rejects, without ours, which is written again.
 
-    Netplan stops at the first one. Only NetworkManager's own files stand alone, so only those are left out to find
+    Netplan stops at the first one. Only NetworkManager's own files are independent, so only those are left out to find
     more. Raises OSError.
     """
     found: list[dict[str, str]] = []

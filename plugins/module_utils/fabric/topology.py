@@ -85,7 +85,7 @@ class FabricNode:
 
 @dataclass(frozen=True)
 class Fabric:
-    """How the nodes are cabled. ``pool`` is an IPv4 network from which each rail takes a /24; ``mtu`` is in bytes."""
+    """How the nodes are cabled. ``pool`` is an IPv4 network with a /24 for each rail; ``mtu`` is in bytes."""
 
     topology: str = "auto"
     pool: str = "10.110.0.0/16"
@@ -107,7 +107,7 @@ def _no_variables(_nodes: int) -> dict[str, str]:
     return {}
 
 
-#: The variables of a ring in which not every pair of nodes has a cable.
+#: The variables of a ring where not every pair of nodes has a cable.
 SPARSE_RING: dict[str, str] = {"NCCL_ALGO": "Ring", "NCCL_RUNTIME_CONNECT": "1", "NCCL_CUMEM_ENABLE": "1"}
 
 
@@ -227,7 +227,7 @@ def resolve_transport(transport: str, topology: str) -> str:
 
 
 def twins(port: int, functions: str) -> tuple[Twin, ...]:
-    """Return the PCIe functions of a port in the fabric, () if there is no such port."""
+    """Return the PCIe functions of a port in the fabric, () without such a port."""
     both: tuple[Twin, ...] = SPARK_PORTS.get(port, ())
     return both[_FUNCTIONS.get(functions, slice(2))]
 

@@ -25,7 +25,7 @@ _FRAMES = 4
 _FRAME = re.compile(r'\s*File "([^"]{1,300})", line (\d{1,6}), in <?(\w{1,80})')
 #: A line of a program or unit of this collection. The controller knows its words.
 _OWN = re.compile(r"gb10-[a-z-]{2,40}(?:\.service)?(?: \w{1,20})?: ")
-#: A number without a unit: a prompt may have the words of a symptom, beside the number of a card.
+#: A number without a unit: a prompt may have the words of a symptom next to the number of a card.
 _BARE = re.compile(
     r"(?<![\w.])[\d][\d.,/:-]*(?![\w.,/:-])(?!\s{0,2}(?:[KMGT]i?B|Gb/s|%|ms|s|seconds|milliseconds|bytes|tokens|blocks)\b)"
 )

@@ -142,7 +142,7 @@ def _file(path: str) -> str:
 
 
 def _output(run: Run, *argv: str) -> str:
-    """Return what a command prints. Raises OSError with its error."""
+    """Return the output of a command. Raises OSError with its error."""
     status, stdout, stderr = run(list(argv))
     if status:
         raise OSError(f"{argv[0]}: {(stderr or stdout).strip() or f'exit status {status}'}")

@@ -32,11 +32,11 @@ _ADDRESS = re.compile(
     r"|(?:[0-9a-f]{0,4}:){2,8}(?:[0-9a-f]{0,4}|\d{1,3}(?:\.\d{1,3}){3})(?:%\w+)?(?:/\d{1,3})?",
     re.IGNORECASE,
 )
-#: What has the form of an address: a time, and a PCI address.
+#: Text in the form of an address: a time, and a PCI address.
 _CLOCK = re.compile(r"\d\d?:\d\d:\d\d|(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _NUMBER = r"[~+]?\d{1,12}(?:\.\d{1,9})?(?:e[+-]?\d{1,3})?"
 _UNIT = r"(?:%|x|ms|us|ns|min|[kKMGT]?i?(?:B|b|bps|Hz|W|T/s)(?:/s)?|s|[dhmCVAkKMGT])"
-#: What may follow the first number of a release: numbers, letters of a build, and the digits of a commit.
+#: Text that may follow the first number of a release: numbers, letters of a build, and the digits of a commit.
 _PART = (
     r"(?:\d{1,8}(?:[A-Z]{1,6}\d{0,6})?"
     r"|\d{0,4}(?:rc|dev|post|a|b|k|cu|cuda|git|ubuntu|build|deb|nvidia|generic|p|x)\d{0,6}"
@@ -49,7 +49,7 @@ _IDENTIFIES = re.compile(
     rf"(?<!\d)(?:{_OCTET}\.){{3}}{_OCTET}(?!\d)|(?<!\d)(?:{_OCTET}_){{3}}{_OCTET}(?!\d)"
     r"|^(?:[.:_-]*\d){16,}[.:_-]*$"
 )
-#: What may precede another word: the node of a problem, and the number of a release that somebody built.
+#: Text that may precede another word: the node of a problem, and the number of a custom build's release.
 _BEGIN = re.compile(r"(node\d{1,3}\.|\d{1,3}(?:\.\d{1,5}){1,2}[-+])(.+)")
 #: The forms of values that identify no site: numbers, times, releases, PCI addresses, codes, the kernel's names of
 #: ports, architectures, variables of known programs, files and exceptions of packages, and a report's own words.
@@ -87,7 +87,7 @@ def _folders(path: str) -> list[str]:
 
 
 def redacted(value: Any, known: Mapping[str, str], public: Words) -> Any:
-    """Return plain data in which all text has only public words, typed values and replacements, also that of keys.
+    """Return plain data whose text, also that of keys, has only public words, typed values and replacements.
 
     ``known``: the site's own names and their replacements. ``public``: of words(), which has the keys of a report.
     """

@@ -96,7 +96,7 @@ class Records:
 
 @dataclass(frozen=True)
 class Site:
-    """What the controller knows without a plan: the tasks that failed with their error, and the inventory's own names.
+    """The controller's facts without a plan: the tasks that failed with their error, and the inventory's own names.
 
     ``problems``: {task, text} of each. ``model``: that of the inventory. ``names``: the other hosts, clusters and
     users.
@@ -183,7 +183,7 @@ def document(
 
 
 def _bounded(redacted: dict[str, Any]) -> dict[str, Any]:
-    """Limit what is not listed value by value. Not before the redaction: a part of a name would stay."""
+    """Limit the parts that are not listed value by value. Not before the redaction: a part of a name would stay."""
     for part in (redacted, *redacted["nodes"]):
         part |= {key: evidence.bounded(part[key]) for key in ("problems", "failures", "evidence") if key in part}
     return redacted
@@ -246,7 +246,7 @@ def _args(words: Sequence[str]) -> list[str]:
 
 
 def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of a node. Unknown values are None or empty."""
+    """Return the known values of a node. Unknown ones are None or empty."""
     facts: Mapping[str, Any] = node["facts"]
 
     def part(name: str) -> Any:
@@ -311,7 +311,7 @@ def _kernels(found: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _choices(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return what the ranks in a node's log chose, with the memory and seconds of the start's steps."""
+    """Return the choices of the ranks in a node's log, with the memory and seconds of the start's steps."""
     return [
         {
             "process": each["process"],

@@ -45,7 +45,7 @@ class Access:
     open_ports: Sequence[str]
     #: Trusted interfaces, by name or by prefix and *.
     interfaces: Sequence[str]
-    #: The ports of metrics, and the networks that reach them; without networks nobody does.
+    #: The ports of metrics, and the networks that reach them; without networks, no host does.
     monitoring_ports: Sequence[int] = ()
     monitoring_clients: Sequence[str] = ()
     #: The ports of the ranks' services, such as 8000 or 20000-20999, and the IDs of the users who may serve them.
@@ -181,10 +181,10 @@ def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()
 
 
 def _serving(access: Access) -> list[str]:
-    """Return the chain that lets nobody but the given users serve on the ranks' ports.
+    """Return the chain that lets only the given users serve on the ranks' ports.
 
     Any local user may listen on a free port, and clients and nodes send the API's key and Ray's token to whoever
-    answers there. Without a SYN or SYN-ACK of the port there is no connection: two that connect to each other at the
+    answers there. Without a SYN or SYN-ACK of the port, no connection begins: two that connect to each other at the
     same time need a SYN of each. A SYN cookie belongs to no user, and goes too.
     """
     if not access.served_ports or not access.serving_users:

@@ -4,7 +4,7 @@
 
 """Send the kernel's messages to the peer with the kernel's netconsole, or end that.
 
-gb10-netconsole.service runs this file as root without capabilities. A kernel without the module is no error.
+gb10-netconsole.service runs this file as root without capabilities. A kernel without the module is not an error.
 """
 
 from __future__ import annotations

@@ -194,5 +194,5 @@ def probe(address: str, port: int = 22) -> str:
     except TimeoutError:
         return record.NOTHING
     except OSError as error:
-        # A neighbor that does not answer is no host; without a route, nothing is known.
+        # A neighbor that does not answer is not a host; without a route, nothing is known.
         return record.NOTHING if error.errno == errno.EHOSTUNREACH else record.UNREACHABLE

@@ -206,7 +206,7 @@ class Link:
         self.netconsole = _socket((given["watched"]["listen"], given["port"] + 1))
 
     def send(self, kind: str, sample: Sample | None = None, lines: tuple[str, ...] = ()) -> None:
-        """Send a message to the peer. What the network refuses is lost."""
+        """Send a message to the peer. One that the network refuses is lost."""
         now = time.monotonic()
         if not self._looked or now - self._looked > _LOOK:
             self._addresses, self._looked = tuple(str(each.ip) for each in self._own()), now
@@ -384,7 +384,7 @@ class Recorder:
             self.end()
 
     def end(self) -> None:
-        """Say goodbye, so that nobody takes the silence for a fault."""
+        """Send a goodbye, so that the peer does not take the silence for a fault."""
         if self.ring:
             self.ring.write(ring.END, None)
         for _number in range(_GOODBYES if self.link else 0):

@@ -4,7 +4,7 @@
 
 """The messages of a recorder to its peer: one datagram each, with an HMAC of the sender's key.
 
-Only the sender and its peer have this key, with which the peer also replies."""
+Only the sender and its peer have this key. The peer also replies with it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ _MOST_ADDRESSES = 4
 class Message:
     """A message. ``session``: of the sender's process; ``number`` grows within it.
 
-    ``nonce``: the receiver's, "" before its first reply. ``addresses``: the sender's outside of the fabric, with which
-    the receiver tells a pulled cable from a silent host. ``dropped``: the number of lines that were too many.
+    ``nonce``: the receiver's, "" before its first reply. ``addresses``: the sender's outside of the fabric; the
+    receiver distinguishes a pulled cable from a silent host by them. ``dropped``: the number of lines that were too
+    many.
     """
 
     kind: str

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Convert what a node reports about itself to the values of a sample."""
+"""Convert a node's report about itself to the values of a sample."""
 
 from __future__ import annotations
 

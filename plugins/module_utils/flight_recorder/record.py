@@ -20,8 +20,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.flight_recorder.watch
 
 #: Kinds of lines besides those of messages. Nothing authenticates a line of netconsole.
 HEADER, NETCONSOLE, RETURNED = "record", "netconsole", "returned"
-#: What a connection to sshd of a silent node found: its banner; a connection without one; a refused one; nothing; no
-#: way there.
+#: The results of a connection to sshd of a silent node: its banner; a connection without one; a refused one; nothing;
+#: no way there.
 ANSWERS, ACCEPTS, REFUSES, NOTHING, UNREACHABLE = "answers", "accepts", "refuses", "nothing", "unreachable"
 #: Why a node is silent.
 OFF, FROZEN, CABLE, RECORDER, UNCLEAR, POWER = "off", "frozen", "cable", "recorder", "unclear", "power"

@@ -67,7 +67,7 @@ class Sample:
     """One observation of a node; None for a value that it does not report.
 
     ``time`` in seconds since 1970, by the clock of the node. Memory in bytes. ``pressure``: the share of the last 10 s
-    in which a process waited for memory, in percent. ``load``: the mean of a minute. ``gpus`` is empty while nvidia-smi
+    that a process waited for memory, in percent. ``load``: the mean of a minute. ``gpus`` is empty while nvidia-smi
     does not answer. ``engine`` is None on a node other than the head, and while the API does not answer.
     """
 

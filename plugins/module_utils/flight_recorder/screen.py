@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The screen of a running cluster: what a node is asked, the state of each node, and its lines.
+"""The screen of a running cluster: the query to a node, the state of each node, and its lines.
 
 A node is not trusted: its answer is bounded and typed, and its texts cannot change a terminal. ``now`` and ``at`` are
 seconds of the controller's monotonic clock. A style is "good", "warn", "bad", "dim" or "".
@@ -37,7 +37,7 @@ _UNITS = (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT, paths.RECO
 _PART = "\x1e"
 #: Maximum characters of a file.
 _MOST = 1 << 16
-#: What a node is asked, as root. Its time gives the age of the sample without a comparison of two clocks. The sample
+#: The query to a node, as root. Its time gives the age of the sample without a comparison of two clocks. The sample
 #: belongs to a service user, so that root does not open it. On a terminal, systemctl would print colors.
 COMMAND = (
     f"timeout 2 setpriv --reuid=65534 --regid=65534 --clear-groups head -c {_MOST} {paths.RECORDER_SAMPLE} "
@@ -369,7 +369,7 @@ def _table(nodes: Sequence[Watched], now: float, interval: float, width: int) ->
 
 
 def _state(node: Watched, now: float, interval: float) -> Span:
-    """Return what the engine does, in words."""
+    """Return the engine's activity, in words."""
     sample = node.reading.sample
     if sample is None or stale(node, now, interval):
         return f"UNKNOWN: {node.name} has no new sample", BAD if node.at is not None or node.error else DIM
@@ -425,7 +425,7 @@ def _share(part: float | None, whole: float | None) -> str:
 
 
 def problems(node: Watched, now: float, interval: float) -> Iterator[Span]:
-    """Yield what is wrong with a node, as text and style. Of old values, nothing is."""
+    """Yield the faults of a node, as text and style. Old values have none."""
     reading = node.reading
     if node.error:
         yield f"does not answer: {node.error}", BAD
@@ -450,7 +450,7 @@ def problems(node: Watched, now: float, interval: float) -> Iterator[Span]:
 
 
 def _of_sample(node: Watched) -> Iterator[Span]:
-    """Yield what is wrong with the rails, the memory and the GPU of a node."""
+    """Yield the faults of a node's rails, memory and GPU."""
     sample = node.reading.sample or Sample(0.0, node.name)
     for rail in sample.rails:
         if why := down(rail):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a recorder knows about the node that sends to it: its last ten minutes, and whether it fell silent."""
+"""A recorder's data about the node that sends to it: its last ten minutes, and whether it fell silent."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Sender:
         return True
 
     def entries(self) -> list[Entry]:
-        """Return what is known about it, oldest first."""
+        """Return all entries about it, oldest first."""
         return sorted((*self.memory.entries(), *self.netconsole.entries()), key=lambda each: each.time)
 
     def fell_silent(self, now: float) -> bool:
@@ -111,7 +111,7 @@ class Sender:
         return found
 
     def paused(self, now: float) -> None:
-        """Begin to wait again: this recorder itself did not run, so it heard nobody."""
+        """Begin to wait again: this recorder itself did not run, so it received no messages."""
         if self.heard is not None:
             self.heard = now
 

@@ -57,7 +57,7 @@ class Clients:
     def of_key(self, key: str) -> str:
         """Return the name of a key's owner, "" if the key is unknown.
 
-        The time tells about digests only, not about keys.
+        The time reveals digests only, not keys.
         """
         return self._owners.get(digest(key), "")
 

@@ -33,7 +33,7 @@ _USAGE, _ANY_USAGE = re.compile(b"," + _MEMBER), re.compile(b"[,{]" + _MEMBER)
 _LAST = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 #: The end of the name of an event with a part of the answer, in Anthropic's API and in /v1/responses.
 _DELTA = b"delta\n"
-#: Bytes of an event in which its type is.
+#: Bytes at the beginning of an event that contain its type.
 _BEGIN = 100
 
 
@@ -78,7 +78,7 @@ def many(data: bytes) -> bool:
 
 
 class Plain:
-    """An answer that is no stream. It passes unchanged."""
+    """An answer that is not a stream. It passes unchanged."""
 
     def __init__(self) -> None:
         self._head = self._tail = b""
@@ -91,7 +91,7 @@ class Plain:
         return data
 
     def end(self) -> bytes:
-        """Return what is left at the end."""
+        """Return the remaining bytes at the end."""
         return b""
 
     @property
@@ -102,8 +102,8 @@ class Plain:
 
 
 def whole(data: bytes) -> Tokens:
-    """Return the tokens of a complete answer. Only a short one is parsed: 255 KB of numbers take 46 ms, in which nobody
-    else gets an answer."""
+    """Return the tokens of a complete answer. Only a short one is parsed: 255 KB of numbers take 46 ms, and no other
+    client gets an answer meanwhile."""
     if len(data) > _END:
         answer = Plain()
         answer.feed(data)
@@ -113,7 +113,7 @@ def whole(data: bytes) -> Tokens:
 
 
 class Completions:
-    """A stream of /v1/chat/completions or /v1/completions, in which each event has the usage until then.
+    """A stream of /v1/chat/completions or /v1/completions, whose events have the usage until then.
 
     ``usage`` and ``always``: whether the client gets it at the end, and in each event.
     """
@@ -133,7 +133,7 @@ class Completions:
         return self._read(lines) if _NAME in lines else lines
 
     def end(self) -> bytes:
-        """Return what is left of an incomplete line."""
+        """Return the rest of an incomplete line."""
         rest, self._rest = bytes(self._rest), bytearray()
         return rest
 
@@ -187,7 +187,7 @@ class Events:
         return data
 
     def end(self) -> bytes:
-        """Return what is left at the end."""
+        """Return the remaining bytes at the end."""
         return b""
 
     def _read(self, line: bytes) -> None:
@@ -196,7 +196,7 @@ class Events:
             return
         found = tokens_of(_read(usages[-1]))
         self._prompt = max(self._prompt, found.prompt)
-        # Anthropic's first event has a number that is no result.
+        # Anthropic's first event has a number that is not a result.
         begins = b'"message_start"' in line[:_BEGIN]
         self._completion = self._completion if begins else max(self._completion, found.completion)
 

@@ -79,7 +79,7 @@ class Connection(io_turns.Turns, _Handler):  # type: ignore[misc]  # The develop
     def handle_error(
         self, _request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> Any:
-        """Answer what is not valid HTTP, without the words of the library."""
+        """Answer invalid HTTP, without the words of the library."""
         del exc, message
         refusal = requests.NOT_HTTP if status < 500 else requests.FAILED
         response = web.Response(body=requests.refusal_body(refusal, ""), status=refusal.status, headers=JSON | SERVER)

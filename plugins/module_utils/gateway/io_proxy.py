@@ -61,7 +61,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Record:
-    """What the log and the counts say about a request."""
+    """The entry of a request in the log and the counts."""
 
     client: str
     path: str
@@ -457,7 +457,7 @@ def _resolver(places: io_state.Places) -> Any:
 
 
 async def run(settings: str, folder: str, *pair: str) -> None:
-    """Run the gateway until it is told to stop."""
+    """Run the gateway until a signal stops it."""
     text = io_file.read_bounded(settings, 1 << 24)
     if text is None:
         raise FileNotFoundError(settings)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the gateway's program knows: its clients, the health of its models' servers, and the counts."""
+"""The state of the gateway's program: its clients, the health of its models' servers, and the counts."""
 
 from __future__ import annotations
 

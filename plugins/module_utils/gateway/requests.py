@@ -284,7 +284,8 @@ def shared(headers: Mapping[str, str], origins: Sequence[str]) -> dict[str, str]
 
 
 def preflight(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what a browser may send to a listed origin's request. Keys are in headers, so any name is harmless."""
+    """Return the headers that permit a browser's request of a listed origin. Keys are in headers, so any name is
+    harmless."""
     asked = headers.get("Access-Control-Request-Headers", "").strip()
     names = asked if _NAMES.fullmatch(asked) and len(asked) <= 1000 else "authorization, content-type, x-api-key"
     return {

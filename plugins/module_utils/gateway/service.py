@@ -22,7 +22,7 @@ _LOW_PORT = 1024
 def service(planned: Mapping[str, Any], environment: str, port: int, start_timeout: int, secrets: str) -> Service:
     """Return the service of a plan of plan.py, in an environment with the packages.
 
-    ``secrets``: the version of the models' keys. The clients' file is no input: the gateway reads it again by itself.
+    ``secrets``: the version of the models' keys. The clients' file is not an input: the gateway rereads it by itself.
     """
     program, secured = paths.program_file("gateway"), bool(planned["certificate"])
     keys = [

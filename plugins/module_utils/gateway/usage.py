@@ -20,7 +20,7 @@ _MOST_COUNT = 1 << 62
 
 @dataclass
 class Count:
-    """What a client used of a model."""
+    """A client's use of a model."""
 
     requests: int = 0
     failures: int = 0

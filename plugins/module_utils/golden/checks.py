@@ -26,7 +26,7 @@ def arguments(server: Served) -> list[Problem]:
     # The planner reports invalid arguments.
     values, _problems = vllm_release_checks.parse(server.args, server.vllm)
     given = str(values.get(_OPTION, ""))
-    # vLLM's default is 20, and -1 is no limit. It refuses another text than a number.
+    # vLLM's default is 20, and -1 removes the limit. It refuses another text than a number.
     if not given.isdigit() or int(given) >= table.TOP:
         return []
     expected = f"{table.TOP} or more, or -1, because golden answers compare {table.TOP} candidates of each token"

@@ -126,7 +126,7 @@ def _check_numbers(run: Run, before: Run | None, bounds: Bounds, verdict: Verdic
 
 
 def _distance(token: int, value: float, candidates: Mapping[int, float]) -> float:
-    """Return the distance to a recorded log-probability, a lower bound for a token that is no candidate any more."""
+    """Return the distance to a recorded log-probability, a lower bound for a token that is no longer a candidate."""
     if token in candidates:
         return abs(candidates[token] - value)
     return max(0.0, value - min(candidates.values(), default=value))

@@ -74,7 +74,7 @@ class Identity:
 class Served:
     """The server of a plan, or of a launch record, which has a part of one. ``args``: of ``vllm serve``.
 
-    ``root``: what the server reports as the origin of the model ``name``.
+    ``root``: the origin of the model ``name``, as the server reports it.
     """
 
     identity: Identity

@@ -32,7 +32,7 @@ def client(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
 
 
 def request(endpoint: str, model: str, kind: str, keyed: bool, ca_file: str = "") -> list[str]:
-    """Return the lines of a request to a model of this kind at the URL for clients, which asks for a key if ``keyed``.
+    """Return the lines of a request to a model of this kind at the URL for clients; ``keyed``: whether it needs a key.
 
     A key in an argument would be in the shell's history.
     """

@@ -69,7 +69,7 @@ _HARMLESS_PREFIX = re.compile(
 )
 #: PyTorch's prefix of a rank.
 _RANK = re.compile(r"^\[rank(\d{1,5})\]: ?")
-#: A frame in a library whose files tell what failed. Source: their repositories.
+#: A frame in a library whose files identify the failure. Source: their repositories.
 _FRAME = re.compile(
     r'^\s*File "(?:[^"]{0,300}/)?((?:vllm|flashinfer|triton|deep_gemm|torch|transformers|ray)/[^"]{1,200})", line \d+, '
     r"in (\S{1,80})"
@@ -79,7 +79,7 @@ _JOINED = ("The above exception was the direct cause", "During handling of the a
 _IGNORED = "Exception ignored in"
 #: Maximum lines of an error's details: NCCL's and Triton's reasons follow their exception.
 _DETAILS = 5
-#: Lines after an exception in which its process tells more. Others write between them.
+#: Maximum lines between an exception and details of its process. Other processes write between them.
 _NEAR = 100
 
 
@@ -125,7 +125,7 @@ class Failure:
         return all(error.echo for error in self.chain)
 
     def texts(self) -> list[str]:
-        """Return the exceptions that are no echo, innermost first and with their places, and the lines that follow."""
+        """Return the exceptions except for echoes, innermost first and with their places, and the lines that follow."""
         own = [error for error in self.chain if not error.echo]
         return [f"{error.text} @ {error.place}" if error.place else error.text for error in own] + self.details
 
@@ -139,7 +139,7 @@ class Failure:
 
 @dataclass
 class _State:
-    """What the lines of one process have told so far."""
+    """The state of one process after the lines read so far."""
 
     failure: Failure | None = None
     place: str = ""
@@ -191,7 +191,7 @@ def _process(line: Line) -> tuple[str, str]:
 
 
 def _follow(state: _State, text: str) -> None:
-    """Take a line that is no exception into account."""
+    """Take a line that is not an exception into account."""
     if text.startswith("Traceback ") or EXCEPTION.match(text):
         state.place = ""
         state.ignored = state.ignored and text.startswith("Traceback ")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read what the ranks of vLLM's running start logged about their choices, from the journal of its unit on this node.
+"""Read the choices that the ranks of vLLM's running start logged, from the journal of its unit on this node.
 
 With mp, each node has the lines of its ranks. With Ray, the head has those of all nodes.
 """

@@ -29,7 +29,7 @@ MOST = 8 * 1024**2
 UNIT = "gb10-vllm.service"
 #: Used instead of an HTTP status: no server answered; or one answered whose TLS failed verification.
 _SILENT, _UNTRUSTED = 0, -1
-#: The first HTTP status that is no success. Redirects are not followed.
+#: The first HTTP status after those of success. Redirects are not followed.
 _REDIRECTS = 300
 #: The server's message at the end of its start.
 READY = "Application startup complete"
@@ -75,7 +75,7 @@ class Server:
     ) -> Any:
         """Send a request, and return the response; ``timeout`` limits both with the whole body.
 
-        ``units``: those of which one must have the server's process, for an answer that decides something.
+        ``units``: one of them must have the server's process, for an answer that decides something.
         Raises urllib's HTTPError for another status than success, io_local.StrangerError, OSError, HTTPException.
         """
         connection = self.connection(timeout)
@@ -217,7 +217,7 @@ def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, s
     _status, stdout, stderr = run(io_command.within(argv, "tail", _MOST_JOURNAL, _JOURNAL_SECONDS))
     if stderr.strip() and not stdout:
         raise ValueError(f"journalctl {' '.join(matches)} failed: {stderr.strip()}")
-    # A line that is cut at its begin is no object.
+    # A line that is cut at its begin is not an object.
     return _entries([line for line in stdout.splitlines() if line.startswith("{")])
 
 

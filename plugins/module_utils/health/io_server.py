@@ -29,7 +29,7 @@ _LOG_LINES = 3000
 
 
 def read(run: Run, params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return the result of module vllm_info without what the log says, and the log. Raises ValueError or OSError."""
+    """Return the result of module vllm_info without the log's part, and the log. Raises ValueError or OSError."""
     service = node_io_facts.service(run, params["name"])
     server = _server(params)
     healthy, untrusted = io_client.health(server) if service["pid"] else (False, "")

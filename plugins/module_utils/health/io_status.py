@@ -56,9 +56,9 @@ def node(run: Run) -> dict[str, Any]:
     ``image`` is the image of the ranks and its ID, "" without containers.
     ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
     {active, starts, stop, done} with the last starts of guard.entry(), the present one included, {reason, text} of the
-    guard's stop or {}, and what it did without a stop; {} without the guard. ``reboot`` is {required, packages}.
-    ``updates`` is {lines, warnings, holder, compared}: the system as text, what is wrong with it, the process with
-    dpkg's lock, and the values that must be equal on all nodes with DGX OS, by name. Raises ValueError, OSError.
+    guard's stop or {}, and its actions without a stop; {} without the guard. ``reboot`` is {required, packages}.
+    ``updates`` is {lines, warnings, holder, compared}: the system as text, its faults, the process with dpkg's lock,
+    and the values that must be equal on all nodes with DGX OS, by name. Raises ValueError, OSError.
     """
     services = [node_io_facts.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)

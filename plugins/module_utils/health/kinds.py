@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Kinds of errors without a symptom of their own, by the text or the place of the exception: data only.
+"""Kinds of errors without their own symptom, by the text or the place of the exception: data only.
 
 The first kind that matches counts. ``text`` is searched in the exception, ``place`` in its file and function.
 """

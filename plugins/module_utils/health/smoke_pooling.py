@@ -158,7 +158,7 @@ def _indexed(text: str, key: str, count: int) -> list[dict[str, Any]]:
 
 def _numbers(value: Any, text: str) -> list[float]:
     if not isinstance(value, list) or not 0 < len(value) <= _MOST_NUMBERS:
-        raise AnswerError(f"an embedding is no list of 1 to {_MOST_NUMBERS} numbers: {text[:_SHOWN]}")
+        raise AnswerError(f"an embedding is not a list of 1 to {_MOST_NUMBERS} numbers: {text[:_SHOWN]}")
     return [_number(each, text) for each in value]
 
 
@@ -167,5 +167,5 @@ def _number(value: Any, text: str) -> float:
     if value is None:
         return math.nan
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise AnswerError(f"{str(value)[:40]!r} is no number: {text[:_SHOWN]}")
+        raise AnswerError(f"{str(value)[:40]!r} is not a number: {text[:_SHOWN]}")
     return float(value)

@@ -24,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 GIB = 1 << 30
-#: What a pooling model is, after its name.
+#: The kind of a pooling model, as a suffix of its name.
 _KINDS = {"embed": " (embeddings)", "rerank": " (reranker)"}
 #: Maximum characters of an image's name in the output.
 _MOST_IMAGE = 300
@@ -66,7 +66,7 @@ def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
     """Return (time, text) of the explained root cause in the latest start that has one, or (0.0, ""). Entries are in
     order.
 
-    The time is that of the start's last entry, when it ended. What a service logs after it was told to stop is no
+    The time is that of the start's last entry, when it ended. Messages of a service after a request to stop are not a
     cause: vLLM's engine then reports that it died.
     """
     starts: list[list[tuple[float, str]]] = [[]]
@@ -164,7 +164,7 @@ def image(recorded: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _updates(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the system of all nodes, or of each if they differ, and what is wrong with it."""
+    """Yield the system of all nodes, or of each if they differ, and its faults."""
     found = {node["name"]: node["status"]["updates"] for node in nodes if node["status"].get("updates")}
     texts = {name: "; ".join(each["lines"]) for name, each in found.items()}
     alike = len(set(texts.values())) == 1
@@ -178,7 +178,7 @@ def _updates(nodes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _unlike(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the differences between the nodes with DGX OS: other systems have kernels of their own."""
+    """Yield the differences between the nodes with DGX OS: other systems have different kernels."""
     known = {name: each["compared"] for name, each in found.items() if "DGX OS" in each["compared"]}
     for attribute in dict.fromkeys(key for each in known.values() for key in each):
         values = {name: each[attribute] for name, each in known.items() if attribute in each}

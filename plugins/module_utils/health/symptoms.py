@@ -50,7 +50,7 @@ class Diagnosis:
 def diagnose(lines: Sequence[str]) -> Diagnosis:
     """Return the cause in the log lines of a start.
 
-    A failure of its own, known or not, precedes those that follow from others, such as a closed connection.
+    A primary failure, known or not, precedes those that follow from others, such as a closed connection.
     """
     log = failures.read(lines)
     named = [found[1] for line in log if (found := _ENGINE.search(line.text))]
@@ -65,7 +65,7 @@ def _cause(log: Sequence[Line]) -> Diagnosis:
         symptom, text = _first(CAUSES, failure)
         consequence, _text = _first(CONSEQUENCES, failure)
         if not symptom:
-            # Another process may have said why a call failed. An unknown error has only its own messages.
+            # Another process may have logged why a call failed. An unknown error has only its own messages.
             symptom = _said_before(log, failure, everyone=consequence is not None)
         if consequence and not symptom:
             following.append((failure, consequence))
@@ -94,7 +94,7 @@ def _said_before(log: Sequence[Line], failure: Failure, everyone: bool) -> Check
         if line.text
         and not line.harmless
         and (everyone or line.process in ("", failure.process))
-        # A failure of its own. Ray's text about a lost rank also lists what may have killed it.
+        # A primary failure. Ray's text about a lost rank also lists possible reasons for its death.
         and not failures.is_failure(line.text)
     ]
     return _of_texts(CAUSES, before)

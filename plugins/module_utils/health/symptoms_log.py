@@ -1343,7 +1343,7 @@ CONSEQUENCES: tuple[Check[str], ...] = (
             "of file.\n"
             "RayWorkerProc rank=[1] died unexpectedly, shutting down executor."
         ),
-        why="a rank's process ended without a message of its own: it was killed, it crashed, or its host is gone",
+        why="a rank's process ended without its own message: it was killed, it crashed, or its host is gone",
         fix="read journalctl -k and journalctl -u gb10-ray -u gb10-vllm of that node; then run site.yml",
         source="a recorded run whose rank was killed",
         tested=LAB,

@@ -25,7 +25,7 @@ _MOST = 1 << 16
 
 
 def read(run: Run, root: str = "") -> HostState:
-    """Return the host's state. systemd is only asked about files that exist. Raises OSError and ValueError."""
+    """Return the host's state. systemd is only queried about files that exist. Raises OSError and ValueError."""
     texts = {path: io_file.read_bounded(f"{root}{path}", _MOST) for path in plan.FILES}
     files = {path: text for path, text in texts.items() if text is not None}
     values = {name: io_file.read(f"{root}{_setting(name)}").strip() for name in plan.KERNEL}

@@ -40,7 +40,7 @@ MANAGER = ("RuntimeWatchdogUSec", "RebootWatchdogUSec")
 _REBOOT = 600
 _MICRO = 1_000_000
 _MANAGED = "#\n# Ansible managed\n#\n"
-#: systemd reads this file, and has no setting of ours. It is removed after that, so that a killed run is noticed.
+#: systemd reads this file, and drops our settings. The file is removed after that, so that a killed run is noticed.
 _NEUTRAL = f"{_MANAGED}[Manager]\n"
 _KEPT = """\
 // Ansible managed: no kernel, driver or release of DGX OS comes by itself.

@@ -4,5 +4,5 @@
 
 """The report of a verification as one HTML page. Private to this collection.
 
-Entry: report.document. html escapes all text; no other file writes markup of its own.
+Entry: report.document. html escapes all text; no other file writes markup.
 """

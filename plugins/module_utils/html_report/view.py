@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the page's template shows: untrusted text, which is cleaned and bounded, and tables of it."""
+"""The values of the page's template: untrusted text, which is cleaned and bounded, and tables of it."""
 
 from __future__ import annotations
 

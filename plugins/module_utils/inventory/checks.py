@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find what is valid YAML in an inventory file and means something else: groups, hosts and variables in a wrong place.
+"""Find valid YAML of an inventory file with an unintended meaning: groups, hosts and variables in a wrong place.
 
 Ansible skips some of it with a warning, and takes the rest for hosts, groups or variables with these names.
 """
@@ -123,7 +123,7 @@ def _no_section(group: Text, key: Text, value: Value, beside: Keys) -> Fault:
         return Fault(key.place, f"{shown(key.value)} in the group {shown(group.value)}", near, f"rename it to {near}")
     hosts = beside.named().get("hosts")
     if _is_host(value) or (isinstance(hosts, Text) and not hosts.value):
-        return Fault(key.place, f"{shown(key.value)} beside hosts, not below it", expected, "indent it below hosts")
+        return Fault(key.place, f"{shown(key.value)} next to hosts, not below it", expected, "indent it below hosts")
     if key.value.startswith("ansible_") or isinstance(value, Text | Items):
         return Fault(key.place, f"the variable {shown(key.value)} outside of vars", expected, "indent it below vars:")
     if key.value in _GROUPS:
@@ -251,7 +251,7 @@ def _is_host(value: Value) -> bool:
 
 
 def _wrong(name: str, text: str) -> str:
-    """Return what is expected of a connection's variable, "" if the text is possible."""
+    """Return the expected form of a connection's variable, "" if the text is possible."""
     if "{{" in text:
         return ""
     if name == "ansible_port" and not (text.isascii() and text.isdecimal() and 0 < int(text[:6]) < 65536):

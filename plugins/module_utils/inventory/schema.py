@@ -32,14 +32,14 @@ class Text:
 
 @dataclass(frozen=True)
 class Items:
-    """A list, of which only its place is read."""
+    """A list. Only its place is read."""
 
     place: Place
 
 
 @dataclass(frozen=True)
 class Keys:
-    """A mapping: its keys in the file's order, also repeated ones. A key that is no text has the value ""."""
+    """A mapping: its keys in the file's order, also repeated ones. A key that is not text has the value ""."""
 
     place: Place
     entries: tuple[tuple[Text, Value], ...]

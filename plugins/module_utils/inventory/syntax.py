@@ -22,8 +22,8 @@ _LIKE_KEY = re.compile(r"\s*([\w.-]+)\s*:(?:\s|$)")
 
 @dataclass(frozen=True)
 class Stop:
-    """Where and why PyYAML stopped: ``context`` is what it read then, which began at ``began``; "" and None if it does
-    not say."""
+    """Where and why PyYAML stopped. ``context``: the element that it read then, which began at ``began``; "" and None
+    if it reports none."""
 
     problem: str
     at: Place
@@ -123,7 +123,7 @@ def joined(place: Place, word: str) -> Fault:
 
 
 def _placed(lines: Sequence[str], stop: Stop) -> Fault | None:
-    """Explain a line that begins in another column than those beside it."""
+    """Explain a line that begins in another column than its neighbors."""
     if "mapping values" not in stop.problem and "block" not in stop.context:
         return None
     line = _line(lines, stop.at.line)
@@ -155,7 +155,7 @@ def _above(lines: Sequence[str], number: int) -> int:
 
 
 def _beside(lines: Sequence[str], number: int, column: int) -> int | None:
-    """Return the number of the line above that this one belongs beside: of its kind, then of the nearest column."""
+    """Return the number of the line above with the wanted column: of the same kind, then of the nearest column."""
     kind = _kind(_name(lines[number - 1]))
     found = [
         (_kind(_name(line)) != kind, abs(_indent(line) - column), number - index, index)

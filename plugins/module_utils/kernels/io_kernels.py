@@ -140,7 +140,7 @@ def _received(archive: tarfile.TarFile, size: int) -> Iterator[tuple[str, IO[byt
         module = entry.name.removesuffix(".so")
         source = io_tar.plain(archive, entry, size)
         if source is None or not plan.MODULE.fullmatch(module) or entry.size > plan.MOST_BYTES:
-            found = f"{entry.name[:100]!r} is no module"
+            found = f"{entry.name[:100]!r} is not a module"
             raise ProblemsError([Problem("archive", found, "modules of FlashInfer", "compile them again")])
         yield module, source
 

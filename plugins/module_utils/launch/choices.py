@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What each process of vLLM logs about its choices in a start: backends, kernels, sampler, memory and seconds.
+"""The choices that each process of vLLM logs in a start: backends, kernels, sampler, memory and seconds.
 
 Only the groups of MESSAGES leave a node: names, numbers and texts of known messages. Source of the words: the Python
 files of vLLM; NCCL 2.30, src/init.cc and src/transport/net.cc; module_utils/patch/blocks.py.
@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import log_lin
 
 #: The processes that log a message: each rank, the first rank of each node, rank 0, or the engine.
 RANK, NODE, FIRST, ENGINE = "each rank", "the first rank of each node", "rank 0", "the engine"
-#: The releases in which most messages were read.
+#: The releases whose source has most messages.
 ALL = "0.18.1 to 0.33.0"
 _ENGINE = r"Initializing a V1 LLM engine .*?"
 _NCCL = r"[\w.-]{1,64}:\d{1,10}:\d{1,10} \[\d{1,3}\] NCCL INFO "
@@ -44,7 +44,7 @@ _SHOWN = {
 
 @dataclass(frozen=True)
 class Message:
-    """A message's begin, the processes that log it, and the releases in which it was read.
+    """A message's begin, the processes that log it, and the releases whose source has it.
 
     The groups of ``pattern`` are the value; for a named group it is the name. ``compared``: whether it is a choice that
     all ranks must make in the same way. ``warning``: whether it counts only as a warning.
@@ -159,7 +159,7 @@ def _values(level: str, text: str) -> Iterable[tuple[str, str]]:
 def parse(data: object) -> list[dict[str, Any]]:
     """Return the processes of a stored result of read(). Raises ValueError."""
     if not isinstance(data, list) or len(data) > _MOST_PROCESSES:
-        raise ValueError("it is no list of processes")
+        raise ValueError("it is not a list of processes")
     return [_process(each) for each in data]
 
 
@@ -178,7 +178,7 @@ def _texts(values: object) -> list[str]:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST or not (value.isprintable()):
-        raise ValueError("a value is no short text")
+        raise ValueError("a value is not a short text")
     return value
 
 

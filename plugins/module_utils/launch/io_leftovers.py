@@ -5,7 +5,7 @@
 """Remove what killed ranks left on a node: shared memory and sockets of this user that no process uses.
 
 vLLM, PyTorch and NCCL remove them when they end regularly. After kill -9 of the server, vLLM 0.32 left segments of 160
-and 240 MiB, of which the written pages use memory. systemd's RemoveIPC= waits until no service of the user runs.
+and 240 MiB, whose written pages use memory. systemd's RemoveIPC= waits until no service of the user runs.
 """
 
 from __future__ import annotations

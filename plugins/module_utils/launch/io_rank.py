@@ -29,7 +29,7 @@ _RETRY, _GREETING, _END = 2, 10, 30
 #: A node that loses power does not close its connections: probe after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
-#: The reason of a stop by systemd. It is no failure, because a failed service counts as one that used all its starts.
+#: The reason of a stop by systemd. It is not a failure: a failed service counts as one that used all its starts.
 _STOPPED = "this service is being stopped"
 
 
@@ -179,7 +179,7 @@ def main() -> None:
     options = parser.parse_args()
     if not 0 <= options.rank < options.ranks:
         parser.error(f"--rank {options.rank} is not in the range 0 to {options.ranks - 1}")
-    # Ranks with the same launch inputs share this word. It separates two launches, and is no secret: every user can
+    # Ranks with the same launch inputs share this word. It separates two launches, and is not a secret: every user can
     # read the unit. vLLM does not need it.
     name = os.environ.pop(GROUP_VARIABLE, "")
     if not name or name.split() != [name]:

@@ -72,7 +72,7 @@ def _get(port: int, path: str, secret: io_local.Secret | None = None) -> tuple[i
 def require_token(port: int) -> None:
     """Request the nodes without a token. Raises OpenRayError if Ray accepts the request.
 
-    Then any host that reaches Ray's ports can run code on every node. Raises RayError if there is no response.
+    Then any host that reaches Ray's ports can run code on every node. Raises RayError without a response.
     """
     path = "/api/v0/nodes?limit=1"
     url = f"http://127.0.0.1:{port}{path}"

@@ -27,7 +27,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_peer
 _PAUSE, _END = 2.0, 30.0
 #: Looks without a raylet, or without the head's Ray, that count as its end.
 _MISSED = 3
-#: A raylet that is no zombie, in /proc/PID/stat. Source: proc_pid_stat(5).
+#: A raylet that is not a zombie, in /proc/PID/stat. Source: proc_pid_stat(5).
 _RAYLET = re.compile(r"\d+ \(raylet\) [^ZX]")
 
 
@@ -44,7 +44,7 @@ def raylet(unit: str, known: str = "") -> str:
 
 
 def address(unit: str) -> str:
-    """Return the address with which the raylet of the unit registered this node, "" without one.
+    """Return the address that the raylet of the unit registered for this node, "" without one.
 
     Source: Ray 2.60, _private/services.py, start_raylet().
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The variables with which a process of a Python environment finds its programs and the CUDA compiler.
+"""The variables that a process of a Python environment needs to find its programs and the CUDA compiler.
 
 Units, queries of the runtime, the GPU probe and the compilation of kernels get them. A container's image has its own.
 """
@@ -15,7 +15,7 @@ import re
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: The largest memory of one compiler process, in GiB: 6.9 for FlashInfer 0.7.2 and 12.1, see docs/benchmarks.md.
 JOB_GIB = 7
-#: The first release of vLLM that tunes all ranks together, and the first in which their caches must match.
+#: The first release of vLLM that tunes all ranks together, and the first that requires equal caches.
 SHARED, SYNCHRONIZED = (0, 27), (0, 32)
 AUTOTUNE_FOLDER = "VLLM_FLASHINFER_AUTOTUNE_CACHE_DIR"
 #: Compilers next to a loaded model. They share the memory that the plan leaves to the host.
@@ -47,5 +47,5 @@ def tuning(release: str, ranks: int, cuda: bool) -> dict[str, str]:
 
 
 def jobs(available: int, cores: int) -> int:
-    """Return the number of compiler processes for ``available`` bytes, of which half stay free; at least one."""
+    """Return the number of compiler processes for ``available`` bytes, half of them kept free; at least one."""
     return max(1, min(cores, available // 2 // (JOB_GIB << 30)))

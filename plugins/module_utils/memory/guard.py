@@ -21,7 +21,7 @@ GIB = 1 << 30
 RESTART, STOP, REPORT = MODES = ("restart", "stop", "report")
 #: Ends of a start: the API listened and the first requests passed; the ranks ended; the time is over; the guard's stop.
 ANSWERED, ENDED, OVER, STOPPED = "answered", "ended", "over", "stopped"
-#: What the guard also does: end the ranks, which systemd starts again; leave them alone.
+#: The guard's other actions: end the ranks, which systemd starts again; leave them alone.
 RESTARTED, REPORTED = "restarted", "reported"
 #: Why it acts: the available memory is below the floor; the GPU's driver refused memory.
 FLOOR, DRIVER = "floor", "driver"
@@ -45,7 +45,7 @@ _GIVEN_UP = (b"[NV_ERR_NO_MEMORY]", b"Cannot allocate sysmem through fb heap")
 _QUIET = 600.0
 #: Seconds for which the status shows a restart or a report.
 _SHOWN = 86400.0
-#: The size from which another process is named.
+#: The least size of another process to name.
 _NAMED = GIB >> 1
 
 
@@ -62,7 +62,7 @@ class Start:
 class State:
     """The start that runs, or None, and the ranks that begin no other one, None before the first observation.
 
-    The age of a process is no sign: Ray may turn one that waited for days into a rank.
+    The age of a process is not a sign: Ray may turn one that waited for days into a rank.
     """
 
     start: Start | None = None
@@ -79,7 +79,7 @@ class Pressure:
 
 @dataclass(frozen=True)
 class Process:
-    """A process beside the ranks: the kernel's name of it, and its memory in bytes."""
+    """A process other than the ranks: the kernel's name of it, and its memory in bytes."""
 
     name: str
     size: int
@@ -108,7 +108,7 @@ def observe(state: State, ranks: frozenset[int], listens: bool, now: float, limi
 
 
 def refused(record: bytes) -> bool:
-    """Return whether a record of /dev/kmsg says that the GPU's driver refused memory for good.
+    """Return whether a record of /dev/kmsg shows that the GPU's driver refused memory for good.
 
     The kernel gives its own facility, 0, to no record of a process. Source: Documentation/ABI/testing/dev-kmsg.
     """
@@ -142,7 +142,7 @@ def sampled(
 
 
 def action(mode: str, starting: bool, records: Sequence[Mapping[str, Any]], clock: float, window: float) -> str:
-    """Return what the guard does: STOPPED, RESTARTED or REPORTED.
+    """Return the guard's action: STOPPED, RESTARTED or REPORTED.
 
     A second one within ``window`` seconds stops for good. After a stop, only a requested start begins again. ``clock``
     is the time of day, as in ``records``.
@@ -172,7 +172,7 @@ def entry(start: Start | None, minimum: int, floor: int, now: float, clock: floa
 
 
 def acted(record: Mapping[str, Any], cause: str, other: Process | None) -> dict[str, Any]:
-    """Return the record of an action: its cause, and the largest process beside the ranks if it is large."""
+    """Return the record of an action: its cause, and the largest other process if it is large."""
     named = {"name": other.name, "size": other.size} if other and other.size >= _NAMED else {}
     return {**record, "cause": cause, "other": named}
 
@@ -199,7 +199,7 @@ def reason(record: Mapping[str, Any]) -> str:
 
 
 def shown(starts: Sequence[Mapping[str, Any]], clock: float) -> str:
-    """Return what the guard did in the last day without a stop, as the predicate of a node, "" for nothing."""
+    """Return the guard's last action of the last day that is not a stop, as the predicate of a node, "" without one."""
     done = [each for each in starts if each.get("end") in (RESTARTED, REPORTED)]
     if not done or clock - done[-1]["time"] >= _SHOWN:
         return ""

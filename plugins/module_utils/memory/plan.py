@@ -54,7 +54,7 @@ def plan(inputs: Inputs) -> MemoryPlan:
     stage reads per token / 273e9). A token reads the weights that it uses, including the output matrix, and (``_full``)
     the KV of a full context. Tensor parallelism divides the bytes per rank. Pipeline stages wait for each other, so
     their times add up. A checkpoint may hold parts that a token does not read, such as a vision tower, so the roofline
-    never counts more than the dimensions say. With NVIDIA's 273 GB/s the result for gpt-oss-120b on one node is 54.6.
+    never counts more than the dimensions give. With NVIDIA's 273 GB/s the result for gpt-oss-120b on one node is 54.6.
     Builds that also load its attention and output as MXFP4 read about half, and reach 57 to 60 (kubis.ai, 2026-03-22).
     """
     if problems := memory_checks.check(inputs):

@@ -320,7 +320,7 @@ _BGE_M3 = {
     "vocab_size": 250002,
     "torch_dtype": "float32",
 }
-#: What is published for Sparks now.
+#: The newest published figures for Sparks.
 _CURRENT: Mapping[str, Mapping[str, Any]] = {
     "qwen3.8-27b-nvfp4": {
         **_QWEN38_27B,
@@ -1055,7 +1055,7 @@ _CURRENT: Mapping[str, Mapping[str, Any]] = {
         ),
     },
 }
-#: Language models of 2024, which nobody publishes for Sparks any more. They come last in every list.
+#: Language models of 2024, which are no longer published for Sparks. They come last in every list.
 OLDER: Mapping[str, Mapping[str, Any]] = {
     "qwen2.5-7b-instruct": {
         "hub": "Qwen/Qwen2.5-7B-Instruct",

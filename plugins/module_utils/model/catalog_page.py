@@ -92,7 +92,7 @@ planned like decoders, so their plan is too cautious.
 Tested on simulated Sparks with vLLM 0.32.0 (CPU) and tiny random models: a Qwen3 as an embedding model, and an
 XLM-RoBERTa as a reranker. Not tested: a Spark, and any model of this page.
 
-## What is published for Sparks
+## Published figures for Sparks
 
 Tokens per second of one request, read on 2026-11-26. NVIDIA's figures are from NVIDIA/local-ai-inference-recipes
 (12b25c66); figures of different sources are not comparable. In every row the plan chooses batches, sequences, context
@@ -131,7 +131,7 @@ bfloat16 models, the vllm-dgx-spark presets give about half of that. This page i
 _OLDER = """
 ## Older models
 
-Nobody publishes these language models of 2024 for Sparks any more. They are served as before; `playbooks/plan.yml`
+These language models of 2024 are no longer published for Sparks. They are served as before; `playbooks/plan.yml`
 shows the arguments of each.
 """
 

@@ -89,7 +89,7 @@ def _mapping(text: str) -> dict[str, Any]:
     """Return a JSON object, {} for other text, which vLLM refuses."""
     try:
         found = json.loads(text)
-    # Too deep nesting is no ValueError.
+    # Too deep nesting does not raise ValueError.
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

@@ -103,7 +103,7 @@ class Reader:
     def number(self, *names: str, default: int | None = None, least: int | None = None) -> int:
         """Return the first of the keys that is set.
 
-        Adds a Problem and returns 1 if it is out of bounds, or if none is set and there is no default. ``least``
+        Adds a Problem and returns 1 if it is out of bounds, or if none is set and it has no default. ``least``
         defaults to 1 for a required number, otherwise to 0.
         """
         for name in names:
@@ -246,7 +246,7 @@ def _listed(read: Reader, given: Sequence[Any]) -> list[str]:
 
 
 def _all_but_every(every: int, kind: str, count: int) -> list[str]:
-    """Return the kinds of layers of which each ``every``-th has full attention."""
+    """Return the kinds of layers; each ``every``-th has full attention."""
     return [kind if (index + 1) % every else "full" for index in range(count)]
 
 

@@ -28,7 +28,7 @@ class GaveUpError(Exception):
 
 
 def manifest(folder: str) -> dict[str, Any] | None:
-    """Return the manifest of a folder, None if there is no readable one."""
+    """Return the manifest of a folder, None without a readable one."""
     try:
         with Folder(folder).open(model_store_plan.MANIFEST) as found, os.fdopen(os.dup(found), "rb") as file:
             return model_store_plan.parse(file.read(model_store_plan.MOST_TEXT + 1).decode("utf-8", "replace"))

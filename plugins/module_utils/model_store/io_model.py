@@ -29,8 +29,8 @@ NO_MODEL: dict[str, Any] = {
     "model_at": "",
     "model_complete": False,
 }
-#: Maximum bytes of a config.json, all of which go to the controller. The largest files list unquantized modules and
-#: have half a million bytes.
+#: Maximum bytes of a config.json, which goes to the controller as a whole. The largest files list unquantized modules
+#: and have half a million bytes.
 MOST_CONFIG = 1 << 22
 #: Model Optimizer's file with the quantization, which some models have instead of an entry in config.json.
 QUANTIZATION = "hf_quant_config.json"
@@ -114,6 +114,6 @@ def planned_model(folder: str, source: str, exclude: Sequence[str], user: str = 
     if user and place == folder and not complete and not found["model_reason"]:
         names = [name for name in ("config.json", *sorted(sizes)) if os.path.exists(f"{place}/{name}")]
         if refused := _unread(place, names, user):
-            # vLLM's loader would report that there is no such file.
+            # vLLM's loader would report a missing file.
             found["model_reason"] = f"{user} cannot read {refused}"
     return {**found, "model_at": place, "model_complete": complete}

@@ -52,7 +52,7 @@ _REQUEST, _TAKE, _CONNECTIONS = 10, 600, 64
 #: A node without power closes no connections, so probe after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _SEND = 8 << 20
-#: Seconds between two looks at a receiver for which there are no bytes.
+#: Seconds between two looks at a receiver without waiting bytes.
 _LOOK = 1.0
 
 
@@ -154,7 +154,7 @@ class Store:
 
 
 def left(connection: socket.socket) -> bool:
-    """Whether the other end has closed a connection, or sent what nobody asked for."""
+    """Whether the other end has closed a connection, or sent unrequested data."""
     return bool(select.select([connection], [], [], 0)[0])
 
 

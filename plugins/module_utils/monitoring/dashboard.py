@@ -105,7 +105,7 @@ ROWS: Mapping[str, Sequence[Panel]] = {
     ),
     "Node": (
         Panel("Available memory", "bytes", {"{{node}}": f"node_memory_MemAvailable_bytes{{{_NODE}}}"}),
-        # What a node receives, another one sends.
+        # Data that a node receives is sent by another one.
         Panel(
             "Sent on the fabric",
             "Bps",

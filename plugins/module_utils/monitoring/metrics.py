@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The collector's metrics: what a GB10 reports and the node exporter lacks."""
+"""The collector's metrics: values of a GB10 that the node exporter lacks."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
 from ansible_collections.gb10.cluster.plugins.module_utils.service.schema import RESTARTING
 
 PACKAGE = "prometheus-node-exporter"
-#: The user of the distribution's packages. The exporter must read what the collector writes.
+#: The user of the distribution's packages. The exporter must read the collector's files.
 USER = "prometheus"
 #: Only a program that reads the kernel's log needs it.
 _CAPABILITY = "CAP_SYSLOG"

@@ -23,7 +23,7 @@ class MonitoringSettings:
 
 @dataclass(frozen=True)
 class Site:
-    """What the plan does not have: the cluster's name, each node's address for Prometheus, and the ages.
+    """Values outside of the plan: the cluster's name, each node's address for Prometheus, and the ages.
 
     ``golden``: the day of the last golden answers, such as "2026-11-26", "" if there are none.
     """

@@ -21,7 +21,7 @@ NODE, VLLM, RAY = "gb10-node", "gb10-vllm", "gb10-ray"
 
 
 def ca(cluster: str) -> str:
-    """Return the name of the CA's file of a cluster, beside the configuration."""
+    """Return the name of the CA's file of a cluster, next to the configuration."""
     return f"{cluster}-ca.crt"
 
 
@@ -65,7 +65,7 @@ def notes(plan: Plan, clients: Sequence[str]) -> list[str]:
 
 
 def unreachable(address: str, clients: Sequence[str]) -> list[str]:
-    """Return a note if Prometheus's own address is no client of the nodes. A name has no note: it may be one."""
+    """Return a note if Prometheus's own address is not a client of the nodes. A name has no note: it may be one."""
     try:
         ipaddress.ip_address(address)
     except ValueError:

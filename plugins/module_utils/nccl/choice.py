@@ -140,7 +140,7 @@ READ = (2, 32, 3)
 
 
 def known(release: Sequence[int] | None, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the known faults of a library that is not built, and what a build with these patches would change."""
+    """Return the known faults of a library that is not built, and the effect of a build with these patches."""
     where = "known in this release" if release is None or tuple(release) <= READ else f"known up to {_dotted(READ)}"
     change = "nccl_sm121_build_enabled=true builds it with the patch {}"
     without = "a build would not change it without the patch {} in nccl_sm121_build_patches"

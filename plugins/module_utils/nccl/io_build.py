@@ -75,7 +75,7 @@ def patched(
     """Return a copy of the source with the patches ({name, text} of each), the SHA-256 of each that fits by name, and
     warnings about those of this collection that do not fit the release.
 
-    The copy is beside the source, in a folder named after its content, and replaces an older one. With ``check`` it is
+    The copy is next to the source, in a folder named after its content, and replaces an older one. With ``check`` it is
     temporary. Raises ProblemsError for a user's patch that does not fit.
     """
     if not patches:

@@ -83,7 +83,7 @@ def state(user: str, home: str, runtime: str) -> dict[str, Any]:
     Roles skip finished work by it. ``units`` are the names of the collection's unit files; ``certificate``,
     ``api_key``, ``secret_environment`` and ``watchdog_webhook`` are whether the node has files of the API's certificate
     and key, of secret variables, and of the watchdog's webhook.
-    ``service_user`` is its "UID:GID", "" if there is no such user; it is ready if the home and its mode are right too.
+    ``service_user`` is its "UID:GID", "" without such a user; it is ready if the home and its mode are right too.
     ``runtime_mark`` is the digest of the file .complete in the folder that the link "current" next to ``runtime``
     names, "" if the link names another folder. All digests are SHA-256.
     """

@@ -66,7 +66,7 @@ def _installed(wanted: str, versions: Mapping[str, Sequence[str]]) -> bool:
 
 
 def names(wanted: Sequence[str]) -> list[str]:
-    """Return the names of packages without architecture and version. What is no package in apt's syntax is left out."""
+    """Return the names of packages without architecture and version. Words that are not packages are left out."""
     return [found[1] for each in wanted if (found := SPECIFICATION.fullmatch(each))]
 
 

@@ -42,7 +42,7 @@ GPU_STATE: Mapping[str, str] = {
     "slowed": "clocks_event_reasons.active",
 }
 POWER_CAP = "power cap"
-#: Bits of that last field that slow a GPU down, in words. An idle GPU and a limit of the clock are no reasons here.
+#: Bits of that last field that slow a GPU down, in words. An idle GPU and a limit of the clock do not count here.
 #: Source: NVML, nvmlClocksEventReasons.
 _SLOWED: Mapping[int, str] = {
     0x04: POWER_CAP,
@@ -54,7 +54,7 @@ _SLOWED: Mapping[int, str] = {
 _LIMIT = re.compile(r"--lock-gpu-clocks=0,(\d{1,5})$", re.MULTILINE)
 #: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
 RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
-#: A container of root's engine, and services in which a user starts processes.
+#: A container of root's engine, and services that start processes of users.
 _CONTAINER = re.compile(r"^\d+:[^:\n]*:/(?!user\.slice/)[^\n]*(?:docker|libpod|containerd)", re.MULTILINE)
 _OF_USER = re.compile(r"user@|cron|atd\.")
 #: nvidia-smi's output for a value that the GPU does not have, unlike a value that it could not read.

@@ -69,7 +69,7 @@ def check_driver(toolkit: Toolkit, driver: str) -> list[Problem]:
         f"nvcc {toolkit.release} in {toolkit.home} is newer than CUDA {driver}, the newest that the drivers of all "
         "nodes support"
     )
-    fix = f"install the CUDA toolkit {driver} beside it, and set its folder"
+    fix = f"install the CUDA toolkit {driver} next to it, and set its folder"
     return [
         Problem(
             "toolkit",

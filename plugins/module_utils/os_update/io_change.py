@@ -34,7 +34,7 @@ Changes = list[dict[str, str]]
 
 
 def pause(run: Run, check: bool) -> Changes:
-    """Keep what updates the node by itself from doing so. Raises OSError and ValueError."""
+    """Stop automatic updates of the node. Raises OSError and ValueError."""
     changes = _write(plan.PAUSE_FILE, plan.PAUSE, check)
     if run(["systemctl", "--quiet", "is-active", host_guard_plan.DASHBOARD_UNIT])[0] == 0:
         present = io_file.read_bounded(host_guard_plan.DASHBOARD_FILE, _MOST)

@@ -46,7 +46,7 @@ _WRITABLE = ("ext2", "ext3", "ext4", "vfat", "xfs")
 
 
 def read(run: Run, simulate: bool = True) -> State:
-    """Return the state. ``simulate``: whether apt is asked for pending packages, which takes seconds.
+    """Return the state. ``simulate``: whether to query apt for pending packages, which takes seconds.
 
     Raises OSError and ValueError.
     """
@@ -86,7 +86,7 @@ def facts(run: Run) -> dict[str, Any]:
 
 def boot_id() -> str:
     """Return the ID of this boot."""
-    # A bounded read asks for the bound at once, and the kernel refuses 4 MiB of a setting (ENOMEM).
+    # A bounded read requests the bound at once, and the kernel refuses 4 MiB of a setting (ENOMEM).
     return io_file.read("/proc/sys/kernel/random/boot_id").strip()
 
 

@@ -112,7 +112,7 @@ def packages(simulated: str) -> tuple[Package, ...]:
 
 
 def firmware(updates: str) -> tuple[Firmware, ...] | None:
-    """Return what `fwupdmgr get-updates --json` offers, None if that is no answer.
+    """Return what `fwupdmgr get-updates --json` offers, None for an invalid answer.
 
     Its releases begin with the newest one. Source: fwupd 2.0, src/fu-util.c.
     """
@@ -144,7 +144,7 @@ def driver(version: str) -> str:
 def changed_driver(versions: Mapping[str, str], loaded: str) -> tuple[str, ...]:
     """Return the installed packages of the driver, () if the loaded module fits, or nothing is known about it.
 
-    NVIDIA's tools fail until a reboot loads the module of their version, and no package asks for it.
+    NVIDIA's tools fail until a reboot loads the module of their version, and no package requests it.
     """
     found = {
         name: driver(each) for name, each in versions.items() if name.startswith(("nvidia-driver-", "nvidia-kernel-"))
@@ -234,7 +234,7 @@ def _kernel(entries: Sequence[_Found], choice: str) -> str:
 
 
 def updaters(settings: str, unattended: bool, dashboard: bool, configuration: str) -> tuple[str, ...]:
-    """Return what updates the node by itself.
+    """Return the sources of automatic updates of the node.
 
     ``settings``: `apt-config dump`; ``unattended``: whether unattended-upgrades is installed and its timer is enabled;
     ``dashboard``: whether the DGX Dashboard's administrator runs; ``configuration``: its settings.json, "" without one.

@@ -5,7 +5,7 @@
 """Decide how an update of a node goes on, what objects to it, and whether there is a way back.
 
 The boot loader's file alone remembers an update under way: it names the former kernel, which it keeps as the default.
-So a run that was killed anywhere is continued from what the node has.
+So the next run continues a killed one from the state of the node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.os_update.schema impo
     Trial,
 )
 
-#: What comes next on a node: nothing; the upgrade; its first boot; the checks. Or the new kernel did not boot.
+#: The next stage of a node: nothing; the upgrade; its first boot; the checks. Or the new kernel did not boot.
 Stage = Literal["current", "upgrade", "boot", "verify", "fell back"]
 STAGES: Sequence[Stage] = get_args(Stage)
 #: GRUB reads this folder's files after /etc/default/grub, in the order of their names. Source: grub-mkconfig.
@@ -45,10 +45,10 @@ APT::Periodic::Enable "0";
 """
 #: Seconds after which a kernel that panics in its first boot starts the former one.
 _PANIC = 30
-#: The driver outside of the kernel, which works with modules of its own version only.
+#: The driver outside of the kernel, which works only with modules of the same version.
 _DRIVER_SPACE = re.compile(r"nvidia-(?:driver|kernel-common|dkms|firmware|open)-|libnvidia-compute")
 _OF_KERNEL = re.compile(r"\S+?-(\d+\.\d+\.\d+-\d+-\S+)")
-#: What a Spark needs for its GPU and containers: the start of names without a kernel's release.
+#: Packages that a Spark needs for its GPU and containers: the start of names without a kernel's release.
 _NEEDED = (
     *("nvidia-driver-", "nvidia-container-toolkit", "linux-nvidia", "linux-image-nvidia", "linux-modules-nvidia"),
     *("docker-ce", "docker.io", "containerd", "podman"),
@@ -73,7 +73,7 @@ class Objection:
 
 
 def stage(state: State, again: bool = False) -> Stage:
-    """Return what comes next on a node. ``again``: whether to try a kernel once more that did not start."""
+    """Return the next stage of a node. ``again``: whether to retry a kernel that did not start."""
     waits = state.reboot is not None or bool(state.pending_options)
     if state.trial is None:
         return "upgrade" if state.changes or waits else "current"
@@ -88,7 +88,7 @@ def stage(state: State, again: bool = False) -> Stage:
 
 
 def _begun(state: State) -> Stage:
-    """Return what comes next in an update whose last kernel was not booted yet."""
+    """Return the next stage of an update whose last kernel was not booted yet."""
     if state.changes:
         return "upgrade"
     waits = state.reboot is not None or bool(state.pending_options)
@@ -353,7 +353,7 @@ def waiting(state: State) -> list[str]:
 
 
 def warnings(state: State) -> list[str]:
-    """Return what is wrong with a node's system, each with its fix."""
+    """Return the faults of a node's system, each with its fix."""
     kernel, found = state.next_kernel, []
     if kernel and state.lacking:
         found.append(
@@ -366,8 +366,8 @@ def warnings(state: State) -> list[str]:
 
 
 def of_nodes(found: Mapping[str, State | str]) -> list[str]:
-    """Return the system of each node as one line, equal ones together. A text is why it was not read, "" if it was not
-    asked."""
+    """Return the system of each node as one line, equal ones together. A text is why it was not read, "" without a
+    query."""
     texts: dict[str, list[str]] = {}
     for name, state in found.items():
         known = (

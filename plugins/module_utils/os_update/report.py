@@ -52,7 +52,7 @@ def announced(
 
 
 def _away(cluster: str, nodes: Mapping[str, State], gateways: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what the clients of the gateways notice while a cluster is away."""
+    """Yield the effects on the gateways' clients while a cluster is away."""
     for host, found in gateways.items():
         if host in nodes:
             yield f"the gateway of {host} and all of its models are away while {host} boots"

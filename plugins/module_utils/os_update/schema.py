@@ -120,14 +120,15 @@ class Trial:
 
 @dataclass(frozen=True)
 class State:
-    """The updates of a node. ``running``: its kernel. ``packages``: what a full upgrade changes, None if not asked.
+    """The updates of a node. ``running``: its kernel. ``packages``: those that a full upgrade changes, None if unread.
 
     ``broken``: the packages that dpkg has not finished; ``held``: those that apt-mark holds. ``reboot``: the packages
     that wait for a reboot, also a driver of another version than the loaded one, None without a pending reboot.
-    ``updaters``: what updates the node by itself. ``holder``: the process with dpkg's lock. ``versions``: the installed
-    packages of kernel and driver. ``options``: those of KERNEL_OPTIONS on its command line. ``serves``: whether its
-    services start at boot. ``firmware``: what fwupd offers, () without it, None if it failed. ``with_firmware``:
-    whether the update installs that, too. ``wanted``: the options of the kernel's command line that the update adds.
+    ``updaters``: the sources of automatic updates. ``holder``: the process with dpkg's lock. ``versions``: the
+    installed packages of kernel and driver. ``options``: those of KERNEL_OPTIONS on its command line. ``serves``:
+    whether its services start at boot. ``firmware``: what fwupd offers, () without it, None if it failed.
+    ``with_firmware``: whether the update installs that, too. ``wanted``: the options of the kernel's command line that
+    the update adds.
     """
 
     running: str
@@ -160,7 +161,7 @@ class State:
 
     @property
     def changes(self) -> bool:
-        """Whether an update has something to install, or to wait for: what a killed run began."""
+        """Whether an update has something to install, or to wait for: the upgrade of a killed run."""
         return bool(self.packages or self.broken or self.upgrading or (self.with_firmware and self.firmware))
 
     @property

@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PA
 
 #: Any marker line: patch, version of its lines, capability.
 MARKER = re.compile(rb"# gb10\.cluster patch (\w+) (\d+) for (\d+\.\d)\b")
-#: Variables with which a user chooses a backend in some release, and the release's own expression for each.
+#: Variables that let a user choose a backend in some release, and the release's own expression for each.
 _CHOICES = {
     "VLLM_USE_FLASHINFER_MOE_FP8": 'envs.is_set("VLLM_USE_FLASHINFER_MOE_FP8") and envs.VLLM_USE_FLASHINFER_MOE_FP8',
     "VLLM_MOE_USE_DEEP_GEMM": (

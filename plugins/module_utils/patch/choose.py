@@ -43,7 +43,7 @@ _BLACKWELL = ComputeCapability(10, 0)
 
 
 def _read(request: Request) -> bool:
-    """Return whether the release is in the range from which the table was made."""
+    """Return whether the release is in the range that the table covers."""
     number = release(request.version)
     return number is not None and FIRST <= number <= LAST
 
@@ -127,7 +127,7 @@ def _by_row(row: Row, request: Request, tree: Tree | None, earlier: Mapping[str,
 def _mismatch(row: Row, edits: Sequence[Edit], request: Request, tree: Tree | None) -> str:
     """Return why the installed code does not fit a row, "" if it does.
 
-    The table is trusted for the releases from which it was made. For others the code must match the whole row.
+    The table is trusted for the releases that it covers. For others the code must match the whole row.
     """
     if tree is None:
         return ""

@@ -16,7 +16,7 @@ ROLE = "vllm_patch"
 
 
 def place(plan: Plan, copy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's options that say where vLLM is: in the ``copy`` of an image, or in the environment; else {}.
+    """Return the module's options with the place of vLLM: in the ``copy`` of an image, or in the environment; else {}.
 
     ``copy``: the result of module vllm_image_extract, {} without an image.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The plan of a cluster: what the planner decides, and roles, templates and modules read.
+"""The plan of a cluster: the planner's decisions, which roles, templates and modules read.
 
 As plain data it is the fact ``gb10_plan``; load.plan() returns the types again.
 """

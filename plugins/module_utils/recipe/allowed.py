@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a recipe may set without a word of the plan, by purpose, and the effects of other options: data only.
+"""Options that a recipe may set without a note in the plan, by purpose, and the effects of others: data only.
 
 A recipe is untrusted, and its image may have any vLLM. So an option, a member or a variable that is on no list counts
 as dangerous. Sources: vLLM 0.13 to 0.33, engine/arg_utils.py, entrypoints/openai/cli_args.py, config/*.py and envs.py;
@@ -326,7 +326,7 @@ FILE = re.compile(r"(?:\./)?[\w-][\w.-]*(?:/[\w-][\w.-]*)*\.(?:jinja2?|py|txt)",
 CACHES = frozenset(("HF_HOME", "HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "TRANSFORMERS_CACHE"))
 #: The values of the variables below: words and numbers, which no shell and no build file reads as more.
 WORDS = re.compile(r"[\w.,:=+@^ \[\]{}\"-]*", re.ASCII)
-#: Variables with a form of their own. FlashInfer writes its list into the commands of a build, debug logs have clients'
+#: Variables with special forms. FlashInfer writes its list into the commands of a build, debug logs have clients'
 #: texts, and TORCH_LOGS imports modules.
 FORMS: Mapping[str, re.Pattern[str]] = {
     **dict.fromkeys(

@@ -51,12 +51,12 @@ def tokens(text: str) -> int:
 
 
 _SIZES = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
-#: The conversions of options' values for the plan's variables that are no text.
+#: The conversions of options' values for the plan's variables that are not text.
 _CONVERT: Mapping[str, Callable[[str], Any]] = {
     "--enable-expert-parallel": lambda _none: True,
     "--max-model-len": tokens,
 }
-#: Maximum shown characters of an option. What it does comes after them.
+#: Maximum shown characters of an option. Its effect follows them.
 _SHOWN = 200
 
 
@@ -150,7 +150,7 @@ class _Command:
             return found
         if not self.mods:
             expected = "an absolute path in the image, or a mod that writes the file"
-            where = f"{_cut(found)}: a file of the image's working folder, in which the server does not start"
+            where = f"{_cut(found)}: a file of the image's working folder, where the server does not start"
             self._refuse(where, expected, "write its absolute path")
         path = f"{layers.WORKSPACE}/{name.removeprefix('./')}"
         return [f"{word[: -len(name)]}{path}" if word.endswith(name) else word for word in found]

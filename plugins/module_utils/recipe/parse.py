@@ -170,9 +170,9 @@ _WITHOUT_EFFECT = (
     "runtime_cache",
     "scheduler",
 )
-#: Keys of sparkrun that change more than image, command and environment, and what they do.
+#: Keys of sparkrun that change more than image, command and environment, and their effects.
 _REFUSED: Mapping[str, str] = {
-    **dict.fromkeys(("pre_exec", "post_exec", "post_commands"), "runs commands beside the server"),
+    **dict.fromkeys(("pre_exec", "post_exec", "post_commands"), "runs additional commands"),
     "patches": "changes files of the image",
     "volumes": "mounts folders of the nodes",
     "containers": "has another image for some nodes",
@@ -180,7 +180,7 @@ _REFUSED: Mapping[str, str] = {
     **dict.fromkeys(("cluster_config", "runtime_config"), "changes the launch of another project"),
 }
 _RUNTIMES = ("vllm", "vllm-distributed", "vllm-ray")
-#: What version 2 adds.
+#: Keys that version 2 adds.
 _SECOND: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "runtime": (lambda value: value in _RUNTIMES, f"a runtime that is vLLM: {', '.join(_RUNTIMES)}"),
     "model_revision": (words.is_line, "a branch, a tag or a commit"),

@@ -4,7 +4,7 @@
 
 """The words of a recipe's command.
 
-A shell would run the command; here nothing does, and what needs a shell is refused.
+A shell would run the command; here nothing does, and syntax that needs a shell is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 
-#: The parts of words, and what is between them. A quote without its end is special, and so is one with a variable.
+#: The parts of words, and the text between them. A quote without its end is special, and so is one with a variable.
 _TOKEN = re.compile(
     r"""(?P<blank>[ \t\r]+)|(?P<comment>\#[^\n]*)|\\(?P<escaped>.?)|'(?P<single>[^']*)'|"(?P<double>(?:[^"\\$`]|\\.)*)"
     |(?P<special>[\n$`;|&<>()~'"])|(?P<plain>[^ \t\r\n\\'"\#$`;|&<>()~]+)""",
@@ -21,7 +21,7 @@ _TOKEN = re.compile(
 )
 #: Blanks and comments.
 _REST = re.compile(r"(?:\s|#[^\n]*)*")
-#: What a backslash escapes within double quotes. Source: POSIX, Shell Command Language, 2.2.3.
+#: Characters that a backslash escapes within double quotes. Source: POSIX, Shell Command Language, 2.2.3.
 _ESCAPED = re.compile(r'\\(["\\$`\n])')
 _OPEN = re.compile(r'"(?:[^"\\$`]|\\.)*', re.DOTALL)
 _QUOTES = {"'": "single", '"': "double"}
@@ -41,11 +41,11 @@ class CommandError(Exception):
 
 
 def fill(template: str, values: Mapping[str, str], literal: bool = False) -> str:
-    """Return the template with the values of its ``{parameters}``; doubled braces stand for one.
+    """Return the template with the values of its ``{parameters}``; doubled braces become one.
 
-    ``literal``: a single brace stands for itself, and a doubled one, too, where no opening brace is doubled: then they
-    are JSON's. Raises CommandError for a parameter without a value, for a text that grows too long, and without
-    ``literal`` for a single brace.
+    ``literal``: a single brace stays, and a doubled one, too, where no opening brace is doubled: then they are JSON's.
+    Raises CommandError for a parameter without a value, for a text that grows too long, and without ``literal`` for a
+    single brace.
     """
     size, doubled = len(template), not literal or "{{" in template
 
@@ -133,7 +133,7 @@ def line(word: str) -> str:
         return word
     try:
         return json.dumps(json.loads(word))
-    # Too deep nesting is no ValueError.
+    # Too deep nesting does not raise ValueError.
     except (ValueError, RecursionError):
         found = f"a line break or another control character in {word[:60]!r}"
         raise CommandError(1, found, "write the value in one line") from None

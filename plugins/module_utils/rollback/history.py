@@ -6,7 +6,7 @@
 
 A node is ``{"name": str, "current": str, "records": [{id, time, parent, golden, choices, content, missing}],
 "invalid": [str], "differs": [path]}``, from the module launch_record_info. A node may report anything, so verified()
-leaves out what is not a record.
+leaves out other values than records.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def target(reported: Sequence[Node], wanted: str) -> dict[str, Any]:
 
     ``wanted``: the first digits of its ID, "" for the record before the current one. ``former``: the current record.
     ``plan``: of the target. ``due``: whether anything would change. ``lines`` announce the rollback. ``problems``
-    prevent it; then there are no other values.
+    prevent it; then they are the only value.
     """
     nodes = verified(reported)
     found, currents = known(nodes), sorted({node["current"] for node in nodes})

@@ -85,7 +85,7 @@ class Record:
 
     ``files``: path -> {text, mode}. ``time``: UTC of its last launch. ``parent``: the ID of the record before, or "".
     ``golden``: the result of the golden answers as one line, or "". ``findings``: those of the rules, None if unknown.
-    ``choices``: what this node's log has about the choices of its ranks, see launch/choices.py, [] if unknown.
+    ``choices``: those of the ranks in this node's log, see launch/choices.py, [] if unknown.
     """
 
     content: Mapping[str, Any]
@@ -159,7 +159,7 @@ def _launch(found: Mapping[str, Any]) -> dict[str, Any]:
     if any(path not in FILES and not _OVERRIDE.fullmatch(path) for path in files) or any(
         path not in SECRET_FILES for path in secrets
     ):
-        raise RecordError("the launch of a node has a file that is no launch file")
+        raise RecordError("the launch of a node has a file that is not a launch file")
     return {
         "files": {path: _word(files, path, _FILE_DIGEST) for path in files},
         "secret_files": list(secrets),
@@ -230,7 +230,7 @@ def checked(data: Mapping[str, Any], name: str) -> None:
         for key in keys:
             _word(part, key, pattern)
     if not all(whole(bytes_) and bytes_ >= 0 for bytes_ in _mapping(found["start"], "needs").values()):
-        raise RecordError("needs has a value that is no number of bytes")
+        raise RecordError("needs has a value that is not a number of bytes")
     _plan(found["plan"])
     for node in _mapping(found, "nodes"):
         _node(_mapping(found["nodes"], node))
@@ -349,7 +349,7 @@ def _choices(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _file(path: str, file: object) -> Mapping[str, Any]:
     if path not in FILES and not _OVERRIDE.fullmatch(path):
-        raise RecordError(f"files has {path!r}, which is no launch file")
+        raise RecordError(f"files has {path!r}, which is not a launch file")
     if not isinstance(file, Mapping) or not isinstance(file.get("text"), str):
         raise RecordError(f"{path} has no text")
     if not whole(file.get("mode")) or not 0 <= file["mode"] <= 0o777:
@@ -381,7 +381,7 @@ def _serve(serve: Mapping[str, Any]) -> None:
         raise RecordError("serve.files is not a list")
     for file in serve["files"]:
         if not isinstance(file, Mapping):
-            raise RecordError("serve.files has an entry that is no object")
+            raise RecordError("serve.files has an entry that is not an object")
         _word(file, "path", _PATH)
         _word(file, "sha256", ID)
 
@@ -394,7 +394,7 @@ def _node(node: Mapping[str, Any]) -> None:
         _word(node, key, _LINE)
     for path in _words(node.get("secret_files"), "secret_files"):
         if path not in SECRET_FILES:
-            raise RecordError(f"secret_files has {path!r}, which is no launch file")
+            raise RecordError(f"secret_files has {path!r}, which is not a launch file")
     for role, addition in _mapping(node, "additions").items():
         _addition(role, addition)
 
@@ -404,7 +404,7 @@ def _addition(role: str, addition: object) -> None:
         raise RecordError(f"additions.{role} is not an object")
     for key in ("files", "environment"):
         if not all(isinstance(value, str) for value in _mapping({key: addition.get(key, {})}, key).values()):
-            raise RecordError(f"additions.{role}.{key} has a value that is no text")
+            raise RecordError(f"additions.{role}.{key} has a value that is not text")
     mounts = addition.get("mounts", [])
     if not isinstance(mounts, list) or not all(isinstance(mount, Mapping) for mount in mounts):
         raise RecordError(f"additions.{role}.mounts is not a list of objects")

@@ -27,7 +27,7 @@ def announce(reported: Sequence[Node], plan: Plan, prepared: bool) -> dict[str, 
 
     ``prepared``: whether the patches and NCCL of the new runtime are in the plan; otherwise the running ones are
     assumed. ``same_runtime``: whether the running launch uses the plan's runtime. ``problems`` prevent the upgrade;
-    then there are no other values.
+    then they are the only value.
     """
     nodes = [
         {**node, "launch": given["launch"]} for node, given in zip(history.verified(reported), reported, strict=True)

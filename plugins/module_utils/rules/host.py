@@ -217,8 +217,8 @@ RULES = (
         shows="kernel 6.17.0-1008",
         detect=lambda view: view.fact("kernel", lambda kernel: kernel.startswith(_PANICKING_KERNEL)),
         why=(
-            "it panics under memory pressure. On one machine the firmware was then in a state in which the driver "
-            "failed at every boot"
+            "it panics under memory pressure. On one machine the driver then failed at every boot, because of the "
+            "state of the firmware"
         ),
         fix="boot 6.17.0-1031 or -1032",
         source="pytorch/pytorch#174358; NVIDIA developer forum, thread 366026",

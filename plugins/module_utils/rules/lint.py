@@ -32,7 +32,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import S
 
 RULES: tuple[Check[View], ...] = rules_memory.RULES + rules_kernels.RULES + rules_network.RULES + rules_host.RULES
 
-#: The variable in which a user waives rules, {id: reason}.
+#: The variable of the rules that a user waives, {id: reason}.
 WAIVERS = "gb10_serve_waivers"
 _UNUSED = Check[View](
     PLAN,

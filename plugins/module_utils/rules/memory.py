@@ -21,7 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
 
 UTILIZATION, LOAD = "--gpu-memory-utilization", "--load-format"
 _CEILING, _SAFE = 0.90, 0.87
-#: The kernel of the report in which tuning exhausted the memory without being requested; see kernel-7-0-0-1019.
+#: The kernel of a report: tuning exhausted the memory without being requested; see kernel-7-0-0-1019.
 _TUNED_KERNEL = "7.0.0-1019"
 #: Above the first share of a node's memory, a loader that reads whole files into memory has no room for them and the
 #: weights. Nodes below the second share of the largest node's memory count as unequal.
@@ -312,7 +312,7 @@ RULES = (
         evidence="2026-11",
         disputed=(
             "NVIDIA measured Spark recipes for vLLM 0.24 to 0.28 with vLLM's default on kernel 6.17 (2026-09). So the "
-            "default alone is no finding there"
+            "default alone is not a finding there"
         ),
     ),
     rule(

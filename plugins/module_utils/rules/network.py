@@ -38,7 +38,7 @@ _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD")
 _TWIN = re.compile(r"roce(P2)?p1s0f([01])")
 _RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
 _FULLY_CONNECTED_RING = 3
-#: The images in which the plugin was seen.
+#: The images with the plugin.
 _WITH_PLUGIN = ("nvcr.io/nvidia/vllm:26.03", "nvcr.io/nvidia/vllm:26.04")
 #: The reports are from four Sparks.
 _IDLE_RANKS = 4

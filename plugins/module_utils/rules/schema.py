@@ -39,7 +39,7 @@ _MOST = 100_000
 class RuleNode(memory_schema.MemoryNode):
     """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0.
 
-    ``environment``: its variables; ``fabric``: the network's variables as planned, of which the user's may differ.
+    ``environment``: its variables; ``fabric``: the network's variables as planned; the user's may differ.
     ``level``: of DGX OS; ``next_kernel``: of the next boot; ``kernel_options``: see os_update/schema.KERNEL_OPTIONS.
     """
 

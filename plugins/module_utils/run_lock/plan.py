@@ -14,7 +14,8 @@ It is a root-owned file in memory on the head, gone after a reboot of the head::
                "pid": int, "started": str}}       # the run's process there, and its start time
 
 A process with the same number but another start time is a different one. So a run on the same machine can detect that
-the owner has ended. A run on another machine cannot, and the lock's age is no evidence: a download may take half a day.
+the owner has ended. A run on another machine cannot, and the lock's age is not evidence: a download may take half a
+day.
 """
 
 from __future__ import annotations

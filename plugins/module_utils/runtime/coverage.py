@@ -6,7 +6,7 @@
 
 An extension is named by its path below the package folder without suffixes, such as "vllm/_flashmla_C". Its coverage
 is {native, same_major, ptx, none}: the number of its programs that a GPU would run in each way (fat_binary.Way).
-A backend's kernels cannot be told apart within an extension, so only an extension without any code for a GPU counts.
+A backend's kernels cannot be distinguished within an extension, so only an extension without any code for a GPU counts.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class FatBinary:
     codes: tuple[Code, ...]
 
     def way(self, gpu: ComputeCapability) -> Way:
-        """Return the best way in which this GPU runs the program."""
+        """Return the best way of this GPU to run the program."""
         return min((code.way(gpu) for code in self.codes), key=WAYS.index, default="none")
 
 

@@ -26,7 +26,7 @@ CHECKS: Mapping[str, str] = {
     "fp4_vllm": "an NVFP4 matrix product of vLLM",
     "clock": "a second of load",
 }
-#: The cause of a GPU that stays at a low clock. It is no kernel, which another one could replace.
+#: The cause of a GPU that stays at a low clock. It is not a kernel, which another one could replace.
 STUCK = "clock"
 _STATES = (PASSED, FAILED, UNSUPPORTED, SKIPPED)
 #: Why a check failed or was skipped: its cause in words, and the fix.

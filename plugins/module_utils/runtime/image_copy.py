@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 #: Where CUDA toolkits are installed.
 TOOLKIT = "/usr/local/cuda/bin/ptxas"
 
-#: A part of the names of the files that vllm_patch and nccl_select write beside others.
+#: A part of the names of the files that vllm_patch and nccl_select write next to others.
 OURS = ".gb10-"
 #: Written last into a copy. A folder without it is not a copy.
 RECORD = "gb10-image.json"

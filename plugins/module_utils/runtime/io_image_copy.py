@@ -112,9 +112,9 @@ def _copy(engine: Engine, container: str, source: str, target: str) -> None:
     An engine copies a link as it is, and follows one on this host.
     """
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    fix = "use an image whose packages are folders of their own"
+    fix = "use an image with a separate folder for each package"
     if os.path.lexists(target):
-        raise refused("image", f"{source} would be copied over another path", "a path of its own", fix)
+        raise refused("image", f"{source} would be copied over another path", "a separate path", fix)
     engine.copy(container, source, target)
     if os.path.islink(target):
         os.unlink(target)
@@ -171,7 +171,7 @@ def _sweep(engine: Engine, dest: str) -> None:
 
 def _check(folder: str) -> None:
     """Refuse what root must not read here as a part of the image: links out of the copy, devices, and our own files."""
-    fix, folder = "use an image whose packages are folders of their own", os.path.realpath(folder)
+    fix, folder = "use an image with a separate folder for each package", os.path.realpath(folder)
     for path, folders, files in os.walk(folder):
         for entry in (os.path.join(path, name) for name in (*folders, *files)):
             kind = os.lstat(entry).st_mode
@@ -180,10 +180,13 @@ def _check(folder: str) -> None:
             if stat.S_ISLNK(kind) and not inside:
                 raise refused("image", f"{name} is a link out of its package", "a file", fix)
             if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISLNK(kind)):
-                raise refused("image", f"{name} is no file", "files, folders and links", fix)
+                raise refused("image", f"{name} is not a file", "files, folders and links", fix)
             if OURS in name:
                 raise refused(
-                    "image", f"{name} has the name of a file of ours", "an image without patches of ours", fix
+                    "image",
+                    f"{name} has the name of one of this collection's files",
+                    "an image without patches of this collection",
+                    fix,
                 )
 
 

@@ -33,7 +33,7 @@ _PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?==[\w.!+-]+", re.ASCII)
 _KEYS = ("path", "packages", "network")
 #: The layer's folder in the build's context.
 FOLDER = "layer"
-#: Images have an environment of their own, which Debian's marker would protect.
+#: Images have their own environment, which Debian's marker would protect.
 _PIP = ("-m", "pip", "install", "--no-cache-dir", "--break-system-packages")
 #: The image has the dependencies of the same release. Without --isolated, an image's PIP_CONSTRAINT could refuse the
 #: wheel.

@@ -74,7 +74,7 @@ def refusal(name: str, image: str, recorded: Iterable[str], head: str, node: str
 def digest(reference: str, digests: Sequence[str]) -> str:
     """Return the digest of an image in the registry of a tag, "" if there is none. ``digests``: as in image_copy.Image.
 
-    Engines may add or omit docker.io, and Podman calls an image of its own localhost.
+    Engines may add or omit docker.io, and Podman names the registry of its own images localhost.
     """
     folder, slash, name = reference.partition("@")[0].rpartition("/")
     wanted = f"/{folder}{slash}{name.partition(':')[0]}"

@@ -209,7 +209,7 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
     """
     stack, problems = named(name)
     if problems:
-        # The same report lists what is wrong with the lock's versions.
+        # The same report lists the problems of the lock's versions.
         return _pinned(stack, lock), problems
     stack = _overridden(stack, runtime, image)
     if stack.runtime == CONTAINER and not stack.image:

@@ -44,7 +44,7 @@ def check_entry(name: str, regular: bool, number: int) -> list[Problem]:
     """Return the problem of an archive's entry, which another node has written; ``number`` counts from 0."""
     if number >= MOST_WHEELS:
         return [_refused(f"it has more than {MOST_WHEELS} entries")]
-    return [] if regular and NAME.fullmatch(name) else [_refused(f"{name[:100]!r} is no wheel")]
+    return [] if regular and NAME.fullmatch(name) else [_refused(f"{name[:100]!r} is not a wheel")]
 
 
 def check_wheel(name: str, sha256: str, wanted: frozenset[str]) -> list[Problem]:

@@ -4,8 +4,8 @@
 
 """Name vLLM's kernels on a GB10, so that no rank chooses at run time, and find those that a CUDA compiler has to make.
 
-Without names, each rank asks a web server which attention to use, and FlashInfer compiles kernels next to the loaded
-weights. Sources: vLLM 0.33.0, utils/flashinfer.py, platforms/cuda.py, v1/sample/ops/topk_topp_sampler.py,
+Without names, each rank queries a web server for the attention to use, and FlashInfer compiles kernels next to the
+loaded weights. Sources: vLLM 0.33.0, utils/flashinfer.py, platforms/cuda.py, v1/sample/ops/topk_topp_sampler.py,
 model_executor/warmup/kernel_warmup.py and layers/fused_moe/oracle; flashinfer-ai/flashinfer#3634.
 """
 
@@ -42,8 +42,8 @@ _ELSEWHERE = {
 #: answers were right in reports (rules fp8-cutlass and fp4-moe-path), and none needs a compiler.
 _EXPERTS: Mapping[str, str] = {"none": "triton", "fp8": "triton", "nvfp4": "marlin", "mxfp4": "marlin"}
 _COMPILED_EXPERTS = ("flashinfer", "b12x")
-#: The first releases in which TRITON_ATTN serves a draft's parallel tokens, TRITON_MLA reads an FP8 cache, and vLLM
-#: uses FlashInfer's sampler by default. Source: vLLM 0.18.1 to 0.33.0, the files above.
+#: The first releases whose TRITON_ATTN serves a draft's parallel tokens, whose TRITON_MLA reads an FP8 cache, and that
+#: use FlashInfer's sampler by default. Source: vLLM 0.18.1 to 0.33.0, the files above.
 _DRAFTS, _MLA_FP8, _SAMPLED = (0, 24, 0), (0, 28, 0), (0, 22, 0)
 
 

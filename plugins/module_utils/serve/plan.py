@@ -217,7 +217,7 @@ def _environment(inputs: Inputs) -> dict[str, str]:
 
 
 def _media(domains: Sequence[str]) -> _Part:
-    """Limit the hosts from which the server fetches the media that a request names by URL."""
+    """Limit the hosts whose media the server fetches if a request names them by URL."""
     problems = [
         Problem(
             f"gb10_api_media_domains[{index}]",
@@ -246,7 +246,7 @@ def _names(inputs: Inputs) -> bool:
 
 
 def _left(inputs: Inputs, given: Mapping[str, Any], planned: bool) -> list[str]:
-    """Report what a recipe leaves to vLLM, and the plan would set for a model of the catalog."""
+    """Report the options that a recipe leaves to vLLM, and that the plan would set for a model of the catalog."""
     if not inputs.model.recipe or not _cuda(inputs):
         return []
     options = [serve_backends.ATTENTION, serve_backends.MOE, serve_backends.AUTOTUNE]

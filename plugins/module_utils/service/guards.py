@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The services beside the ranks: the guard of the memory, and the watchdog."""
+"""The services next to the ranks: the guard of the memory, and the watchdog."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def files(secret: str, node: str, before: str) -> dict[str, str]:
 
 
 def mark(digest: str, node: str, before: str) -> str:
-    """Return what tells whether the keys of a node belong to a secret, of which only the SHA-256 is given."""
+    """Return a hash that shows whether the keys of a node belong to a secret, given by its SHA-256 alone."""
     return hashlib.sha256("\0".join((digest, node, before)).encode()).hexdigest()
 
 

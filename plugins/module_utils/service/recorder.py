@@ -4,7 +4,7 @@
 
 """The flight recorder of a node.
 
-Each node sends to the next one in the order of the plan, and keeps what the one before it sends.
+Each node sends to the next one in the order of the plan, and keeps the messages of the one before it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _settings(plan: Plan, settings: ServiceSettings) -> dict[str, Any]:
         "node": node.name,
         "port": settings.flight_recorder_port,
         "rails": [{"interface": rail.interface, "hca": rail.hca} for rail in node.rails],
-        # Only the head's values are asked for.
+        # Only the head's values are queried.
         "url": plan.api.url if node.head else "",
         "ca_file": tls.FILES["ca"] if plan.api_tls and node.head else "",
         "server_name": plan.api.server_name if node.head else "",

@@ -38,8 +38,8 @@ class ServiceSettings:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a run learns before it writes services: the SHA-256 of the service's ``token``, "" without one, and versions
-    of secrets.
+    """Values that a run learns before it writes services: the SHA-256 of the service's ``token``, "" without one, and
+    versions of secrets.
 
     Versions, because a short key could be guessed from its digest. ``secrets``: those of the secret variables of the
     nodes that matter.

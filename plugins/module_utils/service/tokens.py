@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Ray's token, which all nodes share, and the secret from which the keys of the other services' messages are derived.
+"""Ray's token, which all nodes share, and the secret for deriving the keys of the other services' messages.
 
 A plan has only their SHA-256.
 """

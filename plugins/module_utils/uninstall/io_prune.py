@@ -65,7 +65,7 @@ def _launches() -> Launches:
 def _stored(run: Run, root: str, launches: Launches) -> Iterator[Item]:
     """Yield the items below an installation folder. A link belongs to a service or to an administrator.
 
-    Root removes nothing from a folder in which another user can replace an item by a link.
+    Root removes nothing from a folder where another user can replace an item by a link.
     """
     found = {
         path: f"{store}/{os.path.relpath(path, f'{root}/{store}')}"

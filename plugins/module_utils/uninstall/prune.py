@@ -76,7 +76,7 @@ def kept(name: str, words: Sequence[str], launches: Launches) -> str:
 
 
 def refused(items: Sequence[Item], wanted: Sequence[str]) -> list[Problem]:
-    """Return why items may not be removed. Names that the node does not have are no problem of the node."""
+    """Return why items may not be removed. Names that the node does not have are not a problem of the node."""
     return [
         Problem(
             f"reset_prune: {item.name}",

@@ -40,7 +40,7 @@ def of_process(environ: str) -> dict[str, str]:
 
 
 def sendable(variables: Mapping[str, str], key: str) -> dict[str, str]:
-    """Return the variables in the form in which they may leave the node. Without ``key``, only the plain ones."""
+    """Return the variables in a form that may leave the node. Without ``key``, only the plain ones."""
     shown = {name: value for name, value in variables.items() if _is_plain(name)}
     return dict(
         sorted(

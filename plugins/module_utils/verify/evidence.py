@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks that compare what the ranks log about a start with the command line, between ranks, and with the record."""
+"""Checks that compare the ranks' messages in a start with the command line, between ranks, and with the record."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _with_graphs(given: View) -> bool:
 
 
 def processes(node: VerifiedNode) -> list[Process]:
-    """Return what the processes in a node's log say, [] if it was not read."""
+    """Return the processes in a node's log, [] if it was not read."""
     found: list[Process] = node.part("evidence").get("processes", [])
     return found
 
@@ -282,7 +282,7 @@ CHECKS = (
         "log-sampler",
         ERROR,
         expected="no rank logs FlashInfer's sampler if VLLM_USE_FLASHINFER_SAMPLER is 0",
-        why="FlashInfer compiles its sampler in the start, beside the loaded model",
+        why="FlashInfer compiles its sampler in the start, next to the loaded model",
         fix=_RESTART,
         detect=_planned("sampler", _same),
     ),

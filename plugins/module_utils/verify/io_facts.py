@@ -374,7 +374,7 @@ def _disks(folders: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _adapter(run: Run) -> list[str]:
-    """Return what the kernel said about the network adapter since the boot; see fabric/adapter.py."""
+    """Return the kernel's faults of the network adapter since the boot; see fabric/adapter.py."""
     wanted = "|".join(adapter.PATTERNS.values())
     argv = ["journalctl", "--dmesg", "--boot", "--no-pager", "--output=cat", f"--grep={wanted}"]
     return adapter.faults(run(io_command.within(argv, "tail", _MIB, _KERNEL_SECONDS))[1])

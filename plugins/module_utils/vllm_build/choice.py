@@ -51,7 +51,7 @@ _FORMS = {
 }
 #: CMake's FETCHCONTENT_SOURCE_DIR_ has a dependency's name after it, such as VLLM-FLASH-ATTN.
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
-#: The first GPUs with features of their own, whose code vLLM's kernels use.
+#: The first GPUs with architecture-specific features, whose code vLLM's kernels use.
 _OWN_FEATURES = 9
 
 

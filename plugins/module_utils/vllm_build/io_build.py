@@ -47,7 +47,7 @@ def host(run: Run, units: Sequence[str]) -> Host:
 
 
 def requirements(run: Run, source: str, patches: Sequence[str]) -> tuple[str, str]:
-    """Return pyproject.toml and CMakeLists.txt with the patches, which may change what the source requires.
+    """Return pyproject.toml and CMakeLists.txt with the patches, which may change the source's requirements.
 
     A patch that does not apply is left out; prepare() reports it. Raises ProblemsError if this is not vLLM's source.
     """

@@ -4,7 +4,7 @@
 
 """Write a wheel of vLLM again, in the one form that root installs.
 
-The code that is built writes the wheel, and another host may have built it. A file beside ``vllm/`` could run as root:
+The code that is built writes the wheel, and another host may have built it. A file outside ``vllm/`` could run as root:
 a ``.pth``, a program in ``.data/scripts``, a console script named uv, a path in RECORD that a removal follows. Equal
 contents have one form, so a wheel is in it if it stays equal. No two readers of archives disagree about it.
 """
@@ -93,7 +93,7 @@ def _problems(found: Sequence[zipfile.ZipInfo]) -> list[Problem]:
 
 
 def _write(archive: zipfile.ZipFile, target: zipfile.ZipFile, found: Sequence[zipfile.ZipInfo]) -> None:
-    """Write all files, and RECORD last, as the format asks."""
+    """Write all files, and RECORD last, as the format requires."""
     record: list[tuple[str, str, int | str]] = []
     own = ""
     for member in found:

@@ -119,7 +119,7 @@ def old(store: str, used: Collection[str], keep: int) -> list[str]:
 def forget(store: str, names: Sequence[str]) -> None:
     """Remove builds. Raises OSError."""
     for name in names:
-        # Without its stamp it is no build any more, so an interrupted removal leaves none that is incomplete.
+        # Without its stamp it is no longer a build, so an interrupted removal leaves none that is incomplete.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{store}/wheels/{name}/{STAMP}")
         shutil.rmtree(f"{store}/wheels/{name}")

@@ -113,7 +113,7 @@ class BuildSettings:
 
 @dataclass(frozen=True)
 class Target:
-    """What is built: name, version, device, GPUs, TORCH_CUDA_ARCH_LIST, the stack's torch and its CUDA release.
+    """The wheel to build: name, version, device, GPUs, TORCH_CUDA_ARCH_LIST, the stack's torch and its CUDA release.
 
     ``driver`` is the newest CUDA release that the drivers of the ranks support, "" if unknown.
     """

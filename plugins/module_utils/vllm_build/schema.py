@@ -147,8 +147,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Status:
-    """What a build's program wrote: the build's name, its state, seconds, wheel, ccache's statistics, and {dependency:
-    commit}."""
+    """The status that a build's program wrote: the build's name, its state, seconds, wheel, ccache's statistics, and
+    {dependency: commit}."""
 
     name: str = ""
     state: str = ""

@@ -405,7 +405,7 @@ class _Parser:
 
     def joined(self, position: int, name: str, rest: str, kind: str) -> None:
         """Report an option and its value in one argument. The value may be a secret."""
-        found, fix = f"{name} and what follows it are one argument", "make each word a list item of its own"
+        found, fix = f"{name} and the text after it are one argument", "make each word a separate list item"
         if kind != "flag" and not rest.startswith("-"):
             fix = f"write {name}={rest if rest.isdecimal() else 'VALUE'}, or two list items"
         self.problem(position, found, "--option or --option=value", fix)

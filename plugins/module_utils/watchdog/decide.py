@@ -109,7 +109,7 @@ def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Wa
     unanswered = state.stalled >= settings.witness_seconds
     if confirmed and unanswered:
         return f"{without.format(state.stalled)}; {'; '.join(confirmed)}"
-    # A busy API server answers late. Without a witness, only its own figures show that there is no progress.
+    # A busy API server answers late. Without a witness, only its own figures show a lack of progress.
     if sample.engine and not sample.compiling and unanswered and state.waited >= settings.stall_seconds:
         return without.format(state.waited)
     return ""
@@ -135,7 +135,7 @@ def local(known: Local, processes: Sequence[Process]) -> Local:
     """Return the witnesses among the processes of this node's services, after ``known`` of the sample before.
 
     A witness is a stopped process, and a rank that is a zombie or ended while its service runs on. A new rank belongs
-    to a new start, in which the former ranks count no longer. State t is a debugger's and no witness.
+    to a new start, where the former ranks no longer count. State t is a debugger's and not a witness.
     """
     ranks = local_ranks(processes)
     if not processes or ranks - known.ranks:

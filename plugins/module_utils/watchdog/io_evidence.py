@@ -136,14 +136,14 @@ def notify(document: Mapping[str, Any], command: Sequence[str], webhook: str) ->
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Root's process asks no other address than the user's, which a redirect could name, such as one of this host."""
+    """Root's process contacts no other address than the user's. A redirect could name one, such as one of this host."""
 
     def redirect_request(self, *_arguments: Any, **_options: Any) -> None:
         """Refuse, so that the answer is an error."""
 
 
 def _post(webhook: str, text: str) -> list[str]:
-    """Send a text to a webhook. Its answer may arrive in single bytes, so nobody waits for the thread longer."""
+    """Send a text to a webhook. Its answer may arrive in single bytes, so the wait for the thread is limited."""
     problems = ["the notification by webhook failed: no answer in time"]
 
     def send() -> None:

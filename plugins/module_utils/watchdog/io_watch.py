@@ -7,8 +7,8 @@
 The head's watchdog reads vLLM's metrics, decides, collects evidence and restarts the server; the ranks of all nodes end
 with it. Another node's watchdog sends its witnesses to the head over the fabric, as UDP datagrams with an HMAC. Only
 the head listens. Its reply has the number of restarts: a node whose witness outlives a restart restarts its own
-service. It also says whether the API answers, for the memory guard of that node. Each node has its own key, which
-tells the head who speaks.
+service. It also reports whether the API answers, for the memory guard of that node. Each node has its own key, which
+identifies it to the head.
 """
 
 from __future__ import annotations

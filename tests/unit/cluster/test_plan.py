@@ -367,7 +367,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         lambda: change(pair(), 1, address="192.168.1.11"),
         "nodes[1].ansible_host",
         "192.168.1.11, the address of spark1",
-        "an address of its own",
+        "a separate address",
         "correct ansible_host of spark2",
     ),
     "two heads": (

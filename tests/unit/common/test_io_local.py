@@ -135,7 +135,7 @@ def test_an_ended_connection_gets_nothing(units: dict[int, str], secret: io_loca
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as connection:
         server.accept()[0].close()
         time.sleep(0.05)
-        with pytest.raises(io_local.StrangerError, match=r"is no open socket of this host, so .* was not sent"):
+        with pytest.raises(io_local.StrangerError, match=r"is not an open socket of this host, so .* was not sent"):
             io_local.reveal(secret, connection)
     assert units
 

@@ -73,11 +73,11 @@ def test_random_weights_need_no_meaning_but_different_results() -> None:
         ("embed", "[]", "no list data"),
         ("embed", '{"data": [1]}', "no list data"),
         ("embed", embedded(VECTORS[:3]), "3 entries in data, expected one for each of 4 texts"),
-        ("embed", embedded([*VECTORS[:3], []]), "no list of 1 to 65536 numbers"),
+        ("embed", embedded([*VECTORS[:3], []]), "not a list of 1 to 65536 numbers"),
         ("embed", embedded([*VECTORS[:3], [1.0]]), "the vectors have 3, 3, 3, 1 numbers"),
-        ("embed", embedded([*VECTORS[:3], ["a", 0, 0]]), "'a' is no number"),
+        ("embed", embedded([*VECTORS[:3], ["a", 0, 0]]), "'a' is not a number"),
         ("rerank", json.dumps({"results": [{"index": 0, "relevance_score": 1}] * 4}), "4 entries in results"),
-        ("rerank", ranked([True, *SCORES[1:]]), "'True' is no number"),
+        ("rerank", ranked([True, *SCORES[1:]]), "'True' is not a number"),
     ],
 )
 def test_other_answers_are_refused(kind: str, text: str, found: str) -> None:

@@ -91,7 +91,7 @@ def test_a_compressed_archive_is_refused(form: str, tmp_path: Path) -> None:
 def test_a_sparse_module_is_refused(tmp_path: Path) -> None:
     """2 KB stored 600 MB."""
     add_sparse(tmp_path / "kernels.tar", "sampling.so", 1 << 29)
-    with pytest.raises(ProblemsError, match="is no module"):
+    with pytest.raises(ProblemsError, match="is not a module"):
         io_kernels.unpack(str(tmp_path / "store"), "0123", str(tmp_path / "kernels.tar"), 2)
 
 

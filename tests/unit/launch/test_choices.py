@@ -159,18 +159,18 @@ def test_a_log_has_limits() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        ({}, "no list"),
-        ([process("x")] * 65, "no list"),
+        ({}, "not a list"),
+        ([process("x")] * 65, "not a list"),
         ([[]], "no messages"),
         ([{"process": "x", "address": "", "found": []}], "no messages"),
         ([process("x", nccl="2")], "no list of values"),  # type: ignore[arg-type]
         ([process("x", nccl=["2"] * 17)], "no list of values"),
-        ([process("x", nccl=["2" * 301])], "no short text"),
-        ([process("x", nccl=["a\nb"])], "no short text"),
-        ([process("x\x1b[0m")], "no short text"),
-        ([process("x" * 301)], "no short text"),
-        ([process("x", nccl=[2])], "no short text"),  # type: ignore[list-item]
-        ([{"found": {}}], "no short text"),
+        ([process("x", nccl=["2" * 301])], "not a short text"),
+        ([process("x", nccl=["a\nb"])], "not a short text"),
+        ([process("x\x1b[0m")], "not a short text"),
+        ([process("x" * 301)], "not a short text"),
+        ([process("x", nccl=[2])], "not a short text"),  # type: ignore[list-item]
+        ([{"found": {}}], "not a short text"),
     ],
 )
 def test_a_stored_result_of_another_form_is_refused(data: Any, reason: str) -> None:

@@ -99,4 +99,4 @@ def test_a_missing_folder_is_refused() -> None:
     node["observed"]["missing_folders"] = ["/srv/mine"]
     (found,) = mistakes([node])
     assert found.path == "nodes[0].gb10_vllm_extra_args.--lora-modules"
-    assert found.found == "/srv/mine is no folder on spark1"
+    assert found.found == "/srv/mine is not a folder on spark1"

@@ -58,7 +58,7 @@ def test_a_name_finds_the_recipe_with_the_newest_schema(clone: Path, name: str, 
         ("large", 2, "fits 0 recipes for 2 Sparks"),
         ("small", 4, "nvidia:small, but {} is missing, or has no recipe for 4 Sparks and vLLM"),
         ("small", 3, "recipes for 1, 2 and 4 Sparks"),
-        ("../outside", 1, "no name of a model"),
+        ("../outside", 1, "not the name of a model"),
     ],
 )
 def test_another_name_is_refused_with_the_names_that_exist(clone: Path, name: str, nodes: int, found: str) -> None:
@@ -150,9 +150,9 @@ def test_a_schema_of_any_length_is_read(clone: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ("https://example.com/recipes", "no https or file URL"),
-        (f"https://me:password@example.com/recipes@{'a' * 40}", "no https or file URL"),
-        (f"ext::sh -c id://x@{'a' * 40}", "no https or file URL"),
+        ("https://example.com/recipes", "not an https or file URL"),
+        (f"https://me:password@example.com/recipes@{'a' * 40}", "not an https or file URL"),
+        (f"ext::sh -c id://x@{'a' * 40}", "not an https or file URL"),
         ("{}" + "0" * 40, "of file:///"),
     ],
 )

@@ -199,7 +199,7 @@ REFUSED = {
     "a key of version 2": (recipe(min_nodes=2), "gb10_recipe: unknown key 'min_nodes'"),
     "a key with commands": (
         second(pre_exec=["id"]),
-        "gb10_recipe.pre_exec: it runs commands beside the server. Expected: an image, a command and variables. Fix: put",
+        "gb10_recipe.pre_exec: it runs additional commands. Expected: an image, a command and variables. Fix: put",
     ),
     "a key with mounts": (second(volumes=["/:/host"]), "gb10_recipe.volumes: it mounts folders of the nodes"),
     "a key with patches": (second(patches=["x.py"]), "gb10_recipe.patches: it changes files of the image"),

@@ -122,7 +122,7 @@ class Links:
 def test_a_pipe_of_an_image_is_refused(tmp_path: Path) -> None:
     """Reading it never ended."""
     os.mkfifo(tmp_path / "_version.py")
-    with pytest.raises(ProblemsError, match=r"_version\.py is no file"):
+    with pytest.raises(ProblemsError, match=r"_version\.py is not a file"):
         io_image_copy._check(str(tmp_path))
 
 

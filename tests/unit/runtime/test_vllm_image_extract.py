@@ -162,8 +162,8 @@ def test_an_image_may_have_the_package_alone(host: Host) -> None:
     [
         ("link", "is a link out of its package"),
         ("absolute", "is a link out of its package"),
-        ("original", "has the name of a file of ours"),
-        ("folder", "has the name of a file of ours"),
+        ("original", "has the name of one of this collection's files"),
+        ("folder", "has the name of one of this collection's files"),
     ],
 )
 def test_what_root_must_not_read_as_a_part_of_the_image_is_refused(host: Host, kind: str, reason: str) -> None:

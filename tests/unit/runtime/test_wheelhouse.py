@@ -59,7 +59,7 @@ def test_another_node_gets_exactly_the_wheels_of_the_lock(tmp_path: Path, worker
     assert {path.stat().st_mode & 0o7777 for path in (worker / "wheels").iterdir()} == {0o644}
 
 
-NAME, WHEEL = "uv-0.13.8-py3-none-any.whl", "is no wheel. Expected: wheels with the hashes of the lock"
+NAME, WHEEL = "uv-0.13.8-py3-none-any.whl", "is not a wheel. Expected: wheels with the hashes of the lock"
 OTHER_HASH = f"{NAME} has sha256 {hashlib.sha256(b'evil').hexdigest()}, which the lock does not have"
 
 

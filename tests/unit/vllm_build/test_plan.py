@@ -101,7 +101,7 @@ def test_a_host_that_can_build(given: dict[str, Any]) -> None:
         # vllm-project/vllm#47397: PTX of nvcc 13.3 on driver 580.
         (
             {"target": replace(TARGET, driver="13.0"), "toolkit": replace(TOOLKIT, release="13.3.33")},
-            ["nvcc 13.3.33 in /usr/local/cuda is newer than CUDA 13.0", "install the CUDA toolkit 13.0 beside it"],
+            ["nvcc 13.3.33 in /usr/local/cuda is newer than CUDA 13.0", "install the CUDA toolkit 13.0 next to it"],
         ),
         ({"torch": "2.13.0"}, ["this source requires torch 2.13.0", "torch 2.14.0, the release of the lock"]),
         ({"serving": ("gb10-vllm.service",)}, ["gb10-vllm.service is running", "vllm_build_while_serving: true"]),

@@ -207,15 +207,15 @@ def test_parse(argv: list[str], expected: dict[str, Any]) -> None:
             "write --gpu-memory-utilization",
         ),
         *(
-            (NEW, [argument], 0, f"{argument.partition(' ')[0]} and what follows it are one argument", fix)
+            (NEW, [argument], 0, f"{argument.partition(' ')[0]} and the text after it are one argument", fix)
             for argument, fix in {
                 "--max-model-len 4096": "write --max-model-len=4096, or two list items",
                 "--gpu_memory_utilization 0.8": "write --gpu_memory_utilization=VALUE, or two list items",
                 "--compilation-config.mode 3": "write --compilation-config.mode=3, or two list items",
                 '--speculative-config {"method": "mtp"}': "write --speculative-config=VALUE, or two list items",
                 "-tp 2": "write -tp=2, or two list items",
-                "--enforce-eager --port 1": "make each word a list item of its own",
-                "--quantization --port 1": "make each word a list item of its own",
+                "--enforce-eager --port 1": "make each word a separate list item",
+                "--quantization --port 1": "make each word a separate list item",
             }.items()
         ),
         *(
