@@ -71,7 +71,7 @@ OPTIONS = ("-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=mutants",
 
 
 def meaning(source: str) -> str:
-    """Return what a text does at run time.
+    """Return the meaning of a text at run time.
 
     Annotations are not evaluated; `strict=` and decorators only report mistakes.
     """

@@ -90,7 +90,7 @@ class Program:
         )
 
     def ask(self, case: str) -> Any:
-        """Return what the client got in a case."""
+        """Return the client's result in a case."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(f"{case}\n")
         self._process.stdin.flush()

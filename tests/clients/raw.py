@@ -120,7 +120,7 @@ class Raw:
 
 
 def seen(found: Any) -> Any:
-    """Return what a library would show of an answer."""
+    """Return the parts of an answer that a library would show."""
     if isinstance(found, list):
         deltas = [choice["delta"] for event in found for choice in event["choices"]]
         if any(delta.get("tool_calls") for delta in deltas):

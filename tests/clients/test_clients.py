@@ -46,7 +46,7 @@ def counts(door: Door, usage: list[int]) -> bool:
 
 
 def done(door: Door, found: Any) -> Any:
-    """Return what the client got. Skips the test if a model of yours cannot do it: its server and its client worked."""
+    """Return the client's result. Skips the test if a model of yours cannot do it: its server and its client worked."""
     if not door.known and "error" in found and ("tool-call-parser" in found["message"] or found["error"] in OF_MODELS):
         pytest.skip(f"not done by this model: {found['error']}: {found['message'][:150]}")
     return found

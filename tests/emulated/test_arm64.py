@@ -26,8 +26,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "vllm_build_info": {"store": "/opt/gb10/build"},
     "vllm_info": {"url": "http://127.0.0.1:8000"},
 }
-#: Info modules that need what this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does not pass
-#: on. Each result of cluster_verify_info has the clock.
+#: Info modules whose requirements this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does not
+#: pass on. Each result of cluster_verify_info has the clock.
 NOT_HERE = {"ray_info", "vllm_arguments_info", "fabric_neighbors_info", "cluster_verify_info"}
 #: Results that differ between calls.
 PASSING = {"available", "clock", "uptime", "free_bytes", "memory"}

@@ -42,7 +42,7 @@ def state(nodes: dict[str, Host]) -> dict[str, State]:
 
 
 def differences(nodes: dict[str, Host], wanted: dict[str, State]) -> list[str]:
-    """Return the lines that only one of two states has, after waiting for what a service does after its start, such as
+    """Return the lines that only one of two states has, after waiting for later effects of a service's start, such as
     Ray's idle workers."""
     until = time.monotonic() + SETTLE_SECONDS
     while True:

@@ -79,7 +79,7 @@ PROCESSES: dict[str, dict[str, dict[str, str]]] = {
 
 @dataclass(frozen=True)
 class Lab:
-    """What a fault acts on."""
+    """The lab of a fault."""
 
     cluster: Cluster
     nodes: dict[str, Host]
@@ -309,7 +309,7 @@ FAULTS: dict[str, dict[str, Fault]] = {
 #: Seconds to the first sign of a hang: 15 with a witness, 120 without one, and up to 10 for samples and evidence.
 DETECTED = dict.fromkeys((f"SIGSTOP of the rank on {WORKER}", "SIGSTOP of the engine", "both rails down for 60 s"), 30)
 DETECTED["traffic between the ranks dropped"] = 130
-#: What a fault needs before it and after it.
+#: The steps before and after a fault.
 PREPARE = {f"memory of {WORKER} exhausted": limited} | dict.fromkeys(CLOCKS, own_clock)
 RESTORE = {"traffic between the ranks dropped": joined_ranks} | dict.fromkeys(CLOCKS, machine_clock)
 
@@ -363,7 +363,7 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> No
     head = lab.nodes[HEAD]
     write(fault, lab.executor, {**asdict(outage), "leftovers": "unknown"})
     assert outage.served is not None, outage
-    # Ray's helpers are restarted or not needed, and TCP repeats what a short break lost.
+    # Ray's helpers are restarted or not needed, and TCP repeats packets that a short break lost.
     assert outage.detected is not None or outage.lost or fault.startswith(("kill -9", "clock")) or "5 s" in fault
     assert not fault.startswith("clock") or not outage.lost
     if fault in DETECTED:
@@ -382,7 +382,7 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> No
         for what, now in found.items()
         if now != before[name][what]
     }
-    # Only what is more or less than before.
+    # Only the differences.
     left = {
         place: {line: counts for line, counts in lines.items() if counts[0] != counts[1]}
         for place, lines in left.items()

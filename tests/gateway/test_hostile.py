@@ -19,7 +19,7 @@ from gateway.proxy import QUICK, Proxy
 SMALL = "small"
 _STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 _LINE = b',"usage":{}\n' * 5000
-#: What the server sends without an end, behind its first bytes.
+#: The bytes that the server sends without an end, after its first ones.
 FLOODS = {
     "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 2000),
     "chunks of one byte": (_STREAM, b"1\r\nx\r\n" * 8000),

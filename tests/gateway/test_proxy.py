@@ -124,7 +124,7 @@ def test_a_request_reaches_the_server_of_its_model(world: World, alice: str) -> 
 def test_each_path_of_the_api(world: World, alice: str, path: str, body: dict[str, Any], upstream: str) -> None:
     answer = world.proxy.ask(path, {"model": BIG, **body}, alice)
     assert answer.status == 200, answer.text
-    # The server gets what the client wrote.
+    # The server gets the client's request.
     assert world.backends[BIG].bodies[-1] == (upstream, {"model": BIG, **body})
 
 

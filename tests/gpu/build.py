@@ -6,7 +6,7 @@
     python3 tests/gpu/build.py build --folder F --source SOURCE --version 0.24.0+gb10.test --python VENV/bin/python
     [--patches …] python3 tests/gpu/build.py serve --folder F --wheels WHEELS [--cases eager graphs]
 
-`build` does what the module vllm_build does, and io_run.py compiles. Only the systemd unit is left out, so that the
+`build` does the work of the module vllm_build, and io_run.py compiles. Only the systemd unit is left out, so that the
 program has the rights of the user. SOURCE is a source tree of vLLM. VENV has uv and the packages that the build
 imports. Each `--variable NAME=VALUE` is one of `vllm_build_environment` or names the folder of a dependency. The GPU of
 this machine is the target. STATE in plan.py is the working folder. Another call continues a build. Afterwards F
@@ -193,7 +193,7 @@ def answers(
     site: Path,
     passages: Sequence[Mapping[str, list[int]]],
 ) -> dict[str, Any]:
-    """Serve the model with the installed wheel, and return what a server showed."""
+    """Serve the model with the installed wheel, and return the results of the server."""
     log = folder / f"{name}.log"
     environment = QUIET | {"PYTHONPATH": str(site), "VLLM_CACHE_ROOT": str(folder / "cache")}
     limits = ["--max-model-len=2048", "--gpu-memory-utilization=0.3"]

@@ -23,7 +23,7 @@ from adhoc import ROOT
 #: The checkout in the root.
 CHECKOUT = "/srv/gb10"
 ANSIBLE = "/opt/ansible"
-#: What the hosts share of the machine: the driver and the toolkit.
+#: The parts of the machine that the hosts share: the driver and the toolkit.
 DRIVER, TOOLKIT = Path("/usr/local/nvidia"), Path("/usr/local/cuda")
 ENVIRONMENT = {
     "PATH": f"{ANSIBLE}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -76,7 +76,7 @@ class Root:
                 raise RuntimeError(f"{' '.join(command)}: {done.output}")
 
     def mount(self) -> None:
-        """Mount what is missing. The checkout may be another one than in the last call."""
+        """Mount the missing folders. The checkout may be another one than in the last call."""
         # A program in a chroot needs a mount as its root to have mounts of its own.
         self._mount("", ["--bind", str(self.path)])
         self._mount("proc", ["-t", "proc", "proc"])

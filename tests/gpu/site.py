@@ -10,12 +10,12 @@
 `pack` needs root, Debian and a network. It collects the root file system of the hosts, Ansible and the wheels of the
 lock, as F/parts. The other commands run as root on the machine with the GPUs, which needs no network, no systemd and
 only Python 3.12 or newer, tar and the programs of util-linux. Copy the parts into the F/parts there. FREEZE is that
-machine's `PYTHON -m pip freeze`: NVIDIA's libraries in it do not travel. README.md has the steps and what each
-verifies.
+machine's `PYTHON -m pip freeze`: NVIDIA's libraries in it do not travel. README.md has the steps and the
+purpose of each.
 
 Each step writes STEP.json and STEP.log into O, prints a line, and ends the program with 1 if it fails. Its JSON has the
-compilers that ran in the hosts with their units, the lowest MemAvailable, and what vLLM logged about its choices and
-times.
+compilers that ran in the hosts with their units, the lowest MemAvailable, and the choices and times that vLLM
+logged.
 
 Standard library only.
 """
@@ -55,7 +55,7 @@ UNITS = ("gb10-vllm", "gb10-ray", "gb10-watchdog")
 COMPILERS = {"ninja", "nvcc", "cicc", "ptxas", "cc1plus", "fatbinary", "cudafe++"}
 #: Seconds between two samples.
 SAMPLE = 0.5
-#: Variables of the steps of the same name: what the plan names on 12.1 for this model, and FlashInfer.
+#: Variables of the steps of the same name: the plan's choices on 12.1 for this model, and FlashInfer.
 DEFAULT121 = {
     "gpu_args": ["--attention-backend=TRITON_ATTN", "--moe-backend=triton", "--no-enable-flashinfer-autotune"],
     "gpu_env": backends.environment("fp8", flashinfer=False),
@@ -159,7 +159,7 @@ class Site:
         parts.write_inventory(self.inventory, self.names, machine)
 
     def binds(self) -> list[dict[str, Any]]:
-        """Return what the hosts share: all of them the models, the driver and the toolkit, and each one a GPU."""
+        """Return the hosts' shared folders: the models, the driver and the toolkit for all, and a GPU for each."""
         shared = {
             str(self.folder / "models/block"): MODEL,
             str(self.folder / "models/broken"): BROKEN,
@@ -580,8 +580,7 @@ class Site:
     # -- evidence ----------------------------------------
 
     def started(self) -> None:
-        """Collect the last start of each service: its seconds, its steps, and what each process logged about its
-        choices."""
+        """Collect the last start of each service: its seconds, its steps, and the choices that each process logged."""
         properties = "Id,ActiveState,SubState,NRestarts,ExecMainStartTimestamp,MemoryPeak"
         show = f"systemctl show --timestamp=unix --property={properties} {' '.join(UNITS)}"
         last = "_SYSTEMD_INVOCATION_ID=$(systemctl show --value --property InvocationID $u)"

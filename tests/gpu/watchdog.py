@@ -271,8 +271,8 @@ def tally(results: Sequence[str]) -> dict[str, int]:
 
 
 def summary(states: Sequence[State]) -> dict[str, Any]:
-    """Return what the watchdog saw: how long requests ran without output, and how often the use of the KV cache changed
-    meanwhile."""
+    """Return the watchdog's observations: how long requests ran without output, and how often the use of the KV cache
+    changed meanwhile."""
     longest, changes, since, changed = 0.0, 0, states[0], 0
     for before, state in pairwise(states):
         old, new = before.engine, state.engine

@@ -1,4 +1,4 @@
-"""Change fresh lab hosts to what a factory Spark is like, as far as Debian's packages allow.
+"""Change fresh lab hosts to the state of a factory Spark, as far as Debian's packages allow.
 
 NetworkManager is the renderer of all ports, sudo needs a password, a container publishes a port, the package lists are
 old, and two packages of the collection are missing. The packages are in an index of this machine.

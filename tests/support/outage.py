@@ -174,8 +174,8 @@ def measure(
 
 
 def leftovers(host: Host, user: str = "gb10") -> dict[str, list[str]]:
-    """Return what a service leaves on a node: processes, listeners, shared memory, semaphores and files, without their
-    numbers."""
+    """Return the leftovers of a service on a node: processes, listeners, shared memory, semaphores and files, without
+    their numbers."""
     commands = {
         "processes": f"ps --no-headers -o args= --user {user}",
         "listeners": "ss --no-header --listening --tcp --udp --numeric --processes | awk '{print $1, $NF}'",

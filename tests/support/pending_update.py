@@ -61,7 +61,7 @@ cd /srv/repository && rm gb10-lab-update_1.0.deb
   echo "SHA256: $(sha256sum gb10-lab-update_2.0.deb | cut -d' ' -f1)"; } >Packages
 mkdir -p /srv/sources && mv /etc/apt/sources.list /etc/apt/sources.list.d/* /srv/sources/ 2>/dev/null || true
 echo 'deb [trusted=yes] file:/srv/repository ./' >/etc/apt/sources.list
-# What a power cut inside dpkg leaves, so that apt refuses to begin.
+# The leftover of a power cut inside dpkg, so that apt refuses to begin.
 touch /var/lib/dpkg/updates/0001
 """
 

@@ -38,7 +38,7 @@ def typed_node(changes: Mapping[str, Any]) -> PlannedNode:
 
 
 def _merged(kind: Any, recorded: Any, changes: Any) -> Any:
-    """Return changes with what they lack: of the recorded plan, otherwise a blank value."""
+    """Return changes with their missing values: of the recorded plan, otherwise a blank value."""
     kind = _chosen(kind, recorded, changes)
     if isinstance(changes, list | tuple) and is_dataclass(next(iter(get_args(kind)), None)):
         inner = get_args(kind)[0]

@@ -19,7 +19,7 @@ _EFFECTS = frozenset(
         *("rmdir", "setxattr", "symlink", "system", "truncate", "utime", "exec", "fork"),
     )
 )
-#: Folders of one run for what it looks at.
+#: Temporary folders of one run.
 _SCRATCH = tuple(f"{tempfile.gettempdir()}/{name}" for name in ("tmp", "ansible-"))
 _PROGRAM = "subprocess.Popen"
 #: Says of a command whether it only reads.

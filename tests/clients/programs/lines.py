@@ -1,4 +1,4 @@
-"""The loop of a client's program: it reads the name of a case in each line, and writes what the client got as JSON."""
+"""The loop of a client's program: it reads the name of a case in each line, and writes the client's result as JSON."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def evening(factory: Cluster) -> Iterator[Evening]:
             HOSTS.format(*(each["ansible_host"] for each in factory.nodes.values())), encoding="utf-8"
         )
         (mine / "group_vars/all").mkdir(parents=True)
-        # What the lab cannot have: CUDA, a large model, an index with its wheels. The lab's access is not the owner's.
+        # The lab lacks these: CUDA, a large model, an index with its wheels. The lab's access is not the owner's.
         shutil.copy(clone / "inventories/lab/group_vars/all.yml", mine / "group_vars/all/lab.yml")
         variables = yaml.safe_load((clone / "inventories/lab/group_vars/gb10_cluster.yml").read_text(encoding="utf-8"))
         kept = {

@@ -3,7 +3,7 @@
 A recipe may not set these variables. An inventory may, so no check stands before them. The rank gets them all. Root's
 Python must not load a library through OPENSSL_CONF, an engine's client must not run a program of CONTAINERS_CONF, and
 neither may send a secret to the host in DOCKER_HOST. vLLM is a script, and Docker's daemon is a program that records
-what the client sends.
+the client's requests.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 pytestmark = pytest.mark.disruptive
 
 UNIT, TAG, SOCKET = "gb10-vllm", "lab.example/rank:1", "/run/docker.sock"
-#: What is planted, and where it leaves a mark: the user's ID that ran it, a program's name, or what a listener
-#: received.
+#: The planted files, and where each leaves a mark: the ID of the user that ran it, a program's name, or the bytes that
+#: a listener received.
 PLANTED, MARKS = "/srv/planted", "/run/planted"
 SEEN, SENT = "/var/lib/gb10/seen", f"{MARKS}/create.json"
 ATTACK = {
@@ -154,7 +154,7 @@ def docker_client(cluster: Cluster, folder: Path) -> bytes:
 
 @pytest.fixture(scope="module")
 def host(cluster: Cluster, head: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """Prepare the node: the planted files and listeners, the image, and what the roles write besides units."""
+    """Prepare the node: the planted files and listeners, the image, and the roles' files besides units."""
     head.check_output(f"mkdir -p {MARKS} {PLANTED} && useradd --system --create-home --home-dir /var/lib/gb10 gb10")
     put(head, f"{PLANTED}/x.c", LIBRARY)
     head.check_output(f"gcc -shared -fPIC -o {PLANTED}/x.so {PLANTED}/x.c")

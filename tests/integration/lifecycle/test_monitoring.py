@@ -129,7 +129,7 @@ class Monitored:
 
 
 def served_packages(folder: Path, host: Host, address: str) -> subprocess.Popen[bytes]:
-    """Serve the packages and what a lab's host lacks of their dependencies."""
+    """Serve the packages and those of their dependencies that a lab's host lacks."""
     command = ["apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts"]
     command += ["--no-breaks", "--no-replaces", "--no-enhances", *PACKAGES]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -81,7 +81,7 @@ LOADS: dict[str, tuple[int, float, dict[str, Any]]] = {
 
 
 def guarded(nodes: dict[str, Host]) -> list[Any]:
-    """Return what the memory guards did. A start that ends is also in their records."""
+    """Return the actions of the memory guards. A start that ends is also in their records."""
     records = [each for host in nodes.values() for each in json.loads(host.check_output(f"cat {GUARD} || echo []"))]
     return [each for each in records if each["end"] in ("restarted", "stopped", "reported")]
 

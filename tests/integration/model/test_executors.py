@@ -24,7 +24,7 @@ WAYS: dict[str, dict[str, object]] = {
     },
 }
 #: Each switch changes the executor, or the parallelism and the model, or all. Every start costs about a minute of a
-#: core, and what one switch leaves behind, the exact comparison finds.
+#: core, and the exact comparison finds the leftovers of a switch.
 SWITCHES = [
     ("mp, tensor 2", "tiny"),
     ("mp, pipeline 2", "tiny-moe"),

@@ -107,7 +107,7 @@ def test_a_pruned_cluster_serves_on_without_the_named_items(cluster: Cluster) ->
     assert removed.output.count("models/org--old/main, to be removed") == 1
     assert removed.output.count("cache/vllm, to be removed") == len(nodes)
     assert not nodes["spark2"].file("/opt/gb10/models/org--old/main").exists
-    # What is gone is unknown to the next run.
+    # A removed item is unknown to the next run.
     assert prune("models/org--old/main").status != 0
     assert completion(nodes["spark1"]).strip()
     cluster.site().assert_unchanged()

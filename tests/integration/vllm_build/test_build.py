@@ -36,7 +36,8 @@ def version(host: Host) -> str:
 
 
 def state(nodes: dict[str, Host]) -> dict[str, tuple[str, str]]:
-    """Return what a failed build must not change: the environment and the main process of the ranks' service."""
+    """Return the state that a failed build must not change: the environment and the main process of the ranks'
+    service."""
     ranks = "systemctl show --property=MainPID --value gb10-ray.service"
     return {
         name: (host.check_output("readlink /opt/gb10/runtime/current"), host.check_output(ranks))

@@ -1,4 +1,4 @@
-"""What the results of the role's tasks mean, and the actions that return them where no machine answers."""
+"""The meaning of the results of the role's tasks, and the actions that return them where no machine answers."""
 
 from __future__ import annotations
 

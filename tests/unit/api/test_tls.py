@@ -228,7 +228,7 @@ def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
         "gb10_api_tls_key": GOOD.key_text,
     }
     task = {"name": "Keep them", "ansible.builtin.include_role": {"name": "gb10.cluster.gb10", "tasks_from": "api_tls"}}
-    # What the first play leaves is looked at after the last one.
+    # The files of the first play are verified after the last one.
     copied = {"name": "Look", "ansible.builtin.command": f"cp -a {folder} {kept}"}
     plays = [
         {
@@ -262,7 +262,7 @@ Serve = Callable[..., Any]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Serve:
-    """Return what runs a healthy vLLM, with the lines of its requests and their keys."""
+    """Return a function that runs a healthy vLLM, with the lines of its requests and their keys."""
 
     @contextmanager
     def serve(

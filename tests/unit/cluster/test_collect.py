@@ -1,4 +1,4 @@
-"""What the action cluster_facts and cluster_plan read, from the inputs of nodes."""
+"""The facts that the actions cluster_facts and cluster_plan read, from the inputs of nodes."""
 
 from __future__ import annotations
 

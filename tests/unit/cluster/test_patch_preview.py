@@ -44,7 +44,7 @@ def nodes(root: Path, model: str, stack: str, additions: dict[str, Any], **patch
 
 
 def planned(given: list[Node], stack: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the plan and its text without the reason that names what is not recorded yet."""
+    """Return the plan and its text without the reason that names the patches that are not recorded yet."""
     lock = stacks.STACKS[stack].lock
     inputs = parse(given, read(f"roles/gb10/files/{lock}") if lock else "")
     plan, problems = cluster_plan.plan(inputs, KNOWN)
@@ -61,8 +61,8 @@ def assembler(path: Path) -> None:
 
 
 def after_the_role(plan: dict[str, Any], root: Path, version: str) -> dict[str, Any]:
-    """Install a vLLM of this release and its Triton, run the module as the role does, and return what the role
-    records."""
+    """Install a vLLM of this release and its Triton, run the module as the role does, and return the role's
+    record."""
     patches = load_yaml(read("roles/vllm_patch/defaults/main.yml"))["vllm_patch_patches"]
     files = {**FILES, "_version.py": f"version = '{version}'\n"}
     common = {"capability": "12.1", "quantization": plan["quantization"], "patches": patches}

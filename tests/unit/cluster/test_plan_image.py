@@ -1,4 +1,4 @@
-"""Tests of what the plan knows about a container image: its NCCL, and the digest that a tag is pinned to."""
+"""Tests of the plan's facts about a container image: its NCCL, and the digest that a tag is pinned to."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ CALL = {"type": "tool_use", "name": "get", "input": {"url": "A" * (9 * MEBI)}}
         ("/v1/messages", said(CALL), costs.LONG),
         (CHAT, {"tools": [{"function": {"parameters": {"url": "x" * (9 * MEBI)}}}]}, costs.LONG),
         (COMPLETIONS, {"prompt_embeds": "A" * (20 * MEBI)}, ""),
-        # What is compiled, wherever it stands. A text of JSON is read, too.
+        # Compiled texts, wherever they are. A text of JSON is read, too.
         (CHAT, {"structured_outputs": {"grammar": "a" * (16 << 10)}}, ""),
         (CHAT, {"structured_outputs": {"grammar": "a" * (17 << 10)}}, costs.COMPILED),
         (CHAT, {"structured_outputs": {"choice": ["a" * 20_000] * 5}}, costs.COMPILED),

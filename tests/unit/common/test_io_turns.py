@@ -16,7 +16,7 @@ LARGE = b"x" * (64 * io_turns.PIECE)
 
 
 class Library(asyncio.Protocol):
-    """A library's connection: it parses at once what it gets, and answers each newline."""
+    """A library's connection: it parses its data at once, and answers each newline."""
 
     def __init__(self) -> None:
         self.pieces: list[int] = []

@@ -1,4 +1,4 @@
-"""Packed programs: what is in them, the same bytes on every controller, and that each runs alone."""
+"""Packed programs: their content, the same bytes on every controller, and that each runs alone."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_damaged_data_raises_nothing() -> None:
         program.sources(bytes(data))
 
 
-#: The cheapest call of each program: arguments, exit status, and what it prints.
+#: The cheapest call of each program: arguments, exit status, and output.
 CALLS = {
     "flight-recorder": (["/nonexistent"], 1, "/nonexistent does not exist. Expected: the settings"),
     "gates": (["--help"], 0, "usage: gb10-gates "),

@@ -1,4 +1,4 @@
-"""What a node returns for each part: reasons in place of exceptions, and the smoke test only after an answer."""
+"""A node's results for each part: reasons in place of exceptions, and the smoke test only after an answer."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def test_a_file_of_a_public_package_is_named_below_the_packages() -> None:
 HEX = st.integers(0, 255).map("{:02x}".format)
 WORD = st.text("abcdefghijklmnopqrstuvwxyz", min_size=3, max_size=10)
 ALNUM = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789", min_size=20, max_size=40)
-#: Each kind: what a report may meet, and its part that must not stay.
+#: Each kind: a text of a report, and its part that must not stay.
 KINDS: dict[str, st.SearchStrategy[str]] = {
     "IPv4": st.ip_addresses(v=4).map(str),
     "IPv6": st.ip_addresses(v=6).map(str),

@@ -93,7 +93,7 @@ def pair(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def turns(pair: list[io_recorder.Recorder], count: int = 3) -> None:
-    """Let both take samples, and handle what they receive."""
+    """Let both take samples, and handle the received messages."""
     for _turn in range(count):
         for each in pair:
             each.tick(time.monotonic())

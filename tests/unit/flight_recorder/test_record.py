@@ -1,4 +1,4 @@
-"""A record: its content, what it tells a reader, and what an untrusted one cannot do."""
+"""A record: its content, its text for a reader, and the limits of an untrusted one."""
 
 from __future__ import annotations
 

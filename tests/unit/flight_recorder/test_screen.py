@@ -120,7 +120,7 @@ def test_missing_values_are_dashes() -> None:
     assert drawn(Watched("spark1", head=True))[-1].split() == ["spark1", *"-" * 10]
 
 
-#: Counters that grew, running requests, and what the engine does after 5 s and after a minute of the same.
+#: Counters that grew, running requests, and the engine's state after 5 s and after a minute of the same.
 STATES: dict[str, tuple[dict[str, float], float, str]] = {
     "decoding": ({"generated": 5}, 1, "DECODING"),
     "prompts": ({"read": 5}, 1, "READING PROMPTS"),

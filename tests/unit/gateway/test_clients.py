@@ -1,4 +1,4 @@
-"""The files of clients and their use: what is written is read back, and other content is refused."""
+"""The files of clients and their use: written content is read back, and other content is refused."""
 
 from __future__ import annotations
 

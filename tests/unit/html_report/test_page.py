@@ -276,7 +276,7 @@ HEALTHY = (
     "No finding.",
     "No compared attribute differs between the nodes.",
 )
-#: Pages, and what a reader sees on each.
+#: Pages, and the visible text of each.
 SHOWN: dict[str, tuple[Callable[[], str], Sequence[str]]] = {
     "three healthy nodes": (lambda: page(healthy(3, ring=True)), HEALTHY),
     "eight healthy nodes": (lambda: page(healthy(8)), HEALTHY),

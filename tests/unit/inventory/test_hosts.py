@@ -46,7 +46,7 @@ def test_a_sample_has_no_fault(path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        # What the parser refuses.
+        # Text that the parser refuses.
         ("    worker:", "\tworker:", "8:1: a tab"),
         ("gb10_model: q", "gb10_model:\tq", "14:16: a tab"),
         ("    worker:", "     worker:", "8:6: worker begins in column 6. Expected: column 5, as head in line 3"),

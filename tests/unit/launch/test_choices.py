@@ -1,4 +1,4 @@
-"""What each rank logs about its choices: recorded starts, hostile lines, and the stored form."""
+"""The choices that each rank logs: recorded starts, hostile lines, and the stored form."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ OPENED = {
 
 
 class Program:
-    """The program in this process, which notes what it would start."""
+    """The program in this process, which notes the command that it would start."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.settings, self.capsys, self.started = folder / "gates.json", capsys, list[Any]()
@@ -356,7 +356,7 @@ def test_the_reason_of_a_gpu_that_does_not_answer(
 
 
 class Closed:
-    """Gates that a clock opens, each at its time; notes what is written."""
+    """Gates that a clock opens, each at its time; notes the output."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **opens: float) -> None:
         self.now, self.said, self.waited = 1000.0, [], []  # type: ignore[var-annotated]

@@ -1,6 +1,6 @@
 """Each role's interface: meta/argument_specs.yml is complete, and agrees with the uses of tasks_from.
 
-test_inventories.py verifies that defaults/main.yml is what the specification says.
+test_inventories.py verifies that defaults/main.yml agrees with the specification.
 The description of a mapping with arbitrary keys (environment variables, labels) contains "free-form mapping".
 Every other ``type: dict`` lists its options.
 """

@@ -83,7 +83,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
         ("golden_enabled", True),
         # It refers to the plan.
         ("nccl_sm121_build_version", None),
-        # It refers to what a later task may define.
+        # It refers to a variable that a later task may define.
         ("vllm_runtime_index_url", ""),
     ],
 )

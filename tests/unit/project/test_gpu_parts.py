@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Test the parts of tests/gpu/site.py: what arrives is what was packed, and a wheel that did not travel is written
+"""Test the parts of tests/gpu/site.py: they arrive as they were packed, and a wheel that did not travel is written
 again."""
 
 from __future__ import annotations

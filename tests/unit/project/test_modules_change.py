@@ -134,7 +134,7 @@ esac"""
 
 IMAGE = prune.Item("old", "", "1 GiB", engine="docker", references=("old:1",))
 PENDING = {"id": "7", "final": False}
-#: Module -> its arguments, and what it finds, so that it has something to change.
+#: Module -> its arguments, and the state that it finds, so that it has something to change.
 ACTIONS: dict[str, tuple[dict[str, Any], Any, str, Any]] = {
     "prune": ({"names": ["old"]}, io_prune, "read", [IMAGE]),
     "uninstall": ({}, plan, "decide", [plan.Step("stop", "unit", "gb10-vllm.service", "")]),

@@ -17,7 +17,7 @@ SECRET = re.compile(
     r"|GATEWAY_ENVIRONMENT|ENVIRONMENT_CREDENTIALS|CREDENTIALS_DIRECTORY|RAY_AUTH_TOKEN_PATH|ALERTMANAGER_SETTINGS"
     r"|VLLM_API_KEY)\b"
 )
-#: Files that do I/O and name a secret: what they do with it. All other files only name paths.
+#: Files that do I/O and name a secret, with their use of it. All other files only name paths.
 READERS: Mapping[str, str] = {
     "module_utils/api/io_guard.py": "the server's own key, of its environment: compares what clients send",
     "module_utils/flight_recorder/io_recorder.py": "its keys, of its credentials: signs messages",

@@ -1,4 +1,4 @@
-"""What the units of Ray and vLLM need on a Spark and no lab notices, in the rendered units of every runtime and
+"""Requirements of the units of Ray and vLLM on a Spark that no lab notices, in the rendered units of every runtime and
 executor."""
 
 from __future__ import annotations

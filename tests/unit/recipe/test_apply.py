@@ -1,4 +1,4 @@
-"""Tests of the use of a recipe: the variables that it sets, its arguments for vLLM, and what the plan replaces."""
+"""Tests of the use of a recipe: the variables that it sets, its arguments for vLLM, and the plan's replacements."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def used(data: dict[str, Any]) -> tuple[Use, list[Problem]]:
 CODE, MODELS_CODE = allowed.CODE.text, "runs code of the model's repository"
 READS, WRITES, UNLISTED = allowed.READS.text, "writes files that it names", allowed.UNLISTED.text
 JOURNAL, CLIENTS = "writes texts of the API's clients", "lets the API's clients send data"
-#: Words of a command, and what the plan says about them.
+#: Words of a command, and the plan's note about them.
 NAMED: dict[str, str] = {
     f"--log-config-file {MODEL}/l.json": CODE,
     f"--structured-outputs-config.reasoning_parser_plugin {MODEL}/p.py": f"its reasoning_parser_plugin {CODE}",

@@ -1,4 +1,4 @@
-"""The ID of the head's image, and its comparison with what a node knows."""
+"""The ID of the head's image, and its comparison with a node's record."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_another_node_gets_exactly_the_wheels_of_the_lock(tmp_path: Path, worker: Path) -> None:
-    # Also a file that the lock does not pin, and what a killed run left.
+    # Also a file that the lock does not pin, and leftovers of a killed run.
     others = {"old-1-py3-none-any.whl": b"of another lock", "uv-0.13.8-py3-none-any.whl.part": b"u"}
     head = folder_of(tmp_path / "head", WHEELS | others)
     packed = head / "offer/wheels.tar"

@@ -1,4 +1,4 @@
-"""What a run has learned reaches the planned services: versions of secrets and digests of tokens, never a secret."""
+"""A run's results reach the planned services: versions of secrets and digests of tokens, never a secret."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ IMAGES = (
 
 
 class Node:
-    """A node below a folder: a record of a launch, and what it and earlier launches stored."""
+    """A node below a folder: a record of a launch, and the stored items of it and of earlier launches."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root, self.home = folder, folder / "opt/gb10", folder / "home"

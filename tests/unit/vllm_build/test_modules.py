@@ -297,7 +297,7 @@ def test_the_oldest_builds_are_removed_unless_they_are_used(head: Path) -> None:
 
 
 def finish(head: Path, *architectures: str) -> None:
-    """Write what the unit's program leaves."""
+    """Write the files that the unit's program leaves."""
     write_wheel(head / "state" / "dist" / WHEEL, *architectures)
     content = {"name": NAME, "state": "finished", "seconds": 12.5, "wheel": WHEEL}
     (head / "state" / "status.json").write_text(json.dumps(content), encoding="utf-8")

@@ -39,7 +39,7 @@ PLAY = """\
 """
 
 HOSTS = ("spark1", "spark2")
-#: Prints the file show, and records what would change systemd's state.
+#: Prints the file show, and records commands that would change systemd's state.
 SYSTEMCTL = """case " $*" in
   *" show "*) cat "${0%/bin/*}/show" ;;
   *" is-enabled "*) echo enabled ;;
