@@ -10,7 +10,7 @@ from vllm.platforms.cpu import CpuPlatform
 
 
 class LabPlatform(CpuPlatform):
-    """vLLM's CPU platform, with a name for the resource that Ray should assign."""
+    """vLLM's CPU platform, with a name for what Ray should hand out."""
 
     # Without one, vLLM refuses: "current platform cpu does not support ray".
     ray_device_key = "GPU"
