@@ -42,7 +42,7 @@ def test_only_what_a_user_runs_is_packaged(installed: Installed) -> None:
     names = {path.name for path in installed.root.iterdir()}
     assert {name for name in names if name.startswith(".") or name in checkout_only} == set()
     assert {"COPYING", "README.md", "meta", "playbooks", "plugins", "roles"} <= names
-    assert {path.suffix for path in (installed.root / "docs").iterdir()} == {".md"}
+    assert {path.suffix for path in (installed.root / "docs").rglob("*") if path.is_file()} == {".md", ".svg"}
     assert [path for path in installed.root.rglob("*") if path.suffix == ".pyc" or path.name == "__pycache__"] == []
     assert [path for path in installed.root.rglob("lab") if path.is_dir()] == []
 
