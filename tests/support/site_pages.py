@@ -121,18 +121,18 @@ def variables(specs: Mapping[str, Mapping[str, Any]]) -> str:
     for name, entries in specs.items():
         options = public(name, entries)
         rows = [
-            f"| [`{variable}`](roles/{name}.md#{variable}) | {_first(each['description'])} |\n"
+            f"- [`{variable}`](roles/{name}.md#{variable}): {_first(each['description'])}\n"
             for variable, each in options.items()
         ]
         if rows:
-            parts += [f"\n## Role {name}\n\n| variable | meaning |\n|---|---|\n", *rows]
+            parts += [f"\n## Role {name}\n\n", *rows]
     return "".join(parts)
 
 
 def _first(description: str | Sequence[str]) -> str:
-    """Return the first sentence of a description, in a table's cell."""
+    """Return the first sentence of a description."""
     text = description if isinstance(description, str) else description[0]
-    return _prose(re.split(r"(?<=[a-z`)\]])[.:](?:\s|$)", text, maxsplit=1)[0]).replace("|", r"\|")
+    return _prose(re.split(r"(?<=[a-z`)\]])[.:](?:\s|$)", text, maxsplit=1)[0])
 
 
 def public(role: str, entries: Mapping[str, Any]) -> dict[str, Any]:
