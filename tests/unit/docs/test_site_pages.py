@@ -98,7 +98,7 @@ def test_variables_have_their_type_default_choices_and_suboptions() -> None:
     assert "\n### x_b\n\n*list of dict*, required\n\nSome.\n\n- `c` (*int*, unset): How many.\n" in page
     assert "y_plan" not in page
     every = site_pages.variables({"x": {"main": {"options": options}}})
-    assert "\n## Role x\n\n- [`x_a`](roles/x.md#x_a): First\\_one\n- [`x_b`](roles/x.md#x_b): Some.\n" in every
+    assert "\n## Role x\n\n- [`x_a`](roles/x.md#x_a): First\\_one\n- [`x_b`](roles/x.md#x_b): Some\n" in every
     assert "y_plan" not in every
 
 
