@@ -91,7 +91,9 @@ def test_every_page_of_the_repository_is_on_the_site(site: dict[str, Page]) -> N
 def test_every_public_variable_is_on_the_site(site: dict[str, Page]) -> None:
     for role in site_build.PACKAGED_ROLES:
         variables = set(site_pages.public(role, specs_of(role)))
-        assert {f"roles/{role}.html#{name}" for name in variables} <= set(site["variables.html"].links)
+        assert {f"roles/{role}.html#{name.replace('_', '-')}" for name in variables} <= set(
+            site["variables.html"].links
+        )
         assert variables <= site[f"roles/{role}.html"].anchors
 
 
