@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import shlex
 import subprocess
 from collections.abc import Mapping
 from functools import partial
@@ -52,7 +53,13 @@ class ActionModule(Decision):
         of_files = self._sources(plain_data(values), settings, variables)
         found |= of_files
         if not of_files["client"]["user"] and self.variable(variables, "ansible_connection", "ssh") in ("ssh", "smart"):
-            refused += _login(of_files["client"]["address"])
+            words = [
+                word
+                for name in ("ssh_common_args", "ssh_extra_args")
+                for each in [self.lookup("config", [name], variables, plugin_type="connection", plugin_name="ssh")]
+                for word in shlex.split(str(self._templar.template(each) or ""))
+            ]
+            refused += _login(of_files["client"]["address"], words)
         return {"changed": False, **found, "_ansible_verbose_override": True}
 
     def _sources(self, values: Mapping[str, Any], settings: dict[str, Any], variables: Mapping[str, Any]) -> Any:
@@ -108,14 +115,17 @@ class ActionModule(Decision):
         return result.validated_parameters[name] if scalar else value, None
 
 
-def _login(address: str) -> list[dict[str, str]]:
-    """Return why the login as root is refused if neither the inventory nor ssh's configuration names it."""
-    if getpass.getuser() != "root" or address.startswith("-"):
+def _login(address: str, arguments: list[str]) -> list[dict[str, str]]:
+    """Return why the login as root is refused if neither the inventory nor ssh's configuration names it.
+
+    ``arguments``: the inventory's for ssh, which may name a user or a configuration.
+    """
+    if os.geteuid() != 0 or address.startswith("-"):
         return []
     # Only ssh knows its configuration: it prints it, without a connection.
     options: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "errors": "replace"}
     try:
-        done = subprocess.run(["ssh", "-G", address], **options, check=False)
+        done = subprocess.run(["ssh", "-G", *arguments, address], **options, check=False)
     except FileNotFoundError:
         # A plan without a connection needs no ssh.
         return []

@@ -20,6 +20,19 @@ def node_path(name: str) -> str:
     return paths.OF_ROLES[name]
 
 
+def downloads(environment: Any) -> dict[str, str]:
+    """Return the variables of downloads for a play. Raises ValueError if one has a secret, without the value.
+
+    Ansible writes a task's environment into the arguments of a process, which every user of the host can read.
+    """
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
+
+    given = {str(name): str(value) for name, value in (environment or {}).items()}
+    if problems := secret_environment.check_downloads(given, "gb10_download_env"):
+        raise ValueError("; ".join(map(str, problems)))
+    return given
+
+
 def certificates(text: str) -> str:
     """Return the text of a CA that a node sent. Raises ValueError if it is not one or more certificates in PEM."""
     from ansible_collections.gb10.cluster.plugins.module_utils.api import tls
@@ -39,5 +52,6 @@ class FilterModule:
         """Return name -> function."""
         return {
             "certificates": certificates,
+            "downloads": downloads,
             "node_path": node_path,
         }

@@ -147,7 +147,7 @@ class Share:
 
     def expect(self, size: int) -> str:
         """Hold bytes for the answers, too. Returns the code of the refusal, "" if they have room."""
-        if size > self.budget.of_client:
+        if self.held + size > self.budget.of_client:
             return ANSWERS
         if not self.budget.take(self.client, size):
             return FULL

@@ -143,20 +143,21 @@ def test_a_verbose_plan_shows_no_credentials() -> None:
 @pytest.mark.parametrize(
     ("local", "ssh", "refused"),
     [
-        ("root", "echo user root", True),
-        ("root", "echo user nvidia", False),
-        ("anna", "echo user root", False),
-        ("root", "exit 255", False),
-        ("root", "", False),
+        (0, "echo user root", True),
+        (0, "echo user nvidia", False),
+        (0, '[ "$*" = "-G -o User=nvidia 192.168.1.11" ] || echo user root', False),
+        (1000, "echo user root", False),
+        (0, "exit 255", False),
+        (0, "", False),
     ],
 )
 def test_a_login_as_root_by_default_is_refused(
-    local: str, ssh: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    local: int, ssh: str, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if ssh:
         (tmp_path / "ssh").write_text(f"#!/bin/sh\n{ssh}\n", encoding="utf-8")
         (tmp_path / "ssh").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr("getpass.getuser", lambda: local)
-    found = cluster_inputs._login("192.168.1.11")
+    monkeypatch.setattr("os.geteuid", lambda: local)
+    found = cluster_inputs._login("192.168.1.11", ["-o", "User=nvidia"])
     assert [each["name"] for each in found] == ["ansible_user"] * refused

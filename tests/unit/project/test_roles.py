@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from repository import ROLES, ROOT, files, load_yaml, read, specs_of
 
+from ansible_collections.gb10.cluster.plugins.filter import common
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks
 
 #: Roles that run without a plan.
@@ -164,3 +165,26 @@ def test_a_task_that_handles_a_secret_shows_nothing(path: str) -> None:
     found = [task for task in tasks(load_yaml(read(path))) if handles_a_secret(task)]
     assert [task["name"] for task in found if task.get("no_log") is not True] == []
     assert len(found) >= 3 or not path.endswith("/token.yml"), "the search finds nothing any more"
+
+
+def test_no_request_to_a_node_goes_through_the_proxy_of_downloads() -> None:
+    found = [
+        (path, module["url"], module.get("use_proxy"))
+        for path in files("roles/*/tasks/*.yml")
+        for task in tasks(load_yaml(read(path)))
+        for name in ("ansible.builtin.uri", "ansible.builtin.get_url")
+        if (module := task.get(name)) and module["url"].startswith("http://")
+    ]
+    assert len(found) == 3
+    assert [entry for entry in found if entry[2] is not False] == []
+
+
+def test_a_play_takes_the_variables_of_downloads_without_a_secret() -> None:
+    plays = [(path, play) for path in files("playbooks/*.yml") for play in load_yaml(read(path))]
+    found = {path: play["environment"] for path, play in plays if "environment" in play}
+    assert len(found) == 5
+    assert set(found.values()) == {"{{ gb10_download_env | default({}) | gb10.cluster.downloads }}"}
+    assert common.downloads({}) == {} and common.downloads({"https_proxy": "http://proxy"})
+    with pytest.raises(ValueError, match=r"gb10_download_env\.https_proxy") as error:
+        common.downloads({"https_proxy": "http://anna:hidden@proxy"})
+    assert "hidden" not in str(error.value)
