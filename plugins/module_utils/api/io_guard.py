@@ -200,20 +200,28 @@ class Guard:
 
     async def _refused(self, scope: dict[str, Any], path: str, body: bytes, share: limits.Share) -> str:
         """Return the code of the refusal of a body, and hold the memory of its answers if there is none."""
-        found = bodies.members(body)
-        if found is None:
-            return limits.ENCODING
         if any(name in _NAMING and len(value) > costs.MOST_NAME for name, value in scope["headers"]):
             return costs.NAMED
-        for code in bodies.refusals(path, found, self._type(scope, path)):
-            if code:
-                return code
-            await asyncio.sleep(0)
-        size, end = answers.memory(path, found), time.monotonic() + _ROOM_SECONDS
-        del found
+        # One large body at a time: its texts exist here, too, until they are verified.
+        async with self._reading if share.memory > limits.MOST_TOGETHER else contextlib.nullcontext():
+            code, size = await self._read(scope, path, body)
+        if code:
+            return code
+        end = time.monotonic() + _ROOM_SECONDS
         while (code := share.expect(size)) == limits.FULL and time.monotonic() < end:
             await asyncio.sleep(_ROOM_LOOK)
         return code
+
+    async def _read(self, scope: dict[str, Any], path: str, body: bytes) -> tuple[str, int]:
+        """Return the code of the refusal of a body's members, or "" and the bytes that its answers need."""
+        found = bodies.members(body)
+        if found is None:
+            return limits.ENCODING, 0
+        for code in bodies.refusals(path, found, self._type(scope, path)):
+            if code:
+                return code, 0
+            await asyncio.sleep(0)
+        return "", answers.memory(path, found)
 
     def _type(self, scope: dict[str, Any], path: str) -> bodies.Verify | None:
         """Return what verifies a body as vLLM's route does, None for a route that takes any body."""
