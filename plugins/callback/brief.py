@@ -45,7 +45,6 @@ requirements:
 import dataclasses
 import os
 import sys
-import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -56,7 +55,7 @@ from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
-from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import cleaned, color, typed
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import cleaned, color, typed, wrapped
 
 #: The group of a cluster's nodes. Other hosts have no field report.
 _NODES = "gb10_cluster"
@@ -280,7 +279,8 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
             return
         self._display.banner("FAILED")
         for (task, lines), hosts in places.items():
-            self._display.display(f"{', '.join(sorted(hosts))}: {task}", color=constants.COLOR_ERROR)
+            place = wrapped(f"{', '.join(sorted(hosts))}: {task}", "", self._width())
+            self._display.display(place, color=constants.COLOR_ERROR)
             for line in lines:
                 self._display.display(self._wrapped(line), color=constants.COLOR_ERROR)
         self._display.display(self._wrapped(_HINT))
@@ -333,15 +333,10 @@ class CallbackModule(Default):  # type: ignore[misc]  # Ansible's class has no t
         """
         command, self._continues = self._continues or line.endswith("\\"), line.endswith("\\")
         indent = "  " + line[: len(line) - len(line.lstrip())]
-        width = self._display.columns if sys.stdout.isatty() and not command else sys.maxsize
-        wrap = textwrap.TextWrapper(
-            width,
-            initial_indent=indent,
-            subsequent_indent=f"{indent}  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        return wrap.fill(line.strip())
+        return wrapped(line, indent, sys.maxsize if command else self._width())
+
+    def _width(self) -> int:
+        return int(self._display.columns) if sys.stdout.isatty() else sys.maxsize
 
 
 def _lines(result: Mapping[str, Any]) -> Iterator[str]:

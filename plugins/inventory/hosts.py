@@ -38,6 +38,7 @@ gb10_cluster:
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from ansible.plugins.inventory.yaml import InventoryModule as YamlInventory
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.plugin_utils import inventory_yaml
-from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable, wrapped
 
 #: What ansible-playbook returns for an inventory or a playbook that it cannot read.
 _UNREADABLE = 4
@@ -76,8 +77,9 @@ class InventoryModule(YamlInventory):
         # Ansible alone can decrypt a whole file.
         found = [] if text.startswith("$ANSIBLE_VAULT;") else inventory_yaml.problems(text, _shown(path))
         if found:
-            for line in report(found, _MOST).splitlines():
-                self.display.display(printable(line), stderr=True)
+            width = int(self.display.columns or 80) if sys.stderr.isatty() else sys.maxsize
+            for line in map(printable, report(found, _MOST).splitlines()):
+                self.display.display(wrapped(line, line[: -len(line.lstrip())], width), stderr=True)
             # An exception of a plugin is a warning for Ansible, which then goes on without the file.
             raise SystemExit(_UNREADABLE)
         super().parse(inventory, loader, path, cache=cache)  # type: ignore[no-untyped-call]

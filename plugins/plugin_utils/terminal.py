@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -94,6 +95,18 @@ def _escaped(text: str, kept: str = "") -> str:
     return "".join(
         char if char.isprintable() or char in kept else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def wrapped(line: str, indent: str, width: int) -> str:
+    """Return a line broken between words only: a terminal breaks paths and addresses."""
+    wrap = textwrap.TextWrapper(
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return wrap.fill(line.strip())
 
 
 def color(line: str) -> str | None:

@@ -89,4 +89,4 @@ def test_no_node_is_contacted_and_the_end_names_the_warnings_at_the_top() -> Non
     assert lines[0] == f"{TYPICAL}:" and lines[-2].startswith("API at http://192.0.2.11:8000/v1")
     warning = "openai/gpt-oss-120 was not read and is not in the catalog"
     assert f"  warning: {warning}" in done.output.partition(f"{TYPICAL}:")[0]
-    assert "  warning: 2 of them at the top\n" in done.output
+    assert "  warning: 2 findings at the top of this output\n" in done.output
