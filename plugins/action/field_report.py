@@ -52,7 +52,8 @@ class ActionModule(Decision):
         names = [node.name for node in plan.nodes]
         states = self.of_nodes(variables, names, _STATUS, {})
         runs = measurement.serves(states.values())
-        recorded = measurement.current(plan, self.of_nodes(variables, names, "gb10_installed", {}))
+        installed = {name: each.get("installed", {}) for name, each in self.observed(variables, names).items()}
+        recorded = measurement.current(plan, installed)
         if reason := measurement.refusal(plan, recorded, runs, states[plan.head.name].get("api") or {}):
             return {"failed": True, "msg": reason}
         return {"changed": False, "serves": runs, "steps": measurement.steps(runs)}

@@ -11,40 +11,45 @@ import time
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
+from ansible.plugins.filter.core import to_nice_yaml
 from ansible.utils.display import Display
+
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import of_plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: Seconds after the timer's end until the host must be reachable again.
 _GRACE_SECONDS = 60
 _PAUSE_SECONDS = 3
+#: The head of the netplan file, as Ansible's filter comment writes it.
+_MANAGED = "#\n# Ansible managed\n#\n"
 
 
-class ActionModule(ActionBase):
+class ActionModule(Decision):
     """Runs the module. If the connection is lost, waits for the host and queries the result."""
 
-    _supports_check_mode = True
-
-    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result, or one with `problem` if the host was cut off.
 
         Raises AnsibleConnectionFailure if the host stays unreachable.
         """
-        super().run(tmp, task_vars)
-        identifier = self._task.args.get("identifier") or secrets.token_hex(8)
-        arguments = {**self._task.args, "identifier": identifier}
+        given = dict(self._task.args)
+        if given.pop("planned", False):
+            plan = self.plan(variables)
+            content = _MANAGED + to_nice_yaml(dict(plan.node.netplan), indent=2)
+            given |= of_plan.options(plan, self.role_settings(variables, of_plan.NetplanSettings), content)
+        identifier = given.get("identifier") or secrets.token_hex(8)
+        arguments = {**given, "identifier": identifier}
         begin = time.monotonic()
         try:
-            return dict(self._execute_module(module_args=arguments, task_vars=task_vars))
+            return self.module(arguments, variables)
         except AnsibleConnectionFailure as error:
             # In check mode nothing changes, so the host is unreachable for another reason.
             if self._task.check_mode:
                 raise
-            name = (task_vars or {}).get("inventory_hostname")
-            lost = f"  {name}: connection lost during the change ({error})"
+            lost = f"  {variables.get('inventory_hostname')}: connection lost during the change ({error})"
             Display().display(f"{lost}; waiting for its timer to restore the old configuration")
-            status = self._wait(
-                identifier, begin + int(arguments.get("confirm_timeout", 120)) + _GRACE_SECONDS, task_vars
-            )
+            end = begin + int(arguments.get("confirm_timeout", 120)) + _GRACE_SECONDS
+            status = self._wait(identifier, end, variables)
         if status.get("failed"):
             return status
         answer = {"changed": False, "differences": [], "pending": "", "problem": ""}
@@ -55,21 +60,18 @@ class ActionModule(ActionBase):
         problem = f"the change cut the host off for {away}; it was {last['how']}, and the old configuration is in place"
         return {**answer, "problem": problem}
 
-    def _wait(self, identifier: str, deadline: float, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    def _wait(self, identifier: str, deadline: float, variables: dict[str, Any]) -> dict[str, Any]:
         """Query the host until it responds."""
         while True:
             time.sleep(_PAUSE_SECONDS)
             try:
                 self._connection.reset()
-                status = self._execute_module(
-                    module_name="gb10.cluster.netplan_confirm",
-                    module_args={"state": "read", "identifier": identifier},
-                    task_vars=task_vars,
-                )
+                asked = {"state": "read", "identifier": identifier}
+                status = self.module(asked, variables, "gb10.cluster.netplan_confirm")
             except AnsibleConnectionFailure:
                 if time.monotonic() > deadline:
                     raise
                 continue
             # A reachable host with a pending change was not cut off after all, or its rollback is still running.
             if status.get("failed") or status["pending"] != identifier or time.monotonic() > deadline:
-                return dict(status)
+                return status

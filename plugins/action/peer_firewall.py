@@ -12,6 +12,8 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.utils.display import Display
 
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import of_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 #: Extra seconds after the timer's own, within which the host must be reachable again.
@@ -27,6 +29,11 @@ class ActionModule(Decision):
         begin = time.monotonic()
         first = self.client()
         given = dict(self._task.args)
+        if given.pop("planned", False):
+            # Without SSH, Ansible runs on the node itself.
+            local = self._connection.transport == "local"
+            plan, settings = self.plan(variables), self.role_settings(variables, of_plan.FirewallSettings)
+            given |= of_plan.options(plan, settings, monitoring_plan.ports(plan, settings.monitoring_port), local)
         answer = self.module({**given, "client": first[0]}, variables)
         # With a witness the role confirms.
         if not answer.get("pending") or given.get("witness"):

@@ -10,20 +10,14 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.program import content
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
 
 class ActionModule(ActionBase):
-    """Replaces each entry's program by its content, and connects only if the known files differ."""
+    """Replaces each entry's program by its content."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        arguments = dict(self._task.args)
-        known, files = arguments.pop("known", {}), program.with_contents(arguments.get("files", []))
-        wanted = {str(entry.get("path")): content(entry) for entry in files}
-        if known and installed.has(known, arguments.get("directories", []), wanted):
-            return {**result, "changed": False, "changed_paths": []}
-        return {**result, **self._execute_module(module_args={**arguments, "files": files}, task_vars=task_vars)}
+        arguments = {**self._task.args, "files": program.with_contents(self._task.args.get("files", []))}
+        return {**result, **self._execute_module(module_args=arguments, task_vars=task_vars)}

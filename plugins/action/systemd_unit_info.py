@@ -2,15 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action of the module systemd_unit_info: it plans a service, and compares known facts without a connection."""
+"""The action of the module systemd_unit_info: it plans a service."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, installed
-from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import plan as service_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import tokens
@@ -21,30 +20,22 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_da
 
 
 class ActionModule(Decision):
-    """Replaces each entry's program by its content, and connects only if the service is not known."""
+    """Replaces each entry's program by its content."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result, and the planned service as `planned`."""
         arguments = plain_data(dict(self._task.args))
-        known, planned = arguments.pop("known", {}), {}
+        planned = {}
         if chosen := arguments.pop("service", ""):
             planned = self._planned(str(chosen), variables)
             arguments |= {name: planned[name] for name in ("name", "unit", "files", "directories")}
         files = program.with_contents(arguments.get("files", []))
-        name, unit = str(arguments.get("name")), arguments.get("unit")
-        if unit and (service := known.get("services", {}).get(name)):
-            wanted = installed.unit_files(name, unit["text"], files)
-            differs = not installed.has(known, arguments.get("directories", []), wanted)
-            compared = installed.compared(service, unit["inputs"], arguments.get("broken", ""), differs)
-            found = {"changed": False, "service": service, "cause": "", **compared}
-        else:
-            found = self.module({**arguments, "files": files}, variables)
+        found = self.module({**arguments, "files": files}, variables)
         return {**found, **({"planned": planned} if planned else {})}
 
     def _planned(self, name: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return {name, unit, files, directories, written} of a service of the plan's node, and the launch of vLLM."""
-        plan, inputs = self.plan(variables), self.variable(variables, "gb10_inputs")
-        settings = load.chosen(ServiceSettings, inputs["settings"], "gb10_inputs.settings")
+        plan, settings = self.plan(variables), self.role_settings(variables, ServiceSettings)
         found = program.service(service_plan.of_node(plan, name, settings, self._learned(name, plan, variables)))
         return {**found, "launch": argv.start_digest(plan)} if name == "vllm" else found
 

@@ -23,14 +23,21 @@ class ActionModule(Decision):
         arguments: dict[str, Any] = plain_data(self._task.args)
         if compared := str(arguments.get("compared", "")):
             return self._decided(variables, compared)
+        if arguments.pop("planned", False):
+            copy = self.variable(variables, "__vllm_patch_copy", {})
+            settings = self.role_settings(variables, of_plan.PatchSettings)
+            arguments |= of_plan.options(self.plan(variables), settings, copy if copy.get("mounts") else {})
         return self.module(arguments, variables)
 
     def _decided(self, variables: Mapping[str, Any], compared: str) -> dict[str, Any]:
         plan = self.plan(variables)
+        present = self.role_settings(variables, of_plan.PatchSettings).vllm_patch_state == "present"
         results = self.of_nodes(variables, [node.name for node in plan.nodes], compared, {})
         problems = checks.check(results)
         copies = self.of_nodes(variables, results, "__vllm_patch_copy", {})
-        wanted = {name: of_plan.overrides(each, copies[name].get("mounts", [])) for name, each in results.items()}
+        wanted = {
+            name: of_plan.overrides(each, copies[name].get("mounts", []), present) for name, each in results.items()
+        }
         overrides = wanted[plan.node.name]
         files = plan.node.additions.get(of_plan.ROLE, {}).get("files", {})
         return {

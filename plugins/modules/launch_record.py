@@ -79,7 +79,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Record the launch inputs of the model that answered
   gb10.cluster.launch_record:
-    launches: gb10_installed
+    launches: launch
   become: true
 
 - name: Restore the launch inputs of the last model that answered

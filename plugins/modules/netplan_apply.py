@@ -55,6 +55,10 @@ options:
       does.
     type: bool
     default: false
+  planned:
+    description: Whether the action plugin takes the other options from C(gb10_plan) and the settings of C(gb10_inputs).
+    type: bool
+    default: false
 seealso:
   - module: gb10.cluster.netplan_confirm
   - module: gb10.cluster.fabric_probe
@@ -137,7 +141,8 @@ def change(
 def main() -> None:
     """Compare, check in a scratch root, change."""
     module = AnsibleModule(
-        argument_spec=io_compare.ARGUMENTS,
+        argument_spec={**io_compare.ARGUMENTS, "planned": {"type": "bool", "default": False}},
+        required_if=[("planned", False, ["content"])],
         supports_check_mode=True,
     )
     run, params = runner(module), module.params

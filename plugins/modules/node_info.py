@@ -48,18 +48,6 @@ options:
     type: list
     elements: str
     default: []
-  parts:
-    description:
-      - Roles whose part of the node is compared with the fact C(gb10_plan), instead of reading the facts. The action
-        plugin adds the options of each comparison.
-      - A service is read and, with V(vllm_serve), gets the requests of the smoke test.
-    type: raw
-    default: []
-  part:
-    description: The only role whose part is compared. The action plugin does not connect if the variable
-      C(gb10_compared) has the comparison, and no service has changed since.
-    type: str
-    choices: [peer_firewall, qsfp_netplan, vllm_patch, ray_cluster, vllm_serve]
 seealso:
   - module: gb10.cluster.gpu_info
   - module: gb10.cluster.fabric_info
@@ -78,22 +66,6 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-parts:
-  description:
-    - The comparison by role, with O(parts). With O(part), that comparison alone is the result.
-    - C(peer_firewall), C(qsfp_netplan) and C(vllm_patch) are as M(gb10.cluster.peer_firewall),
-      M(gb10.cluster.netplan_apply) and M(gb10.cluster.vllm_patch) return them in check mode, and C(options) are the
-      options of that module.
-    - C(ray_cluster) is as M(gb10.cluster.ray_info) returns it, or has the C(reason).
-    - C(vllm_serve) is as M(gb10.cluster.vllm_info) returns it, without the log's part. C(smoke) is as
-      M(gb10.cluster.vllm_smoke_test) returns it, empty without an answer.
-  returned: with O(parts)
-  type: dict
-nodes:
-  description: The nodes of the plan. The comparison holds as long as none of them changes.
-  returned: with O(parts)
-  type: list
-  elements: str
 gpu:
   description: As M(gb10.cluster.gpu_info) returns it.
   returned: always
@@ -355,19 +327,14 @@ additions:
   type: dict
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
-from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.comparison import io_parts
+from ansible_collections.gb10.cluster.plugins.module_utils.facts import io_facts
 
 
 def main() -> None:
-    """Return the facts, or compare."""
+    """Return the facts."""
     module = AnsibleModule(
         argument_spec={
             "model": {"type": "path"},
@@ -378,38 +345,15 @@ def main() -> None:
             "user": {"type": "str", "default": "gb10"},
             "keep_runtimes": {"type": "int", "default": 2},
             "packages": {"type": "list", "elements": "str", "default": []},
-            "parts": {"type": "raw", "default": []},
-            "part": {"type": "str", "choices": list(io_parts.PARTS)},
         },
         supports_check_mode=True,
     )
-    if module.params["parts"]:
-        compare(module, module.params["parts"])
-    # A node compiles a module's code in every run, and a comparison does not need this.
-    from ansible_collections.gb10.cluster.plugins.module_utils.comparison import io_facts  # noqa: PLC0415
-
     try:
         module.exit_json(changed=False, **io_facts.read(runner(module), module.params))
     except ImportError as error:
         module.fail_json(msg=missing_required_lib(f"python3-{error.name}", reason="to read netplan's files"))
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-
-
-def compare(module: AnsibleModule, parts: Mapping[str, Mapping[str, Any]]) -> None:
-    """Return the comparison of each part, or the errors of all."""
-    run, nft = runner(module), module.get_bin_path("nft") or ""
-    compared, errors = {}, []
-    for name, given in parts.items():
-        specification, part = io_parts.PARTS[name](run, nft)
-        options = ArgumentSpecValidator(dict(specification)).validate(dict(given))
-        try:
-            compared[name] = part(options.validated_parameters)
-        except (ProblemsError, ValueError, OSError) as error:
-            errors.append(str(error))
-    if errors:
-        module.fail_json(msg="\n".join(errors))
-    module.exit_json(changed=False, parts=compared)
 
 
 if __name__ == "__main__":

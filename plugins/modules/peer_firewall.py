@@ -105,6 +105,10 @@ options:
       - New rules then stay RV(pending) until a call with O(confirm=true).
     type: str
     default: ""
+  planned:
+    description: Whether the action plugin takes the other options from C(gb10_plan) and the settings of C(gb10_inputs).
+    type: bool
+    default: false
 seealso:
   - module: gb10.cluster.fabric_info
 author:
@@ -195,7 +199,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nf
 def main() -> None:
     """Compare, load, confirm or remove the rules."""
     module = AnsibleModule(
-        argument_spec=io_rules.ARGUMENTS,
+        argument_spec={**io_rules.ARGUMENTS, "planned": {"type": "bool", "default": False}},
         supports_check_mode=True,
     )
     try:

@@ -35,11 +35,6 @@ options:
     description: File on the head that contains the cluster's token.
     type: path
     default: /etc/gb10/ray.token
-  known:
-    description: Whether to take the nodes and actors of the variable C(gb10_compared), if no service has changed since.
-      For the action plugin.
-    type: bool
-    default: false
 seealso:
   - module: gb10.cluster.vllm_info
 author:
@@ -99,7 +94,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray,
 def main() -> None:
     """Wait if `expect` is set, then read."""
     module = AnsibleModule(
-        argument_spec={**io_ray_members.ARGUMENTS, "known": {"type": "bool", "default": False}},
+        argument_spec=io_ray_members.ARGUMENTS,
         supports_check_mode=True,
     )
     try:

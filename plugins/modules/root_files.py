@@ -50,11 +50,6 @@ options:
         type: str
         choices: [present, absent]
         default: present
-  known:
-    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If nothing
-      differs from them, the action plugin does not connect to the node.
-    type: dict
-    default: {}
 seealso:
   - module: gb10.cluster.systemd_unit_info
 author:
@@ -109,7 +104,6 @@ def main() -> None:
                 "mutually_exclusive": [("content", "program", "packed")],
                 "required_if": [("state", "present", ["content", "packed"], True)],
             },
-            "known": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )

@@ -69,11 +69,6 @@ options:
     description: Why a service with unchanged inputs must be restarted; empty for no restart.
     type: str
     default: ""
-  known:
-    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If given with
-      O(unit), the action plugin compares with them and does not connect to the node.
-    type: dict
-    default: {}
 seealso:
   - module: gb10.cluster.root_files
   - module: gb10.cluster.cluster_status_info
@@ -205,7 +200,6 @@ def main() -> None:
                 "required_one_of": [_SOURCES],
             },
             "broken": {"type": "str", "default": ""},
-            "known": {"type": "dict", "default": {}},
         },
         required_one_of=[("name", "service")],
         supports_check_mode=True,

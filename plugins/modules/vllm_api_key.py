@@ -31,11 +31,6 @@ options:
     description: Whether the action plugin sets O(state) and O(environment) from C(gb10_plan).
     type: bool
     default: false
-  known:
-    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If no key is
-      given and nothing differs from them, the action plugin does not connect to the node.
-    type: dict
-    default: {}
   key_file:
     description: File with the key on one line.
     type: path
@@ -92,7 +87,6 @@ def main() -> None:
             "key": {"type": "str", "default": "", "no_log": True},
             "environment": {"type": "dict", "default": {}},
             "planned": {"type": "bool", "default": False},
-            "known": {"type": "dict", "default": {}},
             "key_file": {"type": "path", "default": paths.API_KEY[0], "no_log": False},
             "environment_file": {"type": "path", "default": paths.API_KEY[1]},
         },

@@ -50,11 +50,6 @@ options:
     description: The file. The module creates its directory if needed.
     type: path
     default: /etc/gb10/cluster.env
-  known:
-    description: Facts of this node that M(gb10.cluster.node_info) returned in this run, C(installed) and C(interfaces)
-      together. If nothing differs from them, the action plugin does not connect to the node.
-    type: dict
-    default: {}
 seealso:
   - module: gb10.cluster.secret_environment
   - module: gb10.cluster.fabric_info
@@ -111,7 +106,6 @@ def main() -> None:
             "environment": {"type": "dict", "default": {}},
             "planned": {"type": "bool", "default": False},
             "path": {"type": "path", "default": "/etc/gb10/cluster.env"},
-            "known": {"type": "dict", "default": {}},
         },
         required_if=[("planned", False, ["node", "address", "interface", "nodes"])],
         supports_check_mode=True,

@@ -75,6 +75,10 @@ options:
       runs_as:
         description: Its path for vLLM, if different, as in a container.
         type: path
+  planned:
+    description: Whether the action plugin takes the other options from C(gb10_plan) and the settings of C(gb10_inputs).
+    type: bool
+    default: false
 seealso:
   - module: gb10.cluster.vllm_image_extract
 author:
@@ -194,8 +198,12 @@ def main() -> None:
     """Find the package, plan the patches, and write the files."""
     gc.disable()  # Syntax trees stay in use until the end of this short run. Collection takes an eighth of its time.
     module = AnsibleModule(
-        argument_spec={**io_apply.ARGUMENTS, "compared": {"type": "str", "default": ""}},
-        required_one_of=[("package_dir", "python")],
+        argument_spec={
+            **io_apply.ARGUMENTS,
+            "compared": {"type": "str", "default": ""},
+            "planned": {"type": "bool", "default": False},
+        },
+        required_if=[("planned", False, ["package_dir", "python"], True)],
         mutually_exclusive=[("package_dir", "python")],
         supports_check_mode=True,
     )

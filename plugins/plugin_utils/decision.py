@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ansible.errors import AnsibleError
 from ansible.playbook.role_include import IncludeRole
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
+from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _CONNECTION = re.compile(r"^(\S+) (\d+) \S+ \d+\s*$", re.MULTILINE)
 
 _INTERPRETER = "discovered_interpreter_python"
+Settings = TypeVar("Settings")
 
 
 class Decision(ActionBase):
@@ -77,6 +79,10 @@ class Decision(ActionBase):
         given = variables["gb10_plan"]
         return typed_plan(self._templar.template(given) if isinstance(given, str) else given)
 
+    def role_settings(self, variables: Mapping[str, Any], kind: type[Settings]) -> Settings:
+        """Return the roles' variables of a dataclass from the fact gb10_inputs, which the planner has validated."""
+        return load.chosen(kind, self.variable(variables, "gb10_inputs")["settings"], "gb10_inputs.settings")
+
     def parameters(self) -> list[str]:
         """Return the names of the roles' variables that a play sets for the task's role alone.
 
@@ -95,16 +101,10 @@ class Decision(ActionBase):
         found = {node: hosts[node].get(name, default) if node in hosts else default for node in nodes}
         return plain_data(found)
 
-    def compared(self, variables: Mapping[str, Any], part: str) -> dict[str, Any]:
-        """Return the comparison of a role's part of the node from the start of this run.
-
-        {} if there is none, or if a node has changed since: then the fact gb10_installed is empty.
-        """
-        known = variables.get("gb10_compared", {})
-        if part not in known.get("parts", {}):
-            return {}
-        unchanged = all(variables["hostvars"][node].get("gb10_installed") for node in known["nodes"])
-        return plain_data(known["parts"][part]) if unchanged else {}
+    def observed(self, variables: Mapping[str, Any], nodes: Iterable[str]) -> dict[str, Any]:
+        """Return node -> its facts from the start of this run, as module node_info returns them; {} without any."""
+        read = self.of_nodes(variables, nodes, "__gb10_facts", {})
+        return {node: found.get("node", {}).get("observed", {}) for node, found in read.items()}
 
     def client(self) -> tuple[str, str]:
         """Return address and port of the SSH client of the current connection, ("", "") without SSH."""

@@ -49,7 +49,7 @@ _FOLDER = re.compile(r"/[^\s\"'%\\]*")
 _ROOTS = ("/boot", "/etc", "/root", "/run", "/usr", "/var/lib/gb10-netplan")
 #: The facts that roles set on nodes, which a later plan of the same run finds among the variables.
 FACTS = (
-    *("gb10_inputs", "gb10_plan", "gb10_installed", "gb10_compared", "gb10_api_key_state", "gb10_secrets_state"),
+    *("gb10_inputs", "gb10_plan", "gb10_api_key_state", "gb10_secrets_state"),
     *("golden_outcome", "ray_cluster_joined", "gb10_launch_problem", "gb10_restore_problem", "vllm_serve_smoke"),
 )
 

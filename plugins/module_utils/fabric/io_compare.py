@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netp
 #: The options of the module netplan_apply, which documents them.
 ARGUMENTS: dict[str, Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "content": {"type": "str", "required": True},
+    "content": {"type": "str"},
     "files": {"type": "dict", "default": {}},
     **RAILS,
     "takeover": {"type": "bool", "default": False},

@@ -23,7 +23,7 @@ def serves(states: Iterable[Mapping[str, Any]]) -> bool:
 def current(plan: Plan, installed: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether the plan is the recorded launch of every node, so that a start changes nothing.
 
-    ``installed``: the fact gb10_installed of each node.
+    ``installed``: the part of this name of each node's facts.
     """
     launches = {node: each.get("launch") or {} for node, each in installed.items()}
     recorded = {each.get("current", "") for each in installed.values()}

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
@@ -15,17 +16,36 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy im
 ROLE = "vllm_patch"
 
 
-def place(plan: Plan, copy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the module's options with the place of vLLM: in the ``copy`` of an image, or in the environment; else {}.
+@dataclass(frozen=True)
+class PatchSettings:
+    """The variables of the role vllm_patch."""
 
-    ``copy``: the result of module vllm_image_extract, {} without an image.
-    """
+    vllm_patch_patches: Sequence[str]
+    vllm_patch_state: str
+    vllm_patch_mechanism: str
+    vllm_patch_capability: str
+    vllm_patch_quantization: str
+
+
+def options(plan: Plan, settings: PatchSettings, copy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the module's options. ``copy``: the result of module vllm_image_extract, {} without an image."""
+    auto = settings.vllm_patch_quantization == "auto"
+    return {
+        **_place(plan, copy),
+        "patches": list(settings.vllm_patch_patches),
+        "state": settings.vllm_patch_state,
+        "mechanism": settings.vllm_patch_mechanism,
+        "quantization": plan.quantization if auto else settings.vllm_patch_quantization,
+        **({"capability": settings.vllm_patch_capability} if settings.vllm_patch_capability else {}),
+    }
+
+
+def _place(plan: Plan, copy: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the place of vLLM: in the copy of an image, or in the environment."""
     if copy:
         probe = f"{plan.root}/images/{copy['image_id']}.gpu-probe.json"
         return {**{name: copy[name] for name in ("package_dir", "config_folder", "toolkit")}, "probe": probe}
-    if not isinstance(plan.runtime, Environment):
-        return {}
-    path = plan.runtime.path
+    path = plan.runtime.path if isinstance(plan.runtime, Environment) else ""
     return {
         "python": f"{path}/bin/python",
         "probe": f"{path}/gpu-probe.json",
@@ -33,13 +53,13 @@ def place(plan: Plan, copy: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def overrides(compared: Mapping[str, Any], mounts: Any) -> dict[str, Any]:
-    """Return the launch overrides of a node's comparison. ``mounts``: those of the copy of an image.
+def overrides(compared: Mapping[str, Any], mounts: Any, present: bool) -> dict[str, Any]:
+    """Return the launch overrides of a node's comparison. ``mounts``: those of the copy of an image. ``present``: no
+    removal.
 
     A removal records no files, so that the overrides are empty after it. So are those of a node without a comparison,
     such as a fresh one in check mode.
     """
-    present = compared.get("options", {}).get("state") == "present"
     return {
         "environment": compared.get("environment", {}),
         "flags": compared.get("flags", []),

@@ -72,7 +72,7 @@ def after_the_role(plan: dict[str, Any], root: Path, version: str) -> dict[str, 
         assembler(package.parent / "triton/backends/nvidia/bin/ptxas-blackwell")
         (folder / "bin").mkdir()
         (folder / "bin/python").touch(0o755)
-        arguments = of_plan.place(load.plan(plan), {})
+        arguments = of_plan._place(load.plan(plan), {})
         mounts: list[dict[str, Any]] = []
     else:
         copy = f"{root}/images/{image_copy.short(IMAGE_ID)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from cluster_nodes import SETTINGS
 from decisions import decide
 from typed_plans import fact
 
@@ -13,8 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.checks import c
 
 def result(**changes: Any) -> dict[str, Any]:
     equal = {"patches": [], "capability": "12.1", "vllm_version": "0.33.0", "package_dir": "/opt/vllm"}
-    options = {"state": "present"}
-    return {**equal, "flags": [], "environment": {}, "files": {"a.py": "1"}, "options": options, **changes}
+    return {**equal, "flags": [], "environment": {}, "files": {"a.py": "1"}, **changes}
 
 
 ENTRY = {"name": "w8a8", "status": "unsupported", "reason": "another shape"}
@@ -48,10 +48,13 @@ COPY = {
 }
 
 
-def act(plan: dict[str, Any], copy: dict[str, Any] | None = None, **nodes: dict[str, Any]) -> dict[str, Any]:
+def act(
+    plan: dict[str, Any], copy: dict[str, Any] | None = None, state: str = "present", **nodes: dict[str, Any]
+) -> dict[str, Any]:
     """Return the action's decision about these registered results."""
     hosts = {name: {"compared": found, "__vllm_patch_copy": copy or {}} for name, found in nodes.items()}
-    answer, calls = decide("vllm_patch", {"compared": "compared"}, plan, hosts)
+    variables = {"gb10_inputs": {"settings": {**SETTINGS, "vllm_patch_state": state}}}
+    answer, calls = decide("vllm_patch", {"compared": "compared"}, plan, hosts, variables=variables)
     assert calls == []
     return answer
 
@@ -70,10 +73,10 @@ def test_the_action_leaves_the_users_place(arguments: dict[str, Any]) -> None:
     ],
 )
 def test_the_overrides_of_a_result(state: str, copy: Any, files: dict[str, str], mounts: Any, news: bool) -> None:
-    found = result(flags=["--x"], environment={"X": "1"}, options={"state": state})
+    found = result(flags=["--x"], environment={"X": "1"})
     overrides = {"environment": {"X": "1"}, "flags": ["--x"], "files": files, "mounts": mounts}
     expected = {"changed": False, "report": "", "overrides": overrides, "news": news, "recorded": False}
-    assert act(fact({}), copy, spark1=found, spark2=found) == expected
+    assert act(fact({}), copy, state, spark1=found, spark2=found) == expected
 
 
 @pytest.mark.parametrize("everywhere", [True, False])

@@ -272,7 +272,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"package_dir": None, "python": sys.executable}, f"python: {sys.executable} has no vllm"),
     ({"package_dir": None, "python": "/nonexistent"}, "python: there is no interpreter /nonexistent"),
     ({"package_dir": None, "python": "/bin"}, "python: there is no interpreter /bin"),
-    ({"package_dir": None}, "one of the following is required: package_dir, python"),
+    ({"package_dir": None}, "planned is False but any of the following are missing"),
     ({"python": sys.executable}, "mutually exclusive: package_dir|python"),
     ({"patches": ["w8a9"]}, "value of patches must be one or more of: w8a8"),
 ]

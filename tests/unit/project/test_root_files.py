@@ -17,9 +17,7 @@ from packed import packed
 from repository import read
 from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.program import content, pack, sources
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
 from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
 
@@ -182,14 +180,6 @@ def test_a_packed_program_replaces_no_other_folder(tmp_path: Path, kind: str) ->
 def test_a_text_replaces_no_folder_even_of_a_program(tmp_path: Path) -> None:
     former(tmp_path / "gb10-gates")
     assert "Is a directory" in install({"path": str(tmp_path / "gb10-gates"), "content": "x"})["msg"]
-
-
-def test_the_digest_of_a_packed_program_is_known(tmp_path: Path) -> None:
-    path = tmp_path / "gb10-gates"
-    install(packed_file(path))
-    known = {"files": {str(path): io_file.sha256(str(path))}}
-    assert installed.has(known, [], {str(path): packed("gates")})
-    assert not installed.has(known, [], {str(path): packed("watchdog")})
 
 
 def test_a_program_is_one_of_the_collection_and_packed_without_a_suffix() -> None:

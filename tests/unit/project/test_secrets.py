@@ -22,7 +22,6 @@ READERS: Mapping[str, str] = {
     "module_utils/api/io_guard.py": "the server's own key, of its environment: compares what clients send",
     "module_utils/flight_recorder/io_recorder.py": "its keys, of its credentials: signs messages",
     "module_utils/launch/io_gates.py": "the unit's credentials become variables of its own process",
-    "module_utils/launch/io_installed.py": "returns a digest of the key's file",
     "module_utils/launch/io_ray.py": "through io_local: Ray's token for gb10-ray.service",
     "module_utils/launch/io_ray_members.py": "names the file for io_ray",
     "module_utils/model_store/io_fetch.py": "the hub's token, of its credentials: for the hub of the inventory",

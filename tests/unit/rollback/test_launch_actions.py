@@ -22,11 +22,11 @@ def hosts(current: str = "", settled: bool = True) -> dict[str, Any]:
     """Return the variables of all nodes, whose current record has this ID."""
     installed = {"launch": LAUNCH, "current": current, "settled": settled}
     golden = {"golden_outcome": {"outcome": "10 of 10 answers are equal"}}
-    return {"spark1": {"gb10_installed": installed, **golden}, "spark2": {"gb10_installed": installed}}
+    return {"spark1": {"__launch": installed, **golden}, "spark2": {"__launch": installed}}
 
 
 def test_a_recorded_launch_needs_no_connection() -> None:
-    result, calls = decide("launch_record", {"launches": "gb10_installed"}, PLAN, hosts(ID))
+    result, calls = decide("launch_record", {"launches": "__launch"}, PLAN, hosts(ID))
     assert (result, calls) == ({"changed": False, "id": ID}, [])
 
 
@@ -34,7 +34,7 @@ def test_a_recorded_launch_needs_no_connection() -> None:
     ("current", "settled"), [("f" * 64, True), ("", True), (ID, False)], ids=["another", "none", "not settled"]
 )
 def test_another_record_is_written(current: str, settled: bool) -> None:
-    arguments = {"launches": "gb10_installed", "keep": 5}
+    arguments = {"launches": "__launch", "keep": 5}
     _result, (given,) = decide("launch_record", arguments, PLAN, hosts(current, settled))
     assert given.pop("time")
     assert given == {

@@ -105,7 +105,7 @@ def end_of_upgrade(name: str, invocation: str, pid: int | None) -> Play:
         "gb10_plan": {**upgraded(), "node": {"head": True}},
         "__upgrade_before": {"service": {"pid": pid, "invocation": "a"}},
         "__upgrade_after": {"service": {"invocation": invocation, "stopped": 100.04}},
-        "vllm_serve_smoke": {"smoke": {"answered": 112.52}},
+        "vllm_serve_smoke": {"answered": 112.52},
     }
     return {**play(name, [end], **given), "hosts": "spark1"}
 

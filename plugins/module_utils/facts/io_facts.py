@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.host_guard import io_host
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_installed, io_overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as node_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, io_toolkit
@@ -55,11 +55,7 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
             "nccl_replaced": replaced,
             "last_good": io_record.start_id(store),
         },
-        "installed": {
-            **io_installed.read(run, (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT, paths.RECORDER_UNIT)),
-            **io_record.current(store, params["keep_runtimes"]),
-            "launch": io_record.launch(gpu),
-        },
+        "installed": {**io_record.current(store, params["keep_runtimes"]), "launch": io_record.launch(gpu)},
         "missing_folders": [each for each in params["folders"] if not os.path.isdir(each)],
         "login_users": node_io_facts.login_users(),
         "image_options": io_json.json_file(paths.IMAGE_OPTIONS),
