@@ -114,9 +114,9 @@ file. For an issue, use
 _MESSAGES = """
 ## Messages of a start
 
-The journal of `gb10-vllm` on the head has the lines of all ranks with Ray. With mp, that of each node has those of its
-own ranks. The plan turns Ray's deduplication of log lines off. It compares lines without their words that contain
-digits, so it drops different kernels as repeated lines (tested with Ray 2.60).
+The journal of `gb10-vllm` on the head has the lines of all ranks with Ray. With mp, the journal of each node has the
+lines of its own ranks. The plan turns Ray's deduplication of log lines off. It compares lines without their words that
+contain digits, so it drops different kernels as repeated lines (tested with Ray 2.60).
 
 The launch record and the field report keep these values. All ranks of a pipeline stage on equal hardware must agree in
 the compared ones. Many messages are logged only by the first rank of a node, or by rank 0.

@@ -23,21 +23,40 @@ To list the models that fit on your nodes:
 
     ansible-playbook playbooks/models.yml -i inventories/mine
 
-The table has the weight size, the context, the parallel sizes, the highest possible speed, and the best published speed
-with its source and date. A model whose memory cannot be planned is not judged, with the reason. The playbook plans each
-model with the other variables of the inventory, so it gives the same results as `site.yml`. It starts no model. The
-tables of one, two and four Sparks were made with typical facts, not on Sparks.
+The table has the size of the weights, the context, and the [speed](#speed). A model whose memory cannot be planned is
+listed as not judged, with the reason. The playbook plans each model with the other variables of the inventory, so it
+gives the same results as `site.yml`. It starts no model. It was tested with typical facts of one, two and four Sparks.
+
+## Speed
+
+| column | tokens per second of one request |
+|---|---|
+| `bound` | the most that the memory permits: 273 GB/s, divided by the bytes of the weights that a token reads; a draft does not count |
+| `best` | the highest published figure on this number of Sparks, or on the number that it names; also with a draft |
+
+`best` is above `bound` if a draft writes several tokens for each reading of the weights, or if a build stores the
+weights in fewer bytes. Without a draft, published figures for one Spark are 43 to 76 % of the bound. Examples are
+34.2 of 54.6 for gpt-oss-120b, and 12.7 of 16.8 for qwen3.8-27b-nvfp4.
+
+## Your own models
 
 `gb10_models` overrides single keys of an entry or adds a model. Mappings merge, lists replace. All errors are listed
-together:
+together. A model in a folder of the head, such as a fine-tuned one:
 
+    gb10_model: mine
+    model_store_source: /home/nvidia/mine   # on the head
+    gb10_served_model_name: mine-chat       # the name for clients
     gb10_models:
-      gpt-oss-120b:
-        max_model_len: 65536
+      gpt-oss-120b: {max_model_len: 65536}  # overrides one key
       mine:
-        path: /srv/models/mine
-        nodes: 2
+        path: /srv/models/mine              # on each node
         args: [--enable-auto-tool-choice, --tool-call-parser, hermes]
+
+`site.yml` copies the source to `path` on every node, where all users can read it. `path` may be the source itself. Then
+the head's files keep their permissions, and `gb10_service_user` has to read them. Run `chmod --recursive a+rX` on the
+folder, and let every user enter the folders above it. The plan names a file that this user cannot read. Without
+`gb10_served_model_name`, clients use the last part of `gb10_model`. [model_store](../roles/model_store/README.md) has
+the other sources.
 
 | key | value |
 |---|---|
@@ -95,7 +114,8 @@ XLM-RoBERTa as a reranker. Not tested: a Spark, and any model of this page.
 ## Published figures for Sparks
 
 Tokens per second of one request, read on 2026-11-26. NVIDIA's figures are from NVIDIA/local-ai-inference-recipes
-(12b25c66); figures of different sources are not comparable. In every row the plan chooses batches, sequences, context
+(12b25c66); figures of different sources are not comparable. A number in parentheses is the best figure for the entry.
+In every row the plan chooses batches, sequences, context
 and memory. Native entries name linear kernels and sampler unless `gb10_flashinfer: true`. `gb10_recipe` is for the rows
 without an entry. Docker's default seccomp profile refuses io_uring; `gb10_container_args` can name another profile.
 
