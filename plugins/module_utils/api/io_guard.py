@@ -59,8 +59,9 @@ _NAMED = ("/v1/models/", "/v1/responses/")
 _FORMS = ("/v1/audio/transcriptions", "/v1/audio/translations")
 #: Beginnings of a proxy's headers. uvicorn takes the client's address from the first one, if it trusts the sender.
 _PROXIED = (b"x-forwarded-", b"forwarded", b"x-real-ip", b"via")
-#: The memory of the bodies of all open requests of one address, and of all. vLLM keeps a body until its request ends.
-_OF_CLIENT, _OF_ALL = 512 << 20, 1 << 30
+#: The memory of the bodies of all open requests of one address, and of all; their answers have as much. vLLM keeps a
+#: body until its request ends. Small ones always have room: an address may be a gateway's, with many clients.
+_OF_CLIENT, _OF_ALL, _SMALL = 256 << 20, 512 << 20, 16 << 10
 #: Maximum bytes of a websocket's message: some seconds of sound. Maximum bytes of all messages: at once, and for each
 #: second of the connection, which are six times those of sound. vLLM keeps them until it has read them.
 _MOST_MESSAGE, _MOST_SOUND, _SOUND_RATE = 4 << 20, 64 << 20, 256 << 10
@@ -115,7 +116,8 @@ class Guard:
         self._key = os.environ["VLLM_API_KEY"].encode()
         self._drain = Drain(os.path.join(os.environ["VLLM_CONFIG_ROOT"], DRAIN))
         self._requests = 0
-        self._budget = limits.Budget(_OF_CLIENT, _OF_ALL, 0)
+        self._budget = limits.Budget(_OF_CLIENT, _OF_ALL, _SMALL)
+        self._answers = limits.Budget(_OF_CLIENT, _OF_ALL)
         self._reading = asyncio.Lock()
         self._types: dict[str, bodies.Verify | None] = {}
         self._page, self._page_end, self._writing = list[dict[str, Any]](), 0.0, asyncio.Lock()
@@ -237,7 +239,7 @@ class Guard:
         # A proxy may name anything.
         with contextlib.suppress(ValueError):
             client = limits.source(client)
-        return limits.Share(self._budget, client, most)
+        return limits.Share(self._budget, client, most, self._answers)
 
     def _replayed(self, body: bytes, receive: Any, large: bool, *, divided: bool) -> Any:
         """Return what receives a body, and later the end of the connection.

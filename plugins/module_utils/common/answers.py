@@ -20,13 +20,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import costs
 #: Bytes for a token with its text and probability in an answer. It needs some hundred, but 14 microseconds of the loop:
 #: so all that is open takes at most 5 s.
 _OF_ENTRY = 3 << 10
+#: Bytes of a vector, also of a score: 2,048 numbers, as numbers and as text.
+_OF_VECTOR = 128 << 10
 #: The tokens of an answer without a limit; bytes of each copied character.
 _UNLIMITED, _OF_COPY = 8192, 2
 #: Characters of a token, if they are ASCII. Of others, each byte can be one.
 _OF_TOKEN = 2
-#: Paths that know streams; the path with its parameters in sampling_params; the members that limit an answer, by a part
-#: of the path, and those of other paths.
-_STREAMS = frozenset(("/v1/chat/completions", "/v1/completions", "/v1/messages", "/v1/responses"))
+#: The path with its parameters in sampling_params; the members that limit an answer, by a part of the path, and those
+#: of other paths.
 _GENERATE = "/inference/v1/generate"
 _LIMITS = {"/responses": ("max_output_tokens",), "/chat/completions": ("max_tokens", "max_completion_tokens")}
 _OTHER_LIMITS = ("max_tokens",)
@@ -37,10 +38,10 @@ def memory(path: str, body: Mapping[str, Any]) -> int:
     inner = body.get("sampling_params")
     both = (body, inner) if isinstance(inner, dict) else (body,)
     copies, prompts = costs.copies(body), costs.prompts(path, body)
-    entries = 0
+    entries, pooling = 0, path.rstrip("/") in costs.POOLING
     shown = max(map(_shown, both))
-    # The parts of a stream are built one by one. A text may mean false, and a batch has no stream.
-    if shown and not (body.get("stream") is True and path.rstrip("/") in _STREAMS):
+    # Streams, too: vLLM merges parts that a client is late to take, and /v1/responses repeats all at the end.
+    if shown:
         # Members of another path are ignored by vLLM.
         asked = both[-1] if path.startswith(_GENERATE) else body
         names = next((names for part, names in _LIMITS.items() if part in path), _OTHER_LIMITS)
@@ -51,8 +52,9 @@ def memory(path: str, body: Mapping[str, Any]) -> int:
         of_prompt = max(of_prompt, shown)
     if of_prompt:
         entries += math.ceil(sum(_tokens(body))) * (1 + of_prompt)
-    repeated = copies * prompts if copies * prompts > 1 else 0
-    return copies * entries * _OF_ENTRY + repeated * _characters(body) * _OF_COPY
+    repeated = copies * prompts if copies * prompts > 1 and not pooling else 0
+    vectors = prompts * _OF_VECTOR if pooling else 0
+    return copies * entries * _OF_ENTRY + repeated * _characters(body) * _OF_COPY + vectors
 
 
 def _shown(asked: Mapping[str, Any]) -> int:

@@ -24,8 +24,9 @@ LONG, MANY, COMPILED, NAMED = "text_too_long", "too_many_answers", "grammar_too_
 #: The most characters of texts that become one prompt; where vLLM does not compare them with the model first; and of
 #: the texts of a request that become separate prompts. A context of a million tokens has about 4 million.
 _MOST_TEXT, _MOST_UNCHECKED, _MOST_APART = 8 << 20, 1 << 20, 16 << 20
-#: The most answers of a request: as many as vLLM takes prompts.
-MOST_ANSWERS = 1024
+#: The most answers of a request: as many as vLLM takes prompts. The most texts of one for vectors or scores, as
+#: OpenAI's API has it: 50,000 stopped the server for 11 s.
+MOST_ANSWERS, _MOST_TEXTS = 1024, 2048
 #: The most characters of all that is compiled, and of the forbidden words: a grammar of 22 KB took 0.8 s, one of 45 KB
 #: 3.8 s. The most properties of an object whose number is limited, and their squares in all: 400 took 1 s.
 _MOST_COMPILED, _MOST_PROPERTIES, _MOST_SQUARES = 16 << 10, 128, 16_384
@@ -58,7 +59,11 @@ REFUSALS: Mapping[str, tuple[int, str]] = {
         f"The texts have more than {_MOST_TEXT >> 20} Mi characters, or more than {_MOST_UNCHECKED >> 20} Mi in "
         f"/tokenize or with truncation, or more than {_MOST_APART >> 20} Mi as separate prompts.",
     ),
-    MANY: (413, f"n times the number of prompts is more than {MOST_ANSWERS}."),
+    MANY: (
+        413,
+        f"n times the number of prompts is more than {MOST_ANSWERS}, or a request for vectors or scores has more than "
+        f"{_MOST_TEXTS} texts.",
+    ),
     COMPILED: (
         413,
         f"The grammars, regular expressions and patterns have more than {_MOST_COMPILED >> 10} Ki characters, or the "
@@ -73,11 +78,17 @@ _TOKENIZE, _SCORING, _QUESTIONS = "/tokenize", "/generative_scoring", "/v1/syste
 _CHOICES = frozenset(("choice", "guided_choice"))
 _GRAMMARS = frozenset("ebnf grammar guided_grammar guided_regex lark pattern regex".split())
 _SCHEMAS = frozenset("guided_json json json_schema schema structural_tag".split())
-READ = frozenset("documents input items messages prompt queries query system text_1 text_2".split())
-#: Paths that make each text a separate prompt.
-_APART = limits.OF_TOKENS | {"/rerank", "/v1/rerank", "/v2/rerank", "/score", "/v1/score", "/v2/embed"}
-#: Members that make vLLM cut a text instead of refusing it.
-_CUTTING = ("truncate_prompt_tokens", "truncation", "truncate")
+READ = frozenset(
+    "data_1 data_2 documents input inputs items messages prompt queries query system text_1 text_2 texts".split()
+)
+#: Paths that answer with a vector or a score for each text, and those that make each text a separate prompt.
+POOLING = frozenset(
+    "/classify /pooling /rerank /score /v1/embeddings /v1/rerank /v1/score /v2/embed /v2/rerank".split()
+)
+_APART = limits.OF_TOKENS | POOLING
+#: Members that make vLLM cut a text instead of refusing it; the last ones in the server's loop, also of many texts.
+_CUTTING_IN_LOOP = ("max_tokens_per_doc", "max_tokens_per_query")
+_CUTTING = ("truncate_prompt_tokens", "truncation", "truncate", *_CUTTING_IN_LOOP)
 #: Members whose text is a file or its address, and no part of a prompt.
 _MEDIA = frozenset(
     "audio audio_embeds audio_url data file_data file_url image image_embeds image_url prompt_embeds url video "
@@ -93,7 +104,7 @@ def refusal(path: str, body: Mapping[str, Any]) -> str:
     path = path.rstrip("/")
     if any(isinstance(body.get(name), str) and len(body[name]) > MOST_NAME for name in _NAMES):
         return NAMED
-    if prompts(path, body) * copies(body) > MOST_ANSWERS:
+    if prompts(path, body) * copies(body) > (_MOST_TEXTS if path in POOLING else MOST_ANSWERS):
         return MANY
     if _too_long(path, body):
         return LONG
@@ -101,7 +112,8 @@ def refusal(path: str, body: Mapping[str, Any]) -> str:
 
 
 def _too_long(path: str, body: Mapping[str, Any]) -> bool:
-    unchecked = path == _TOKENIZE or any(body.get(name) not in (None, False, "disabled", "NONE") for name in _CUTTING)
+    cutting = [name for name in _CUTTING if body.get(name) not in (None, False, "disabled", "NONE")]
+    unchecked = path == _TOKENIZE or bool(cutting)
     most = _MOST_UNCHECKED if unchecked else _MOST_TEXT
     lengths = list(map(len, texts(body)))
     if path == _SCORING:
@@ -110,7 +122,7 @@ def _too_long(path: str, body: Mapping[str, Any]) -> bool:
         return sum(lengths) > _MOST_SCORED or copied > _MOST_COPIED
     if path == _QUESTIONS:
         return sum(lengths) * prompts(path, body) > _MOST_APART
-    if path in _APART:
+    if path in _APART and not any(name in _CUTTING_IN_LOOP for name in cutting):
         return max(lengths, default=0) > most or sum(lengths) > _MOST_APART
     return sum(lengths) > most
 
@@ -124,6 +136,10 @@ def copies(body: Mapping[str, Any]) -> int:
 
 def prompts(path: str, body: Mapping[str, Any]) -> int:
     """Return the number of prompts of a body."""
+    if path.rstrip("/") in POOLING:
+        # A list of integers has the tokens of one prompt, and a chat is one.
+        lists = [value for name, value in body.items() if isinstance(value, list) and name != "messages"]
+        return max([1, *(len(value) for value in lists if value and not isinstance(value[0], int))])
     found = 1
     for name in ("prompt", "messages", "questions", *(("items",) if path == _SCORING else ())):
         value = body.get(name)

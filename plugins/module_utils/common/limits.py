@@ -101,6 +101,8 @@ class Budget:
 
     def give(self, client: str, size: int) -> None:
         """Release bytes that were taken."""
+        if not size:
+            return
         self.held[client] -= size
         if not self.held[client]:
             del self.held[client]
@@ -108,15 +110,20 @@ class Budget:
 
 @dataclass
 class Share:
-    """The memory that one request's body holds of the budget. ``most``: of its marks; None if it is not JSON."""
+    """The memory that one request's body holds of a budget, and its answers of another one.
+
+    ``most``: of its marks; None if it is not JSON.
+    """
 
     budget: Budget
     client: str
     most: int | None = MOST_MARKS
+    answers: Budget = field(default_factory=Budget)
     size: int = 0
     marks: int = 0
     width: int = 1
     held: int = 0
+    expected: int = 0
     _inside: bool = False
     long: bool = False
     _rest: bytes = b""
@@ -147,11 +154,11 @@ class Share:
 
     def expect(self, size: int) -> str:
         """Hold bytes for the answers, too. Returns the code of the refusal, "" if they have room."""
-        if self.held + size > self.budget.of_client:
+        if size > self.answers.of_client:
             return ANSWERS
-        if not self.budget.take(self.client, size):
+        if not self.answers.take(self.client, size):
             return FULL
-        self.held += size
+        self.expected += size
         return ""
 
     def _read(self, data: bytes) -> None:
@@ -178,9 +185,9 @@ class Share:
 
     def close(self) -> None:
         """Release all bytes. A second time does nothing."""
-        if self.held:
-            self.budget.give(self.client, self.held)
-            self.held = 0
+        self.budget.give(self.client, self.held)
+        self.answers.give(self.client, self.expected)
+        self.held = self.expected = 0
 
 
 @functools.lru_cache(maxsize=1024)

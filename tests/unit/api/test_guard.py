@@ -375,6 +375,7 @@ def test_the_messages_of_a_websocket_are_limited(kind: str, words: list[str], mo
 def test_the_sound_of_a_websocket_stays_in_the_budget_until_it_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """vLLM keeps it after it has received it, and an address may open any number of websockets."""
     monkeypatch.setattr(io_guard, "_OF_CLIENT", 300)
+    monkeypatch.setattr(io_guard, "_SMALL", 0)
     monkeypatch.setattr(io_guard, "_SOUND_RATE", 0)
     held: list[int] = []
 
@@ -414,6 +415,7 @@ def test_only_the_beginning_of_an_error_is_cleaned(monkeypatch: pytest.MonkeyPat
 
 def test_one_address_leaves_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_guard, "_OF_CLIENT", 10)
+    monkeypatch.setattr(io_guard, "_SMALL", 0)
     monkeypatch.setattr(io_guard, "_OF_ALL", 24)
 
     async def scenario() -> list[int]:
@@ -487,6 +489,7 @@ class Held:
 
 def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_guard, "_OF_CLIENT", 10)
+    monkeypatch.setattr(io_guard, "_SMALL", 0)
 
     async def scenario() -> list[int]:
         held = Held()
@@ -504,6 +507,7 @@ def test_the_bodies_of_all_open_requests_have_a_limit_until_they_end(monkeypatch
 def test_a_request_waits_for_the_memory_of_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     # 1,000 tokens with one log probability.
     monkeypatch.setattr(io_guard, "_OF_CLIENT", 7 << 20)
+    monkeypatch.setattr(io_guard, "_SMALL", 0)
     monkeypatch.setattr(io_guard, "_ROOM_SECONDS", 0.3)
     body = b'{"prompt": "hi", "max_tokens": 1000, "logprobs": 1}'
 

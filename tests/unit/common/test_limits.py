@@ -155,14 +155,14 @@ def test_beyond_the_limit_of_all_the_largest_source_gives_way() -> None:
     assert sources.open(5, "c") in (1, 3, 4)
 
 
-def test_the_memory_of_answers_is_held_with_the_bodys() -> None:
-    budget = limits.Budget(of_client=1000, of_all=1500, free=0)
-    first, second = limits.Share(budget, "a"), limits.Share(budget, "b")
+def test_the_memory_of_answers_leaves_room_for_bodies() -> None:
+    bodies, answers = (limits.Budget(of_client=1000, of_all=1500, free=0) for _each in range(2))
+    first, second = (limits.Share(bodies, name, answers=answers) for name in ("a", "b"))
     assert first.add(b"x" * 100) == "" and first.expect(500) == ""
-    assert budget.held["a"] == 700
+    assert (bodies.held["a"], answers.held["a"]) == (200, 500)
     assert first.expect(1001) == limits.ANSWERS
-    assert second.expect(900) == limits.FULL and second.expect(800) == ""
-    assert first.expect(300) == limits.FULL
+    assert second.expect(1001) == limits.ANSWERS and second.expect(1000) == ""
+    assert first.expect(300) == limits.FULL and second.add(b"x" * 500) == ""
     first.close()
     second.close()
-    assert budget.held.total() == 0
+    assert (bodies.held, answers.held) == ({}, {})
