@@ -17,7 +17,7 @@ from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
-from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, sources
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, inventory_folder, sources
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
@@ -52,6 +52,7 @@ class ActionModule(Decision):
         found = {"settings": settings, "refused": refused, "variables": names, "packages": needed}
         of_files = self._sources(plain_data(values), settings, variables)
         found |= of_files
+        refused += _of_folders(sources.of_others(plain_data(values), of_files, _inventory(variables)), variables)
         if not of_files["client"]["user"] and self.variable(variables, "ansible_connection", "ssh") in ("ssh", "smart"):
             words = [
                 word
@@ -64,7 +65,7 @@ class ActionModule(Decision):
 
     def _sources(self, values: Mapping[str, Any], settings: dict[str, Any], variables: Mapping[str, Any]) -> Any:
         """Return the files on the controller that the settings name. The lock is a setting without a default."""
-        host, inventory = variables["inventory_hostname"], variables.get("inventory_dir") or ""
+        host, inventory = variables["inventory_hostname"], _inventory(variables)
         # Variables of a play are templates here.
         head = host in self.variable(variables, "gb10_heads", [])
         address = str(self.variable(variables, "ansible_host", host))
@@ -113,6 +114,16 @@ class ActionModule(Decision):
             }
         scalar = option.get("type", "str") in _SCALARS and "options" not in option
         return result.validated_parameters[name] if scalar else value, None
+
+
+def _inventory(variables: Mapping[str, Any]) -> str:
+    return str(variables.get("inventory_dir") or "")
+
+
+def _of_folders(given: Mapping[str, list[str]], variables: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the paths of others that Ansible has read as inventories, and the inventories that it has not read."""
+    inventories = variables.get("ansible_inventory_sources") or []
+    return inventory_folder.refused(given, inventories) + inventory_folder.unread(inventories)
 
 
 def _login(address: str, arguments: list[str]) -> list[dict[str, str]]:

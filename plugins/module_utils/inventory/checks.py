@@ -76,6 +76,10 @@ def check(root: Value) -> list[Fault]:
 
 
 def _top(key: Text, value: Value) -> Iterator[Fault]:
+    if key.value == "plugin":
+        fix = "add it to enable_plugins in ansible.cfg if you trust it"
+        yield Fault(key.place, "the configuration of a plugin that is not enabled", "groups", fix)
+        return
     if key.value in _SECTIONS:
         fix = f"indent it below {select.ALL}"
         yield Fault(key.place, f"{shown(key.value)} at the level of groups", "the name of a group", fix)

@@ -46,8 +46,8 @@ def explain(text: str, stop: Stop) -> Fault:
 def _of_ini(lines: Sequence[str], _stop: Stop) -> Fault | None:
     for number, line in enumerate(lines, 1):
         if re.fullmatch(r"\[[\w-]+(:\w+)?\]\s*", line):
-            expected = "YAML, as the name ends"
-            return Fault(Place(number, 1), f"{line.strip()}, an INI file", expected, "name the file hosts.ini")
+            expected, fix = "YAML, as the name ends", "write its groups as in a sample of inventories/"
+            return Fault(Place(number, 1), f"{line.strip()}, an INI file", expected, fix)
     return None
 
 

@@ -119,10 +119,20 @@ def test_a_faulty_inventory_ends_the_run_with_nothing_but_its_faults(tmp_path: P
     done.assert_failed("1 problem found; nothing was changed.", "hosts.yml:8:1: a tab.")
 
 
-@pytest.mark.parametrize("text", ["plugin: ansible.builtin.constructed\n", "recipe_version: 1\nmodel: a/b\n"])
-def test_a_file_of_another_kind_is_not_ours(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plugin: ansible.builtin.constructed\n", "the configuration of a plugin that is not enabled"),
+        ('"plug\\x69n": ansible.builtin.constructed\n', "the configuration of a plugin that is not enabled"),
+        ("plugin: gb10.lab.overlay\n", "inventory: no host in the group gb10_cluster"),
+        ('{"recipe_version": 1, "gb10_cluster": {"vars": {"x": 1}}}\n', "recipe_version with a text"),
+        ("all:\n  vars: 1\n", "vars with a text"),
+        ("a: 1\n" * (1 << 16), "more than 262144 characters"),
+    ],
+)
+def test_each_file_in_yaml_is_checked_unless_an_enabled_plugin_has_it(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "other.yml").write_text(text, encoding="utf-8")
-    run("playbooks/status.yml", ["-i", str(tmp_path)]).assert_failed("inventory: no host in the group gb10_cluster")
+    run("playbooks/status.yml", ["-i", str(tmp_path / "other.yml")]).assert_failed(expected)
 
 
 @pytest.mark.parametrize(
@@ -187,8 +197,11 @@ def test_ansibles_own_variables_are_known() -> None:
     assert [name for name, text in vars_of.items() if faults(text)] == []
 
 
-def test_a_playbook_beside_the_inventory_is_not_read(tmp_path: Path) -> None:
+def test_another_file_beside_the_inventory_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "mine.yml").write_text("- name: Mine\n  hosts: all\n", encoding="utf-8")
+    (tmp_path / "hosts.sh").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n", encoding="utf-8")
+    (tmp_path / "hosts.sh").chmod(0o755)
     (tmp_path / "hosts.yml").write_text(SAMPLE, encoding="utf-8")
     assert "text instead of" not in (said := run("playbooks/models.yml", ["-i", str(tmp_path), "--list-hosts"]).output)
     assert "a list instead of groups" not in said and "spark1" in said
+    assert not (tmp_path / "ran").exists()
