@@ -16,6 +16,7 @@ from typing import Any
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, inventory_folder, sources
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
@@ -112,6 +113,9 @@ class ActionModule(Decision):
                 "found": _found(value, option, errors),
                 "expected": _expected(option),
             }
+        if not option.get("no_log") and _names_user(name, value):
+            found = {"name": name, "found": secret_environment.USER, "expected": secret_environment.PLAIN}
+            return argument_specs.default(option), found
         scalar = option.get("type", "str") in _SCALARS and "options" not in option
         return result.validated_parameters[name] if scalar else value, None
 
@@ -124,6 +128,13 @@ def _of_folders(given: Mapping[str, list[str]], variables: Mapping[str, Any]) ->
     """Return the paths of others that Ansible has read as inventories, and the inventories that it has not read."""
     inventories = variables.get("ansible_inventory_sources") or []
     return inventory_folder.refused(given, inventories) + inventory_folder.unread(inventories)
+
+
+def _names_user(name: str, value: Any) -> bool:
+    """Return whether a value, which becomes arguments, environments and facts, has an address with a user."""
+    return secret_environment.in_data(value) or (
+        name.endswith("_index_url") and not secret_environment.is_address(str(value))
+    )
 
 
 def _login(address: str, arguments: list[str]) -> list[dict[str, str]]:

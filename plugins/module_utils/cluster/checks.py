@@ -385,9 +385,11 @@ def _check_container(settings: Settings) -> list[Problem]:
     image = settings.container_image
     if image and not _IMAGE.fullmatch(image):
         expected = "a reference such as vllm/vllm-openai@sha256:..., or an image ID (sha256:...), with 64 digits"
+        shown = "a name with a user" if "@" in image.partition("@sha256:")[0] else repr(image)
+        found = f"{shown} is not an image reference"
         problems.append(
             Problem(
-                "gb10_container_image", f"{image!r} is not an image reference", expected, "correct gb10_container_image"
+                "gb10_container_image", f"{found} is not an image reference", expected, "correct gb10_container_image"
             )
         )
     problems += [
