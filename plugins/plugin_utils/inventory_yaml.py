@@ -39,8 +39,8 @@ def problems(text: str, path: str) -> list[Problem]:
         at, began = _place(error.problem_mark), _place(error.context_mark)
         stop = syntax.Stop(error.problem or "", at or began or Place(1, 1), error.context or "", began)
         return [syntax.explain(text, stop).problem(path)]
-    except yaml.YAMLError as error:
-        return [Problem(path, str(error).splitlines()[0], "text in UTF-8", "save the file as UTF-8")]
+    except yaml.YAMLError:
+        return [Problem(path, "a control character, or another encoding", "text in UTF-8", "save the file as UTF-8")]
     except RecursionError:
         return [Problem(path, "too many levels", "groups, hosts and variables", "compare a sample of inventories/")]
     found = _value(root, frozenset(), {}) if root is not None else Text(Place(1, 1), "")
