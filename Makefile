@@ -27,8 +27,8 @@ PARTS ?=
 PACKAGES ?=
 
 bin := .venv/bin
-demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
-arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
+demo := -i inventories/$(CLUSTER) -i inventories/lab/hosts_overlay.yml
+arm64 := -i inventories/single-spark -i inventories/lab/hosts_overlay.yml -e @tests/emulated/lab.yml
 faulty := -i inventories/lab -e @tests/faults/lab.yml
 installed := .venv/.installed
 docs_bin := .venv-docs/bin
@@ -200,7 +200,7 @@ demo-down: root setup ## Remove the demo, except the downloads in ~/.cache/gb10-
 arm64: root setup ## Test all that works without networkd on an emulated arm64 host (its image takes minutes once)
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(arm64)
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_up.yml $(arm64)
-	$(bin)/pytest tests/emulated --inventory=inventories/single-spark --inventory=inventories/lab/overlay.yml \
+	$(bin)/pytest tests/emulated --inventory=inventories/single-spark --inventory=inventories/lab/hosts_overlay.yml \
 	  --extra-vars-file=tests/emulated/lab.yml --junit-xml=build/junit/arm64.xml $(PYTEST_ARGS)
 	$(bin)/ansible-playbook tests/lab/playbooks/lab_down.yml $(arm64)
 

@@ -16,8 +16,9 @@ from typing import Any
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
-from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, sources
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs, inventory_folder, sources
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
@@ -52,6 +53,7 @@ class ActionModule(Decision):
         found = {"settings": settings, "refused": refused, "variables": names, "packages": needed}
         of_files = self._sources(plain_data(values), settings, variables)
         found |= of_files
+        refused += _of_folders(sources.of_others(plain_data(values), of_files, _inventory(variables)), variables)
         if not of_files["client"]["user"] and self.variable(variables, "ansible_connection", "ssh") in ("ssh", "smart"):
             words = [
                 word
@@ -64,7 +66,7 @@ class ActionModule(Decision):
 
     def _sources(self, values: Mapping[str, Any], settings: dict[str, Any], variables: Mapping[str, Any]) -> Any:
         """Return the files on the controller that the settings name. The lock is a setting without a default."""
-        host, inventory = variables["inventory_hostname"], variables.get("inventory_dir") or ""
+        host, inventory = variables["inventory_hostname"], _inventory(variables)
         # Variables of a play are templates here.
         head = host in self.variable(variables, "gb10_heads", [])
         address = str(self.variable(variables, "ansible_host", host))
@@ -111,8 +113,28 @@ class ActionModule(Decision):
                 "found": _found(value, option, errors),
                 "expected": _expected(option),
             }
+        if not option.get("no_log") and _names_user(name, value):
+            found = {"name": name, "found": secret_environment.USER, "expected": secret_environment.PLAIN}
+            return argument_specs.default(option), found
         scalar = option.get("type", "str") in _SCALARS and "options" not in option
         return result.validated_parameters[name] if scalar else value, None
+
+
+def _inventory(variables: Mapping[str, Any]) -> str:
+    return str(variables.get("inventory_dir") or "")
+
+
+def _of_folders(given: Mapping[str, list[str]], variables: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the paths of others that Ansible has read as inventories, and the inventories that it has not read."""
+    inventories = variables.get("ansible_inventory_sources") or []
+    return inventory_folder.refused(given, inventories) + inventory_folder.unread(inventories)
+
+
+def _names_user(name: str, value: Any) -> bool:
+    """Return whether a value, which becomes arguments, environments and facts, has an address with a user."""
+    return secret_environment.in_data(value) or (
+        name.endswith("_index_url") and not secret_environment.is_address(str(value))
+    )
 
 
 def _login(address: str, arguments: list[str]) -> list[dict[str, str]]:

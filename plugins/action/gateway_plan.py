@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, report
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway, sources
 
 
@@ -27,6 +28,10 @@ class ActionModule(gateway.GatewayDecision):
         except ProblemsError as error:
             return {"failed": True, "msg": str(error)}
         client = self.place(variables)["client"]
+        if not secret_environment.is_address(str(self.setting(variables, "index_url"))):
+            fix = "set it in uv.toml or .netrc of root on the gateway's host"
+            wrong = Problem("gateway_index_url", secret_environment.USER, secret_environment.PLAIN, fix)
+            return {"failed": True, "msg": report([wrong])}
         planned = gateway.planned(models, self.settings(variables), self.keys(variables), self.tls(variables), client)
         if planned["report"]:
             return {"failed": True, "msg": planned["report"]}

@@ -33,6 +33,18 @@ def downloads(environment: Any) -> dict[str, str]:
     return given
 
 
+def package_index(url: Any) -> str:
+    """Return the address of a package index. Raises ValueError if it has a user or a password, without the value."""
+    from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
+
+    if not secret_environment.is_address(str(url)):
+        raise ValueError(
+            f"the package index is {secret_environment.USER}, and every user of the node could read it. Fix: set it in "
+            "pip.conf, uv.toml or .netrc of root on the node"
+        )
+    return str(url)
+
+
 def certificates(text: str) -> str:
     """Return the text of a CA that a node sent. Raises ValueError if it is not one or more certificates in PEM."""
     from ansible_collections.gb10.cluster.plugins.module_utils.api import tls
@@ -54,4 +66,5 @@ class FilterModule:
             "certificates": certificates,
             "downloads": downloads,
             "node_path": node_path,
+            "package_index": package_index,
         }

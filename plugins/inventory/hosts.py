@@ -13,8 +13,8 @@ description:
   - Reads what Ansible's own plugin C(yaml) reads, after a check of the file.
   - A file that is no valid YAML, or in which a group, a host or a variable has a wrong name or place, ends the run. The
     report has file, line and column, and nothing else is printed. Ansible alone would warn, and go on without the file.
-  - The collection's C(ansible.cfg) enables it for files with the extensions C(yml) and C(yaml). Files with a key
-    C(plugin) belong to that plugin, and those without a group to others.
+  - The collection's C(ansible.cfg) enables it for files with the extensions C(yml) and C(yaml). Only a file whose key
+    C(plugin) names another enabled plugin belongs to that plugin.
 author: gb10.cluster maintainers (@gb10-cluster)
 requirements:
   - enabled in C(ansible.cfg), section C(inventory)
@@ -23,7 +23,8 @@ requirements:
 EXAMPLES = r"""
 # ansible.cfg
 # [inventory]
-# enable_plugins = gb10.cluster.hosts, host_list, script, auto, yaml, ini, toml
+# enable_plugins = gb10.cluster.hosts, host_list, yaml
+# ignore_patterns = ^(?!hosts[^/]*\.ya?ml$)
 #
 # inventories/two-spark/hosts.yml
 gb10_cluster:
@@ -37,11 +38,10 @@ gb10_cluster:
 """
 
 import os
-import re
 import sys
-from pathlib import Path
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.inventory.yaml import InventoryModule as YamlInventory
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
@@ -51,11 +51,6 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import print
 #: What ansible-playbook returns for an inventory or a playbook that it cannot read.
 _UNREADABLE = 4
 _MOST = 4
-#: Other files in YAML may be next to the inventory, such as recipes.
-_OF_GROUPS = re.compile(r"^[ \t]*(?:gb10[_-]cluster\w*|heads?|workers?|hosts|children)[ \t]*:", re.MULTILINE)
-#: A list is a playbook.
-_OF_PLAYS = re.compile(r"^- ", re.MULTILINE)
-_OF_A_PLUGIN = re.compile(r"^plugin\s*:", re.MULTILINE)
 
 
 class InventoryModule(YamlInventory):
@@ -67,9 +62,8 @@ class InventoryModule(YamlInventory):
         """Whether the file is one for this plugin."""
         if not path.endswith((".yml", ".yaml")) or not os.path.isfile(path):
             return False
-        text = _text(path)
-        ours = os.path.basename(path).startswith("hosts.") or (_OF_GROUPS.search(text) and not _OF_PLAYS.search(text))
-        return bool(ours and not _OF_A_PLUGIN.search(text))
+        other = inventory_yaml.plugin(_text(path))
+        return not (other and {other, "auto"}.intersection(constants.INVENTORY_ENABLED))
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         """Read the file, or end the run with its faults."""
@@ -92,4 +86,5 @@ def _shown(path: str) -> str:
 
 
 def _text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8", errors="replace")
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(inventory_yaml.MOST + 1)

@@ -202,11 +202,6 @@ login_users:
   returned: always
   type: list
   elements: str
-missing_folders:
-  description: The paths of O(folders) that are not a folder on the node.
-  returned: always
-  type: list
-  elements: str
 nccl:
   description: The libnccl of NVIDIA's wheel in O(runtime), as M(gb10.cluster.nccl_info) returns it; null if there is no
     finished environment, empty if the environment has no such wheel.
@@ -319,6 +314,10 @@ image_options:
   type: dict
 image_pins:
   description: The images that tags are pinned to, as C(image_id) and C(digest) by tag; null without any.
+  returned: always
+  type: dict
+wrong_folders:
+  description: The paths of O(folders) that are no folder, or that other users than root can change, and the reason.
   returned: always
   type: dict
 additions:

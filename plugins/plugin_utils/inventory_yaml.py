@@ -12,9 +12,26 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.inventory import checks, syntax
 from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema import Items, Keys, Place, Text, Value
 
+#: Characters of a file. PyYAML needs seconds for them.
+MOST = 1 << 18
+
+
+def plugin(text: str) -> str:
+    """Return the plugin that a file configures, "" for another file."""
+    if "plugin" not in text or len(text) > MOST:
+        return ""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError):
+        return ""
+    pairs = root.value if isinstance(root, yaml.MappingNode) else []
+    return next((str(value.value) for key, value in pairs if key.value == "plugin"), "")
+
 
 def problems(text: str, path: str) -> list[Problem]:
     """Return the faults of an inventory file; ``path`` is its name for messages."""
+    if len(text) > MOST:
+        return [Problem(path, f"more than {MOST} characters", "groups, hosts and variables", "divide the file")]
     try:
         # The loader in Python has other words than libyaml's, which some installations lack.
         root = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -22,8 +39,8 @@ def problems(text: str, path: str) -> list[Problem]:
         at, began = _place(error.problem_mark), _place(error.context_mark)
         stop = syntax.Stop(error.problem or "", at or began or Place(1, 1), error.context or "", began)
         return [syntax.explain(text, stop).problem(path)]
-    except yaml.YAMLError as error:
-        return [Problem(path, str(error).splitlines()[0], "text in UTF-8", "save the file as UTF-8")]
+    except yaml.YAMLError:
+        return [Problem(path, "a control character, or another encoding", "text in UTF-8", "save the file as UTF-8")]
     except RecursionError:
         return [Problem(path, "too many levels", "groups, hosts and variables", "compare a sample of inventories/")]
     found = _value(root, frozenset(), {}) if root is not None else Text(Place(1, 1), "")

@@ -115,6 +115,25 @@ def recipe(settings: Mapping[str, Any], inventory: str, nodes: int, read: Read) 
     }
 
 
+def of_others(settings: Mapping[str, Any], found: Mapping[str, Any], inventory: str) -> dict[str, list[str]]:
+    """Return variable -> paths on the controller whose files others wrote. ``found``: the results of this module."""
+    patches, archives = found["build"]["patches"], found["build"].get("archives", {})
+    given = {
+        "gb10_recipe": [found["recipe"]["path"]],
+        "gb10_recipe_folder": [str(settings["gb10_recipe_folder"])],
+        "gb10_nvidia_recipes": [str(settings["gb10_nvidia_recipes"])],
+        "gb10_image_layers": [layer["folder"] for layer in found["layers"]],
+        "vllm_build_patches": [each["path"] for each in patches] if isinstance(patches, list) else [],
+        "vllm_build_source": list(archives),
+        "nccl_sm121_build_patches": [each["path"] for each in found["nccl_patches"]],
+        "nccl_sm121_build_source": [str(settings["nccl_sm121_build_source"])],
+    }
+    return {
+        name: [str(Path(inventory) / Path(path).expanduser()) for path in paths if path and "://" not in path]
+        for name, paths in given.items()
+    }
+
+
 def model(name: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return {model_path, hub_model}: its folder on the nodes, "" without one, and {name, revision} on the Hub, or {}.
 

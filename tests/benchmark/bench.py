@@ -37,7 +37,7 @@ COPIES = 1.3
 MBIT, FILES, FILE_BYTES = 200, 4, 64 * 1024 * 1024
 HEADER = "| command | median s | min s | max s | times ping |\n|---|--:|--:|--:|--:|\n"
 #: A lab that can run next to the demo's.
-LAB = ["-i", "inventories/lab/overlay.yml", "-e", "lab_name=bench", "-e", "lab_prefix=10.98.0"]
+LAB = ["-i", "inventories/lab/hosts_overlay.yml", "-e", "lab_name=bench", "-e", "lab_prefix=10.98.0"]
 _RECAP = re.compile(r"changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)")
 
 

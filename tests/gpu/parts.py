@@ -88,7 +88,7 @@ def write_inventory(folder: Path, names: Sequence[str], machine: Mapping[str, An
     groups: dict[str, dict[str, dict[str, Any]]] = {"head": {"hosts": {}}, "worker": {"hosts": {}}}
     for number, name in enumerate(names):
         groups["worker" if number else "head"]["hosts"][name] = {"ansible_host": f"{PREFIX}.{11 + number}"}
-    (folder / "hosts.json").write_text(json.dumps({"gb10_cluster": {"children": groups}}, indent=1), encoding="utf-8")
+    (folder / "hosts.yml").write_text(json.dumps({"gb10_cluster": {"children": groups}}, indent=1), encoding="utf-8")
     (folder / "group_vars/all/machine.json").write_text(json.dumps(machine, indent=1), encoding="utf-8")
 
 

@@ -21,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.words_data im
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.service import recorder
@@ -42,11 +43,14 @@ _TAKEN = {
 _NEAR = 0.8
 #: A user name that useradd accepts and that the system does not use.
 _USER = re.compile(r"(?!(root|nobody)$)[a-z_][a-z0-9_-]{0,30}")
-#: A folder path that is valid in a unit.
-_FOLDER = re.compile(r"/[^\s\"'%\\]*")
+#: A folder path that is valid in a unit, and in an engine's option of a mount.
+_FOLDER = re.compile(r"(?:/(?!\.\.(?:/|$))[^/\s\"'%\\,]*)+")
+_FOLDER_FORM = "an absolute path without .., blanks, commas, quotes or %"
 #: Folders that root runs programs from, reads or writes: they must not contain a folder of the services, or be inside
 #: one.
 _ROOTS = ("/boot", "/etc", "/root", "/run", "/usr", "/var/lib/gb10-netplan")
+#: Other folders that an engine may not mount.
+_KERNEL = ("/dev", "/proc", "/sys")
 #: The facts that roles set on nodes, which a later plan of the same run finds among the variables.
 FACTS = (
     *("gb10_inputs", "gb10_plan", "gb10_api_key_state", "gb10_secrets_state"),
@@ -259,9 +263,9 @@ def _check_folders(settings: Settings) -> list[Problem]:
         for index, folder in enumerate(settings.service_read_write_paths)
     }
     problems = [
-        Problem(name, repr(folder), "an absolute path without blanks, quotes or %", f"correct {name.partition('[')[0]}")
+        Problem(name, repr(folder), _FOLDER_FORM, f"correct {name.partition('[')[0]}")
         for name, folder in {"gb10_install_dir": root, **theirs}.items()
-        if not _FOLDER.fullmatch(folder) or ".." in folder.split("/")
+        if not _FOLDER.fullmatch(folder)
     ]
     home = paths.home(user)
     return problems or [
@@ -293,18 +297,27 @@ def _check_root(root: str, home: str, user: str) -> list[Problem]:
 
 
 def _check_models(settings: Settings, writable: Sequence[str]) -> list[Problem]:
-    """Check that no model is in a folder that the services can write to."""
+    """Check the folders of models and adapters, which root's engine mounts, against those of the services and root."""
     entries = {name: entry for name, entry in settings.models.items() if isinstance(entry, Mapping)}
     models = {f"gb10_models.{name}.path": str(entry.get("path") or "") for name, entry in entries.items()}
+    models["gb10_model"] = settings.model
+    found: list[tuple[str, str, Sequence[str]]] = []
+    found += [(name, folder, ()) for name, folder in models.items() if folder.startswith("/")]
+    name, taken = f"gb10_vllm_extra_args.{adapters.MODULES}", (*_ROOTS, *_KERNEL)
+    found += [(name, folder, taken) for folder in adapters.folders(settings.vllm_extra_args)]
+    return [problem for each in found for problem in _check_mounted(*each, writable)]
+
+
+def _check_mounted(name: str, folder: str, taken: Sequence[str], writable: Sequence[str]) -> list[Problem]:
+    """Return the problem of a folder that overlaps with one of root, or is below one of the services."""
+    if not _FOLDER.fullmatch(folder):
+        return [Problem(name, repr(folder), _FOLDER_FORM, "move the folder")]
+    around = [other for other in writable if _below(folder, other)]
+    around += [other for other in taken if _overlap(folder, other)]
+    expected = "a folder that the services cannot change, outside of root's own"
     return [
-        Problem(
-            name,
-            f"root reads {folder}, and the services can write to {around}",
-            "a folder that the services cannot change",
-            f"move the model out of {around}",
-        )
-        for name, folder in {"gb10_model": settings.model, **models}.items()
-        for around in [other for other in writable if folder.startswith("/") and _below(folder, other)][:1]
+        Problem(name, f"root reads {folder}, which overlaps with {other}", expected, f"move it out of {other}")
+        for other in around[:1]
     ]
 
 
@@ -385,9 +398,10 @@ def _check_container(settings: Settings) -> list[Problem]:
     image = settings.container_image
     if image and not _IMAGE.fullmatch(image):
         expected = "a reference such as vllm/vllm-openai@sha256:..., or an image ID (sha256:...), with 64 digits"
+        shown = "a name with a user" if "@" in image.partition("@sha256:")[0] else repr(image)
         problems.append(
             Problem(
-                "gb10_container_image", f"{image!r} is not an image reference", expected, "correct gb10_container_image"
+                "gb10_container_image", f"{shown} is not an image reference", expected, "correct gb10_container_image"
             )
         )
     problems += [

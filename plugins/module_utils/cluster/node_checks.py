@@ -122,11 +122,11 @@ def _check_node(path: str, node: Node, facts: Facts, settings: Settings, model: 
     problems += [
         Problem(
             f"{path}.gb10_vllm_extra_args.{adapters.MODULES}",
-            f"{folder} is not a folder on {name}",
-            "the adapter at the same path on every node",
-            f"copy it to {name}, readable for {user}",
+            f"{folder} on {name}: {why}",
+            "the adapter at the same path on every node, in folders that only root can change",
+            f"copy it to {name}, with root as the owner, readable for {user}",
         )
-        for folder in facts.missing_folders
+        for folder, why in facts.wrong_folders.items()
     ]
     if user in facts.login_users:
         found = (

@@ -236,7 +236,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         cma_total_bytes=observed.get("cma_total_bytes") or 0,
         listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in observed["listeners"]),
         login_users=tuple(observed.get("login_users", ())),
-        missing_folders=tuple(observed.get("missing_folders", ())),
+        wrong_folders=_reasons(observed.get("wrong_folders", {})),
         model=_model_files(observed),
         hub=HubModel(
             hub.get("name", ""),
@@ -313,6 +313,10 @@ def _installed(found: Mapping[str, Any]) -> Installed:
 def _model_files(found: Mapping[str, Any]) -> ModelFiles:
     complete, reason = bool(found.get("model_complete")), str(found.get("model_reason", ""))
     return ModelFiles(found.get("model"), found.get("model_bytes"), found.get("model_at"), complete, reason)
+
+
+def _reasons(given: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): str(why)[:300] for name, why in given.items()}
 
 
 def _settings(given: Mapping[str, Any]) -> tuple[Settings, list[Refused]]:

@@ -166,7 +166,7 @@ class Facts:
     ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``clock_ahead``: seconds to the
     controller's clock, 0 if unknown. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
     vLLM; see vllm_build/schema.py. ``host``: None if facts of an earlier release lack it.
-    ``missing_folders``: folders of adapters that do not exist.
+    ``wrong_folders``: folders of adapters that do not exist or that others can change, and why.
     ``updates``: the operating system, or why it was not read.
     """
 
@@ -177,7 +177,7 @@ class Facts:
     cma_total_bytes: int
     listeners: tuple[Listener, ...]
     login_users: tuple[str, ...]
-    missing_folders: tuple[str, ...]
+    wrong_folders: Mapping[str, str]
     model: ModelFiles
     hub: HubModel | None
     nccl: Mapping[str, Any] | None

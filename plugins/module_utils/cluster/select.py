@@ -63,7 +63,7 @@ def _none(others: Sequence[str]) -> Problem:
     found, fix = (
         f"no host in the group {ALL}",
         "pass an inventory, such as -i inventories/two-spark; after -i, correct the line that Ansible's "
-        "warning above names",
+        "warning above names, and name the file hosts*.yml if -i names its folder",
     )
     if others:
         found = f"{found}, but in {', '.join(others)}"

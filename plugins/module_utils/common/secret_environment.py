@@ -17,7 +17,18 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 VARIABLE = "gb10_secret_env"
-_SECRET = re.compile(r".*(?:_TOKEN|_KEY|_SECRET)|.*PASSWORD.*", re.IGNORECASE)
+#: What is wrong with an address, and the expected one.
+USER, PLAIN = "an address with a user or a password", "an address without user and password"
+#: The last word of a name, which a number may follow.
+_SECRET = re.compile(
+    r"(?:.*_)?(?:TOKEN|KEY|APIKEY|SECRET|PASS|PASSWD|PASSPHRASE|PWD|PAT|AUTH|CREDENTIALS?)(?:_?\d+)?|.*PASSWORD.*"
+    r"|GIT_CONFIG_VALUE_\d+",
+    re.IGNORECASE,
+)
+_PROXY = re.compile(r".*_proxy", re.IGNORECASE)
+#: What follows :// in an address without user and password. ssh has no password there, and a path may have @.
+_AUTHORITY = re.compile(r"(?:(?<=ssh://)[\w.-]+@)?(?:(?<=file://)|[\w.-]+|\[[\da-fA-F:.]+\])(?::\d+)?(?:/|$)", re.ASCII)
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,20}://")
 #: Variables that control whether and how Ray requires its token.
 _RAY = re.compile(r"RAY_AUTH_(?:MODE|TOKEN.*)")
 _API_KEY = "VLLM_API_KEY"
@@ -33,15 +44,16 @@ _TLS: Mapping[str, str] = {
     "--ssl-ca-certs": "leave it out: the API uses a key, not client certificates; clients trust gb10_api_tls_ca",
     "--ssl-cert-reqs": "leave it out: the API uses a key, not client certificates",
 }
-#: Options of an engine's run that set a variable.
-_ENGINE = ("-e", "--env")
+#: Options of an engine's run that set a variable. Options of one letter can be joined.
+_ENGINE = re.compile(r"(?:--env=|-[diPqt]*e=?)(.+)", re.DOTALL)
+_ENGINE_BEFORE = re.compile(r"--env|-[diPqt]*e")
 _SALT = re.compile(r"# salt ([0-9a-f]{32})\n")
 
 
 def check_environment(environment: Mapping[str, str], path: str) -> list[Problem]:
     """Return a problem for each variable that has a secret's name or controls Ray's token. No message shows a value."""
     problems = []
-    for name in environment:
+    for name, value in environment.items():
         if name == _API_KEY:
             found = f"{name} is set, and every user of every node could read it"
             problems.append(Problem(f"{path}.{name}", found, "nothing", "move it to gb10_api_key, in a vault"))
@@ -50,18 +62,42 @@ def check_environment(environment: Mapping[str, str], path: str) -> list[Problem
         elif _SECRET.fullmatch(name):
             found = f"{name} has the name of a secret, and every user of every node could read it"
             problems.append(Problem(f"{path}.{name}", found, "no secrets here", f"move it to {VARIABLE}, in a vault"))
+        elif "@" in value if _PROXY.fullmatch(name) else names_user(value):
+            problems.append(_of_address(f"{path}.{name}"))
     return problems
+
+
+def names_user(text: str) -> bool:
+    """Return whether a text has a URL with a user or a password."""
+    return any(
+        "@" in word and not all(_AUTHORITY.match(word, found.end()) for found in re.finditer("://", word))
+        for word in re.split(r"[\s\"'<>]+", text)
+    )
+
+
+def in_data(data: Any) -> bool:
+    """Return whether a text in plain data has a URL with a user or a password."""
+    if isinstance(data, Mapping):
+        return any(map(in_data, data.values()))
+    return any(map(in_data, data)) if isinstance(data, list | tuple) else names_user(str(data))
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an address without user and password, or has no @ at all."""
+    return "@" not in text or (_SCHEME.match(text) is not None and not names_user(text))
+
+
+def _of_address(path: str) -> Problem:
+    fix = "use one without them, or set it in the configuration of each node, such as pip.conf or .netrc"
+    return Problem(path, f"{USER}, and every user of every node could read it", PLAIN, fix)
 
 
 def check_downloads(environment: Mapping[str, str], path: str) -> list[Problem]:
     """Return a problem for each variable of downloads with a secret: by its name, or a password in an address."""
     problems = check_environment(environment, path)
-    for name, value in environment.items():
-        if re.search(r"//[^/]*@", value):
-            found = f"{name} has a user or a password, and every user of every node could read it"
-            fix = "use a proxy without a password for these nodes, or set it in the system of each node"
-            problems.append(Problem(f"{path}.{name}", found, "an address without user and password", fix))
-    return problems
+    known = {problem.path for problem in problems}
+    wrong = [f"{path}.{name}" for name, value in environment.items() if not is_address(value)]
+    return problems + [_of_address(each) for each in wrong if each not in known]
 
 
 def _of_ray(name: str, path: str) -> Problem:
@@ -76,6 +112,8 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
     """
     problems = []
     for index, word in enumerate(argv):
+        if names_user(word):
+            problems.append(_of_address(f"{path}[{index}]"))
         # Both words may be one item of the list, which vLLM refuses.
         name, *value = re.split("[= ]", word.replace("_", "-"), maxsplit=1)
         if not name.startswith("--") or name == "--":
@@ -109,18 +147,19 @@ def _is_value(argv: Sequence[str], index: int) -> bool:
 
 
 def check_engine(argv: Sequence[str], path: str) -> list[Problem]:
-    """Return a problem for each secret variable that arguments of a container engine set."""
+    """Return a problem for each secret in arguments of a container engine: variables, addresses, a registry's login."""
     problems = []
     for index, word in enumerate(argv):
-        option, _equals, given = (
-            word.partition("=") if word.startswith("--") else (word[:2], "", word[2:].removeprefix("="))
-        )
-        if option not in _ENGINE:
-            continue
-        where, assignment = (index, given) if given else (index + 1, argv[index + 1] if index + 1 < len(argv) else "")
-        name, equals, _value = assignment.partition("=")
+        if word.partition("=")[0] == "--creds":
+            fix = "log in on each node with the engine's login, as root"
+            problems.append(Problem(f"{path}[{index}]", "--creds has a password", "no secrets in arguments", fix))
+        separate = index and _ENGINE_BEFORE.fullmatch(argv[index - 1])
+        given = _ENGINE.fullmatch(word)
+        name, equals, value = (word if separate else given[1] if given else "").partition("=")
         if equals:
-            problems += check_environment({name: ""}, f"{path}[{where}]")
+            problems += check_environment({name: value}, f"{path}[{index}]")
+        elif names_user(word):
+            problems.append(_of_address(f"{path}[{index}]"))
     return problems
 
 

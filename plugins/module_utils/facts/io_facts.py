@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, io_local, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, io_local, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as fabric_io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
@@ -56,9 +56,17 @@ def read(run: Run, params: Mapping[str, Any]) -> dict[str, Any]:
             "last_good": io_record.start_id(store),
         },
         "installed": {**io_record.current(store, params["keep_runtimes"]), "launch": io_record.launch(gpu)},
-        "missing_folders": [each for each in params["folders"] if not os.path.isdir(each)],
+        "wrong_folders": {each: why for each in params["folders"] if (why := _wrong(each))},
         "login_users": node_io_facts.login_users(),
         "image_options": io_json.json_file(paths.IMAGE_OPTIONS),
         "image_pins": io_json.json_file(paths.IMAGE_PINS),
         "additions": io_overrides.recorded_additions(),
     }
+
+
+def _wrong(folder: str) -> str:
+    """Return why root must not mount a folder, "" if it may."""
+    try:
+        return io_file.exposed(folder)
+    except OSError as error:
+        return str(error.strerror)

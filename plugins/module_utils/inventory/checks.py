@@ -15,7 +15,8 @@ from itertools import chain
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import select
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.words_data import OF_VLLM, WORDS
-from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
+from ansible_collections.gb10.cluster.plugins.module_utils.inventory import names
+from ansible_collections.gb10.cluster.plugins.module_utils.inventory.names import shown
 from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema import (
     Fault,
     Items,
@@ -23,38 +24,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema impo
     Place,
     Text,
     Value,
-    shown,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.inventory.syntax import joined
 
-_HEAD, _WORKER = "head", "worker"
-_ROLES = (_HEAD, _WORKER)
-#: The keys of a group. Source: ansible-core 2.19, plugins/inventory/yaml.py.
-_SECTIONS = ("hosts", "children", "vars")
-#: Groups that the playbooks read.
-_GROUPS = (select.ALL, *_ROLES, "gateway", "monitoring")
-#: Variables of a connection that an owner sets. Source: Ansible's "Special Variables" and its plugins ssh and sudo.
-_CONNECTION = (
-    *("ansible_host", "ansible_user", "ansible_port", "ansible_password", "ansible_connection"),
-    *("ansible_become", "ansible_become_user", "ansible_become_password", "ansible_become_method"),
-    *("ansible_ssh_private_key_file", "ansible_ssh_common_args", "ansible_ssh_extra_args", "ansible_ssh_pass"),
-    *("ansible_ssh_host_key_checking", "ansible_python_interpreter", "ansible_ssh_user", "ansible_ssh_host"),
-    *("ansible_ssh_args", "ansible_ssh_executable", "ansible_ssh_port", "ansible_become_pass", "ansible_become_exe"),
-)
-#: The beginnings of other variables of Ansible's plugins, whose names may resemble these.
-_OF_PLUGINS = tuple(
-    f"ansible_{word}"
-    for word in (
-        "admin async become control host_key paramiko private_key psrp runas scp sftp shell ssh su sudo win winrm"
-    ).split()
-)
-#: Words for these variables in other tools' files.
-_WORDS = {
-    **dict.fromkeys(("host", "hostname", "ip", "address", "addr", "ip_address"), "ansible_host"),
-    **dict.fromkeys(("user", "username", "login", "ssh_user", "remote_user"), "ansible_user"),
-    **dict.fromkeys(("port", "ssh_port"), "ansible_port"),
-}
-_NEAR = 0.75
 _HOST = re.compile(r"[A-Za-z0-9._:%-]+", re.ASCII)
 
 
@@ -76,7 +48,11 @@ def check(root: Value) -> list[Fault]:
 
 
 def _top(key: Text, value: Value) -> Iterator[Fault]:
-    if key.value in _SECTIONS:
+    if key.value == "plugin":
+        fix = "add it to enable_plugins in ansible.cfg if you trust it"
+        yield Fault(key.place, "the configuration of a plugin that is not enabled", "groups", fix)
+        return
+    if key.value in names.SECTIONS:
         fix = f"indent it below {select.ALL}"
         yield Fault(key.place, f"{shown(key.value)} at the level of groups", "the name of a group", fix)
         return
@@ -84,7 +60,7 @@ def _top(key: Text, value: Value) -> Iterator[Fault]:
     if (
         key.value != select.ALL
         and not key.value.startswith(select.PREFIX)
-        and (name := _meant(key.value, [select.ALL]))
+        and (name := names.meant(key.value, [select.ALL]))
     ):
         yield Fault(key.place, f"the group {shown(key.value)}, which no playbook reads", name, f"rename it to {name}")
     yield from _group(key, value)
@@ -95,11 +71,11 @@ def _group(key: Text, value: Value) -> Iterator[Fault]:
     if isinstance(value, Text) and not value.value:
         return
     if not isinstance(value, Keys):
-        yield _no_keys(key, value, ", ".join(_SECTIONS))
+        yield _no_keys(key, value, ", ".join(names.SECTIONS))
         return
     yield from _repeated(value)
     for own, below in value.entries:
-        if own.value not in _SECTIONS:
+        if own.value not in names.SECTIONS:
             yield _no_section(key, own, below, value)
         elif isinstance(below, Text):
             # A host's name alone is a list of one for Ansible.
@@ -119,14 +95,14 @@ def _no_section(group: Text, key: Text, value: Value, beside: Keys) -> Fault:
     expected = f"hosts, children or vars in the group {shown(group.value)}"
     if ":" in key.value:
         return joined(key.place, key.value)
-    if near := _meant(key.value, [name for name in _SECTIONS if name not in beside.named()]):
+    if near := names.meant(key.value, [name for name in names.SECTIONS if name not in beside.named]):
         return Fault(key.place, f"{shown(key.value)} in the group {shown(group.value)}", near, f"rename it to {near}")
-    hosts = beside.named().get("hosts")
+    hosts = beside.named.get("hosts")
     if _is_host(value) or (isinstance(hosts, Text) and not hosts.value):
         return Fault(key.place, f"{shown(key.value)} next to hosts, not below it", expected, "indent it below hosts")
     if key.value.startswith("ansible_") or isinstance(value, Text | Items):
         return Fault(key.place, f"the variable {shown(key.value)} outside of vars", expected, "indent it below vars:")
-    if key.value in _GROUPS:
+    if key.value in names.GROUPS:
         return Fault(
             key.place, f"the group {shown(key.value)} outside of children", expected, "indent it below children:"
         )
@@ -140,9 +116,9 @@ def _no_section(group: Text, key: Text, value: Value, beside: Keys) -> Fault:
 
 def _hosts(group: Text, hosts: Keys) -> Iterator[Fault]:
     for name, value in hosts.entries:
-        if name.value in (*_CONNECTION, *_SECTIONS) or name.value.startswith("gb10_"):
+        if name.value in (*names.CONNECTION, *names.SECTIONS) or name.value.startswith("gb10_"):
             fix = "write the host's name above it, and indent it below the name"
-            if name.value in _SECTIONS:
+            if name.value in names.SECTIONS:
                 fix = "move it left, to the column of hosts"
             yield Fault(name.place, f"{shown(name.value)} as a host of {shown(group.value)}", "the name of a host", fix)
         elif _is_joined(name.value):
@@ -156,7 +132,7 @@ def _hosts(group: Text, hosts: Keys) -> Iterator[Fault]:
 
 def _children(_name: Text, children: Keys) -> Iterator[Fault]:
     for name, value in children.entries:
-        if name.value in _SECTIONS:
+        if name.value in names.SECTIONS:
             fix = "move it left, to the column of children"
             yield Fault(name.place, f"{shown(name.value)} as a group below children", "the name of a group", fix)
         elif name.value.startswith(("gb10_", "ansible_")) and not name.value.startswith(select.ALL):
@@ -174,9 +150,9 @@ def _variables(variables: Keys, of_host: bool) -> Iterator[Fault]:
     for name, value in variables.entries:
         if ":" in name.value:
             yield joined(name.place, name.value)
-        elif (meant := _other_name(name.value, of_host)) and meant not in variables.named():
+        elif (meant := _other_name(name.value, of_host)) and meant not in variables.named:
             yield Fault(name.place, f"{shown(name.value)}, which nothing reads", meant, f"use {meant}")
-        elif of_host and name.value in _SECTIONS:
+        elif of_host and name.value in names.SECTIONS:
             yield Fault(
                 name.place,
                 f"{shown(name.value)} below a host",
@@ -188,17 +164,17 @@ def _variables(variables: Keys, of_host: bool) -> Iterator[Fault]:
                 value.place, "a value that begins with {{", "such a value in quotation marks", "quote the value"
             )
         elif isinstance(value, Text) and (expected := _wrong(name.value, value.value)):
-            yield Fault(value.place, f"{name.value} {value.value[:60]}", expected, f"correct {name.value}")
+            yield Fault(value.place, f"a wrong {name.value}", expected, f"correct {name.value}")
 
 
 def _other_name(name: str, of_host: bool) -> str:
     """Return the variable that another name means, "" if there is none."""
-    if of_host and name in _WORDS:
-        return _WORDS[name]
+    if of_host and name in names.OF_OTHERS:
+        return names.OF_OTHERS[name]
     if name in OF_VLLM:
         return WORDS[name]
-    known = not name.startswith("ansible_") or name in _CONNECTION or name.startswith(_OF_PLUGINS)
-    return "" if known else _meant(name, _CONNECTION)
+    known = not name.startswith("ansible_") or name in names.CONNECTION or name.startswith(names.OF_PLUGINS)
+    return "" if known else names.meant(name, names.CONNECTION)
 
 
 _SECTION = {"hosts": _hosts, "children": _children, "vars": _vars}
@@ -209,15 +185,15 @@ def _roles(root: Keys) -> Iterator[Fault]:
 
     Other files of an inventory may have the rest of it, so that only the planner finds hosts without a role.
     """
-    children = _section(root.named().get(select.ALL), "children")
+    children = _section(root.named.get(select.ALL), "children")
     for name, _value in children.entries if children else ():
-        if name.value not in _ROLES and (meant := _meant(name.value, _ROLES)):
+        if name.value not in names.ROLES and (meant := names.meant(name.value, names.ROLES)):
             found = f"the group {shown(name.value)} in {select.ALL}"
-            yield Fault(name.place, found, f"{_HEAD} or {_WORKER}", f"rename it to {meant}")
+            yield Fault(name.place, found, f"{names.HEAD} or {names.WORKER}", f"rename it to {meant}")
 
 
 def _section(group: Value | None, name: str) -> Keys | None:
-    found = group.named().get(name) if isinstance(group, Keys) else None
+    found = group.named.get(name) if isinstance(group, Keys) else None
     return found if isinstance(found, Keys) else None
 
 
@@ -226,7 +202,8 @@ def _no_keys(key: Text, value: Value, expected: str) -> Fault:
     if isinstance(value, Text) and ":" in value.value and " " not in value.value:
         return joined(value.place, value.value)
     if isinstance(value, Text) and (found := re.match(r"([a-z]\w*)=", value.value)):
-        return Fault(value.place, f"{found[1]}= and its value", "a colon and a space", f"write '{found[1]}: VALUE'")
+        name = shown(found[1])
+        return Fault(value.place, f"{name}= and its value", "a colon and a space", f"write '{name}: VALUE'")
     found_text = f"{shown(key.value)} with {'a text' if isinstance(value, Text) else 'a list'}"
     return Fault(value.place, found_text, expected, "write keys with a colon, one on each line")
 
@@ -242,12 +219,12 @@ def _repeated(keys: Keys) -> Iterator[Fault]:
 def _is_joined(name: str) -> bool:
     """Return whether a host's name is a variable with its value. A range of hosts, and a port, have a colon, too."""
     key, colon, _value = name.partition(":")
-    return bool(colon) and (key in _WORDS or key.startswith(("ansible_", "gb10_")))
+    return bool(colon) and (key in names.OF_OTHERS or key.startswith(("ansible_", "gb10_")))
 
 
 def _is_host(value: Value) -> bool:
-    names: Mapping[str, Value] = value.named() if isinstance(value, Keys) else {}
-    return any(name in _CONNECTION or name in _WORDS for name in names)
+    found: Mapping[str, Value] = value.named if isinstance(value, Keys) else {}
+    return any(name in names.CONNECTION or name in names.OF_OTHERS for name in found)
 
 
 def _wrong(name: str, text: str) -> str:
@@ -259,10 +236,3 @@ def _wrong(name: str, text: str) -> str:
     if name == "ansible_host" and not _HOST.fullmatch(text):
         return "an address or a host name alone, without user, network or port"
     return ""
-
-
-def _meant(name: str, names: tuple[str, ...] | list[str]) -> str:
-    """Return the one of ``names`` that a name is, or is very similar to, "" without one."""
-    plain = name.lower().replace("-", "_")
-    found = similar.close(plain.removesuffix("s"), names, cutoff=_NEAR) or similar.close(plain, names, cutoff=_NEAR)
-    return plain if plain in names else found[0] if found else ""

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -44,19 +44,13 @@ class Keys:
     place: Place
     entries: tuple[tuple[Text, Value], ...]
 
+    @cached_property
     def named(self) -> Mapping[str, Value]:
         """Return the values by key; of a repeated key the last one, as YAML has it."""
         return {key.value: value for key, value in self.entries}
 
 
 Value: TypeAlias = "Text | Items | Keys"
-
-
-def shown(text: str) -> str:
-    """Return the name at the beginning of a text, for messages: what follows may be a secret."""
-    found = re.match(r"[\w.\[\]-]{1,60}", text, re.ASCII)
-    name = found[0] if found else ""
-    return name if name == text else f"{name}…"
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,19 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema import Fault, Place, shown
+from ansible_collections.gb10.cluster.plugins.module_utils.inventory.names import shown
+from ansible_collections.gb10.cluster.plugins.module_utils.inventory.schema import Fault, Place
 
 #: A key with a value and no space between them. An address with a port, and a URL, are values.
 _JOINED = re.compile(r"^(?P<lead>\s*(?:- |\{ ?|.*, ?)?)(?P<key>[A-Za-z_]\w*):(?P<value>[^\s:/,}][^\s,}]*)")
+#: A word of a problem of PyYAML, which may repeat the value, and the sentence for it.
+_SAID = {
+    "alias": "a value that begins with *",
+    "anchor": "a value that begins with &",
+    "tag": "a value that begins with !",
+    "directive": "a line that begins with %",
+    "escape": "an unknown character after a backslash in double quotes",
+}
 _LIKE_KEY = re.compile(r"\s*([\w.-]+)\s*:(?:\s|$)")
 
 
@@ -39,15 +48,15 @@ def explain(text: str, stop: Stop) -> Fault:
         for find in (_of_ini, _tabbed, _unquoted, _without_space, _unended, _placed)
         if (fault := find(lines, stop))
     )
-    fallback = Fault(stop.at, stop.problem or "no valid YAML", "valid YAML", "compare the line with a sample")
-    return next(found, fallback)
+    said = next((text for word, text in _SAID.items() if word in stop.problem), "no valid YAML")
+    return next(found, Fault(stop.at, said, "valid YAML", "quote the value, or compare the line with a sample"))
 
 
 def _of_ini(lines: Sequence[str], _stop: Stop) -> Fault | None:
     for number, line in enumerate(lines, 1):
         if re.fullmatch(r"\[[\w-]+(:\w+)?\]\s*", line):
-            expected = "YAML, as the name ends"
-            return Fault(Place(number, 1), f"{line.strip()}, an INI file", expected, "name the file hosts.ini")
+            expected, fix = "YAML, as the name ends", "write its groups as in a sample of inventories/"
+            return Fault(Place(number, 1), "a section in brackets, as in an INI file", expected, fix)
     return None
 
 
@@ -60,7 +69,7 @@ def _tabbed(lines: Sequence[str], stop: Stop) -> Fault | None:
 
 
 def _unquoted(lines: Sequence[str], stop: Stop) -> Fault | None:
-    if "quoted scalar" in stop.context:
+    if "quoted scalar" in stop.context and "escape" not in stop.problem:
         found = "a quotation mark without its partner"
         return Fault(stop.began or stop.at, found, "two equal marks", "close the text with the same mark")
     if "cannot start any token" in stop.problem:

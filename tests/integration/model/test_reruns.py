@@ -126,7 +126,7 @@ def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
     workers: dict[str, Any] = {"hosts": {name: {} for name in cluster.nodes}}
     inventory.write_text(yaml.safe_dump({"gb10_cluster": {"children": {"worker": workers}}}), encoding="utf-8")
     arguments = [str(inventory) if word.endswith("inventories/lab") else word for word in cluster.arguments]
-    overlay = str(ROOT / "inventories" / "lab" / "overlay.yml")
+    overlay = str(ROOT / "inventories" / "lab" / "hosts_overlay.yml")
     run = replace(cluster, arguments=[*arguments, "--inventory", overlay]).site()
     run.assert_failed("groups.head: no host is in the group head")
     assert set(run.changed.values()) == {0}

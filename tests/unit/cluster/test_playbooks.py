@@ -272,6 +272,29 @@ gb10_cluster:
 """
 
 
+def test_no_address_with_a_password_is_planned_or_shown(recorded: Path) -> None:
+    """Variables of all roles, whose values become arguments, environments and facts."""
+    url = f"https://anna:{SECRET}@host/vllm.git"
+    given = {
+        "vllm_runtime_index_url": f"anna:{SECRET}@host/simple",
+        "gateway_index_url": url,
+        "vllm_build_enabled": "true",
+        "vllm_build_source": url,
+        "nccl_sm121_build_source": url,
+        "vllm_build_environment": {"SCCACHE_ENDPOINT": url},
+        "ray_cluster_args": [f"--address={url}"],
+        "vllm_runtime_image_build_args": ["--build-arg", f"https_proxy={url}"],
+        "gb10_recipe_images": {"a": url},
+        "gb10_nvidia_recipes": f"{url}@{'0' * 40}",
+    }
+    done = planned(recorded, "-vvv", **given)
+    shown = done.output.replace(json.dumps(given)[1:-1], "")
+    words = "an address with a user or a password. Expected: an address without user and password"
+    without = [name for name in given if name != "vllm_build_enabled" and f"{name}: {words}" not in shown]
+    assert without == [], shown
+    assert SECRET not in "\n".join(line for line in shown.splitlines() if "--extra-vars" not in line)
+
+
 def test_all_mistakes_are_one_report_of_all_nodes_without_a_connection(tmp_path: Path) -> None:
     """Also an option that would have kept the run from connecting, and values that Ansible cannot evaluate."""
     for name, text in (("hosts.yml", FOUR), ("more.yml", SEALED)):

@@ -12,6 +12,7 @@ from cluster_nodes import cluster_plan, mistakes, spark
 from run_module import run_module
 from typed_plans import typed
 
+from ansible_collections.gb10.cluster.plugins.filter.common import package_index
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import API_KEY, SECRET_ENVIRONMENT
@@ -31,9 +32,18 @@ def paths(**settings: Any) -> list[str]:
 
 SECRETS = """
 HF_TOKEN hf_token AWS_SECRET_ACCESS_KEY WANDB_API_KEY CLIENT_SECRET PASSWORD DB_PASSWORD_2 VLLM_API_KEY RAY_AUTH_TOKEN
-RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH
+RAY_AUTH_MODE RAY_AUTH_TOKEN_PATH TOKEN SECRET KEY PASSWD PROXY_PASS HTTP_PROXY_PWD GITHUB_PAT HF_AUTH NPM_CREDENTIALS
+AWS_SESSION_TOKEN_2 GIT_CONFIG_VALUE_0 OPENAI_APIKEY
 """.split()
-OTHERS = ["NCCL_DEBUG", "TOKENIZERS_PARALLELISM", "KEYRING", "VLLM_LOGGING_LEVEL", "OMP_NUM_THREADS"]
+OTHERS = [
+    "NCCL_DEBUG",
+    "TOKENIZERS_PARALLELISM",
+    "KEYRING",
+    "VLLM_LOGGING_LEVEL",
+    "OMP_NUM_THREADS",
+    "GIT_ASKPASS",
+    "SSH_AUTH_SOCK",
+]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +54,14 @@ OTHERS = ["NCCL_DEBUG", "TOKENIZERS_PARALLELISM", "KEYRING", "VLLM_LOGGING_LEVEL
         ("no_proxy", "", False),
         ("https_proxy", f"http://anna:{SECRET}@proxy:3128", True),
         ("https_proxy", "http://anna@proxy:3128", True),
+        ("https_proxy", f"anna:{SECRET}@proxy:3128", True),
+        ("ALL_PROXY", f"http:anna:{SECRET}@proxy:3128", True),
+        ("http_proxy", f"http:/anna:{SECRET}@proxy:3128", True),
+        ("http_proxy", f"http://anna:12/{SECRET}@proxy:3128", True),
+        ("https_proxy", "http://proxy/a@b", True),
+        ("HF_ENDPOINT", f"https://anna:{SECRET}/2@mirror", True),
+        ("HF_ENDPOINT", f"https:///anna:{SECRET}@mirror", True),
+        ("HF_ENDPOINT", f"anna:{SECRET}@mirror", True),
         ("HF_TOKEN", "hf_x", True),
     ],
 )
@@ -51,6 +69,26 @@ def test_no_secret_is_in_the_variables_of_downloads(name: str, value: str, refus
     found = secret_environment.check_downloads({name: value}, "gb10_download_env")
     assert [each.path for each in found] == [f"gb10_download_env.{name}"] * refused
     assert SECRET not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (f"https://anna:{SECRET}@host/x", True),
+        (f"ssh://anna:{SECRET}@host/x", True),
+        (f'{{"proxy": "http://anna:{SECRET}@host"}}', True),
+        (f"https://a.b/c,https://anna:{SECRET}@host", True),
+        ("ssh://git@github.com/a/b.git", False),
+        ("git@github.com:a/b.git", False),
+        (f"https://github.com/a/b@{'0' * 40}", False),
+        (f"file:///srv/a@{'0' * 40}", False),
+        ("see https://a.b, or write to me@a.b", False),
+        ("http://[::1]:80/a@b", False),
+        ("://" * 30000 + "@", True),
+    ],
+)
+def test_a_user_in_an_address_is_found(text: str, refused: bool) -> None:
+    assert secret_environment.in_data({"x": [text]}) is refused
 
 
 def test_the_planner_refuses_secrets_of_downloads() -> None:
@@ -82,6 +120,7 @@ def test_no_secret_is_in_the_environment_that_all_can_read() -> None:
         (["--port=8000"], False),
         (["--api-server-count=2"], False),
         (["--config-format=hf"], False),
+        ([f"--x=http://anna:{SECRET}@host"], True),
         (["--", "-a"], False),
     ],
 )
@@ -99,6 +138,12 @@ def test_no_secret_is_in_the_arguments(words: list[str], refused: bool) -> None:
         (["-e", f"HF_TOKEN={SECRET}"], ["[1].HF_TOKEN"]),
         ([f"-eHF_TOKEN={SECRET}"], ["[0].HF_TOKEN"]),
         (["--env=RAY_AUTH_MODE=disabled"], ["[0].RAY_AUTH_MODE"]),
+        ([f"--env=https_proxy=anna:{SECRET}@proxy"], ["[0].https_proxy"]),
+        (["--env", f"A=http://anna:{SECRET}@host"], ["[1].A"]),
+        (["-it", "-ie", f"HF_TOKEN={SECRET}"], ["[2].HF_TOKEN"]),
+        ([f"-ieHF_TOKEN={SECRET}"], ["[0].HF_TOKEN"]),
+        ([f"--creds=anna:{SECRET}"], ["[0]"]),
+        ([f"--label=a=http://anna:{SECRET}@host"], ["[0]"]),
         (["--env=HF_TOKEN"], []),
         (["-e", "NCCL_DEBUG=INFO"], []),
         (["--env"], []),
@@ -201,3 +246,16 @@ def test_no_variables_leave_no_file(file: Path) -> None:
 def test_the_way_back_has_secrets_keys_and_certificate() -> None:
     tls = {"/etc/gb10/tls/api.crt", "/etc/gb10/tls/api.key", "/etc/gb10/tls/ca.crt"}
     assert {SECRET_ENVIRONMENT, *API_KEY, *tls} == set(record.SECRET_FILES)
+
+
+def test_no_password_is_in_the_address_of_an_index() -> None:
+    """The roles' last check, for hosts without a plan too."""
+    for url in (f"https://anna:{SECRET}@host/simple", f"anna:{SECRET}@host/simple"):
+        with pytest.raises(ValueError, match="a user or a password") as refused:
+            package_index(url)
+        assert SECRET not in str(refused.value)
+    assert package_index("https://host/simple") == "https://host/simple"
+
+
+def test_the_name_of_an_image_is_not_shown_with_a_user() -> None:
+    assert paths(gb10_container_image=f"anna:{SECRET}@host/image", gb10_runtime="container") == ["gb10_container_image"]

@@ -157,11 +157,11 @@ def test_the_role_in_check_mode(tmp_path: Path, due: bool) -> None:
     node = {**recorded["nodes"][0], "host_guard": {"protection": protection, "due": due}}
     program(tmp_path / "bin", "nvidia-smi", "exit 1")
     (tmp_path / "play.yml").write_text(PLAY, encoding="utf-8")
-    host = f"spark1 ansible_become=false ansible_python_interpreter={sys.executable}\n"
-    (tmp_path / "hosts").write_text(host, encoding="utf-8")
+    hosts = {"spark1": {"ansible_become": False, "ansible_python_interpreter": sys.executable}}
+    (tmp_path / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
     extra = json.dumps({"gb10_plan": {**recorded, "node": node}})
     done = run_playbook(
-        str(tmp_path / "play.yml"), ["-i", str(tmp_path / "hosts"), "-e", extra, "--check", "--diff"]
+        str(tmp_path / "play.yml"), ["-i", str(tmp_path / "hosts.json"), "-e", extra, "--check", "--diff"]
     ).assert_ok()
     assert (TASK in done.changed_tasks()) is due
     assert ("--lock-gpu-clocks=0,2100" in done.output) is due

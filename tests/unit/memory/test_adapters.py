@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from cluster_nodes import cluster_plan, mistakes, spark
 
+from ansible_collections.gb10.cluster.plugins.module_utils.comparison import io_facts
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import adapters
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import shape
 
@@ -93,10 +96,42 @@ def test_the_folders_of_adapters(words: list[str], expected: list[str]) -> None:
     assert adapters.folders(words) == expected
 
 
-def test_a_missing_folder_is_refused() -> None:
+def test_a_folder_that_others_can_change_is_refused() -> None:
     node = spark(1, "head", gb10_vllm_extra_args=LORA)
     assert cluster_plan([node])[1] == []
-    node["observed"]["missing_folders"] = ["/srv/mine"]
+    node["observed"]["wrong_folders"] = {"/srv/mine": "/srv/mine belongs to user 990"}
     (found,) = mistakes([node])
     assert found.path == "nodes[0].gb10_vllm_extra_args.--lora-modules"
-    assert found.found == "/srv/mine is not a folder on spark1"
+    assert found.found == "/srv/mine on spark1: /srv/mine belongs to user 990"
+
+
+@pytest.mark.parametrize(
+    ("folder", "found"),
+    [
+        ("/srv/mine", ""),
+        ("/opt/gb10/adapters/mine", ""),
+        ("/var/lib/gb10/mine", "root reads /var/lib/gb10/mine, which overlaps with /var/lib/gb10"),
+        ("/srv/theirs/mine", "root reads /srv/theirs/mine, which overlaps with /srv/theirs"),
+        ("/", "root reads /, which overlaps with /boot"),
+        ("/proc/1/root", "root reads /proc/1/root, which overlaps with /proc"),
+        ("/etc/gb10", "root reads /etc/gb10, which overlaps with /etc"),
+        ("/var", "root reads /var, which overlaps with /var/lib/gb10-netplan"),
+        ("/srv/a,readonly=false,bind-propagation=shared", "'/srv/a,readonly=false,bind-propagation=shared'"),
+        ("/srv/../etc", "'/srv/../etc'"),
+        ("/srv/my mine", "'/srv/my mine'"),
+    ],
+)
+def test_root_mounts_no_folder_of_the_services_or_of_its_own(folder: str, found: str) -> None:
+    args = ["--enable-lora", "--lora-modules", f"mine={folder}"]
+    node = spark(1, "head", gb10_vllm_extra_args=args, gb10_service_read_write_paths=["/srv/theirs"])
+    problems = {problem.found for problem in cluster_plan([node])[1]}
+    assert problems == ({found} if found else set())
+
+
+def test_a_node_names_who_can_change_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert io_facts._wrong(str(tmp_path)) == ""
+    assert io_facts._wrong(str(tmp_path / "none")) == "No such file or directory"
+    assert io_facts._wrong(str(tmp_path / "link")) == f"{tmp_path}/link is not a folder"
+    tmp_path.chmod(0o777)
+    assert "other users can write" in io_facts._wrong(str(tmp_path))

@@ -53,15 +53,15 @@ def play(folder: Path, *arguments: str, installed: bool, python: str, **variable
     plan = copy.deepcopy(RECORDED)
     for node in plan["nodes"]:
         node["state"]["units"] = ["gb10-node-exporter.service"] if installed else []
-    lines = []
+    lines = ["all:\n  hosts:\n"]
     for name, address in HOSTS.items():
         (folder / name).mkdir(exist_ok=True)
         program(folder / name / "bin", "systemctl", SYSTEMCTL)
-        lines.append(f"{name} ansible_host={address} ansible_become=false {python.format(name)}\n")
+        lines.append(f"    {name}: {{ansible_host: {address}, ansible_become: false, {python.format(name)}}}\n")
     (folder / "play.yml").write_text(PLAY, encoding="utf-8")
-    (folder / "hosts").write_text("".join(lines), encoding="utf-8")
+    (folder / "hosts.yml").write_text("".join(lines), encoding="utf-8")
     extra = json.dumps({"plan": plan, "settings": {**SETTINGS, **variables}, **variables})
-    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts"), "-e", extra, *arguments])
+    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.yml"), "-e", extra, *arguments])
 
 
 @pytest.mark.slow
@@ -72,7 +72,7 @@ def test_the_role_writes_starts_and_removes_the_metrics(tmp_path: Path) -> None:
     for name in HOSTS:
         (tmp_path / name / "etc/gb10").mkdir(parents=True)
         interpreter(tmp_path / name)
-    python = f"ansible_python_interpreter={tmp_path}/{{}}/python"
+    python = f"ansible_python_interpreter: {tmp_path}/{{}}/python"
     (tmp_path / ".gb10").mkdir()
     (tmp_path / ".gb10/golden_result.json").write_text(json.dumps({"format": 1, "date": "2026-11-26"}))
     with serving(lambda _request: (200, "gb10_version_info 1\n", {})) as url:
@@ -103,7 +103,7 @@ def test_the_role_writes_starts_and_removes_the_metrics(tmp_path: Path) -> None:
 
 
 def test_without_metrics_nothing_is_done(tmp_path: Path) -> None:
-    python = "ansible_python_interpreter=/usr/bin/python3"
+    python = "ansible_python_interpreter: /usr/bin/python3"
     done = play(tmp_path, installed=False, python=python).assert_ok()
     done.assert_unchanged()
     assert "Plan the metrics of the node" not in done.output

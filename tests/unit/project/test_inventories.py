@@ -155,7 +155,7 @@ def test_a_sample_without_its_cables_is_refused(inventory: dict[str, Any]) -> No
     ],
 )
 def test_the_overlay_cables_the_lab_as_the_sample_says(cluster: str, topology: str, thors: list[str]) -> None:
-    loader, sources = DataLoader(), [f"inventories/{cluster}", "inventories/lab/overlay.yml"]
+    loader, sources = DataLoader(), [f"inventories/{cluster}", "inventories/lab/hosts_overlay.yml"]
     inventory = InventoryManager(loader, [str(ROOT / source) for source in sources])
     manager = VariableManager(loader, inventory)
     # It registers itself with the manager, for templates.

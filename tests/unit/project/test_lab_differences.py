@@ -44,7 +44,7 @@ def names(variables: Mapping[str, object]) -> Iterator[str]:
 
 
 def of_the_lab() -> set[str]:
-    overlay, hosts = (load_yaml(read(f"inventories/lab/{name}.yml")) for name in ("overlay", "hosts"))
+    overlay, hosts = (load_yaml(read(f"inventories/lab/{name}.yml")) for name in ("hosts_overlay", "hosts"))
     variables = [overlay["variables"], *(group.get("vars", {}) for group in hosts.values())]
     variables += [load_yaml(read(path)) for path in files("inventories/lab/group_vars/*.yml")]
     return {name for each in variables for name in names(each)}

@@ -64,10 +64,10 @@ def play(folder: Path, *arguments: str, hosts: dict[str, str], **variables: Any)
         if not (folder / name / "show").exists():
             show(folder / name, "not-found", "inactive")
     (folder / "play.yml").write_text(PLAY, encoding="utf-8")
-    lines = [f"{name} ansible_become=false {given}\n" for name, given in hosts.items()]
-    (folder / "hosts").write_text("".join(lines), encoding="utf-8")
+    lines = [f"    {name}: {{ansible_become: false, {given}}}\n" for name, given in hosts.items()]
+    (folder / "hosts.yml").write_text("".join(["all:\n  hosts:\n", *lines]), encoding="utf-8")
     extra = json.dumps({"plan": PLAN, "settings": {**SETTINGS, **variables}, **variables})
-    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts"), "-e", extra, *arguments]).assert_ok()
+    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.yml"), "-e", extra, *arguments]).assert_ok()
 
 
 def test_the_settings_are_those_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path) -> None:
         (tmp_path / name / "etc/gb10/watchdog.token").write_text("ab" * 32, encoding="utf-8")
         show(tmp_path / name, "loaded", "inactive")
     # Each host has its own /etc and /usr/local/lib.
-    pythons = {name: f"ansible_python_interpreter={interpreter(tmp_path / name)}" for name in HOSTS}
+    pythons = {name: f"ansible_python_interpreter: {interpreter(tmp_path / name)}" for name in HOSTS}
     webhook = "https://example.com/planted"
     play_again = partial(play, tmp_path, hosts=pythons, vllm_watchdog_webhook=webhook)
     done = play_again("--diff")
@@ -139,7 +139,7 @@ def test_another_program_needs_a_restart(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_off_installs_nothing_with_and_without_quotes(tmp_path: Path) -> None:
-    python = f"ansible_python_interpreter={sys.executable}"
-    hosts = {"spark1": f"{python} vllm_watchdog_mode=off", "spark2": f"{python} vllm_watchdog_mode=False"}
+    python = f"ansible_python_interpreter: {sys.executable}"
+    hosts = {"spark1": f"{python}, vllm_watchdog_mode: 'off'", "spark2": f"{python}, vllm_watchdog_mode: off"}
     done = play(tmp_path, "--check", hosts=hosts).assert_unchanged()
     assert "Compare gb10-watchdog.service with the plan" not in done.output

@@ -29,12 +29,13 @@ seealso:
 """
 
 EXAMPLES = r"""
-# ansible-playbook site.yml -i inventories/two-spark -i lab.yml
+# ansible-playbook site.yml -i inventories/two-spark -i hosts_overlay.yml
 plugin: gb10.lab.overlay
 variables:
   ansible_host: "10.88.0.{{ 10 + lab_number }}"
 """
 
+import os
 from typing import Any
 
 from ansible.plugins.inventory import BaseInventoryPlugin
@@ -44,6 +45,10 @@ class InventoryModule(BaseInventoryPlugin):
     """Set host variables. Unlike ansible.builtin.constructed, this leaves templates for later, which may use groups."""
 
     NAME = "gb10.lab.overlay"
+
+    def verify_file(self, path: str) -> bool:
+        """Whether the file is the lab's."""
+        return path.endswith("hosts_overlay.yml") and os.path.isfile(path)
 
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
