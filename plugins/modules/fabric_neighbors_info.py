@@ -24,7 +24,7 @@ requirements:
   - netaddr on the controller
 options:
   machine:
-    description: The machine to query, if it was found on a cable, as M(gb10.cluster.discovery_plan) returns it. The
+    description: The machine to query, if it was found on a cable, as the step C(discovery_plan) returns it. The
       default is the host, with its login settings for ssh.
     type: dict
     default: {}

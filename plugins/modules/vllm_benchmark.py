@@ -16,7 +16,7 @@ description:
   - Fails if the client fails, or if a value of its result is missing or impossible. A failed request is a result.
 options:
   command:
-    description: The command line for root, from M(gb10.cluster.benchmark_runs). Its standard output is the result of
+    description: The command line for root, from the step C(benchmark_runs). Its standard output is the result of
       C(vllm bench serve), its last characters on standard error are the reason of a failure.
     type: list
     elements: str
@@ -48,8 +48,6 @@ attributes:
   diff_mode:
     support: none
     description: Changes nothing.
-seealso:
-  - module: gb10.cluster.benchmark_runs
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -25,7 +25,7 @@ options:
   container:
     description:
       - A command whose further arguments are those of the Python interpreter in a container, such as that of
-        M(gb10.cluster.image_query).
+        the step C(image_query).
     type: list
     elements: str
   seconds:

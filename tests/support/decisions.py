@@ -7,6 +7,8 @@ from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
+from repository import ROOT
+
 
 def task(arguments: Mapping[str, Any]) -> SimpleNamespace:
     """Return what an action reads of its task: arguments, and no role."""
@@ -21,11 +23,13 @@ def decide(
     result: Mapping[str, Any] | None = None,
     variables: Mapping[str, Any] | None = None,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Return an action's result, and the arguments of each call of its module.
+    """Return the result of an action or step, and the arguments of each call of its module.
 
     ``plan`` is the fact gb10_plan, ``hosts`` are the variables of each node, ``result`` is the module's. ``variables`` are
     further variables of the task's node.
     """
+    if (ROOT / f"plugins/plugin_utils/steps/{action}.py").exists():
+        action, arguments = "step", {"name": action, "inputs": arguments}
     plugin = import_module(f"ansible_collections.gb10.cluster.plugins.action.{action}")
     instance = object.__new__(plugin.ActionModule)
     instance._task = task(arguments)

@@ -13,8 +13,8 @@ import yaml
 from repository import ROOT
 from run_module import program
 
-from ansible_collections.gb10.cluster.plugins.action import access_report
 from ansible_collections.gb10.cluster.plugins.module_utils.access import report
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import access_report
 
 KEY = {"key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:x", "state": "stored", "reason": ""}
 READ = {"node": {"name": "spark1", "address": "10.0.0.1", "port": 22, "user": "nvidia", "host_key": KEY}}
@@ -81,12 +81,15 @@ PLAY = """
 - hosts: all
   gather_facts: false
   tasks:
-    - gb10.cluster.host_key_info:
-        known_hosts: /dev/null
+    - gb10.cluster.step:
+        name: host_key_info
+        inputs:
+          known_hosts: /dev/null
       register: key
     - gb10.cluster.fabric_neighbors_info:
       register: cables
-    - gb10.cluster.login_info:
+    - gb10.cluster.step:
+        name: login_info
       register: login
     - ansible.builtin.copy:
         content: "{{ {'key': key, 'cables': cables, 'login': login} | to_json }}"

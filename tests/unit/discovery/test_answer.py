@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from json_values import nested
 from sparks import KEY, PAIR, RING3, asked, machine, machines, sees
 
-from ansible_collections.gb10.cluster.plugins.action import discovery_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.access import host_key
 from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
@@ -27,6 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inve
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as discovery_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.machines import validated
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import discovery_plan
 
 QSFP = "enp1s0f1np1"
 EVIL = "{{ lookup('ansible.builtin.pipe', 'id>/tmp/owned') }}"

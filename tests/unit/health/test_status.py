@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 import pytest
 from run_module import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.action import cluster_status
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_client, io_status, probe
@@ -27,6 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import cluster_status
 
 #: Printed by vLLM 0.32.0, abridged; two engines.
 METRICS = """# TYPE vllm:num_requests_running gauge

@@ -54,9 +54,11 @@ PARAMETERS = """
 PROBE = """
 - gb10.cluster.cluster_inputs:
   register: gb10_inputs
-- gb10.cluster.image_query:
-    image: any
-    python: python3
+- gb10.cluster.step:
+    name: image_query
+    inputs:
+      image: any
+      python: python3
   register: refused
   ignore_errors: true
 - ansible.builtin.debug:

@@ -22,7 +22,7 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from run_module import program, run_module
 from verified_nodes import pair
 
-from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info, cluster_verify_probe
+from ansible_collections.gb10.cluster.plugins.action import cluster_verify_info, step
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
@@ -144,12 +144,12 @@ def test_a_node_without_results_is_unreachable() -> None:
     ids=["probed", "lost since it was read", "failed"],
 )
 def test_the_slow_checks_of_a_node(monkeypatch: pytest.MonkeyPatch, answer: Any, expected: dict[str, Any]) -> None:
-    task = MagicMock(async_val=0, check_mode=False)
-    action = cluster_verify_probe.ActionModule(task, *[MagicMock()] * 5)
+    nodes = {node["name"]: {"node": node} for node in pair()}
+    inputs = {"nodes": list(nodes), "gpu": True, "timeout": 2}
+    task = MagicMock(async_val=0, check_mode=False, args={"name": "cluster_verify_probe", "inputs": inputs})
+    action = step.ActionModule(task, *[MagicMock()] * 5)
     called = MagicMock(side_effect=answer if isinstance(answer, Exception) else None, return_value=answer)
     monkeypatch.setattr(action, "_execute_module", called)
-    nodes = {node["name"]: {"node": node} for node in pair()}
-    monkeypatch.setattr(action, "arguments", lambda **_options: {"nodes": list(nodes), "gpu": True, "timeout": 2})
     variables = {
         "inventory_hostname": "spark1",
         "hostvars": {name: {"verify_node": node} for name, node in nodes.items()},

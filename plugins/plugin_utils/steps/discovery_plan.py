@@ -2,11 +2,18 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Action plugin of discovery_plan, which documents it."""
+"""Derive cables, topology and an inventory from the answers of machines.
+
+Derives the topology (none, direct, ring or switch) from the neighbors on every machine's QSFP ports.
+As long as a machine on a cable was not queried, returns these machines and what their query needs, instead of the
+inventory.
+Validates each machine, which is untrusted.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, report
@@ -15,35 +22,40 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils import machines
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
-class ActionModule(Decision):
-    """Reads the answers of all machines on the controller."""
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The inputs.
 
-    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return {machines, pending} with what their query needs, or with the inventory if none is pending."""
-        arguments = self.arguments(
-            machines={"type": "list", "elements": "dict", "required": True},
-            answers={"type": "list", "elements": "dict", "default": []},
-            folder={"type": "path", "required": True},
-            partial={"type": "bool", "default": False},
-            model={"type": "str", "default": ""},
-        )
-        answers = [answer["machine"] for answer in arguments["answers"]]
-        known = [machines.validated(machine) for machine in [*arguments["machines"], *answers]]
-        pending = [machines.validated(machine) for machine in plan.pending_hosts(known)]
-        try:
-            if pending:
-                found = ssh_files([*known, *pending], arguments["folder"])
-            else:
-                found = result(known, arguments["partial"], arguments["model"])
-        except ProblemsError as error:
-            return {"failed": True, "msg": str(error)}
-        return {
-            "changed": False,
-            "machines": known,
-            "pending": pending,
-            **found,
-            "_ansible_verbose_override": True,
-        }
+    ``machines``: The known machines, the given ones first, as ``fabric_neighbors_info#module:machine``.
+    ``answers``: Results of ``fabric_neighbors_info``, whose machines are added.
+    ``folder``: The folder of ssh's files for the pending machines.
+    ``partial``: Whether to omit a machine that could not be queried, with a note, instead of a problem.
+    ``model``: The value of ``gb10_model`` in the inventory; empty for a line to fill in.
+    """
+
+    machines: Sequence[Mapping[str, Any]]
+    answers: Sequence[Mapping[str, Any]] = ()
+    folder: str = field(metadata={"type": "path"})
+    partial: bool = False
+    model: str = ""
+
+
+def run(_step: Decision, given: Inputs, _variables: dict[str, Any]) -> dict[str, Any]:
+    """Return {machines, pending} with what their query needs, or with the inventory if none is pending."""
+    answers = [answer["machine"] for answer in given.answers]
+    known = [machines.validated(machine) for machine in [*given.machines, *answers]]
+    pending = [machines.validated(machine) for machine in plan.pending_hosts(known)]
+    try:
+        found = ssh_files([*known, *pending], given.folder) if pending else result(known, given.partial, given.model)
+    except ProblemsError as error:
+        return {"failed": True, "msg": str(error)}
+    return {
+        "changed": False,
+        "machines": known,
+        "pending": pending,
+        **found,
+        "_ansible_verbose_override": True,
+    }
 
 
 def ssh_files(known: Sequence[Mapping[str, Any]], folder: str) -> dict[str, Any]:

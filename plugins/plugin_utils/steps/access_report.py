@@ -2,11 +2,16 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Action plugin of access_report, which documents it."""
+"""Judge the access of the controller to all nodes.
+
+Reads the results that tasks of the role access registered on the nodes.
+Fails with the problems of all nodes, each with the fix for its cause.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access import report
@@ -18,18 +23,24 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 _RESULTS = ("__access_host_key", "__access_login", "__access_password", "__access_sudo")
 
 
-class ActionModule(Decision):
-    """Reads the results of all nodes on the controller."""
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The inputs.
 
-    def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return the values for the purpose, or a failure with the problems of all nodes."""
-        arguments = self.arguments(
-            nodes={"type": "list", "elements": "str", "required": True},
-            purpose={"type": "str", "choices": ["host_keys", "logins", "inventory"], "required": True},
-        )
-        found = [self.of_nodes(variables, arguments["nodes"], name, {}) for name in _RESULTS]
-        nodes = [report.of_results(*(results[name] for results in found)) for name in arguments["nodes"]]
-        return {"changed": False, **_PURPOSES[arguments["purpose"]](nodes)}
+    ``nodes``: The names of the nodes.
+    ``purpose``: host_keys finds machines that give no host key, or another one than known_hosts has. logins finds
+    nodes without a login by key or without sudo. inventory returns an inventory of the nodes, and finds nothing.
+    """
+
+    nodes: Sequence[str]
+    purpose: str = field(metadata={"choices": ["host_keys", "logins", "inventory"]})
+
+
+def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, Any]:
+    """Return the values for the purpose, or a failure with the problems of all nodes."""
+    found = [step.of_nodes(variables, given.nodes, name, {}) for name in _RESULTS]
+    nodes = [report.of_results(*(results[name] for results in found)) for name in given.nodes]
+    return {"changed": False, **_PURPOSES[given.purpose](nodes)}
 
 
 def host_keys(nodes: Sequence[report.Node]) -> dict[str, Any]:
