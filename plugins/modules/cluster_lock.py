@@ -28,33 +28,9 @@ options:
     type: str
     default: ""
   owner:
-    description: The run. The action plugin of this module sets it.
+    description: The run, with its user, machine, playbook and process. The action plugin of this module sets it.
     type: dict
-    suboptions:
-      user:
-        description: The user who started it.
-        type: str
-        required: true
-      host:
-        description: The machine that it runs on.
-        type: str
-        required: true
-      playbook:
-        description: The playbook that it runs.
-        type: str
-        required: true
-      boot:
-        description: ID of that machine's current boot, empty if unknown.
-        type: str
-        required: true
-      pid:
-        description: Its process number.
-        type: int
-        required: true
-      started:
-        description: The start time of its process.
-        type: str
-        required: true
+    default: {}
   folder:
     description: The folder of the lock, on the head.
     type: path
@@ -90,13 +66,13 @@ held:
   type: bool
 refused:
   description:
-    - Whether another run holds the lock, or its file is invalid.
-    - False with RV(held=false) means that the head could not be queried.
-  returned: success
+    - True if the lock's file or folder cannot be used.
+    - Without it, and without RV(holder), RV(held=false) means that the head could not be queried.
+  returned: if the module failed
   type: bool
 stop:
-  description: Whether a playbook has to stop, because of RV(refused) outside check mode, or because the plan would be
-    of typical facts.
+  description: Whether a playbook has to stop, because of RV(refused) or RV(holder) outside check mode, or because the
+    plan would be of typical facts.
   returned: success
   type: bool
 problem:
@@ -104,32 +80,15 @@ problem:
   returned: success
   type: str
 holder:
-  description: The lock of another run, with its owner, id, time and age in seconds; empty if there is none.
-  returned: success
-  type: dict
-former:
-  description: The lock of an ended run, or a broken lock, that this one replaced; empty if none.
+  description: The lock of another run, with its owner, time and age in seconds; empty if there is none.
   returned: success
   type: dict
 """
-
-from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError, Owner
-
-OWNER = {
-    name: {"type": "int" if name == "pid" else "str", "required": True}
-    for name in ("user", "host", "playbook", "boot", "pid", "started")
-}
-
-
-def facts(lock: Lock | None) -> dict[str, object]:
-    """Return a lock with its age."""
-    return {**asdict(lock), "age": max(0.0, round(io_lock.now() - lock.taken, 1))} if lock else {}
 
 
 def main() -> None:
@@ -138,30 +97,16 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["held", "released"], "default": "held"},
             "breaks": {"type": "str", "default": ""},
-            "owner": {"type": "dict", "options": OWNER},
+            "owner": {"type": "dict", "default": {}},
             "folder": {"type": "path", "default": run_lock_plan.FOLDER},
         },
-        required_if=[("state", "held", ("owner",)), ("state", "released", ("owner",))],
         supports_check_mode=True,
     )
-    state, folder, breaks = module.params["state"], module.params["folder"], module.params["breaks"]
     try:
-        owner, former = Owner(**module.params["owner"]), None
-        if module.check_mode:
-            found = io_lock.look(folder)
-            lock = None if found and found.id == breaks else found
-        elif state == "held":
-            lock, former = io_lock.hold(folder, owner, breaks)
-        else:
-            lock = io_lock.release(folder, owner)
-    except LockError as error:
+        holder = io_lock.change(check=module.check_mode, **module.params)
+    except (ValueError, OSError) as error:
         module.fail_json(msg=run_lock_plan.unreadable(str(error)), refused=True)
-    except OSError as error:
-        module.fail_json(msg=f"{folder}/{run_lock_plan.FILE} on the head: {error.strerror}")
-    others = lock is not None and not lock.owner.runs(owner)
-    module.exit_json(
-        changed=False, held=state == "held" and not others, holder=facts(lock) if others else {}, former=facts(former)
-    )
+    module.exit_json(changed=False, holder=holder)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,8 @@ options:
       - No plan is made then.
     type: dict
     default: {}
+seealso:
+  - module: gb10.cluster.node_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -92,17 +92,19 @@ error:
   type: dict
 lock:
   description:
-    - The run that holds the cluster's lock, as text and as in the file, with its age in seconds; empty without one.
+    - The run that holds the cluster's lock, as text and as values, with its age in seconds; empty without one.
   returned: success
   type: dict
   sample:
     text: alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC
-    age: 12.5
+    age: 12.0
     held:
-      id: 0f3c12ab
+      user: alice
+      host: laptop
+      playbook: site.yml
+      pid: "4711"
       since: "2026-11-22 07:29:43"
-      taken: 311.5
-      owner: {user: alice, host: laptop, playbook: site.yml}
+      age: "12"
 image:
   description: The container image of the ranks and its ID; empty without containers.
   returned: success

@@ -26,6 +26,8 @@ options:
     description: Seconds between two frames, 1 to 600.
     type: int
     required: true
+seealso:
+  - module: gb10.cluster.cluster_status_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -48,6 +48,8 @@ attributes:
   diff_mode:
     support: none
     description: Changes nothing.
+seealso:
+  - module: gb10.cluster.vllm_smoke_test
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard as api_io_guard
@@ -179,12 +178,11 @@ def _memory_guard(run: Run) -> dict[str, Any]:
 def _lock() -> dict[str, Any]:
     try:
         held = io_lock.look(run_lock_plan.FOLDER)
-    except (run_lock_plan.LockError, OSError) as error:
+    except (ValueError, OSError) as error:
         return {"text": f"{run_lock_plan.FOLDER}/{run_lock_plan.FILE} cannot be read: {error}", "age": 0.0}
     if not held:
         return {}
-    age = max(0.0, round(io_lock.now() - held.taken, 1))
-    return {"text": run_lock_plan.described(held), "age": age, "held": asdict(held)}
+    return {"text": run_lock_plan.described(held), "age": float(held["age"]), "held": held}
 
 
 def api(server: Server, secret: Secret, seconds: float, timeout: float) -> dict[str, Any]:

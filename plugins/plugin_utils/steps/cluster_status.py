@@ -55,7 +55,6 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> dict[str, A
 def _ended(held: object) -> bool:
     """Whether a lock's run was one of this controller, and has ended. A node may answer anything."""
     try:
-        owner = run_lock_plan.lock(held).owner
-    except run_lock_plan.LockError:
+        return io_lock.ended(run_lock_plan.lock(held))
+    except ValueError:
         return False
-    return run_lock_plan.ended(owner, io_lock.boot(), io_lock.started(owner.pid))

@@ -15,6 +15,8 @@ from live_cluster import Cluster, on_all
 from run_playbook import Run, run_and_kill
 from testinfra.host import Host
 
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
+
 pytestmark = pytest.mark.disruptive
 
 SOURCE, MODEL = "/srv/source/model", "/srv/store/model"
@@ -126,7 +128,7 @@ def test_a_run_that_was_killed_and_a_rerun(cluster: Cluster, nodes: dict[str, Ho
         run_and_kill(
             "site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for the model copy", after=2
         )
-        assert head.file(LOCK).mode == 0o600
+        assert head.file("/run/gb10").mode == 0o700
     store(cluster).assert_ok("replaces the lock of a run that has ended: ")
     assert_stored(nodes, source)
     assert not head.file(LOCK).exists
@@ -138,17 +140,17 @@ def test_the_lock_of_another_controller(cluster: Cluster, head: Host, source: st
         "host": "laptop",
         "playbook": "site.yml",
         "boot": "ab" * 16,
-        "pid": 4711,
+        "pid": "4711",
         "started": "123",
     }
-    lock = {"id": "3f9a2c1e", "since": "2026-11-22 07:29:43", "taken": 1.0, "owner": owner}
+    run_id, lock = run_lock_plan.run_id(owner), {"owner": owner}
     head.check_output(f"mkdir -p -m 700 /run/gb10 && umask 077 && echo %s > {LOCK}", json.dumps(lock))
     store(cluster).assert_failed(
-        "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "add -e gb10_break_lock=3f9a2c1e."
+        "alice@laptop runs site.yml (process 4711) since ", f"add -e gb10_break_lock={run_id}."
     )
     store(cluster, "--check").assert_ok("alice@laptop")
     assert head.file(LOCK).exists, source
-    store(cluster, gb10_break_lock="3f9a2c1e").assert_unchanged()
+    store(cluster, gb10_break_lock=run_id).assert_unchanged()
     assert not head.file(LOCK).exists
 
 

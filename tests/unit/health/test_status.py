@@ -9,7 +9,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,7 +24,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.status import 
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock
-from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as run_lock_plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.steps import cluster_status
 
 #: Printed by vLLM 0.32.0, abridged; two engines.
@@ -653,9 +651,8 @@ def test_only_all_services_that_ended_in_order_are_stopped_by_the_playbook() -> 
 
 
 def test_the_lock_of_a_run_that_was_killed_is_known_on_its_controller() -> None:
-    mine = io_lock.owner(os.getpid(), "site.yml")
-    held = run_lock_plan.Lock("0f3c12ab", "2026-11-29 01:00:00", 12.0, mine)
-    assert not cluster_status._ended(asdict(held))
-    assert cluster_status._ended(asdict(replace(held, owner=replace(mine, started="1"))))
-    assert not cluster_status._ended(asdict(replace(held, owner=replace(mine, started="1", boot="0" * 32))))
-    assert not any(map(cluster_status._ended, ({}, None, {"owner": "x"})))
+    held = {**io_lock.owner(os.getpid(), "site.yml"), "since": "2026-11-29 01:00:00", "age": "12"}
+    assert not cluster_status._ended(held)
+    assert cluster_status._ended({**held, "started": "1"})
+    assert not cluster_status._ended({**held, "started": "1", "boot": "0" * 32})
+    assert not any(map(cluster_status._ended, ({}, None, {"user": "x"})))
