@@ -45,10 +45,8 @@ class ActionModule(Decision):
         if arguments["page"]:
             records = self._records(variables, arguments["records"])
             cluster = arguments["cluster"] or os.path.basename(variables.get("inventory_dir") or "") or "without a name"
-            given = html_report_report.Inputs(
-                groups=groups, waivers=waivers, cluster=cluster, quick=arguments["quick"], **records
-            )
-            found["page"] = rendered(html_report_report.page(nodes, given))
+            page = html_report_report.page(nodes, groups, waivers, records)
+            found["page"] = rendered({**page, "cluster": cluster, "quick": arguments["quick"]})
         # The page is longer than all other output of a run with -v.
         return {"changed": False, **found, "_ansible_verbose_override": True}
 
