@@ -10,14 +10,13 @@ import base64
 import hashlib
 import re
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import ChainableUndefined, Environment, FileSystemLoader
+from jinja2 import Environment
 from markupsafe import Markup
 
-_TEMPLATES = Path(__file__).parents[2] / "roles/verify/templates"
+from ansible_collections.gb10.cluster.plugins.plugin_utils import templates
+
 #: Text that may be a key. Only a list of known forms: the page is for its owner (docs/verification.md#the-report).
 _KEY = re.compile(
     r"\b(?:hf_|[a-z]k[-_]|gsk_|pplx-|npm_|pypi-|nvapi-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|AIza|dckr_pat_|tskey-|ya29\.|eyJ)[\w.-]{8,}"
@@ -28,39 +27,24 @@ _KEY = re.compile(
 MOST = 2000
 
 
-def clean(text: object, most: int = MOST) -> str:
+def clean(text: str, most: int = MOST) -> str:
     """Return text on one line without control and bidi characters and without keys, cut after ``most`` characters."""
-    whole = str(text)
     # Keys are replaced before the cut, which could leave the first half of one.
     line = "".join(
         character if character.isprintable() else " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
-        for character in whole[: 4 * most]
+        for character in text[: 4 * most]
     )
     shown = _KEY.sub("KEY", re.sub(" {2,}", " ", line))
-    return shown if len(shown) <= most and len(whole) <= 4 * most else f"{shown[:most]}\N{HORIZONTAL ELLIPSIS}"
+    return shown if len(shown) <= most and len(text) <= 4 * most else f"{shown[:most]}\N{HORIZONTAL ELLIPSIS}"
 
 
-@cache
 def environment() -> Environment:
-    """Return an environment that cleans and escapes every value, except for finished markup.
-
-    A fact that a node does not have is "".
-    """
-    made = Environment(
-        autoescape=True,
-        extensions=["jinja2.ext.do"],
-        finalize=lambda value: value if isinstance(value, Markup) else clean("" if value is None else value),
-        loader=FileSystemLoader(_TEMPLATES),
-        lstrip_blocks=True,
-        trim_blocks=True,
-        undefined=ChainableUndefined,
-    )
-    made.filters["clean"] = clean
-    return made
+    """Return the environment of the page's templates."""
+    return templates.environment("verify", clean, markup=True)
 
 
 def rendered(page: Mapping[str, Any]) -> str:
     """Return the page of html_report.report.page(). Its policy allows only its own style, by its digest."""
-    style = Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8"))
+    style = Markup(environment().get_template("report.css").render())
     digest = Markup(base64.b64encode(hashlib.sha256(style.encode()).digest()).decode())
     return environment().get_template("report.html.j2").render({**page, "style": style, "digest": digest}).lstrip()
