@@ -47,7 +47,4 @@ class ActionModule(MonitoringDecision):
 
     def _golden(self, path: str, variables: dict[str, Any]) -> str:
         """Return the day of the last golden answers, "" without a result."""
-        try:
-            return parse.golden_result(self.file(path, variables)).facts["date"]
-        except ValueError:
-            return ""
+        return str(parse.record(self.file(path, variables), parse.GOLDEN).get("date", ""))

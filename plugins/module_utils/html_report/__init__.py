@@ -4,5 +4,5 @@
 
 """The report of a verification as one HTML page. Private to this collection.
 
-Entry: report.document. html escapes all text; no other file writes markup.
+Entry: report.page. The templates of the role verify have the markup and escape all text.
 """

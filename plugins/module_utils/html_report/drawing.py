@@ -12,19 +12,16 @@ from collections.abc import Mapping, Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils.check.schema import Finding
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report.view import clean
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.checks_fabric import CONNECTX
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, VerifiedNode
 
 #: Most nodes in the drawing. The tables have all of them.
 MOST = 16
-_NAME = 40
 
 
-def fabric(known: Cluster, found: Sequence[Finding]) -> diagram.Fabric:
-    """Return the drawn fabric. Waived findings have no effect on it."""
-    counting = [finding for finding in found if not finding.waived]
-    return diagram.Fabric(tuple(_node(node, counting) for node in known.nodes[:MOST]), known.mtu)
+def fabric(known: Cluster, counting: Sequence[Finding]) -> diagram.View:
+    """Return the drawn fabric. ``counting``: findings that are not waived."""
+    return diagram.fabric([_node(node, counting) for node in known.nodes[:MOST]], known.mtu)
 
 
 def counted(found: Sequence[Finding]) -> str:
@@ -35,59 +32,53 @@ def counted(found: Sequence[Finding]) -> str:
 
 def worst(found: Sequence[Finding]) -> str:
     """Return the worst severity, "" without a finding."""
-    severities = {finding.check.severity for finding in found}
-    return next((each for each in SEVERITIES if each in severities), "")
+    return min((finding.check.severity for finding in found), key=SEVERITIES.index, default="")
 
 
-def _node(node: VerifiedNode, found: Sequence[Finding]) -> diagram.DrawnNode:
-    own = [finding for finding in found if finding.place == node.name]
+def state(node: VerifiedNode, counting: Sequence[Finding]) -> str:
+    """Return the findings of a node in words."""
+    own = [finding for finding in counting if finding.place == node.name]
+    return counted(own) or ("ok" if node.facts else "not read")
+
+
+def _node(node: VerifiedNode, counting: Sequence[Finding]) -> diagram.View:
     api = node.part("api")
-    model = clean(api.get("model") or "", _NAME) if api.get("healthy") else ""
-    state = counted(own) or ("ok" if node.facts else "not read")
-    lines = ("head" if node.head else "worker", *([model] if model else []), state)
+    model = [api["model"]] if api.get("healthy") and api.get("model") else []
     variables: Mapping[str, str] = next(iter(node.part("environments").values()), {})
-    address = clean(variables.get("VLLM_HOST_IP", ""), _NAME)
-    carrying = (name for name, each in node.network.interfaces.items() if address in _plain(each.addresses))
-    return diagram.DrawnNode(
-        clean(node.name, _NAME),
-        lines,
-        address,
-        clean(next(carrying, ""), _NAME),
-        tuple(_rail(node, rail, found) for rail in sorted(node.rails, key=diagram.pcie_function)),
-        worst(own),
-        "no rail found" if node.facts else "not read",
-    )
+    address = variables.get("VLLM_HOST_IP", "")
+    carrying = [
+        name
+        for name, each in node.network.interfaces.items()
+        if address in [found.split("/")[0] for found in each.addresses]
+    ]
+    rails = [_rail(node, rail, counting) for rail in sorted(node.rails, key=diagram.pcie_function)]
+    notes = [*model, state(node, counting)]
+    own = [finding for finding in counting if finding.place == node.name]
+    return diagram.node(node.name, node.head, notes, address, next(iter(carrying), ""), rails, worst(own))
 
 
-def _plain(addresses: Sequence[str]) -> list[str]:
-    return [address.split("/")[0] for address in addresses]
-
-
-def _rail(node: VerifiedNode, rail: str, found: Sequence[Finding]) -> diagram.DrawnRail:
+def _rail(node: VerifiedNode, rail: str, counting: Sequence[Finding]) -> diagram.View:
     interface = node.network.interfaces.get(rail)
-    named = re.compile(rf"(?<![\w.]){re.escape(rail)}(?![\w.])")
-    own = [finding for finding in found if finding.place in ("", node.name) and _names(finding, node, named)]
+    severity = worst([finding for finding in counting if _names(finding, node, rail)])
     # The planned address draws the cable of a rail that is down.
     addresses = (interface.addresses if interface else ()) or node.rails[rail]
-    *notes, state = _state(interface) if interface else ["missing"]
-    severity = worst(own)
-    notes.append(f"{state}, {severity}" if severity else state)
+    *notes, found = _found(interface) if interface else ["missing"]
+    notes.append(f"{found}, {severity}" if severity else found)
     if interface and interface.driver != CONNECTX and not severity:
         # The checks of RDMA leave it out.
         notes += ["not a ConnectX:", "not checked"]
-    name, hca = clean(rail, _NAME), clean(interface.hca if interface else "", _NAME)
-    return diagram.DrawnRail(name, hca, addresses[0] if addresses else "", tuple(notes), severity)
+    return diagram.rail(rail, interface.hca if interface else "", next(iter(addresses), ""), notes, severity)
 
 
-def _state(interface: Interface) -> list[str]:
+def _found(interface: Interface) -> list[str]:
     """Return the speed if it is known, the MTU, and whether the interface is up."""
     speed = [f"{interface.speed / 1000:g} Gb/s"] if interface.speed else []
-    state = "up" if interface.up and interface.carrier else "no carrier" if interface.up else "down"
-    return [*speed, f"MTU {interface.mtu}", state]
+    carrier = "up" if interface.up and interface.carrier else "no carrier" if interface.up else "down"
+    return [*speed, f"MTU {interface.mtu}", carrier]
 
 
-def _names(finding: Finding, node: VerifiedNode, named: re.Pattern[str]) -> bool:
+def _names(finding: Finding, node: VerifiedNode, rail: str) -> bool:
     """Return whether a finding names a rail of the node: one of the node itself, or one with "RAIL of NODE"."""
-    if finding.place == node.name:
-        return bool(named.search(finding.found))
-    return any(finding.found[match.end() :].startswith(f" of {node.name}") for match in named.finditer(finding.found))
+    owner = "" if finding.place == node.name else f" of {re.escape(node.name)}"
+    named = re.search(rf"(?<![\w.]){re.escape(rail)}(?![\w.]){owner}", finding.found)
+    return finding.place in ("", node.name) and bool(named)

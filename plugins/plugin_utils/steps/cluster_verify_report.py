@@ -62,8 +62,8 @@ def run(step: Decision, given: Inputs, variables: dict[str, Any]) -> Values:
     if given.page:
         records = _records(step, variables, given.records)
         cluster = given.cluster or Path(variables.get("inventory_dir") or "").name or "without a name"
-        shown = html_report_report.Inputs(groups=groups, waivers=waivers, cluster=cluster, quick=given.quick, **records)
-        found["page"] = rendered(html_report_report.page(nodes, shown))
+        page = html_report_report.page(nodes, groups, waivers, records)
+        found["page"] = rendered({**page, "cluster": cluster, "quick": given.quick})
     # The page is longer than all other output of a run with -v.
     return {"changed": False, **found, "_ansible_verbose_override": True}
 

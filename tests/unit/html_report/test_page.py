@@ -18,15 +18,19 @@ from repository import load_yaml, read
 from verified_nodes import NOW, Facts, healthy, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark_report
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report import model, report, style_data, tables
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report.report import POLICY
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report.view import SYMBOLS, clean
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import report
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 from ansible_collections.gb10.cluster.plugins.plugin_utils import html_page
+from ansible_collections.gb10.cluster.plugins.plugin_utils.html_page import clean
 
+SYMBOLS = {
+    "error": "\N{MULTIPLICATION X}",
+    "warning": "\N{WARNING SIGN}\N{VARIATION SELECTOR-15}",
+    "": "\N{CHECK MARK}",
+}
 RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 KEY = "hf_" + "AbCd1234" * 4
 GOLDEN = {
@@ -136,15 +140,21 @@ def path(peer: str, reported: str) -> dict[str, Any]:
     return {"interface": RAIL, "peer": peer, "address": "10.110.0.2", "mac": "", "reported": reported, "small": False}
 
 
-def inputs(**changes: Any) -> report.Inputs:
-    given = {"groups": list(GROUPS), "waivers": {}, "cluster": "two-spark", "quick": False}
+def records(**changes: Any) -> dict[str, Any]:
     documents = {"b/gpt-oss-120b-20261122T213000Z.json": json.dumps(benchmark())}
-    records = {"golden": json.dumps(GOLDEN), "benchmarks": documents, "matrix": json.dumps(MATRIX)}
-    return report.Inputs(**{**given, **records, **changes})
+    return {"golden": json.dumps(GOLDEN), "benchmarks": documents, "matrix": json.dumps(MATRIX), **changes}
 
 
-def page(nodes: list[Facts], **changes: Any) -> str:
-    return html_page.rendered(report.page(nodes, inputs(**changes)))
+def page(
+    nodes: list[Facts],
+    groups: Sequence[str] = GROUPS,
+    waivers: dict[str, str] | None = None,
+    cluster: str = "two-spark",
+    quick: bool = False,
+    **changes: Any,
+) -> str:
+    values = report.page(nodes, groups, waivers or {}, records(**changes))
+    return html_page.rendered({**values, "cluster": cluster, "quick": quick})
 
 
 def probed() -> list[Facts]:
@@ -199,18 +209,18 @@ def test_the_page_is_well_formed_and_loads_nothing(name: str) -> None:
         )
     for names in found.values("aria-labelledby"):
         assert set(names.split()) <= set(ids)
-    assert [
-        given["content"] for tag, given in found.elements if given.get("http-equiv") == "Content-Security-Policy"
-    ] == [POLICY]
     levels = [int(tag[1]) for tag, _given in found.elements if re.fullmatch(r"h\d", tag)]
     assert levels[0] == 1 and levels.count(1) == 1, "headings go down one level at a time"
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
 def test_the_policy_allows_only_the_style_of_the_page() -> None:
-    (style,) = re.findall(r"<style>(.*?)</style>", page(pair()), re.DOTALL)
+    text = page(pair())
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    assert f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'" == POLICY
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    given = [given["content"] for _tag, given in parsed(text).elements if "http-equiv" in given]
+    assert given == [policy]
 
 
 def test_the_documentation_is_that_of_the_package() -> None:
@@ -288,7 +298,7 @@ SHOWN: dict[str, tuple[Callable[[], str], Sequence[str]]] = {
             "All answers agree with the record. Model openai/gpt-oss-120b mxfp4 Run 2026-11-22 (vLLM 0.32.0) Record "
             "2026-11-01 (vLLM 0.31.0) Answers 6 equal, 1 near, 0 different Perplexity of the known text 4.231 (record "
             "4.228) Accepted draft tokens 0.71",
-            "One request at a time: 48.3 tokens/s, 88 % 88 % of 54.6, the upper bound by memory bandwidth; published: 48 "
+            "One request at a time: 48.3 tokens/s, 88 % of 54.6, the upper bound by memory bandwidth; published: 48 "
             "to 55.4",
             "2026-11-22T21:30:00Z: mode full, stack current, vLLM 0.32.0, executor ray",
             "by requests at the same time. 1024 + 256 tokens: 46.5 at 1, 221.2 at 8, 625.6 at 32; 16384 + 256 tokens: 38 "
@@ -338,8 +348,7 @@ MARKED: dict[str, tuple[Callable[[], str], Sequence[str]]] = {
         [
             "<caption>spark1 (12.1)</caption>",
             "<caption>spark2 (12.1)</caption>",
-            '<th scope="row">vllm/_flashmla_C<span class="muted"> (no code)</span></th><td>0</td><td>0</td><td>0</td>'
-            "<td>53</td></tr>",
+            '<th scope="row">vllm/_flashmla_C (no code)</th><td>0</td><td>0</td><td>0</td><td>53</td></tr>',
             '<th scope="row">vllm/_C_stable_libtorch</th><td>0</td><td>85</td><td>6</td><td>20</td></tr>',
             '<span class="error">\N{MULTIPLICATION X} wrong result (deviation 0.25, bound 0.02)</span>',
             '<td><a href="#finding-log-nccl-socket">log-nccl-socket</a></td>',
@@ -348,12 +357,12 @@ MARKED: dict[str, tuple[Callable[[], str], Sequence[str]]] = {
             '<th scope="row">attention backend</th><td>TRITON_ATTN</td>',
             '<th scope="row">network of NCCL</th><td>Socket</td>',
             # Only the head has a log with Ray.
-            '<th scope="col">attribute</th><th scope="col">spark1</th></tr></thead><tbody><tr><th scope="row">vLLM',
+            '<th scope="col">attribute</th><th scope="col">spark1</th></tr></thead><tbody>\n<tr><th scope="row">vLLM',
         ],
     ),
     "a log that was read in part": (
         incomplete,
-        ['<td><span class="muted">not checked: not all messages of spark1</span></td>'],
+        ["<td>not checked: not all messages of spark1</td>"],
     ),
     "equal nodes and the matrix": (
         lambda: page(pair()),
@@ -362,8 +371,10 @@ MARKED: dict[str, tuple[Callable[[], str], Sequence[str]]] = {
             '<th scope="col">model</th><th scope="col">1 at once, 1024 + 128</th><th scope="col">8 at once, 1024 + 128'
             '</th><th scope="col">1 at once, 16384 + 128</th>',
             # Each column has its own scale.
-            '<th scope="row">gpt-oss-120b</th><td class="h2">46.5</td><td class="h5">221.2</td><td>-</td>',
-            '<th scope="row">qwen3-30b-a3b</th><td class="h5">93.0</td><td class="h0">10.0</td><td class="h5">60.0</td>',
+            '<th scope="row">gpt-oss-120b</th><td><span class="h2">46.5</span></td><td><span class="h5">221.2'
+            "</span></td><td>-</td>",
+            '<th scope="row">qwen3-30b-a3b</th><td><span class="h5">93.0</span></td><td><span class="h0">'
+            '10.0</span></td><td><span class="h5">60.0</span></td>',
         ],
     ),
     "differences": (
@@ -372,7 +383,7 @@ MARKED: dict[str, tuple[Callable[[], str], Sequence[str]]] = {
             f'href="{report.REPOSITORY}/blob/main/docs/verification.md#rail-mtu"',
             '<th scope="row">vllm</th><td>0.32.0</td><td>0.31.0</td><td><a href="#finding-packages-differ">'
             "packages-differ</a></td>",
-            '<th scope="row">torch</th><td colspan="2">2.9.1<span class="muted"> (all nodes)</span></td>',
+            '<th scope="row">torch</th><td colspan="2">2.9.1 (all nodes)</td>',
         ],
     ),
 }
@@ -388,11 +399,20 @@ def test_each_table_and_plot_is_there_once() -> None:
     text = page(probed())
     assert text.count("<caption>spark1 (12.1)</caption>") == 1 == text.count("<caption>spark2 (12.1)</caption>")
     assert text.partition('id="evidence-from-the-log"')[0].count("passed") == 2 * len(gpu_probe.CHECKS) - 1
-    assert tables.MESSAGES.keys() == MESSAGES.keys()
+    assert report.MESSAGES.keys() == MESSAGES.keys()
     found = parsed(page(pair()))
     assert (found.count("figure"), "interrupted" in found.text) == (2, False)
     assert parsed(single()).count("figure") == 0
     assert "127.0.0.1" not in parsed(overview()).text
+
+
+def test_a_plot_has_a_place_for_each_value() -> None:
+    runs = [measured(number, tokens) for number, tokens in ((32, 800.0), (1, 0.0), (4, 200.0))]
+    text = page(pair(), benchmarks={"a.json": json.dumps(benchmark(runs=runs))})
+    # The positions are in the order of the numbers, and a larger value is higher.
+    assert '<polyline points="64.0,200.0 240.0,152.5 416.0,10.0"' in text
+    assert re.findall(r'text-anchor="end">([\d.]+)<', text)[:5] == ["0", "200", "400", "600", "800"]
+    assert "requests at the same time. 1024 + 256 tokens: 0 at 1, 200 at 4, 800 at 32." in text
 
 
 def test_sections_without_data_are_left_out() -> None:
@@ -450,13 +470,10 @@ PASSED = f"All {len(CHECKS)} checks passed"
 def test_the_state_of_the_golden_answers(
     changes: dict[str, Any], status: str, words: str, verdict: tuple[str, str]
 ) -> None:
-    text = json.dumps({**GOLDEN, **changes})
-    view = model.golden(text)
-    assert view and (view["status"], view["words"]) == (status, words)
-    told = f"the last golden answers {verdict[1]}" if verdict[1] else ""
-    assert model.golden_verdict(text) == (verdict[0], told)
-    banner = {"severity": verdict[0], "words": ", ".join(filter(None, (PASSED, told))), "golden": told}
-    assert report.page(pair(), inputs(golden=text))["verdict"] == banner
+    text = page(pair(), golden=json.dumps({**GOLDEN, **changes}))
+    assert f'<p><span class="{status or "good"}">{SYMBOLS[status]} {words}</span></p>' in text
+    told = f", the last golden answers {verdict[1]}" if verdict[1] else ""
+    assert f'<p class="status {verdict[0] or "good"}">{SYMBOLS[verdict[0]]} {PASSED}{told}</p>' in text
 
 
 def test_the_banner_has_the_worst_severity() -> None:
@@ -471,29 +488,23 @@ def test_the_banner_has_the_worst_severity() -> None:
 
 
 def test_the_figures_of_the_golden_answers() -> None:
-    view = model.golden(json.dumps({**GOLDEN, "perplexity": "low", "record_date": None, "vllm": None}))
-    assert view and view["facts"] == {
-        "Model": "openai/gpt-oss-120b mxfp4",
-        "Run": "2026-11-22",
-        "Record": "none",
-        "Answers": "7, not compared",
-        "Perplexity of the known text": "",
-        "Accepted draft tokens": "0.71",
-    }
-    assert model.golden(None) is model.matrix(None) is None
+    text = page(pair(), golden=json.dumps({**GOLDEN, "perplexity": "low", "record_date": None, "vllm": None}))
+    assert (
+        "Model openai/gpt-oss-120b mxfp4 Run 2026-11-22 Record none Answers 7, not compared Accepted draft tokens 0.71 "
+        in parsed(text).text
+    )
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 9}', '{"format": 1e999}', " " * 2**21])
 def test_another_file_is_ignored(text: str) -> None:
-    for view in (model.golden(text), model.matrix(text), *model.benchmarks({"a/b.json": text})["views"]):
-        assert view and str(view["ignored"])
-    assert model.golden_verdict(text) == ("", "")
+    shown = page(pair(), golden=text, matrix=text, benchmarks={"a/b.json": text})
+    assert shown.count(" is ignored: ") == 3 and f"{PASSED}</p>" in shown
 
 
-@pytest.mark.parametrize("runs", [None, [7]])
+@pytest.mark.parametrize("runs", [None, [], 7])
 def test_a_benchmark_has_runs(runs: Any) -> None:
-    (view,) = model.benchmarks({"a/b.json": json.dumps(benchmark(runs=runs))})["views"]
-    assert (str(view["ignored"]), view["file"]) == ("it has no runs", "b.json")
+    text = page(pair(), benchmarks={"a/b.json": json.dumps(benchmark(runs=runs))})
+    assert "b.json is ignored: it has no runs." in text
 
 
 def test_the_newest_benchmark_of_each_model_is_on_the_page() -> None:
@@ -611,13 +622,22 @@ def luminance(color: str) -> float:
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-@pytest.mark.parametrize("colors", [style_data.LIGHT, style_data.DARK], ids=["light", "dark"])
-def test_the_contrast_of_each_color_is_readable(colors: dict[str, str]) -> None:
+STYLE = read("roles/verify/templates/report.css")
+COLORS = re.findall(r"--(\w+):light-dark\((#\w{6}),(#\w{6})\)", STYLE)
+
+
+def mixed(color: str, ground: str, percent: int) -> str:
+    channels = [[int(each[place : place + 2], 16) for each in (color, ground)] for place in (1, 3, 5)]
+    return "#" + "".join(f"{round((percent * one + (100 - percent) * other) / 100):02x}" for one, other in channels)
+
+
+@pytest.mark.parametrize("scheme", [1, 2], ids=["light", "dark"])
+def test_the_contrast_of_each_color_is_readable(scheme: int) -> None:
     """WCAG 2.2, level AA: 4.5 to 1. In a heat map the text is on each shade."""
-    assert colors.keys() == style_data.LIGHT.keys()
-    shades = [style_data.heat(colors, level) for level in range(style_data.HEAT)]
-    assert shades[0] == colors["page"] and len(set(shades)) == style_data.HEAT
-    pairs = [(colors["text"], shade) for shade in shades]
+    colors = {each[0]: each[scheme] for each in COLORS}
+    parts = [int(part) for part in re.findall(r"\.h\d\{background:color-mix\(in srgb,var\(--s0\) (\d+)%", STYLE)]
+    assert len(colors) == 13 and len(parts) == 6
+    pairs = [(colors["text"], mixed(colors["s0"], colors["page"], part)) for part in parts]
     pairs += [
         (colors[name], colors[on]) for on in ("page", "panel") for name in colors.keys() - {"page", "panel", "line"}
     ]
@@ -628,14 +648,13 @@ def test_the_contrast_of_each_color_is_readable(colors: dict[str, str]) -> None:
 
 def test_a_narrow_window_shows_each_table_as_a_list_with_the_titles_of_its_columns() -> None:
     text = page(faulty())
-    for body in re.findall("<tbody>.*?</tbody>", text):
+    for body in re.findall("<tbody>.*?</tbody>", text, re.DOTALL):
         assert all(' data-label="' in cell or " colspan=" in cell for cell in re.findall("<td[^>]*>", body))
     assert '<td data-label="spark2">0.31.0</td>' in text
-    assert re.search(r'<td data-label="[^"]+" class="h\d">', text)
     assert '<th scope="row" data-label="at once">8</th>' in text
-    narrow = style_data.STYLE.partition("@media screen and (max-width:37.5rem){")[2].partition("\n}\n")[0]
+    narrow = STYLE.partition("@media screen and (max-width:37.5rem){")[2].partition("\n}\n")[0]
     assert "thead{display:none}" in narrow and "content:attr(data-label)" in narrow
-    assert ".diagram svg{display:block;max-width:100%;height:auto}" in style_data.STYLE
+    assert ".diagram svg{display:block;max-width:100%;height:auto}" in STYLE
 
 
 def test_a_rail_that_no_check_reads_is_not_drawn_as_checked() -> None:
