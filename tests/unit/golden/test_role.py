@@ -46,9 +46,11 @@ class Cluster:
 
     def play(self, renew: bool = False) -> Run:
         """Run the role with the defaults of its other variables."""
-        playbook, inventory = self.folder / "play.yml", self.folder / "hosts"
+        playbook, inventory = self.folder / "play.yml", self.folder / "hosts.yml"
         playbook.write_text(PLAY, encoding="utf-8")
-        host = f"localhost ansible_become=false ansible_python_interpreter={sys.executable}\n"
+        host = (
+            f"all: {{hosts: {{localhost: {{ansible_become: false, ansible_python_interpreter: {sys.executable}}}}}}}\n"
+        )
         inventory.write_text(host, encoding="utf-8")
         variables = json.dumps({"gb10_plan": self.plan, "golden_record": renew})
         return run(str(playbook), ["-i", str(inventory), "-e", variables])
