@@ -10,8 +10,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model, known, quantization_method
-from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import OLDER
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model, known, older, quantization_method
 
 _HEAD = """\
 # Models
@@ -92,6 +91,40 @@ planned like decoders, so their plan is too cautious.
 Tested on simulated Sparks with vLLM 0.32.0 (CPU) and tiny random models: a Qwen3 as an embedding model, and an
 XLM-RoBERTa as a reranker. Not tested: a Spark, and any model of this page.
 
+## Add a model to the catalog
+
+Each family of models is one file in `plugins/module_utils/model/families`. A new file needs no entry elsewhere. For
+example, `families/tiny.yml`:
+
+    ---
+    models:
+      tiny-7b-instruct:
+        hub: owner/Tiny-7B-Instruct
+        revision: 0123456789abcdef0123456789abcdef01234567
+        weights_bytes: 15231233024
+        config:
+          model_type: qwen2
+          hidden_size: 3584
+          intermediate_size: 18944
+          num_hidden_layers: 28
+          num_attention_heads: 28
+          num_key_value_heads: 4
+          vocab_size: 152064
+          max_position_embeddings: 32768
+          torch_dtype: bfloat16
+        args: [--enable-auto-tool-choice, --tool-call-parser, hermes]
+        nodes: 1
+        published: {"1": [14, 15.5]}
+        published_by: {"1": "your name, 2026-11-20"}
+        sure: measured on one Spark with vLLM 0.33.0
+        source: its config.json, and your log
+        evidence: "2026-11-20"
+        notes: "License: Apache-2.0"
+
+A date is text, so quote it. `shared` has anchors of values that several entries repeat. `drafts` has the revision and
+the size of drafts. The unit tests plan each entry on its `nodes`. They refuse an unknown key, a wrong value, and an
+argument that a release from `requires` on does not have. `GB10_RENEW=1 make unit` writes its section of this page.
+
 ## Published figures for Sparks
 
 Tokens per second of one request, read on 2026-11-26. NVIDIA's figures are from NVIDIA/local-ai-inference-recipes
@@ -125,8 +158,16 @@ without an entry. Docker's default seccomp profile refuses io_uring; `gb10_conta
 
 For every entry on this page the plan chooses the parallel sizes. The sizes in GB are those of the published files; for
 bfloat16 models, the vllm-dgx-spark presets give about half of that. This page is generated from
-`plugins/module_utils/model/catalog_data.py`.
+`plugins/module_utils/model/families`.
 """
+
+#: The order of the page: the newest published figures first, embedding models and rerankers last.
+_FIRST = """qwen3.8-27b-nvfp4 qwen3.8-27b-nvfp4-dflash2 qwen3.6-27b-nvfp4 qwen3.5-122b-a10b-nvfp4 deepseek-v4-flash
+deepseek-v4-flash-0731 nemotron-3.5-lightning-30b-a3b-nvfp4 nemotron-3-ultra-550b-a55b-nvfp4 minimax-m2.7-nvfp4
+qwen3.6-35b-a3b-nvfp4 gemma-4-26b-a4b-nvfp4 gemma-4-31b-it-nvfp4 nemotron-3-nano-30b-a3b-nvfp4 gpt-oss-120b gpt-oss-20b
+qwen3.5-122b-a10b-fp8 qwen3.5-35b-a3b qwen3-omni-30b-a3b-instruct nemotron-3-super-120b-a12b-nvfp4
+qwen3-next-80b-a3b-instruct-fp8 qwen3-next-80b-a3b-instruct-fp8-dynamic qwen3-embedding-0.6b qwen3-embedding-4b
+qwen3-embedding-8b qwen3-reranker-0.6b bge-m3 bge-reranker-v2-m3""".split()
 
 _OLDER = """
 ## Older models
@@ -138,10 +179,16 @@ shows the arguments of each.
 
 def page() -> str:
     """Return the page. Older models have no section."""
-    models = [model for model in known().values() if model.name not in OLDER]
-    older = [model for model in known().values() if model.name in OLDER]
+    last = older()
+    models = sorted((model for model in known().values() if model.name not in last), key=_place)
     sections = [line for model in models for line in _section(model)]
-    return "\n".join([_HEAD, *_table(models), *sections, _OLDER, *_table(older)]) + "\n"
+    former = [model for model in known().values() if model.name in last]
+    return "\n".join([_HEAD, *_table(models), *sections, _OLDER, *_table(former)]) + "\n"
+
+
+def _place(model: Model) -> int:
+    """Return the place of a model on the page. A new one comes last."""
+    return _FIRST.index(model.name) if model.name in _FIRST else len(_FIRST)
 
 
 def _table(models: Iterable[Model]) -> list[str]:
