@@ -54,7 +54,7 @@ def test_what_the_issue_names_is_there() -> None:
     assert hubs >= set(presets)
     assert hubs >= {"Qwen/Qwen3.5-122B-A10B-FP8", "Qwen/Qwen3.5-35B-A3B", "Qwen/Qwen3-Omni-30B-A3B-Instruct"}
     assert {NEMOTRON.hub, "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8"} <= hubs
-    assert {model.hub for model in known().values() if model.gated} == {
+    assert {model.hub for model in known().values() if model.gated} >= {
         "meta-llama/Llama-3.1-8B-Instruct",
         "meta-llama/Llama-3.1-70B-Instruct",
         "google/gemma-2-27b-it",
@@ -187,7 +187,7 @@ def test_what_the_weights_are_quantized_to() -> None:
     }
     assert set(found.values()) == {FP8, OTHER}
     methods = {catalog.quantization_method(model) for model in known().values()}
-    assert methods == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION", "modelopt NVFP4"}
+    assert methods >= {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION", "modelopt NVFP4"}
     schemes = {name: quantization.quantization_of(model.config).scheme for name, model in known().items()}
     assert {name for name in schemes if schemes[name] == "nvfp4"} == {name for name in found if "nvfp4" in name}
 
