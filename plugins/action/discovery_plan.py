@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, report
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer, inventory, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory, plan
+from ansible_collections.gb10.cluster.plugins.plugin_utils import machines
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
 
@@ -26,9 +27,9 @@ class ActionModule(Decision):
             partial={"type": "bool", "default": False},
             model={"type": "str", "default": ""},
         )
-        answers = [each["machine"] for each in arguments["answers"]]
-        known = [answer.machine(machine) for machine in [*arguments["machines"], *answers]]
-        pending = [answer.machine(machine) for machine in plan.pending_hosts(known)]
+        answers = [answer["machine"] for answer in arguments["answers"]]
+        known = [machines.validated(machine) for machine in [*arguments["machines"], *answers]]
+        pending = [machines.validated(machine) for machine in plan.pending_hosts(known)]
         try:
             if pending:
                 found = ssh_files([*known, *pending], arguments["folder"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils import machines
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 
@@ -27,12 +27,12 @@ class ActionModule(Decision):
             if machine["observed"].get("management"):
                 machine["direct"] = self.read("ansible.builtin.ping", {}, variables)[1]
         elif plan.can_be_queried(machine):
-            given, reason = self.read("gb10.cluster.fabric_neighbors_info", {}, variables)
+            answer, reason = self.read("gb10.cluster.fabric_neighbors_info", {}, variables)
             # An empty answer would be that of a machine which was not queried.
-            machine = plan.answered(machine, {**given, "changed": False}, reason)
+            machine = plan.answered(machine, {**answer, "changed": False}, reason)
         else:
             machine = plan.answered(machine, {}, plan.NO_HOST_KEY)
-        return {"changed": False, "machine": answer.machine(machine), "_ansible_verbose_override": True}
+        return {"changed": False, "machine": machines.validated(machine), "_ansible_verbose_override": True}
 
     def _host(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """Return the task's host as a machine of discovery, not yet queried."""

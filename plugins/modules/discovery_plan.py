@@ -16,6 +16,8 @@ description:
     inventory.
   - Validates each machine, which is untrusted.
   - Runs on the controller. The action plugin of this name does the work.
+requirements:
+  - netaddr on the controller
 options:
   machines:
     description: The known machines, the given ones first, as RV(gb10.cluster.fabric_neighbors_info#module:machine).

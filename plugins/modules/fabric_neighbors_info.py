@@ -20,6 +20,8 @@ description:
   - The answer of a machine at the other end of a cable is untrusted. The action plugin of this name returns only the
     fields that it validated.
   - Does not fail if the machine cannot be queried; RV(machine) has the reason.
+requirements:
+  - netaddr on the controller
 options:
   machine:
     description: The machine to query, if it was found on a cable, as M(gb10.cluster.discovery_plan) returns it. The

@@ -20,7 +20,11 @@ from functools import partial
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse import NAME, PORT_OF, is_unicast, mac
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse import NAME, PORT_OF, is_unicast
+
+#: Returns a MAC address as six pairs of lower-case digits with colons. Raises ValueError for any other text.
+#: The standard library has no such type.
+Mac = Callable[[str], str]
 
 #: Upper limits, at or above the counts of a cluster or an honest machine. Discovery follows at most MACHINES.
 MACHINES, INTERFACES, NEIGHBORS, NOTES, TEXT = 64, 1024, 256, 16, 300
@@ -32,15 +36,14 @@ _KEY, _KEY_START = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})"), b"\0\0\0\x0bs
 _NO_MAC = "00:00:00:00:00:00"
 
 
-def machine(given: Mapping[str, Any]) -> dict[str, Any]:
+def machine(given: Mapping[str, Any], mac: Mac) -> dict[str, Any]:
     """Return a machine in the form of discovery/plan.py.
 
-    After any error it has no ``observed``, and ``invalid`` has the errors. Only these facts may reach a file, a command
-    or a message.
+    After any error it has no ``observed``, and ``invalid`` has the errors.
 
     ``given`` has the same shape, with the machine's own answer as ``observed``. A second pass changes nothing.
     """
-    read = _Reader(str(given["name"]))
+    read = _Reader(str(given["name"]), mac)
     result: dict[str, Any] = {
         "name": read.own("name", given["name"], "inventory_hostname"),
         "address": read.own("address", given["address"], "ansible_host"),
@@ -106,12 +109,13 @@ def _interface(read: _Reader, path: str, name: object, value: object) -> dict[st
     Tunnels have other data as MAC address; it is ignored unless the port is QSFP.
     """
     facts = read.mapping(path, value, 64)
-    given = facts.get("mac")
-    found = mac(given)
-    if name in PORT_OF and not found and given not in (None, "", _NO_MAC):
-        read.refuse(f"{path}.mac", given, "a MAC address")
+    mac = facts.get("mac")
+    try:
+        mac = read.canonical(mac) if mac not in (None, "", _NO_MAC) else ""
+    except ValueError:
+        mac = read.refuse(f"{path}.mac", mac, "a MAC address") if name in PORT_OF else ""
     flags = {key: read.flag(f"{path}.{key}", facts.get(key)) for key in ("up", "carrier")}
-    return {"mac": found, **flags}
+    return {"mac": mac, **flags}
 
 
 def _sighting(read: _Reader, path: str, interface: str, value: object) -> dict[str, str]:
@@ -121,7 +125,7 @@ def _sighting(read: _Reader, path: str, interface: str, value: object) -> dict[s
     """
     entry = read.mapping(path, value, 64)
     return {
-        "mac": read.value(f"{path}.mac", entry.get("mac"), *_MAC),
+        "mac": read.mac(f"{path}.mac", entry.get("mac")),
         "address": read.value(f"{path}.address", entry.get("address"), *_address(interface)),
         "name": read.value(f"{path}.name", entry.get("name"), *_LABEL),
         "host_key": read.value(f"{path}.host_key", entry.get("host_key"), *_HOST_KEY),
@@ -137,7 +141,7 @@ def _found(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
         "address": read.value("address", given["address"], *_address(zone if zone in PORT_OF else "")),
         "via": read.own("via", given["via"], "inventory_hostname"),
         "port": given["port"] if given["port"] in (0, 1) else read.refuse("port", given["port"], "0 or 1", 0),
-        "macs": [read.value("macs", each, *_MAC) for each in read.items("macs", given["macs"], MACHINES * NEIGHBORS)],
+        "macs": [read.mac("macs", mac) for mac in read.items("macs", given["macs"], MACHINES * NEIGHBORS)],
         "host_key": read.value("host_key", given["host_key"], *_HOST_KEY),
         "label": read.value("label", given["label"], *_LABEL),
         "direct": text(given["direct"]),
@@ -181,8 +185,8 @@ class _Reader:
     Each method returns a safe value, also for an invalid one.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = text(name)
+    def __init__(self, name: str, mac: Mac) -> None:
+        self.name, self._mac = text(name), mac
         self.problems: list[Problem] = []
 
     def refuse(self, path: str, value: object, expected: str, instead: Any = "", fix: str = "") -> Any:
@@ -224,17 +228,27 @@ class _Reader:
     def flag(self, path: str, value: object) -> bool:
         return value if isinstance(value, bool) else bool(self.refuse(path, value, "true or false", False))
 
+    def mac(self, path: str, value: object) -> str:
+        """Return a unicast MAC address."""
+        try:
+            mac = self.canonical(value)
+        except ValueError:
+            mac = ""
+        if not mac or mac == _NO_MAC or int(mac[:2], 16) & 1:
+            return str(self.refuse(path, value, "a MAC address of one machine, such as 4c:bb:47:00:00:03"))
+        return mac
+
+    def canonical(self, value: object) -> str:
+        """Return a MAC address in lower case. Raises ValueError for any other value."""
+        if not isinstance(value, str) or len(value) != len(_NO_MAC) or (mac := self._mac(value)) != value.lower():
+            raise ValueError
+        return mac
+
 
 def _matching(pattern: str, value: str) -> str:
     if not re.fullmatch(pattern, value, re.ASCII):
         raise ValueError
     return value
-
-
-def _mac(value: str) -> str:
-    if not (found := mac(value)):
-        raise ValueError
-    return found
 
 
 def _hostname(value: str) -> str:
@@ -278,7 +292,6 @@ _HOSTNAME = (
     "set such a name there (sudo hostnamectl set-hostname), or exclude it with -e discover_partial=true",
 )
 _MANAGEMENT = (_management, "the IPv4 address of one machine")
-_MAC = (_mac, "a MAC address of one machine, such as 4c:bb:47:00:00:03")
 _LABEL = (
     partial(_matching, f"({NAME.pattern})?"),
     "at most 63 letters, digits, dots, hyphens and underscores",

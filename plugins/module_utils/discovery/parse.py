@@ -50,7 +50,7 @@ def answering(text: str) -> list[str]:
 
 def macs(text: str) -> dict[str, str]:
     """Return address -> MAC address, from `ip -json neigh show`; entries without a MAC address are left out."""
-    found = ((_ip(entry.get("dst")), mac(entry.get("lladdr"))) for entry in mappings(load(text or "[]", _MOST)))
+    found = ((_ip(entry.get("dst")), _mac(entry.get("lladdr"))) for entry in mappings(load(text or "[]", _MOST)))
     return {str(ip): mac for ip, mac in found if ip is not None and mac}
 
 
@@ -72,7 +72,7 @@ def lldp(text: str) -> dict[str, list[dict[str, str]]]:
             continue
         result.setdefault(str(entry.get("name")), []).append(
             {
-                "mac": mac(identifier.get("value")) if identifier.get("type") == "mac" else "",
+                "mac": _mac(identifier.get("value")) if identifier.get("type") == "mac" else "",
                 "name": _name(_value(_first(entry.get("chassis")), "name")),
             }
         )
@@ -95,7 +95,7 @@ def _ip(value: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def mac(value: object) -> str:
+def _mac(value: object) -> str:
     """Return a MAC address in lower case, or "" for invalid or multicast ones: a neighbor may announce anything."""
     found = value.lower() if isinstance(value, str) else ""
     return found if re.fullmatch(r"(?!00:00:00:00:00:00)[0-9a-f][02468ace](:[0-9a-f]{2}){5}", found) else ""
