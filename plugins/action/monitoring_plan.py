@@ -13,7 +13,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan 
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import scrape
-from ansible_collections.gb10.cluster.plugins.plugin_utils.monitoring import MonitoringDecision, settings_of
+from ansible_collections.gb10.cluster.plugins.plugin_utils.monitoring import MonitoringDecision, rules, settings_of
 
 
 class ActionModule(MonitoringDecision):
@@ -30,7 +30,7 @@ class ActionModule(MonitoringDecision):
             return {"failed": True, "msg": "\n".join(map(str, problems))}
         site = self.site(variables, plan, given["cluster"], self._golden(given["golden_result"], variables))
         files = monitoring_plan.of_node(plan, settings, site)
-        controller = monitoring_plan.of_controller(plan, settings, site) if plan.node.head else {}
+        controller = monitoring_plan.of_controller(plan, settings, site, rules()) if plan.node.head else {}
         return {
             "changed": False,
             "files": [

@@ -13,7 +13,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import scrape, server
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import ServerSettings
-from ansible_collections.gb10.cluster.plugins.plugin_utils.monitoring import MonitoringDecision, settings_of
+from ansible_collections.gb10.cluster.plugins.plugin_utils.monitoring import MonitoringDecision, rules, settings_of
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data, typed_plan
 
 _OPTIONS = {
@@ -48,8 +48,8 @@ class ActionModule(MonitoringDecision):
         webhook = str(self.variable(variables, "monitoring_server_webhook", ""))
         if problems := server.check(settings, webhook, jobs):
             return {"failed": True, "msg": report(problems)}
-        units = server.units(jobs, settings)
-        texts = server.files(jobs, settings) | {f"{paths.UNIT_FOLDER}/{unit['name']}": unit["text"] for unit in units}
+        units, texts = server.units(jobs, settings, rules()), server.files(jobs, settings, rules())
+        texts |= {f"{paths.UNIT_FOLDER}/{unit['name']}": unit["text"] for unit in units}
         return {
             "changed": False,
             "files": [{"path": path, "content": text} for path, text in texts.items()],

@@ -7,12 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import MonitoringSettings, Site
 from ansible_collections.gb10.cluster.plugins.module_utils.plan import load
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
+
+#: In the format of Prometheus.
+_RULES = Path(__file__).parents[2] / "roles" / "monitoring" / "files" / "rules.yml"
 
 
 class MonitoringDecision(Decision):
@@ -23,6 +27,11 @@ class MonitoringDecision(Decision):
         names = [node.name for node in plan.nodes]
         hosts = self.of_nodes(variables, names, "ansible_host", "")
         return Site(cluster or "gb10", {name: str(hosts[name] or name) for name in names}, golden)
+
+
+def rules() -> str:
+    """Return the text of the recording and alert rules of Prometheus."""
+    return _RULES.read_text(encoding="utf-8")
 
 
 def settings_of(inputs: Mapping[str, Any]) -> MonitoringSettings:

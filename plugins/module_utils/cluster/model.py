@@ -51,7 +51,7 @@ def choose_model(inputs: Inputs) -> Chosen:
     store = model_store_plan.plan(
         model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source
     )
-    user_args, draft = settings.vllm_extra_args, drafts.find([*model.args, *settings.vllm_extra_args])
+    user_args, draft = settings.vllm_extra_args, catalog.draft([*model.args, *settings.vllm_extra_args])
     refuse(_check_revisions(model.revision, draft.revision if draft else ""))
     draft_store = (
         model_store_plan.plan(draft.hub, "", draft.revision, settings.install_dir, head.store_enabled, "")

@@ -16,10 +16,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import runtime_of
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, ModelFiles, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
-from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import OLDER
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
@@ -77,17 +76,18 @@ def survey(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tupl
     if not inputs.nodes:
         return [], cluster_plan.plan(inputs, known_variables)[1]
     own = inputs.head.settings.models
-    models = list(catalog.known({} if catalog_checks.check(own) else own).values())
+    models = list(catalog.known({} if catalog.check(own) else own).values())
     given = [_with(inputs, model) for model in models]
     plans = [cluster_plan.plan(each, known_variables) for each in given]
     if common := [problem for problem in plans[0][1] if all(problem in problems for _plan, problems in plans)]:
         return [], common
     rows = [_row(model, each, *planned) for model, each, planned in zip(models, given, plans, strict=True)]
-    return sorted(rows, key=_place), []
+    older = catalog.older()
+    return sorted(rows, key=lambda row: _place(row, row.name in older)), []
 
 
-def _place(row: Row) -> tuple[object, ...]:
-    return not row.fits, row.fits is False, row.name in OLDER, -row.weights_bytes, row.name
+def _place(row: Row, older: bool) -> tuple[object, ...]:
+    return not row.fits, row.fits is False, older, -row.weights_bytes, row.name
 
 
 def _with(inputs: Inputs, model: Model) -> Inputs:

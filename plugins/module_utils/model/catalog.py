@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import similar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks, drafts
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks, drafts, io_catalog, names
+from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
 
 UNKNOWN = "not in the catalog"
 OWN = "from the inventory"
@@ -87,7 +88,7 @@ def find(name: str, user_models: Mapping[str, Any] | None = None) -> Model:
     ``user_models`` is ``gb10_models``: {name: {key of Model: value}}. A catalog name overrides single keys of that
     entry (mappings merge, lists replace); any other name adds a model. Raises ProblemsError with every error in both.
     """
-    problems = catalog_checks.check(user_models or {})
+    problems = check(user_models or {})
     models = known({} if problems else user_models)
     # Keep the names of invalid inventory entries, so that such a name is not also reported as unknown.
     sketches = [Model(str(key)) for key in user_models] if problems and isinstance(user_models, Mapping) else []
@@ -100,9 +101,32 @@ def find(name: str, user_models: Mapping[str, Any] | None = None) -> Model:
 
 
 def known(user_models: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Model]:
-    """Return every model by its name; ``user_models`` is already validated."""
-    merged = catalog_checks.merged(user_models or {})
+    """Return every model by its name, the older ones of the catalog last; ``user_models`` is already validated."""
+    merged = catalog_checks.merged(user_models or {}, _entries())
     return {name: _model(name, entry) for name, entry in merged.items()}
+
+
+def check(user_models: object) -> list[Problem]:
+    """Return every problem in ``gb10_models``."""
+    return catalog_checks.check(user_models, _entries())
+
+
+def older() -> set[str]:
+    """Return the names of the language models that are no longer published for Sparks."""
+    return {name for family in io_catalog.families() if family.older for name in family.models}
+
+
+def draft(args: Sequence[str]) -> Draft | None:
+    """Return the draft that the arguments name, with its size and revision if the catalog has them."""
+    if not (found := drafts.find(args)):
+        return None
+    known = (each for family in io_catalog.families() for each in family.drafts if each.hub == found.hub)
+    size = next(known, found)
+    return replace(size, revision=found.revision or size.revision)
+
+
+def _entries() -> dict[str, Mapping[str, Any]]:
+    return {name: entry for family in io_catalog.families() for name, entry in family.models.items()}
 
 
 def _model(name: str, entry: Mapping[str, Any]) -> Model:
@@ -122,9 +146,9 @@ def _named(name: str, models: Mapping[str, Model]) -> Model | Problem | None:
         return exact[0]
     same = _on_hub(wanted, models.values())
     if len(same) > 1:
-        names = " and ".join(model.name for model in same)
+        both = " and ".join(model.name for model in same)
         return Problem(
-            "gb10_model", f"{name!r} is the Hugging Face Hub name of {names}", "one model", "use one of these names"
+            "gb10_model", f"{name!r} is the Hugging Face Hub name of {both}", "one model", "use one of these names"
         )
     return same[0] if same else None
 
@@ -143,16 +167,16 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
     expected = "a name from the catalog or gb10_models, OWNER/NAME on Hugging Face Hub, or an absolute path"
     if not name:
         return Problem("gb10_model", "it is empty", expected, "set gb10_model, or gb10_recipe")
-    if catalog_checks.is_path(name):
+    if names.is_path(name):
         return Model(name=name, path=name)
-    if catalog_checks.is_hub(name):
+    if names.is_hub(name):
         return Model(name=name, hub=name)
-    names = {model.name.casefold(): model.name for model in models}
-    if str(name).casefold() in names:
+    known_names = {model.name.casefold(): model.name for model in models}
+    if str(name).casefold() in known_names:
         return Model(name=name)
     hubs = {model.hub.rpartition("/")[2].casefold(): model.name for model in models if model.hub}
-    close = similar.close(str(name).casefold(), [*names, *hubs], most=4, cutoff=0.5)
-    close = list(dict.fromkeys((names | hubs)[each] for each in close))
+    close = similar.close(str(name).casefold(), [*known_names, *hubs], most=4, cutoff=0.5)
+    close = list(dict.fromkeys((known_names | hubs)[each] for each in close))
     fix = "choose a model from docs/models.md, or add your own to gb10_models"
     fix = f"perhaps use {' or '.join(close)}" if close else fix
     return Problem("gb10_model", f"unknown model {name!r}", expected, fix)

@@ -2,20 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Validation of the inventory's models, and their merge with the catalog."""
+"""Validation of models, and the merge of the inventory's ones with the catalog.
+
+``models``: the catalog's entries by their names, which are in lower case.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment, similar
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.model import kind
-from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
+from ansible_collections.gb10.cluster.plugins.module_utils.model import kind, names
 
-_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+Entries: TypeAlias = Mapping[str, Mapping[str, Any]]
+
 _NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _RELEASE = re.compile(r"\d+\.\d+(\.\d+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -32,16 +35,6 @@ _SAID_BY = {
     "-pp": "pipeline",
     "--max-model-len": "max_model_len",
 }
-
-
-def is_path(name: object) -> bool:
-    """Return whether the name is an absolute path."""
-    return isinstance(name, str) and name.startswith("/")
-
-
-def is_hub(name: object) -> bool:
-    """Return whether the name has the form OWNER/NAME of Hugging Face Hub."""
-    return isinstance(name, str) and _HUB.fullmatch(name) is not None
 
 
 def _text(value: object) -> bool:
@@ -105,8 +98,8 @@ def _files(value: object) -> bool:
 
 #: The check of each key's value, and the expected value in words.
 _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "hub": (is_hub, "OWNER/NAME on Hugging Face Hub"),
-    "path": (is_path, "an absolute path"),
+    "hub": (names.is_hub, "OWNER/NAME on Hugging Face Hub"),
+    "path": (names.is_path, "an absolute path"),
     "revision": (_text, "a commit, tag or branch, as text"),
     "kind": (lambda value: value in kind.KINDS, f"one of {', '.join(kind.KINDS)}"),
     "weights_bytes": (lambda value: value is None or (_count(value) and value != 0), "bytes, or null if unknown"),
@@ -132,7 +125,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def check(user_models: object) -> list[Problem]:
+def check(user_models: object, models: Entries) -> list[Problem]:
     """Return every problem in ``gb10_models``."""
     if not isinstance(user_models, Mapping):
         return [
@@ -141,15 +134,15 @@ def check(user_models: object) -> list[Problem]:
             )
         ]
     problems = []
-    names: dict[str, str] = {}
+    spelled: dict[str, str] = {}
     for name, entry in user_models.items():
         path = f"gb10_models.{name}"
-        if (other := names.setdefault(str(name).casefold(), str(name))) != str(name):
+        if (other := spelled.setdefault(str(name).casefold(), str(name))) != str(name):
             problems.append(
                 Problem(path, f"the name differs from {other} only in case", "each model once", "merge the two entries")
             )
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            same = next((key for key, model in MODELS.items() if str(name).casefold() == model["hub"].casefold()), "")
+            same = next((key for key, model in models.items() if str(name).casefold() == model["hub"].casefold()), "")
             fix = f"name it {same}" if same else "use only letters, digits, dots, hyphens and underscores in the name"
             problems.append(Problem(path, f"the name {name!r}", "a short name", fix))
         elif not isinstance(entry, Mapping):
@@ -158,33 +151,29 @@ def check(user_models: object) -> list[Problem]:
             )
         else:
             found = list(_values(path, entry))
-            problems += found or _contradictions(
-                path, entry, _merge(_base(name, entry), entry), known=_known(name) is not None
-            )
+            base = _base(name, entry, models)
+            close = () if base else similar.close(name, models)
+            problems += found or _contradictions(path, entry, _merge(base, entry), known=bool(base), close=close)
     return problems
 
 
 def check_entry(path: str, entry: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a complete entry that overrides no other, such as a catalog entry."""
-    return list(_values(path, entry)) or list(_contradictions(path, entry, entry, known=False))
+    return list(_values(path, entry)) or _contradictions(path, entry, entry, known=False)
 
 
-def merged(user_models: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+def merged(user_models: Entries, models: Entries) -> dict[str, Mapping[str, Any]]:
     """Return every model's entry by its name, with the inventory's overrides; ``user_models`` is already validated."""
-    entries: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in MODELS.items()}
+    entries = dict(models)
     for name, entry in user_models.items():
-        entries[_known(name) or name] = _merge(_base(name, entry), entry)
+        key = name.casefold() if name.casefold() in models else name
+        entries[key] = _merge(_base(name, entry, models), entry)
     return entries
 
 
-def _known(name: str) -> str | None:
-    """Return the catalog name that equals this name in any case, or None."""
-    return next((key for key in MODELS if key.casefold() == name.casefold()), None)
-
-
-def _base(name: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+def _base(name: str, entry: Mapping[str, Any], models: Entries) -> Mapping[str, Any]:
     """Return the catalog entry to override. Another folder or Hub name drops its hub, revision and gated keys."""
-    base = MODELS.get(_known(name) or "", {})
+    base = models.get(name.casefold(), {})
     moved = "path" in entry or ("hub" in entry and entry["hub"] != base.get("hub"))
     return {key: value for key, value in base.items() if key not in ("hub", "revision", "gated")} if moved else base
 
@@ -209,11 +198,15 @@ def _values(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(f"{path}.{key}", f"{value!r}", _KEYS[key][1], f"change {path}.{key}")
 
 
-def _contradictions(path: str, entry: Mapping[str, Any], whole: Mapping[str, Any], known: bool) -> list[Problem]:
-    """Return the contradictions within the entry, or within its merge with the catalog (``whole``)."""
+def _contradictions(
+    path: str, entry: Mapping[str, Any], whole: Mapping[str, Any], known: bool, close: Sequence[str] = ()
+) -> list[Problem]:
+    """Return the contradictions within the entry, or within its merge with the catalog (``whole``).
+
+    ``close``: similar names of the catalog.
+    """
     problems = []
     if not known and not entry.get("hub") and not entry.get("path"):
-        close = similar.close(path.rpartition("gb10_models.")[2], MODELS)
         hint = f", or use {close[0]} from the catalog" if close else ""
         problems.append(
             Problem(

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import names
 
 OPTION = "--speculative-config"
 #: vLLM's short name since 0.19.
@@ -23,40 +23,26 @@ KEYS = {"--spec-method": "method", "--spec-model": "model", "--spec-tokens": "nu
 
 @dataclass(frozen=True)
 class Draft:
-    """A draft on Hugging Face Hub. ``weights_bytes``: None if unknown."""
+    """A draft on Hugging Face Hub. ``revision``: "" if none is named. ``weights_bytes``: None if unknown."""
 
     hub: str
-    revision: str
-    weights_bytes: int | None
-
-
-#: Drafts whose size is known: (revision, bytes of the tensors). Source: the files on Hugging Face Hub as other projects
-#: recorded them, read 2026-11-23 and 2026-11-26; that of gemma-4-31B is computed from the recorded tensors' shapes.
-KNOWN: Mapping[str, tuple[str, int]] = {
-    "z-lab/Qwen3.8-27B-DFlash2": ("50307d4c4cde6860d4eee73e2547cd786fe8e8a4", 3_848_808_960),
-    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DSpark": (
-        "8a0177116d138011e63103110f136ec0ca09ebbf",
-        1_349_057_504,
-    ),
-    "google/gemma-4-26B-A4B-it-assistant": ("6e5aaaf4c42b98394530b8fda2e95cadd65c151c", 839_422_472),
-    "google/gemma-4-31B-it-assistant": ("627c5ec1458b9086b841a91e0512fd31fd2fbbf1", 939_037_192),
-}
+    revision: str = ""
+    weights_bytes: int | None = None
 
 
 def find(args: Sequence[str]) -> Draft | None:
     """Return the draft that the arguments name, None without one on Hugging Face Hub. The last option counts."""
     settings = _settings(args)
     hub = settings.get("model")
-    if not catalog_checks.is_hub(hub):
+    if not names.is_hub(hub):
         return None
-    revision, size = KNOWN.get(str(hub), ("", None))
-    return Draft(str(hub), str(settings.get("revision") or revision), size)
+    return Draft(str(hub), str(settings.get("revision") or ""))
 
 
 def path(args: Sequence[str]) -> str:
     """Return the path that the arguments give as the draft, "" for a name. A name on Hugging Face Hub has one slash."""
     model = str(_settings(args).get("model") or "")
-    return model if "/" in model and not catalog_checks.is_hub(model) else ""
+    return model if "/" in model and not names.is_hub(model) else ""
 
 
 def with_folder(args: Sequence[str], hub: str, folder: str) -> list[str]:

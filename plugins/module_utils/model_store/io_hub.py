@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_json
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import names
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store_plan
 
@@ -125,7 +125,7 @@ class _Hub:
     def __init__(self, name: str, token: str) -> None:
         if os.environ.get("HF_HUB_OFFLINE", "").lower() in _ON:
             raise HubError("HF_HUB_OFFLINE is set")
-        if not catalog_checks.is_hub(name):
+        if not names.is_hub(name):
             raise HubError(f"{name!r} is not OWNER/NAME")
         if token and not re.fullmatch(r"[!-~]+", token):
             raise HubError("the token is not a single ASCII word")

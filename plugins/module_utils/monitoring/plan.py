@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv
-from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard, rules, scrape
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard, scrape
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import MonitoringSettings, Site
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Environment, Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
@@ -40,11 +40,11 @@ def of_node(plan: Plan, settings: MonitoringSettings, site: Site) -> dict[str, s
     }
 
 
-def of_controller(plan: Plan, settings: MonitoringSettings, site: Site) -> dict[str, str]:
-    """Return name -> text of the files for Prometheus and Grafana."""
+def of_controller(plan: Plan, settings: MonitoringSettings, site: Site, rules: str) -> dict[str, str]:
+    """Return name -> text of the files for Prometheus and Grafana. ``rules``: the text of rules.yml."""
     return {
         "prometheus.yml": scrape.text(scrape.jobs(plan, ports(plan, settings.monitoring_port), site)),
-        "rules.yml": rules.text(),
+        "rules.yml": rules,
         "dashboard.json": dashboard.text(),
     }
 

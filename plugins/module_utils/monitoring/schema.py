@@ -63,27 +63,6 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Recording:
-    """A recording rule of Prometheus."""
-
-    record: str
-    expr: str
-
-
-@dataclass(frozen=True)
-class Alert:
-    """An alert rule of Prometheus. ``wait``: how long the expression must hold. ``page``: the page about it."""
-
-    alert: str
-    expr: str
-    wait: str
-    severity: str
-    summary: str
-    fix: str
-    page: str
-
-
-@dataclass(frozen=True)
 class Panel:
     """A panel of the dashboard. ``queries``: legend -> expression; ``unit``: Grafana's name of it.
 

@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard, plan, rules, scrape
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard, plan, scrape
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import ServerSettings
 from ansible_collections.gb10.cluster.plugins.module_utils.service import unit
 
@@ -49,12 +49,12 @@ def check(settings: ServerSettings, webhook: str, jobs: Sequence[Mapping[str, An
     return problems
 
 
-def files(jobs: Sequence[Mapping[str, Any]], settings: ServerSettings) -> dict[str, str]:
-    """Return path -> text of the files of Prometheus, without the CAs."""
+def files(jobs: Sequence[Mapping[str, Any]], settings: ServerSettings, rules: str) -> dict[str, str]:
+    """Return path -> text of the files of Prometheus, without the CAs. ``rules``: the text of rules.yml."""
     alerts = f"{_LOOPBACK}:{settings.alerts_port}"
     return {
         f"{paths.PROMETHEUS_FOLDER}/prometheus.yml": scrape.text(jobs, alerts),
-        f"{paths.PROMETHEUS_FOLDER}/rules.yml": rules.text(),
+        f"{paths.PROMETHEUS_FOLDER}/rules.yml": rules,
         f"{_DASHBOARDS}/gb10.json": dashboard.text(),
     }
 
@@ -72,9 +72,9 @@ def grafana(settings: ServerSettings) -> dict[str, str]:
     return dict(zip(paths.GRAFANA_FILES, texts, strict=True))
 
 
-def units(jobs: Sequence[Mapping[str, Any]], settings: ServerSettings) -> list[dict[str, Any]]:
+def units(jobs: Sequence[Mapping[str, Any]], settings: ServerSettings, rules: str) -> list[dict[str, Any]]:
     """Return the units in start order, each as {name, text, inputs, port, variable}."""
-    contents = sorted(files(jobs, settings).items())
+    contents = sorted(files(jobs, settings, rules).items())
     given = {
         "alerts_port": (paths.ALERTMANAGER_UNIT, systemd.unit_with_digest(_alertmanager(settings), [])),
         "port": (paths.PROMETHEUS_UNIT, systemd.unit_with_digest(_prometheus(jobs, settings), contents)),

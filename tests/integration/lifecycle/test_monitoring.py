@@ -21,13 +21,14 @@ import factory_hosts
 import pytest
 from api_client import CURL
 from live_cluster import Cluster, extra, on_all
+from repository import load_yaml, read
 from root_file_system import put
 from small_server import serving
 from testinfra.host import Host
 from unlisted_host import UnlistedHost
 from waiting import wait_until
 
-from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard, rules
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard
 
 pytestmark = [pytest.mark.slow, pytest.mark.disruptive]
 
@@ -314,7 +315,8 @@ def missing(text: str) -> bool:
 def test_each_query_and_each_metric_of_an_alert_has_data(monitored: Monitored) -> None:
     queries = [target["expr"] for panel in dashboard.document()["panels"] for target in panel.get("targets", ())]
     filled = [each.replace("$cluster", ".*").replace("$node", ".*") for each in queries]
-    listed = " ".join(rule.expr for rule in (*rules.ALERTS, *rules.RECORDINGS))
+    rules = load_yaml(read("roles/monitoring/files/rules.yml"))
+    listed = " ".join(rule["expr"] for rule in rules["groups"][0]["rules"])
     metrics = sorted(set(re.findall(r"\b(?:gb10[_:]|vllm:|node_)[\w:]+", listed)))
     lacking = {each for each in (*filled, *metrics) if not monitored.has(each)}
     assert lacking == {each for each in (*filled, *metrics) if missing(each)}

@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan a
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as cluster_report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import TYPICAL
+from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.plan.schema import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -67,6 +68,21 @@ def test_no_catalog_entry_draws_a_warning(stack: str, count: int) -> None:
     found = catalog_plans(stack, count)
     assert len(found) >= 20
     assert {name: warnings for name, (_plan, warnings) in found.items() if warnings} == {}
+
+
+@pytest.mark.parametrize(
+    "model", [each for each in catalog.known().values() if not each.image], ids=lambda each: each.name
+)
+def test_each_catalog_entry_is_served_on_its_fewest_sparks(model: catalog.Model) -> None:
+    nodes = sparks(model.nodes, model.name, "current")
+    for node in nodes:
+        node["settings"]["gb10_fabric_topology"] = "switch" if model.nodes > 2 else "auto"
+    inputs = parse(nodes, lock_of("current"))
+    plan, problems = cluster_plan.plan(inputs, KNOWN)
+    assert problems == [] and plan and cluster_plan.warnings(inputs, plan) == []
+    # The draft's folder is in place of its name.
+    own, planned_ones = ({name for name, *_ in arguments.options(args)} for args in (model.args, plan.serve.args))
+    assert own <= planned_ones
 
 
 @pytest.mark.parametrize("sample", SAMPLES)

@@ -13,8 +13,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.models import
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
-from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import OLDER
 
+OLDER = catalog.older()
 #: Models that the catalog serves in an image of their own. Their memory is not planned.
 IMAGES = ["deepseek-v4-flash-0731", "deepseek-v4-flash"]
 CONFIG = catalog.find("qwen2.5-7b-instruct").config

@@ -163,7 +163,7 @@ SOURCES = [
     path
     for pattern in ("roles/*/*/*.yml", "playbooks/*.yml", "site.yml")
     for path in files(pattern)
-    if "/meta/" not in path
+    if not {"meta", "files"} & set(path.split("/"))
 ]
 
 

@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import API_KEY, SECRET_ENVIRONMENT
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch_argv
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 SECRET = "a-secret-that-nobody-sees"
@@ -165,7 +165,7 @@ def test_the_planner_refuses_them_in_each_setting() -> None:
 
 def test_no_secret_is_in_a_model_of_ones_own() -> None:
     entry = {"hub": "a/b", "environment": {"HF_TOKEN": SECRET}, "args": ["--api-key", SECRET]}
-    problems = catalog_checks.check({"mine": entry})
+    problems = catalog.check({"mine": entry})
     assert [problem.path for problem in problems] == [
         "gb10_models.mine.environment.HF_TOKEN",
         "gb10_models.mine.args[0]",

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT, read
+from repository import ROOT, load_yaml, read
 from typed_plans import typed
 
-from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard, metrics, rules, scrape
+from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import dashboard, metrics, scrape
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring import plan as monitoring_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.monitoring.schema import Site
 
+RULES = read("roles/monitoring/files/rules.yml")
+ENTRIES: list[dict[str, Any]] = load_yaml(RULES)["groups"][0]["rules"]
+ALERTS = {rule["alert"]: rule for rule in ENTRIES if "alert" in rule}
 promtool = pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is missing: apt-get install prometheus")
 SITE = Site("sparks", {"spark1": "192.168.1.11", "spark2": "fd00::12"})
 TLS = {"api_tls": {"digest": "ab", "until": "2027-01-01"}, "api": {"endpoint": "https://spark1.example:8000"}}
@@ -155,7 +158,7 @@ CASES: list[tuple[str, list[dict[str, str]], bool]] = [
 
 @promtool
 @pytest.mark.parametrize("fires", [True, False], ids=["fires", "silent"])
-@pytest.mark.parametrize("alert", [rule.alert for rule in rules.ALERTS])
+@pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_fires_and_is_silent(alert: str, fires: bool, tmp_path: Path) -> None:
     cases = [found for name, found, expected in CASES if (name, expected) == (alert, fires)]
     assert cases
@@ -164,7 +167,7 @@ def test_an_alert_fires_and_is_silent(alert: str, fires: bool, tmp_path: Path) -
     test = {"expr": expression, "eval_time": f"{NOW}m", "exp_samples": expected}
     tests = [{"interval": "1m", "input_series": found, "promql_expr_test": [test]} for found in cases]
     given = {"rule_files": ["rules.yml"], "evaluation_interval": "30s", "tests": tests}
-    checked(tmp_path, "test", "rules", "test.yml", rules_yml=rules.text(), test_yml=json.dumps(given))
+    checked(tmp_path, "test", "rules", "test.yml", rules_yml=RULES, test_yml=json.dumps(given))
 
 
 @promtool
@@ -190,7 +193,7 @@ def test_a_recording_has_its_value(record: str, given: dict[str, int], value: fl
     test = {"expr": record, "eval_time": "20m", "exp_samples": expected}
     tests = [{"interval": "15s", "input_series": found, "promql_expr_test": [test]}]
     document = {"rule_files": ["rules.yml"], "evaluation_interval": "15s", "tests": tests}
-    checked(tmp_path, "test", "rules", "test.yml", rules_yml=rules.text(), test_yml=json.dumps(document))
+    checked(tmp_path, "test", "rules", "test.yml", rules_yml=RULES, test_yml=json.dumps(document))
 
 
 @promtool
@@ -202,8 +205,8 @@ def test_prometheus_accepts_the_configuration(changes: dict[str, Any], tmp_path:
     (tmp_path / "other-ca.crt").write_text("", encoding="utf-8")
     given = [job for site in sites for job in scrape.jobs(plan, monitoring_plan.ports(plan, 9100), site)]
     text = scrape.text(given, "127.0.0.1:9093")
-    found = checked(tmp_path, "check", "config", "prometheus.yml", prometheus_yml=text, rules_yml=rules.text())
-    assert f"{len(rules.ALERTS) + len(rules.RECORDINGS)} rules found" in found
+    found = checked(tmp_path, "check", "config", "prometheus.yml", prometheus_yml=text, rules_yml=RULES)
+    assert f"{len(ENTRIES)} rules found" in found
 
 
 @promtool
@@ -221,22 +224,24 @@ def queries() -> list[str]:
 def test_rules_and_dashboard_use_known_metrics() -> None:
     listed = read("tests/unit/data/monitoring_metrics.txt").splitlines()[1:]
     others = {line.split()[0] for line in listed if len(line.split()) > 1}
-    known = others | metrics.METRICS.keys() | {rule.record for rule in rules.RECORDINGS}
-    texts = [*queries(), *(rule.expr for rule in (*rules.ALERTS, *rules.RECORDINGS))]
+    known = others | metrics.METRICS.keys() | {rule["record"] for rule in ENTRIES if "record" in rule}
+    texts = [*queries(), *(rule["expr"] for rule in ENTRIES)]
     used = {name for text in texts for name in re.findall(r"\b(?:gb10[_:]|vllm:|node_|ray_)[\w:]+", text)}
     assert (used - known, others - used) == (set(), set())
 
 
 def test_each_metric_of_the_collector_is_used() -> None:
-    texts = " ".join([*queries(), *(rule.expr for rule in (*rules.ALERTS, *rules.RECORDINGS))])
+    texts = " ".join([*queries(), *(rule["expr"] for rule in ENTRIES)])
     assert [name for name in metrics.METRICS if not re.search(rf"\b{name}\b", texts)] == ["gb10_watchdog_armed"]
 
 
 def test_each_alert_names_a_section_that_exists() -> None:
-    for rule in rules.ALERTS:
-        page, _hash, anchor = rule.page.partition("#")
+    for alert, rule in ALERTS.items():
+        place, _slash, end = rule["annotations"]["runbook_url"].rpartition("/")
+        assert place == "https://github.com/gb10-cluster/gb10.cluster/blob/main/docs"
+        page, _hash, anchor = end.partition("#")
         headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(encoding="utf-8"), re.MULTILINE)
-        assert not anchor or anchor in {heading.lower().replace(" ", "-") for heading in headings}, rule.alert
+        assert not anchor or anchor in {heading.lower().replace(" ", "-") for heading in headings}, alert
 
 
 def test_panels_do_not_overlap() -> None:

@@ -54,7 +54,7 @@ def test_the_filter_of_addresses_needs_addresses() -> None:
 
 
 def texts(**changes: Any) -> dict[str, str]:
-    return {unit["name"]: unit["text"] for unit in server.units(JOBS, replace(GIVEN, **changes))}
+    return {unit["name"]: unit["text"] for unit in server.units(JOBS, replace(GIVEN, **changes), "")}
 
 
 def test_prometheus_listens_on_loopback_unless_clients_are_named() -> None:
@@ -69,7 +69,9 @@ def test_prometheus_listens_on_loopback_unless_clients_are_named() -> None:
 
 def test_a_changed_configuration_restarts_prometheus_alone() -> None:
     changed = [{**JOBS[0], "scrape_interval": "5s"}, *JOBS[1:]]
-    before, after = ({unit["name"]: unit["inputs"] for unit in server.units(jobs, GIVEN)} for jobs in (JOBS, changed))
+    before, after = (
+        {unit["name"]: unit["inputs"] for unit in server.units(jobs, GIVEN, "")} for jobs in (JOBS, changed)
+    )
     assert [name for name in before if before[name] != after[name]] == [paths.PROMETHEUS_UNIT]
 
 
@@ -90,7 +92,7 @@ def test_grafana_has_the_data_source_and_the_folder_of_the_dashboard() -> None:
     source, provider = (json.loads(text.partition("\n")[2]) for text in server.grafana(GIVEN).values())
     assert source["datasources"][0]["url"] == "http://127.0.0.1:9090"
     folder = provider["providers"][0]["options"]["path"]
-    assert f"{folder}/gb10.json" in server.files(JOBS, GIVEN)
+    assert f"{folder}/gb10.json" in server.files(JOBS, GIVEN, "")
 
 
 def planned(heads: dict[str, str], enabled: dict[str, bool], **variables: Any) -> dict[str, Any]:
