@@ -12,17 +12,18 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import report
 from ansible_collections.gb10.cluster.plugins.plugin_utils import gateway
+from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decision
 from ansible_collections.gb10.cluster.plugins.plugin_utils.plain import plain_data
 
 
-class ActionModule(gateway.GatewayDecision):
+class ActionModule(Decision):
     """Adds texts to the module's result."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result and {lines, example, client_settings, place, refusal}."""
         arguments = plain_data(self._task.args)
         client, models = str(arguments.get("new_client", "")), arguments.get("new_client_models", [])
-        place = self.place(variables)
+        place = gateway.place(self, variables)
         options = {"url": place["url"], "server_name": place["server_name"], **arguments}
         state: dict[str, Any] = self.module(options, variables)
         if state.get("failed"):
@@ -34,7 +35,7 @@ class ActionModule(gateway.GatewayDecision):
             "client_settings": report.client_settings(place["endpoint"], state["models"]),
             "place": {
                 **{name: place[name] for name in ("url", "server_name")},
-                "interval": self.number(variables, "health_interval"),
+                "interval": gateway.number(self, variables, "health_interval"),
             },
             "refusal": report.refusal(state, client, models) if client else "",
         }

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The inputs of the gateway's actions: the variables of the role gateway, and what its tasks read from the heads."""
+"""The inputs of the gateway's steps: the variables of the role gateway, and what its tasks read from the heads."""
 
 from __future__ import annotations
 
@@ -24,61 +24,65 @@ _OPTIONS = argument_specs.read("gateway")["main"]["options"]
 _KEYS, _CAS = "__gateway_cluster_keys", "__gateway_cluster_cas"
 
 
-class GatewayDecision(Decision):
-    """A base for actions that the role gateway calls. Its variables are inputs, so that no task lists them."""
+def setting(step: Decision, variables: Mapping[str, Any], name: str) -> Any:
+    """Return the value of gateway_<name>; its default where a call without the role has none."""
+    option = _OPTIONS[f"gateway_{name}"]
+    return step.variable(variables, f"gateway_{name}", argument_specs.default(option))
 
-    def setting(self, variables: Mapping[str, Any], name: str) -> Any:
-        """Return the value of gateway_<name>; its default where a call without the role has none."""
-        option = _OPTIONS[f"gateway_{name}"]
-        return self.variable(variables, f"gateway_{name}", argument_specs.default(option))
 
-    def number(self, variables: Mapping[str, Any], name: str) -> int:
-        """Return a number. Any other value counts as 0, which the plan refuses."""
-        try:
-            return int(self.setting(variables, name))
-        except (TypeError, ValueError):
-            return 0
+def number(step: Decision, variables: Mapping[str, Any], name: str) -> int:
+    """Return a number. Any other value counts as 0, which the plan refuses."""
+    try:
+        return int(setting(step, variables, name))
+    except (TypeError, ValueError):
+        return 0
 
-    def place(self, variables: Mapping[str, Any]) -> dict[str, str]:
-        """Return {url, server_name, endpoint, client} as access.place."""
-        host, name = (str(self.setting(variables, part)) for part in ("host", "name"))
-        secured = bool(self.setting(variables, "tls_certificate"))
-        return access.place(host, self.number(variables, "port"), name, self.address(variables), secured)
 
-    def settings(self, variables: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the fields of GatewaySettings that are variables of the role."""
-        return {
-            **{name: self.setting(variables, name) for name in ("host", "name", "fallbacks", "origins")},
-            **{name: self.number(variables, name) for name in ("port", "silence_timeout", "health_interval")},
-            "allow_plain_http": boolean(self.setting(variables, "allow_plain_http"), strict=False),
-        }
+def place(step: Decision, variables: Mapping[str, Any]) -> dict[str, str]:
+    """Return {url, server_name, endpoint, client} as access.place."""
+    host, name = (str(setting(step, variables, part)) for part in ("host", "name"))
+    secured = bool(setting(step, variables, "tls_certificate"))
+    return access.place(host, number(step, variables, "port"), name, step.address(variables), secured)
 
-    def tls(self, variables: Mapping[str, Any]) -> dict[str, str]:
-        """Return the texts {certificate, key} of gateway_tls_certificate and gateway_tls_key."""
-        read = partial(self.file, variables=variables)
-        values = {name: str(self.setting(variables, f"tls_{name}")) for name in ("certificate", "key")}
-        return {name: sources.pem(value, read) for name, value in values.items()}
 
-    def models(self, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Return the models of the clusters of the inventory, then those of gateway_models. Raises ProblemsError."""
-        heads: dict[str, str] = self.setting(variables, "clusters")
-        facts = self.of_nodes(variables, heads.values(), "gb10_plan", {})
-        plans = {head: typed_plan(self._templar.template(fact)) for head, fact in facts.items()}
-        cas = {result["item"]["value"]: content for result, content in self._contents(variables, _CAS)}
-        own: list[dict[str, Any]] = self.setting(variables, "models")
-        return [*plan.of_clusters(heads, plans, cas, str(variables["inventory_hostname"])), *own]
+def settings(step: Decision, variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of GatewaySettings that are variables of the role."""
+    return {
+        **{name: setting(step, variables, name) for name in ("host", "name", "fallbacks", "origins")},
+        **{name: number(step, variables, name) for name in ("port", "silence_timeout", "health_interval")},
+        "allow_plain_http": boolean(setting(step, variables, "allow_plain_http"), strict=False),
+    }
 
-    def keys(self, variables: Mapping[str, Any]) -> dict[str, str]:
-        """Return the API key of each cluster. No result may have one."""
-        found = {result["item"]["key"]: content.strip() for result, content in self._contents(variables, _KEYS)}
-        return {**self.setting(variables, "model_keys"), **found}
 
-    def _contents(self, variables: Mapping[str, Any], name: str) -> list[tuple[Mapping[str, Any], str]]:
-        """Return the results that read a file, each with its text. Without a cluster, no task registers any."""
-        if not self.setting(variables, "clusters"):
-            return []
-        results = self.variable(variables, name)["results"]
-        return [(each, base64.b64decode(each["content"]).decode()) for each in results if "content" in each]
+def tls(step: Decision, variables: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts {certificate, key} of gateway_tls_certificate and gateway_tls_key."""
+    read = partial(step.file, variables=variables)
+    values = {name: str(setting(step, variables, f"tls_{name}")) for name in ("certificate", "key")}
+    return {name: sources.pem(value, read) for name, value in values.items()}
+
+
+def models(step: Decision, variables: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the models of the clusters of the inventory, then those of gateway_models. Raises ProblemsError."""
+    heads: dict[str, str] = setting(step, variables, "clusters")
+    facts = step.of_nodes(variables, heads.values(), "gb10_plan", {})
+    plans = {head: typed_plan(step._templar.template(fact)) for head, fact in facts.items()}
+    cas = {result["item"]["value"]: content for result, content in _contents(step, variables, _CAS)}
+    own: list[dict[str, Any]] = setting(step, variables, "models")
+    return [*plan.of_clusters(heads, plans, cas, str(variables["inventory_hostname"])), *own]
+
+
+def keys(step: Decision, variables: Mapping[str, Any]) -> dict[str, str]:
+    """Return the API key of each cluster. No result may have one."""
+    found = {result["item"]["key"]: content.strip() for result, content in _contents(step, variables, _KEYS)}
+    return {**setting(step, variables, "model_keys"), **found}
+
+
+def _contents(step: Decision, variables: Mapping[str, Any], name: str) -> list[tuple[Mapping[str, Any], str]]:
+    """Return the results that read a file, each with its text. Without a cluster, no task registers any."""
+    if not setting(step, variables, "clusters"):
+        return []
+    results = step.variable(variables, name)["results"]
+    return [(each, base64.b64decode(each["content"]).decode()) for each in results if "content" in each]
 
 
 def planned(

@@ -19,14 +19,11 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.decision import Decis
 _RULES = Path(__file__).parents[2] / "roles" / "monitoring" / "files" / "rules.yml"
 
 
-class MonitoringDecision(Decision):
-    """A base for actions that plan metrics."""
-
-    def site(self, variables: Mapping[str, Any], plan: Plan, cluster: str, golden: str = "") -> Site:
-        """Return the names and addresses of a cluster's nodes. ``cluster``: "" for the only one of an inventory."""
-        names = [node.name for node in plan.nodes]
-        hosts = self.of_nodes(variables, names, "ansible_host", "")
-        return Site(cluster or "gb10", {name: str(hosts[name] or name) for name in names}, golden)
+def site_of(step: Decision, variables: Mapping[str, Any], plan: Plan, cluster: str, golden: str = "") -> Site:
+    """Return the names and addresses of a cluster's nodes. ``cluster``: "" for the only one of an inventory."""
+    names = [node.name for node in plan.nodes]
+    hosts = step.of_nodes(variables, names, "ansible_host", "")
+    return Site(cluster or "gb10", {name: str(hosts[name] or name) for name in names}, golden)
 
 
 def rules() -> str:

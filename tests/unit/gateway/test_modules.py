@@ -326,10 +326,13 @@ PLAY = """
 - hosts: gateway
   gather_facts: false
   tasks:
-    - gb10.cluster.gateway_plan:
+    - gb10.cluster.step:
+        name: gateway_plan
       register: planned
-    - gb10.cluster.gateway_service:
-        plan: "{{ planned }}"
+    - gb10.cluster.step:
+        name: gateway_service
+        inputs:
+          plan: "{{ planned }}"
       check_mode: true
       diff: true
       register: service
