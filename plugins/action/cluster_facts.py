@@ -23,8 +23,8 @@ class ActionModule(Decision):
     """Reads the node once for the plan, or its saved facts, and keeps an unreachable node in the play."""
 
     def decide(self, variables: dict[str, Any]) -> dict[str, Any]:
-        """Return {node}: the planner's input about the node without its settings; or {builds, reason}."""
-        arguments = self.arguments(builds={"type": "bool", "default": False})
+        """Return {node}: the planner's input about the node without its settings."""
+        self.arguments()
         host, nodes = variables["inventory_hostname"], self.variable(variables, "gb10_nodes")
         if missing := [node for node in nodes if node not in variables["ansible_play_hosts_all"]]:
             message = (
@@ -48,11 +48,8 @@ class ActionModule(Decision):
             "observed": {},
             "queried": {},
         }
-        if arguments["builds"]:
-            found = self._builds(own, variables)
-        else:
-            found = {"node": {**node, **self._found(node, own, variables)}}
-        return {"changed": False, **found, "_ansible_verbose_override": True}
+        found = {**node, **self._found(node, own, variables)}
+        return {"changed": False, "node": found, "_ansible_verbose_override": True}
 
     def _found(self, node: Mapping[str, Any], own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
         """Return the facts that the plan's mode selects: the node's, the saved ones, or none."""
@@ -71,29 +68,14 @@ class ActionModule(Decision):
         text = self.file(path, variables)
         return {"observed": json.loads(text or "{}"), "unrecorded": "" if text else path}
 
-    def _builds(self, own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        """Return {builds, reason}: the builds of vLLM and the published wheel, or why they could not be read."""
-        lock = self.file(own["settings"]["gb10_runtime_lock"], variables)
-        result, reason = self.read("gb10.cluster.vllm_build_info", collect.build_options(own, lock), variables)
-        return {"builds": collect.facts(result), "reason": reason}
-
     def _read(self, node: Mapping[str, Any], own: Mapping[str, Any], variables: dict[str, Any]) -> dict[str, Any]:
-        head, nodes = node["group"] == "head", []
-        if own["build"]["enabled"] != "false":
-            nodes = self.variable(variables, "gb10_nodes")
-        read = self.of_nodes(variables, nodes, "__gb10_built", {})
-        if reason := read.get(node["name"], {}).get("reason", ""):
-            return {"unreachable": reason}
-        builds = {name: each.get("builds", {}) for name, each in read.items()}
-        lock = self.file(own["settings"]["gb10_runtime_lock"], variables)
-        runtime = collect.runtime(own, lock, list(builds.values()))
+        head = node["group"] == "head"
+        runtime = collect.runtime(own, self.file(own["settings"]["gb10_runtime_lock"], variables))
         observed, reason = self.read("gb10.cluster.node_info", collect.options(own, runtime, head), variables)
         found = {"read": time.time(), "unreachable": reason}
         if reason:
             return found
         observed = collect.facts(observed)
-        if build := builds.get(node["name"]):
-            observed = {**observed, "vllm_build": build}
         queried = self._queried(own, runtime, variables) if head and not own["known_release"] else {}
         return {**found, "observed": observed, "queried": queried}
 

@@ -48,6 +48,9 @@ options:
     type: list
     elements: str
     default: []
+  builds:
+    description: The store of builds of vLLM.
+    type: path
   parts:
     description:
       - Roles whose part of the node is compared with the fact C(gb10_plan), instead of reading the facts. The action
@@ -349,6 +352,10 @@ image_pins:
   description: The images that tags are pinned to, as C(image_id) and C(digest) by tag; null without any.
   returned: always
   type: dict
+vllm_build:
+  description: The stamps of the builds of vLLM as C(builds), newest first; null without O(builds).
+  returned: always
+  type: dict
 additions:
   description: Per-node launch overrides by role, which roles recorded on this node.
   returned: always
@@ -378,6 +385,7 @@ def main() -> None:
             "user": {"type": "str", "default": "gb10"},
             "keep_runtimes": {"type": "int", "default": 2},
             "packages": {"type": "list", "elements": "str", "default": []},
+            "builds": {"type": "path"},
             "parts": {"type": "raw", "default": []},
             "part": {"type": "str", "choices": list(io_parts.PARTS)},
         },

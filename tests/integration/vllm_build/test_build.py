@@ -74,13 +74,15 @@ def test_every_node_runs_the_one_wheel_that_was_built(cluster: Cluster, head: Ho
 def test_the_build_ran_in_its_sandbox(head: Host) -> None:
     assert head.check_output("stat --format=%a /var/lib/private/gb10-vllm-build") == "700"
     assert head.check_output("stat --format=%U /var/lib/private/gb10-vllm-build/work") != "root"
+    assert head.run(f"systemctl is-active {UNIT}").failed, "its user is gone with it"
     log = head.check_output(f"cat {STORE}/build.log")
     assert re.search(r"\[\d+/\d+\] Building CXX object \S*spinloop", log)
+    assert "Cacheable calls" in log, "the statistics of ccache"
     assert head.check_output(f"stat --format='%U %a' {STORE}/wheels {STORE}/tree") == "root 755\nroot 755"
 
 
 def test_the_plan_shows_the_build(cluster: Cluster) -> None:
-    cluster.play("plan").assert_ok("vLLM was built from source:", "2 patches change the source")
+    cluster.play("plan").assert_ok("vLLM was built from source:", f"patches: {', '.join(PATCHES)}")
 
 
 @pytest.mark.parametrize(
@@ -88,10 +90,10 @@ def test_the_plan_shows_the_build(cluster: Cluster) -> None:
     [
         ({"vllm_build_checksum": "0" * 64}, "Expected: " + "0" * 64),
         ({"vllm_build_patches": ["does-not-exist.patch"]}, "vllm_build_patches[0]"),
-        ({"vllm_build_enabled": "sometimes"}, "vllm_build_enabled: 'sometimes'"),
+        ({"vllm_build_enabled": "auto"}, "vllm_build_enabled: 'auto'"),
         ({"vllm_build_source": "https://github.com/vllm-project/vllm.git"}, "vllm_build_commit: ''"),
         (
-            {"vllm_build_jobs": 1, "vllm_build_environment": {"MAX_JOBS": "9"}, "vllm_build_separate": True},
+            {"vllm_build_environment": {"MAX_JOBS": "9", "OTHER": "1"}},
             "vllm_build_environment: MAX_JOBS",
         ),
     ],
@@ -116,7 +118,7 @@ git rev-parse HEAD
 @pytest.mark.usefixtures("unchanged")
 def test_a_commit_other_than_the_pinned_one_is_refused(cluster: Cluster, head: Host) -> None:
     """A tag that was moved: its commit is not vllm_build_commit."""
-    moved, pinned, before = head.check_output(CHECKOUT), "0" * 40, head.check_output(f"cat {STORE}/tree.name")
+    moved, pinned, before = head.check_output(CHECKOUT), "0" * 40, head.check_output(f"stat --format=%i {STORE}/tree")
     try:
         moved_tag = given(
             vllm_build_enabled=True,
@@ -131,7 +133,7 @@ def test_a_commit_other_than_the_pinned_one_is_refused(cluster: Cluster, head: H
     assert f"vllm_build_commit: {STORE}/source/{pinned[:12]} is commit {moved}. Expected: {pinned}." in " ".join(
         refused.output.split()
     )
-    assert head.check_output(f"cat {STORE}/tree.name") == before
+    assert head.check_output(f"stat --format=%i {STORE}/tree") == before
 
 
 @pytest.mark.usefixtures("unchanged")
@@ -232,12 +234,19 @@ def test_a_build_without_disk_space_fails_and_continues(
 @pytest.mark.disruptive
 @pytest.mark.usefixtures("unchanged")
 def test_a_killed_build_continues(cluster: Cluster, head: Host, patch: Callable[[str, str], str]) -> None:
-    """The run is killed while the unit builds; the unit is killed; then the next run finishes it."""
+    """The run is killed while the unit builds; the unit is killed; then the next run builds with ccache's results."""
     other, before = patches(patch("cmake>=3.26.1", "cmake>=3.29")), stamps(head).keys()
+
+    def running() -> bool:
+        return bool(head.run(f"systemctl is-active {UNIT}").succeeded)
+
     run_and_kill(
-        "site.yml", [*cluster.arguments, "--tags", "vllm_build", *other], "Wait for the build of vLLM", after=1
+        "site.yml",
+        [*cluster.arguments, "--tags", "vllm_build", *other],
+        "Build vLLM, or wait for its build",
+        until=running,
     )
-    assert head.run(f"systemctl is-active {UNIT}").succeeded
+    assert running()
     head.check_output(f"systemctl kill --signal=KILL {UNIT}")
     site(cluster, *other).assert_ok()
     assert len(stamps(head).keys() - before) == 1
@@ -251,4 +260,4 @@ def test_switching_the_build_off_returns_to_the_published_wheel(cluster: Cluster
     back = cluster.site()
     back.assert_ok()
     assert all("+gb10." in version(host) for host in nodes.values())
-    assert "Start or continue the build" not in back.output
+    assert "Build vLLM, or wait for its build" not in back.output
