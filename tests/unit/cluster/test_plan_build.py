@@ -4,6 +4,7 @@ problems."""
 from __future__ import annotations
 
 import copy
+import hashlib
 from typing import Any
 
 import pytest
@@ -72,6 +73,7 @@ PLANS: dict[str, tuple[list[Node], dict[str, Any]]] = {
             "build.state": "ready",
             "build.nodes": ["spark1", "spark2"],
             "runtime.builds": [],
+            "nodes.1.runtime_mark": f"{hashlib.sha256(TORCH.encode()).hexdigest()}\n{'5' * 64}\n",
             **{
                 f"nodes.{index}.wheels.0.{name}": value
                 for index in (0, 1)

@@ -136,64 +136,20 @@ def test_a_patch_that_does_not_apply_is_refused(source: Path, tmp_path: Path, te
 # --- the host and the unit ---
 
 
-class Systemd:
-    """Answers the commands of a host."""
-
-    def __init__(self, started: int = 0, **unit: str) -> None:
-        self.unit = {"ActiveState": "inactive", "Result": "success", "Description": io_build.UNIT, **unit}
-        self.started = started
-        self.calls: list[list[str]] = []
-
-    def __call__(self, argv: list[str]) -> tuple[int, str, str]:
-        self.calls.append(argv)
-        if argv[:2] == ["systemctl", "show"]:
-            return 0, "\n".join([*(f"{key}={value}" for key, value in self.unit.items()), "a line", ""]), ""
-        if argv[:2] == ["systemctl", "is-active"]:
-            return (0, "active\n", "") if argv[2] == "gb10-vllm.service" else (3, "inactive\n", "")
-        return self.started, "13.3.0\n", "Failed to start transient unit.\n"
+def answers(argv: list[str]) -> tuple[int, str, str]:
+    return 0, "active" if argv[-1] == "gb10-vllm.service" else "13.3.0\n" if argv[0] == "g++" else "inactive", ""
 
 
 def test_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk is that of systemd's folder for dynamic users, as soon as it exists."""
     asked = mock.Mock(return_value=shutil.disk_usage("/"))
     monkeypatch.setattr(io_build.shutil, "disk_usage", asked)
-    monkeypatch.setattr(io_build, "STATE", str(tmp_path / "lib" / "gb10-vllm-build"))
-    for folder in ("lib", "lib/private"):
-        (tmp_path / folder).mkdir()
-        found = io_build.host(Systemd(), ["gb10-ray.service", "gb10-vllm.service"])
-    assert asked.mock_calls == [mock.call(f"{tmp_path}/lib"), mock.call(f"{tmp_path}/lib/private")]
-    assert (found.cores, found.disk) == (len(os.sched_getaffinity(0)), asked.return_value.free)
+    monkeypatch.setattr(io_build, "STATE", str(tmp_path / "gb10-vllm-build"))
+    (tmp_path / "private").mkdir()
+    found = io_build.host(answers, ["gb10-ray.service", "gb10-vllm.service"])
+    assert asked.mock_calls == [mock.call(f"{tmp_path}/private")]
     assert (found.serving, found.compiler, found.memory > 0) == (("gb10-vllm.service",), "13.3.0", True)
     assert {"git"} <= found.programs <= {"g++", "git", "ccache"}
-
-
-def test_the_state_of_this_build_only() -> None:
-    assert io_build.state(Systemd(), NAME) == ("none", "success")
-    ended = {"ActiveState": "failed", "Result": "signal", "Description": f"Build of vLLM {NAME}"}
-    assert io_build.state(Systemd(**ended), NAME) == ("failed", "signal")
-    found = problem(lambda: io_build.state(Systemd(ActiveState="active", Description="Build of vLLM x"), NAME))
-    assert "systemctl stop gb10-vllm-build.service" in found
-    assert f"no other build than {NAME}" in found
-
-
-def test_a_start_keeps_the_log_of_the_last_one(tmp_path: Path) -> None:
-    log, systemd = tmp_path / "build.log", Systemd()
-    for text in ("first\n", "second\n"):
-        io_build.start(systemd, ["systemd-run", "x"], str(log))
-        log.write_text(text, encoding="utf-8")
-    ended = [["systemctl", word, "gb10-vllm-build.service"] for word in ("stop", "reset-failed")]
-    assert systemd.calls == [*ended, ["systemd-run", "x"]] * 2
-    assert (tmp_path / "build.log.1").read_text(encoding="utf-8") == "first\n"
-    found = problem(lambda: io_build.start(Systemd(started=1), ["systemd-run"], str(log)))
-    assert "systemd-run failed: Failed to start transient unit" in found
-
-
-def test_the_end_of_the_log(tmp_path: Path) -> None:
-    log = tmp_path / "build.log"
-    assert io_build.end_of(run, str(log)) == ""
-    log.write_text("x" * 100_000 + "\nlast\n", encoding="utf-8")
-    found = io_build.end_of(run, str(log))
-    assert (len(found), found.endswith("\nlast\n")) == (1 << 16, True)
 
 
 # --- the folder of the build's user ---
@@ -207,7 +163,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "state"
 
 
-def add(state: Path, run_: Any = run) -> dict[str, Any]:
+def add(state: Path, run_: Any = answers) -> dict[str, Any]:
     return io_build.add(run_, f"{state.parent}/store", {"name": NAME}, [GB10])
 
 
@@ -240,7 +196,7 @@ def test_a_wheel_that_is_no_file_of_the_builds_user(state: Path, tmp_path: Path,
         (state / "dist").rmdir()
         (state / "dist").symlink_to(tmp_path)
     with pytest.raises(OutsideError):
-        add(state, Systemd())
+        add(state)
     assert io_store.stamps(f"{tmp_path}/store") == []
 
 
@@ -248,4 +204,4 @@ def test_a_wheel_that_is_no_file_of_the_builds_user(state: Path, tmp_path: Path,
 def test_one_wheel_of_vllm_counts(state: Path, names: tuple[str, ...]) -> None:
     for name in names:
         write_wheel(state / "dist" / name, "121a")
-    assert "wheels of vLLM in" in problem(lambda: add(state, Systemd()))
+    assert "wheels of vLLM in" in problem(lambda: add(state))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from cluster_nodes import lock_of
 from repository import files, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks
@@ -13,7 +12,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import req
 
 LOCKS = files("roles/gb10/files/*.lock")
 TOOLS = read("roles/vllm_build/files/tools.lock")
-OLD = read("roles/gb10/files/vllm-0.18.1-cu129-aarch64-py312.lock")
 #: The packages that vLLM's pyproject.toml and setup.py name for a build, in each release of the stacks.
 NEEDED = {"cmake", "jinja2", "ninja", "packaging", "setuptools", "setuptools-rust", "setuptools-scm", "torch", "wheel"}
 
@@ -39,20 +37,6 @@ def test_the_build_environment_of_each_stack_has_the_runtimes_release_of_a_tool(
     assert NEEDED | {"uv"} <= found.keys()
     assert found == {name: runtime.get(name) or tools[name] for name in found}
     assert runtime.keys() & tools.keys(), "the test compares nothing"
-
-
-def test_the_old_stacks_torch_is_an_address() -> None:
-    entry = requirements.entries(requirements.requirements(OLD, TOOLS))["torch"]
-    address = "https://download.pytorch.org/whl/cu129/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl"
-    assert entry.startswith(f"torch @ {address} \\\n")
-
-
-def test_names_are_compared_as_an_index_does() -> None:
-    """A CPU lock has no numpy, and an image's list no uv."""
-    lock = lock_of("setuptools_scm==9.0", "Torch==2.10.0")
-    found = requirements.entries(requirements.requirements(lock, lock_of("setuptools-scm==8.0", "ninja==1.13")))
-    assert list(found) == ["torch", "setuptools-scm", "ninja"]
-    assert "9.0" in found["setuptools-scm"]
 
 
 def test_the_tools_are_those_of_their_source() -> None:
