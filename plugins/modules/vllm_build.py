@@ -223,7 +223,7 @@ def start(params: dict[str, Any], run: Run, gpus: list[ComputeCapability], log: 
 
 
 def step(params: dict[str, Any], run: Run, check: bool) -> dict[str, Any]:
-    """Do the next step of a build, and return {changed, state, line}, with a stored wheel also {stamp}.
+    """Do the next step of a build, and return {changed, state}, with {line} while it runs, and {stamp} of its wheel.
 
     Raises ProblemsError, OSError.
     """
@@ -232,7 +232,7 @@ def step(params: dict[str, Any], run: Run, check: bool) -> dict[str, Any]:
     log = f"{params['store']}/build.log"
     if state == "running" or (state == "finished" and not params["wait"]):
         line = io_build.end_of(run, log).rstrip().rpartition("\n")[2]
-        return {"changed": False, "state": "running", "line": line[:_WIDTH] or "it begins"}
+        return {"state": "running", "line": line[:_WIDTH] or "it begins"}
     if not params["wait"]:
         start(params, run, gpus, log, check)
         started = bool(params["source"])
@@ -254,7 +254,7 @@ def step(params: dict[str, Any], run: Run, check: bool) -> dict[str, Any]:
         "machine": os.uname().machine,
         "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
     }
-    return {"changed": True, "state": "ready", "line": "", "stamp": io_build.add(run, params["store"], stamp, gpus)}
+    return {"changed": True, "state": "ready", "stamp": io_build.add(run, params["store"], stamp, gpus)}
 
 
 def receive(store: str, name: str, stamp: dict[str, Any], path: str) -> dict[str, Any]:
@@ -306,22 +306,20 @@ def main() -> None:
     store, name = params["store"], params["name"]
     try:
         there = next((stamp for stamp in io_store.stamps(store) if stamp["name"] == name), None)
+        answer: dict[str, Any] = {"changed": False, "state": "missing", "line": "", "stamp": None}
         if there and params["stamp"] in (None, there):
-            answer = {"changed": False, "state": "ready", "line": "", "stamp": there}
+            answer |= {"state": "ready", "stamp": there}
         elif params["file"]:
-            answer = {"changed": True, "state": "ready", "line": "", "stamp": None}
-            if not module.check_mode:
-                answer["stamp"] = receive(store, name, params["stamp"], params["file"])
+            stamp = None if module.check_mode else receive(store, name, params["stamp"], params["file"])
+            answer |= {"changed": True, "state": "ready", "stamp": stamp}
         elif params["folder"]:
-            answer = step(params, runner(module), module.check_mode)
-        else:
-            answer = {"changed": False, "state": "missing", "line": "", "stamp": None}
-        stored = answer["changed"] and answer.get("stamp")
+            answer |= step(params, runner(module), module.check_mode)
+        stored = answer["changed"] and answer["stamp"]
         removed = io_store.remove_old(store, name, params["runtime"], params["keep"]) if stored else []
     except (ProblemsError, OutsideError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     diff = {"before": "" if answer["changed"] else f"{name}\n", "after": f"{name}\n"}
-    module.exit_json(**{"stamp": None, **answer}, removed=removed, diff=diff)
+    module.exit_json(**answer, removed=removed, diff=diff)
 
 
 if __name__ == "__main__":

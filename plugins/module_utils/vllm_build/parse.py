@@ -47,12 +47,10 @@ def state(unit: Mapping[str, str], name: str) -> str:
 
     ``unit``: properties of systemctl show. A finished unit stays until its wheel is in the store.
     """
-    active, ended = unit["ActiveState"], unit["SubState"] == "exited"
-    found = {"active": "finished" if ended else "running", "activating": "running", "deactivating": "running"}
-    mine = unit["Description"].endswith(f" {name}")
-    if not mine:
-        return "other" if found.get(active) == "running" else "none"
-    return found.get(active, active)
+    running = unit["ActiveState"] in ("active", "activating", "deactivating") and unit["SubState"] != "exited"
+    if not unit["Description"].endswith(f" {name}"):
+        return "other" if running else "none"
+    return "running" if running else "finished" if unit["ActiveState"] == "active" else unit["ActiveState"]
 
 
 def cause(result: str, log: str) -> str:
